@@ -1,0 +1,42 @@
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help demo test lint types bench clean
+.DEFAULT_GOAL := help
+
+help:  ## Show what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: .venv/demo  ## Read 25 files and 6 memories as an agent would
+	@$(BIN)/abilities demo
+
+test: .venv/dev  ## Run the whole suite with its branch coverage
+	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+
+lint: .venv/dev  ## Check style
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: .venv/dev  ## Check types
+	@$(BIN)/mypy && $(BIN)/pyright
+
+bench: .venv/dev  ## Measure against a bare loop and the rivals
+	@$(BIN)/python -m benchmarks
+
+clean:  ## Remove the environment and caches
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info
+
+.venv/python: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@echo "Making an environment in .venv (a minute, once) ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@touch $@
+
+.venv/demo: .venv/python pyproject.toml
+	@$(INSTALL) --editable '.[all]'
+	@touch $@
+
+.venv/dev: .venv/demo
+	@$(INSTALL) --group dev
+	@touch $@

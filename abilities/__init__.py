@@ -1,0 +1,20 @@
+"""Read many files and many memories in one tool call, each with its own outcome.
+
+>>> import asyncio
+>>> from abilities import Abilities, Settings
+>>> async def main():
+...     async with Abilities.open(Settings()) as abilities:
+...         answer = await abilities.call("file_read_bulk", {"paths": ["no-such-file.txt"]})
+...         return answer["results"][0]["error"]["code"]
+>>> asyncio.run(main())
+'NOT_FOUND'
+"""
+
+from abilities.ability import Ability, ability
+from abilities.application import Abilities
+from abilities.errors import AbilityError
+from abilities.helpers.render import render
+from abilities.registry import AbilityRegistry
+from abilities.settings import Settings
+
+__all__ = ["Abilities", "Ability", "AbilityError", "AbilityRegistry", "Settings", "ability", "render"]

@@ -1,0 +1,5 @@
+"""``python -m abilities`` is the command ``abilities``."""
+
+from abilities.cli import main
+
+main()

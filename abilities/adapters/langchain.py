@@ -1,0 +1,137 @@
+"""Abilities as LangChain tools: `load_tools`, and `AbilitiesToolkit` to hold them."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, BaseToolkit, ToolException
+from pydantic import BaseModel, PrivateAttr
+
+from abilities.ability import Ability
+from abilities.application import Abilities, Reply, registry_of
+from abilities.declarations.base import Fault
+from abilities.declare import input_schema
+from abilities.settings import Settings
+
+T = TypeVar("T")
+
+
+def load_tools(
+    source: Abilities | Settings | None = None, *, only: Sequence[str] | None = None, read_only: bool = False
+) -> list[BaseTool]:
+    """The abilities as LangChain tools, for sync and async code on any event loop.
+
+    ``source`` is an open application, or settings from which one is opened at the first call (on one
+    background loop, until the process ends). ``only`` names the tools wanted, ``read_only`` leaves out
+    those that change something. The namespace of a call is ``config["configurable"]["namespace"]``, by
+    default that of the settings. A tool's content is the answer as JSON or TOON text and its artifact the
+    payload; a call that failed as a whole becomes a tool message with status "error".
+
+    Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not be shared.
+    """
+    if not isinstance(source, Abilities):
+        source = source or Settings()
+        source.check_roots()
+    registry = source.registry if isinstance(source, Abilities) else registry_of(source)[0]
+    host = _Host(source)
+    return [AbilityTool.of(ability, host) for ability in registry.only(*(only or ()), read_only=read_only)]
+
+
+class AbilitiesToolkit(BaseToolkit):
+    """A toolkit over `load_tools`, for code that expects one."""
+
+    tools: list[BaseTool]
+
+    @classmethod
+    def load(
+        cls, source: Abilities | Settings | None = None, *, only: Sequence[str] | None = None, read_only: bool = False
+    ) -> "AbilitiesToolkit":
+        """A toolkit with the tools that `load_tools` returns for the same arguments."""
+        return cls(tools=load_tools(source, only=only, read_only=read_only))
+
+    def get_tools(self) -> list[BaseTool]:
+        """The tools."""
+        return self.tools
+
+
+class AbilityTool(BaseTool):
+    """One ability as a LangChain tool.
+
+    The arguments' schema is a plain dict, so that LangChain neither adds defaults that nobody gave nor
+    drops what it does not know: validation is the registry's, the same as on every surface.
+    """
+
+    response_format: str = "content_and_artifact"  # type: ignore[assignment]
+    handle_tool_error: bool = True
+    _ability: Ability = PrivateAttr()
+    _host: "_Host" = PrivateAttr()
+
+    @classmethod
+    def of(cls, ability: Ability, host: "_Host") -> "AbilityTool":
+        """The tool of an ability, run by a host."""
+        tool = cls(name=ability.name, description=ability.description, args_schema=input_schema(ability))
+        tool._ability = ability
+        tool._host = host
+        return tool
+
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
+        """The ability's input model."""
+        return self._ability.input
+
+    def _run(self, *args: Any, config: RunnableConfig, **arguments: Any) -> tuple[str, dict[str, Any]]:
+        return _answered(self._host.submit(self._host.reply(self.name, arguments, config)).result())
+
+    async def _arun(self, *args: Any, config: RunnableConfig, **arguments: Any) -> tuple[str, dict[str, Any]]:
+        reply = self._host.submit(self._host.reply(self.name, arguments, config))
+        return _answered(await asyncio.wrap_future(reply))
+
+
+def _answered(reply: Reply) -> tuple[str, dict[str, Any]]:
+    if reply.failed:
+        raise ToolException(reply.text)
+    return reply.text, reply.payload
+
+
+class _Host:
+    """Runs calls on one background loop, and opens the application there at the first of them."""
+
+    _loop: asyncio.AbstractEventLoop | None = None
+    _starting = threading.Lock()
+
+    def __init__(self, source: Abilities | Settings) -> None:
+        self._source = source
+        self._opened: Abilities | None = source if isinstance(source, Abilities) else None
+        self._stack = AsyncExitStack()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Start work on the background loop, from any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._background())
+
+    async def reply(self, name: str, arguments: dict[str, Any], config: RunnableConfig) -> Reply:
+        """Call an ability in the namespace that the run's configuration names."""
+        abilities = self._opened or await self._open()
+        namespace = (config.get("configurable") or {}).get("namespace", abilities.settings.namespace)
+        try:
+            return await abilities.within(namespace).reply(name, arguments)
+        except ValueError:
+            fault = Fault.of("invalid_parameter", field="namespace")
+            return Reply({"error": fault.payload()}, failed=True, format="json")
+
+    async def _open(self) -> Abilities:
+        assert isinstance(self._source, Settings)
+        opened = await self._stack.enter_async_context(Abilities.open(self._source))
+        self._opened = self._opened or opened
+        return self._opened
+
+    @classmethod
+    def _background(cls) -> asyncio.AbstractEventLoop:
+        """The loop of the process's one background thread; a daemon, so that it never delays the exit."""
+        with cls._starting:
+            if _Host._loop is None:
+                _Host._loop = asyncio.new_event_loop()
+                threading.Thread(target=_Host._loop.run_forever, name="abilities-langchain", daemon=True).start()
+            return _Host._loop

@@ -1,0 +1,99 @@
+"""Abilities: an open application, the registry together with what its abilities share."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+from abilities.ability import Context
+from abilities.errors import AbilityError
+from abilities.file_read_bulk import file_read_bulk
+from abilities.helpers.file_reader import FileReader
+from abilities.helpers.memory_helper import MemoryHelper
+from abilities.helpers.render import Format, render
+from abilities.helpers.workers import Workers
+from abilities.memory_read_bulk import memory_read_bulk
+from abilities.plugins import add_plugins
+from abilities.registry import AbilityRegistry
+from abilities.settings import Settings
+
+BUILT_IN = (file_read_bulk, memory_read_bulk)
+
+
+def registry_of(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
+    """The abilities that the settings offer, built-in ones first, and what was wrong with plugins."""
+    registry = AbilityRegistry(BUILT_IN)
+    problems = add_plugins(registry) if settings.plugins else []
+    offered = [ability for ability in registry if ability.name not in settings.disabled]
+    return AbilityRegistry(offered, read_only=True), problems
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a surface sends back."""
+
+    payload: dict[str, Any]
+    failed: bool
+    format: Format
+
+    @property
+    def text(self) -> str:
+        """The payload as its reader gets it."""
+        return render(self.payload, self.format)
+
+
+class Abilities:
+    """An open application; made by `Abilities.open`. Calls may come from any event loop.
+
+    ``registry`` holds the abilities offered, ``problems`` a sentence for each plugin that did not load.
+    """
+
+    def __init__(self, settings: Settings, registry: AbilityRegistry, problems: list[str], workers: Workers) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.problems = problems
+        self._workers = workers
+        agent, policy = settings.agent_root, settings.policy
+        self._context = Context(
+            namespace=settings.namespace,
+            files=FileReader([agent, settings.workspace_root], policy, workers),
+            memory=MemoryHelper(agent, policy, workers, settings.memory_files, settings.zone),
+            max_response_bytes=settings.max_response_bytes,
+        )
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: Settings | None = None) -> AsyncIterator[Self]:
+        """Open the application: ``async with Abilities.open(Settings(...)) as abilities``.
+
+        Raises ValueError for a root that must not be shared.
+        """
+        settings = settings or Settings()
+        settings.check_roots()
+        workers = Workers()
+        try:
+            yield cls(settings, *registry_of(settings), workers)
+        finally:
+            workers.close()
+
+    async def call(self, name: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Call an ability and return its answer as a JSON-able dict.
+
+        Items that failed have records that say so. Raises AbilityError when the call failed as a whole:
+        its ``fault`` has the code and the reason.
+        """
+        return await self.registry.call(name, arguments, self._context)
+
+    async def reply(self, name: str, arguments: Any) -> "Reply":
+        """Call an ability for a surface: the answer, or ``{"error": fault}``, in the format asked for."""
+        asked = arguments.get("output_format") if isinstance(arguments, dict) else None
+        try:
+            return Reply(await self.call(name, arguments), failed=False, format="toon" if asked == "toon" else "json")
+        except AbilityError as error:
+            return Reply({"error": error.fault.payload()}, failed=True, format="json")
+
+    def within(self, namespace: str) -> Self:
+        """The same application for another namespace. Raises ValueError for a name that cannot be one."""
+        if namespace == self.settings.namespace:
+            return self
+        return type(self)(self.settings.within(namespace), self.registry, self.problems, self._workers)

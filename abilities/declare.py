@@ -1,0 +1,92 @@
+"""Declarations: an ability as MCP, OpenAI and Anthropic clients are told of it."""
+
+import json
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from abilities.ability import Ability
+
+
+def input_schema(ability: Ability) -> dict[str, Any]:
+    """The JSON Schema of an ability's arguments."""
+    return _schema(ability.input)
+
+
+def output_schema(ability: Ability) -> dict[str, Any]:
+    """The JSON Schema of an ability's answer; optional fields are left out of an answer, never null."""
+    return _schema(ability.answer)
+
+
+def annotations(ability: Ability) -> dict[str, bool]:
+    """MCP's hints about what a call does; nothing here reaches beyond this machine."""
+    return {
+        "readOnlyHint": ability.read_only,
+        "destructiveHint": ability.destructive,
+        "idempotentHint": ability.idempotent,
+        "openWorldHint": False,
+    }
+
+
+def declaration(ability: Ability) -> dict[str, Any]:
+    """One ability in the form of each kind of client."""
+    name, description, schema = ability.name, ability.description, input_schema(ability)
+    return {
+        "name": name,
+        "mcp": {
+            "name": name,
+            "title": ability.title,
+            "description": description,
+            "inputSchema": schema,
+            "outputSchema": output_schema(ability),
+            "annotations": annotations(ability),
+        },
+        "openai": {"type": "function", "function": {"name": name, "description": description, "parameters": schema}},
+        "anthropic": {"name": name, "description": description, "input_schema": schema},
+    }
+
+
+def as_json(ability: Ability) -> str:
+    """A declaration as the text of its file."""
+    return json.dumps(declaration(ability), indent=2, ensure_ascii=False) + "\n"
+
+
+def schema_directory() -> Path:
+    """Where the declarations of the built-in abilities are kept."""
+    return Path(str(files("abilities.declarations"))) / "schemas"
+
+
+def write(abilities: Iterable[Ability]) -> list[Path]:
+    """Write one file an ability into `schema_directory`, remove others, and return what was written."""
+    directory = schema_directory()
+    texts = {directory / f"{ability.name}.json": as_json(ability) for ability in abilities}
+    for path in set(directory.glob("*.json")) - texts.keys():
+        path.unlink()
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    return list(texts)
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    schema = _plain(model.model_json_schema())
+    assert isinstance(schema, dict)
+    return schema
+
+
+def _plain(node: Any) -> Any:
+    """Without what tells a model nothing: generated titles, and null as another way to leave something out."""
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: _plain(value) for key, value in node.items() if not (key == "title" and isinstance(value, str))}
+    options = [option for option in kept.get("anyOf", []) if option != {"type": "null"}]
+    if len(options) == 1:
+        del kept["anyOf"]
+        kept = {**options[0], **kept}
+    if kept.get("default", 0) is None:
+        del kept["default"]
+    return kept

@@ -1,0 +1,1 @@
+"""What may be said: the models of every request and answer. Imports nothing else of this package."""

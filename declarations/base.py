@@ -1,0 +1,210 @@
+"""The envelope every ability speaks: records, faults, truncation, and the bounded fields of a request.
+
+A fault's ``reason`` decides everything else about it: its code, its sentence and whether asking again
+can help. The table `FAULTS` is closed; nothing outside it ever reaches a caller.
+"""
+
+import json
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+Code = Literal[
+    "INVALID_INPUT",
+    "NOT_FOUND",
+    "STORAGE_ERROR",
+    "PERMISSION_ERROR",
+    "CORRUPTED_DATA",
+    "LIMIT_EXCEEDED",
+    "INTERNAL_ERROR",
+]
+
+FAULTS: dict[str, tuple[Code, str]] = {
+    "not_a_string": ("INVALID_INPUT", "Path must be a string."),
+    "empty_path": ("INVALID_INPUT", "Path is empty."),
+    "absolute_path": ("INVALID_INPUT", "Use a path relative to the workspace."),
+    "parent_traversal": ("INVALID_INPUT", "Path must not contain '..' components."),
+    "backslash": ("INVALID_INPUT", "Use '/' as the separator."),
+    "drive_path": ("INVALID_INPUT", "Drive letters are not allowed."),
+    "control_character": ("INVALID_INPUT", "Path contains a control character."),
+    "invalid_unicode": ("INVALID_INPUT", "Path is not valid Unicode."),
+    "path_too_long": ("INVALID_INPUT", "Path is too long: at most 1,024 characters, 255 bytes a component."),
+    "path_too_deep": ("INVALID_INPUT", "Path has more than 32 components."),
+    "trailing_slash": ("INVALID_INPUT", "Path must name a file."),
+    "is_directory": ("INVALID_INPUT", "Path is a directory."),
+    "binary_file": ("INVALID_INPUT", "File is not text."),
+    "invalid_range": ("INVALID_INPUT", "The range is not valid for this file."),
+    "changed": ("INVALID_INPUT", "The file changed; read it again from the start."),
+    "invalid_target": ("INVALID_INPUT", "The target's type must be long_term, short_term or stored."),
+    "invalid_date": ("INVALID_INPUT", "date must be YYYY-MM-DD."),
+    "invalid_key": ("INVALID_INPUT", "key must be 1 to 200 plain characters, no space at either end."),
+    "out_of_range": ("INVALID_INPUT", "The value is outside its range."),
+    "wrong_type": ("INVALID_INPUT", "The value has the wrong type."),
+    "invalid_parameter": ("INVALID_INPUT", "An argument is missing, unknown or malformed; follow the input schema."),
+    "unknown_ability": ("INVALID_INPUT", "No ability has this name."),
+    "not_found": ("NOT_FOUND", "No such file in the agent directory or workspace."),
+    "memory_file_not_found": ("NOT_FOUND", "No memory file for this target."),
+    "symlink_escape": ("PERMISSION_ERROR", "The link leads outside its root."),
+    "symlink_loop": ("PERMISSION_ERROR", "The links lead in a circle."),
+    "symlink_refused": ("PERMISSION_ERROR", "Symbolic links are not followed here."),
+    "denied": ("PERMISSION_ERROR", "This file is not shared with agents."),
+    "not_regular_file": ("PERMISSION_ERROR", "Not a regular file."),
+    "access_denied": ("PERMISSION_ERROR", "File is not readable."),
+    "hard_link": ("PERMISSION_ERROR", "Files with more than one name are not shared here."),
+    "undecodable": ("CORRUPTED_DATA", "Stored memory is damaged."),
+    "response_budget": ("LIMIT_EXCEEDED", "Response limit reached; request this item separately."),
+    "response_too_large": ("LIMIT_EXCEEDED", "The answer is over the response limit; ask for less."),
+    "range_too_far": ("LIMIT_EXCEEDED", "The lines lie beyond the first 64 MiB; use #byte= to go there."),
+    "resource_exhausted": ("STORAGE_ERROR", "The system is short of resources; try again."),
+    "io_error": ("STORAGE_ERROR", "The file could not be read."),
+    "timeout": ("STORAGE_ERROR", "Reading took too long; try again."),
+    "root_unavailable": ("STORAGE_ERROR", "The directory that holds this file is not available."),
+    "unavailable": ("STORAGE_ERROR", "The memory store is not available."),
+    "internal": ("INTERNAL_ERROR", "Unexpected error."),
+}
+"""reason -> (code, the one sentence said about it, at most 120 characters)."""
+
+SHARED_REASONS = {"memory_file_not_found": "not_found"}
+"""Sentences of their own for a reason that two kinds of item share."""
+
+
+T = TypeVar("T")
+
+
+class Refused(Exception):
+    """Something asked for cannot be had; ``reason`` is a key of `FAULTS`, the only thing a caller learns."""
+
+    def __init__(self, reason: str, field: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.field = field
+
+
+class Model(BaseModel):
+    """The frozen base of every declaration; unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Fault(Model):
+    """Why something could not be answered."""
+
+    code: Code = Field(description="The kind of failure, one of seven.")
+    reason: str = Field(description="The exact cause, from a closed set.")
+    message: str = Field(description="One fixed sentence for the reason.")
+    retryable: bool = Field(default=False, description="True when the same request may succeed later; default false.")
+    field: str | None = Field(default=None, description="The argument at fault, for a wrong call.")
+    ref: str | None = Field(default=None, description="For an internal error: the reference the log also has.")
+
+    @classmethod
+    def of(cls, reason: str, *, field: str | None = None, ref: str | None = None) -> Self:
+        """The fault of a reason in `FAULTS`; a STORAGE_ERROR is retryable."""
+        code, message = FAULTS[reason]
+        return cls(
+            code=code,
+            reason=SHARED_REASONS.get(reason, reason),
+            message=message,
+            retryable=code == "STORAGE_ERROR",
+            field=field,
+            ref=ref,
+        )
+
+    def payload(self) -> dict[str, Any]:
+        """The fault as JSON has it: fields at their default are left out."""
+        return self.model_dump(exclude_defaults=True)
+
+
+class Truncation(Model):
+    """What is missing from a record's content, and how to fetch it."""
+
+    reason: Literal["max_chars", "budget"] = Field(
+        description="max_chars: the item's own limit; budget: its share of the reply."
+    )
+    returned_chars: int = Field(description="Characters of content in this record.")
+    total_chars: int | None = Field(
+        default=None, description="Characters of the whole part asked for, where known without reading further."
+    )
+    next: str | dict[str, Any] = Field(description="The path or target to send for the rest.")
+
+
+class Record(Model, Generic[T]):
+    """One requested item's own outcome."""
+
+    input: str = Field(description="The item as it was asked for.")
+    success: bool = Field(description="Whether data is present; otherwise error says why not.")
+    data: T | None = Field(default=None, description="What was found, on success.")
+    error: Fault | None = Field(default=None, description="Why not, on failure.")
+    truncation: Truncation | None = Field(default=None, description="Present when a part of the content is missing.")
+
+
+class Summary(Model):
+    """Counts over all records of a reply."""
+
+    requested: int = Field(description="Items asked for, duplicates counted.")
+    succeeded: int = Field(description="Records with data.")
+    failed: int = Field(description="Records with an error.")
+    truncated: int = Field(description="Successful records whose content was cut.")
+    returned_chars: int = Field(description="Characters of content in the whole reply.")
+
+
+class BulkReply(Model, Generic[T]):
+    """One record per requested item, in the order asked, duplicates kept."""
+
+    results: list[Record[T]] = Field(description="One record per item, in the order asked.")
+    summary: Summary = Field(description="Counts over all records.")
+    next_request: dict[str, Any] | None = Field(
+        default=None,
+        description="Arguments that fetch all that is left, ready to send to the same tool; absent when nothing is.",
+    )
+
+
+class Arguments(Model):
+    """The base of every ability's input: lenient about shapes that clients get wrong, strict otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {name: value for name, value in data.items() if value is not None or name not in optional}
+
+    def given(self) -> dict[str, Any]:
+        """The arguments that the caller gave, in the declared order and their normal form."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+
+
+def _integer(value: Any) -> int:
+    """``"3"`` and ``3.0`` are 3; booleans, fractions, NaN and other scripts' digits are not numbers here."""
+    if isinstance(value, str) and value.removeprefix("-").isdigit() and value.isascii() and len(value) < 400:
+        return int(value)
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        raise PydanticCustomError("out_of_range", "The value is outside its range.")
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PydanticCustomError("wrong_type", "The value has the wrong type.")
+    return value
+
+
+def _array(value: Any) -> Any:
+    """An array sent as a string that holds a JSON array is taken as that array."""
+    if not isinstance(value, str):
+        return value
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return parsed if isinstance(parsed, list) else value
+
+
+Integer = BeforeValidator(_integer)
+Array = BeforeValidator(_array)
+
+MAX_ITEMS = 25
+DEFAULT_CHARS = 20_000
+MaxChars = Annotated[int, Field(ge=1, le=100_000), Integer]
+"""Characters of one item's content, 1 to 100,000."""

@@ -1,0 +1,186 @@
+"""Put the outcomes of many items into one reply that keeps its bound and says how to go on."""
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from abilities.declarations.base import Fault, Refused
+from abilities.helpers.budget import Cost, escaped_size, fitting, share
+from abilities.helpers.render import json_bytes, json_size
+from abilities.helpers.text import Piece, back_off, count_replaced, shown
+
+MAX_ITEM_CHARS = 1024
+"""An item longer than this is wrong in itself, and only its beginning is repeated in the reply."""
+MAX_ITEMS_BYTES = 8192
+"""All items of one call together, as JSON."""
+_INPUT_CHARS = 200
+_WIDEST = 10**6  # no count of characters in a record is wider
+_DIGITS = 16  # the summary's counts grow by no more than this from an empty reply's
+
+Item = str | dict[str, Any]
+"""A path or a target, as it is sent."""
+
+_log = logging.getLogger("abilities")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An item that was found.
+
+    ``data`` is the record's data with an empty ``content`` in its place; ``again`` is the item to send
+    for the same content, and ``resume`` makes the item to send for the rest from a resume point.
+    """
+
+    data: dict[str, Any]
+    piece: Piece
+    again: Item
+    resume: Callable[[str], Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a bulk call was asked: its items, the argument that carried them, and all arguments given."""
+
+    argument: str
+    items: Sequence[object]
+    given: dict[str, Any]
+
+
+def check_total(request: Request) -> None:
+    """Refuse a call whose items are too large together. Raises Refused("invalid_parameter")."""
+    texts = (_text(item) for item in request.items)
+    if sum(json_size(text if len(text) <= MAX_ITEM_CHARS else text[:_INPUT_CHARS]) for text in texts) > MAX_ITEMS_BYTES:
+        raise Refused("invalid_parameter", request.argument)
+
+
+def fault_of(error: Exception) -> Fault:
+    """What a caller learns of an exception; an unexpected one is logged under the reference it is given."""
+    if isinstance(error, Refused):
+        return Fault.of(error.reason, field=error.field)
+    if isinstance(error, MemoryError):
+        return Fault.of("resource_exhausted")
+    ref = secrets.token_hex(6)
+    _log.error("unexpected error, ref %s", ref, exc_info=error)
+    return Fault.of("internal", ref=ref)
+
+
+def assemble(request: Request, outcomes: Sequence[Found | Exception], max_bytes: int) -> dict[str, Any]:
+    """One reply of at most ``max_bytes`` as JSON: a record an item, in order, and the request for the rest."""
+    entries = [
+        _Answer(item, outcome) if isinstance(outcome, Found) else _Failure(item, fault_of(outcome))
+        for item, outcome in zip(request.items, outcomes, strict=True)
+    ]
+    answers = [entry for entry in entries if isinstance(entry, _Answer)]
+    failures = sum(json_size(entry.record) + 1 for entry in entries if isinstance(entry, _Failure))
+    _grant(answers, max_bytes - failures - json_size(_reply(request, [], [""])) - _DIGITS)
+    return _reply(request, entries, [entry.rest for entry in entries if entry.rest is not None])
+
+
+def _grant(answers: list["_Answer"], room: int) -> None:
+    if sum(answer.whole + answer.content for answer in answers) > room:
+        for answer, granted in zip(answers, share([answer.cost() for answer in answers], room), strict=True):
+            answer.settle(granted)
+
+
+def _reply(request: Request, entries: Sequence["_Answer | _Failure"], rest: Sequence[Item]) -> dict[str, Any]:
+    records = [entry.record for entry in entries]
+    succeeded = sum(record["success"] for record in records)
+    reply: dict[str, Any] = {
+        "results": records,
+        "summary": {
+            "requested": len(request.items),
+            "succeeded": succeeded,
+            "failed": len(records) - succeeded,
+            "truncated": sum("truncation" in record for record in records),
+            "returned_chars": sum(entry.chars for entry in entries),
+        },
+    }
+    if rest:
+        reply["next_request"] = {**request.given, request.argument: rest}
+    return reply
+
+
+class _Failure:
+    """An item that could not be read."""
+
+    chars = 0
+    rest: Item | None = None
+
+    def __init__(self, item: object, fault: Fault) -> None:
+        text = _text(item)
+        wrong = fault.code == "INVALID_INPUT"
+        self.record = _failed(text[:_INPUT_CHARS] if wrong else text, fault)
+
+
+class _Answer:
+    """An item that was found: whole until it is granted less."""
+
+    def __init__(self, item: object, found: Found) -> None:
+        self.rest: Item | None
+        self._input = _text(item)
+        self._found = found
+        self._text = shown(found.piece.text) if found.piece.raw is not None else found.piece.text
+        self.content = escaped_size(self._text)
+        self._keep(len(self._text))
+        self.whole = json_size(self.record) - self.content + _rest_size(self.rest)
+
+    def cost(self) -> Cost:
+        """What this item takes whole, cut, or left out."""
+        point = self._found.resume(self._found.piece.resume(len(self._text)))
+        cut = json_size(self._record(0, point, _WIDEST)) + _rest_size(point)
+        left_out = json_size(self._left_out()) + _rest_size(self._found.again)
+        return Cost(self.whole, max(cut, self.whole), left_out, self.content)
+
+    def settle(self, granted: int | None) -> None:
+        """Keep what was granted of the content."""
+        if granted is None:
+            self.record, self.rest, self.chars = self._left_out(), self._found.again, 0
+        elif granted < self.content:
+            self._keep(back_off(self._text, max(fitting(self._text, granted), 1)))
+
+    def _keep(self, chars: int) -> None:
+        piece = self._found.piece
+        missing = piece.rest or chars < len(self._text)
+        self.rest = self._found.resume(piece.resume(chars)) if missing else None
+        self.record = self._record(chars, self.rest, chars)
+        self.chars = chars
+
+    def _record(self, chars: int, rest: Item | None, returned: int) -> dict[str, Any]:
+        piece = self._found.piece
+        data = {**self._found.data, "content": self._text[:chars]}
+        if piece.raw is not None and (replaced := count_replaced(piece.text[:chars] if chars else piece.text)):
+            data["replaced"] = replaced
+        record: dict[str, Any] = {"input": self._input, "success": True, "data": data}
+        if rest is not None:
+            reason = "max_chars" if chars == len(self._text) else "budget"
+            total = {} if piece.total_chars is None else {"total_chars": piece.total_chars}
+            record["truncation"] = {"reason": reason, "returned_chars": returned, **total, "next": rest}
+        return record
+
+    def _left_out(self) -> dict[str, Any]:
+        return _failed(self._input, Fault.of("response_budget"))
+
+
+def _failed(shown_input: str, fault: Fault) -> dict[str, Any]:
+    return {"input": shown_input, "success": False, "error": fault.payload()}
+
+
+def _rest_size(rest: Item | None) -> int:
+    """Bytes that an item adds: the comma after its record, and its place in the next request."""
+    return 1 + (0 if rest is None else json_size(rest) + 1)
+
+
+def _text(item: object) -> str:
+    """An item as the reply repeats it: a string as it is, anything else as compact JSON."""
+    if not isinstance(item, str):
+        try:
+            return json_bytes(item).decode()
+        except TypeError:
+            return "?"
+    try:
+        item.encode()
+    except UnicodeEncodeError:
+        return item.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return item

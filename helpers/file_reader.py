@@ -1,0 +1,115 @@
+"""Read text files: the agent's directory first, then the workspace; confined, bounded, resumable."""
+
+import errno
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from hashlib import blake2b
+from typing import NamedTuple, Self
+
+from abilities.declarations.base import Refused
+from abilities.helpers.confine import Policy, Root, open_file, refusal
+from abilities.helpers.paths import Request, parse
+from abilities.helpers.text import Piece
+from abilities.helpers.window import read_piece
+from abilities.helpers.workers import Watch, Workers
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class FileText(NamedTuple):
+    """A file that was read: which root answered, what the system says of it, and the part asked for."""
+
+    asked: str
+    path: str
+    source: str
+    found: os.stat_result
+    piece: Piece
+
+    @property
+    def modified_at(self) -> str:
+        """Last modification, RFC 3339 UTC in milliseconds."""
+        seconds, nanoseconds = divmod(self.found.st_mtime_ns, 1_000_000_000)
+        return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1_000_000:03}Z"
+
+    @property
+    def version(self) -> str:
+        """Changes when the file is replaced or modified: a hash of its inode, size and modification time."""
+        stamp = f"{self.found.st_ino} {self.found.st_size} {self.found.st_mtime_ns}"
+        return blake2b(stamp.encode(), digest_size=6).hexdigest()
+
+
+class Session:
+    """The roots, open for one call on one thread; leaves no descriptor behind."""
+
+    def __init__(self, roots: Sequence[Root], policy: Policy, watch: Watch) -> None:
+        self._roots = roots
+        self._policy = policy
+        self._watch = watch
+        self._open: dict[str, int | None] = {}
+        self._closing = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def read(self, request: Request, max_chars: int, *, text_offsets: bool = False) -> FileText:
+        """Read a request from the first root that has it. Raises Refused."""
+        if self._policy.deny.refuses("/".join(request.parts)):
+            raise Refused("denied")
+        for root in self._roots:
+            self._watch.place = root.name
+            if (directory := self._directory(root)) is None:
+                continue
+            try:
+                descriptor, found = open_file(directory, request.parts, self._policy)
+            except FileNotFoundError:
+                continue
+            piece = self._piece(descriptor, found.st_size, request, max_chars, text_offsets)
+            return FileText(request.asked, request.path, root.name, found, piece)
+        raise Refused("not_found")
+
+    def _piece(self, descriptor: int, size: int, request: Request, max_chars: int, text_offsets: bool) -> Piece:
+        try:
+            return read_piece(descriptor, size, request.range, max_chars, self._watch.check, text_offsets=text_offsets)
+        except OSError as error:
+            raise Refused(refusal(error).reason if error.errno in _EXHAUSTED else "io_error") from None
+        finally:
+            os.close(descriptor)
+
+    def _directory(self, root: Root) -> int | None:
+        try:
+            return self._open[root.name]
+        except KeyError:
+            self._watch.refuse_stuck()
+            self._open[root.name] = descriptor = root.open()
+            if descriptor is not None:
+                self._closing.callback(os.close, descriptor)
+            return descriptor
+
+
+class FileReader:
+    """The one way to files. Holds no descriptor between calls."""
+
+    def __init__(self, roots: Sequence[Root], policy: Policy, workers: Workers) -> None:
+        self._roots = roots
+        self._policy = policy
+        self._workers = workers
+
+    def session(self, watch: Watch) -> Session:
+        """Open roots for one thread of a batch."""
+        return Session(self._roots, self._policy, watch)
+
+    async def read(self, paths: Sequence[object], max_chars: int) -> list[FileText | Exception]:
+        """Read each path on its own: one outcome a path, in the order asked, duplicates read again.
+
+        An outcome is a FileText, a Refused, or the unexpected exception that this item alone met.
+        """
+
+        def one(session: Session, path: object) -> FileText:
+            return session.read(parse(path), max_chars)
+
+        return await self._workers.map(self.session, one, paths)
