@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 from pydantic import ValidationError
 
 from abilities import declare
 from abilities.ability import Ability
 from abilities.application import BUILT_IN, Abilities, registry_of
+from abilities.declarations.base import parsed_json
 from abilities.settings import Settings
 
 _CALL_EXAMPLES = """\b
@@ -162,8 +162,8 @@ def _settings(given: dict[str, Any]) -> Settings:
     except ValidationError as error:
         wrong = [f"  {'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()]
         raise click.UsageError("the settings are not usable:\n" + "\n".join(wrong)) from None
-    except ValueError as error:
-        raise click.UsageError(f"the settings file is not valid TOML: {error}") from None
+    except (ValueError, OSError) as error:
+        raise click.UsageError(f"the settings file cannot be used: {error}") from None
 
 
 def _rooted(given: dict[str, Any]) -> Settings:
@@ -187,8 +187,8 @@ def _named(given: dict[str, Any], name: str) -> Ability:
 def _parsed(text: str) -> Any:
     raw = sys.stdin.buffer.read() if text == "-" else text
     try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
+        return parsed_json(raw)
+    except ValueError as error:
         raise click.UsageError(f"the arguments are not valid JSON: {error}") from None
 
 

@@ -4,11 +4,10 @@ A fault's ``reason`` decides everything else about it: its code, its sentence an
 can help. The table `FAULTS` is closed; nothing outside it ever reaches a caller.
 """
 
-import json
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, from_json
 
 Code = Literal[
     "INVALID_INPUT",
@@ -177,6 +176,11 @@ class Arguments(Model):
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
 
+def parsed_json(text: str | bytes) -> Any:
+    """A JSON document's value: strict about NaN, UTF-8 and lone surrogates, any size of integer. Raises ValueError."""
+    return from_json(text, allow_inf_nan=False)
+
+
 def _integer(value: Any) -> int:
     """``"3"`` and ``3.0`` are 3; booleans, fractions, NaN and other scripts' digits are not numbers here."""
     if isinstance(value, str) and value.removeprefix("-").isdigit() and value.isascii() and len(value) < 400:
@@ -195,8 +199,8 @@ def _array(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        parsed = json.loads(value)
-    except (ValueError, RecursionError):
+        parsed = parsed_json(value)
+    except ValueError:
         return value
     return parsed if isinstance(parsed, list) else value
 

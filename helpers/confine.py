@@ -229,15 +229,16 @@ class _Walk:
 
         Raises FileNotFoundError where something was looked for inside of a plain file.
         """
+        kind = stat.S_IFDIR
         try:
             kind = os.stat(name, dir_fd=self._stack[-1], follow_symlinks=False).st_mode
             if stat.S_ISLNK(kind):
                 return os.readlink(name, dir_fd=self._stack[-1])
-            if inside and not stat.S_ISDIR(kind):
-                raise FileNotFoundError(errno.ENOENT, name)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EINVAL):
                 raise
+        if inside and not stat.S_ISDIR(kind) and not stat.S_ISLNK(kind):
+            raise FileNotFoundError(errno.ENOENT, name)
         self._retries += 1
         if self._retries > _MAX_RETRIES:
             raise Refused("symlink_escape")

@@ -1,6 +1,7 @@
 """Put the outcomes of many items into one reply that keeps its bound and says how to go on."""
 
 import logging
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _DIGITS = 16  # the summary's counts grow by no more than this from an empty rep
 Item = str | dict[str, Any]
 """A path or a target, as it is sent."""
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _log = logging.getLogger("abilities")
 
 
@@ -179,8 +181,4 @@ def _text(item: object) -> str:
             return json_bytes(item).decode()
         except TypeError:
             return "?"
-    try:
-        item.encode()
-    except UnicodeEncodeError:
-        return item.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    return item
+    return _SURROGATE.sub("\ufffd", item)

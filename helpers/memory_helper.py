@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
-import orjson
-
-from abilities.declarations.base import Refused
+from abilities.declarations.base import Refused, parsed_json
 from abilities.helpers.confine import Policy, Root
 from abilities.helpers.file_reader import FileReader, FileText, Session
 from abilities.helpers.paths import WHOLE, Range, Request, has_control, parse_range
@@ -98,8 +96,8 @@ def _unwrapped(target: object) -> object:
     if not isinstance(target, str):
         return target
     try:
-        return orjson.loads(target)
-    except orjson.JSONDecodeError:
+        return parsed_json(target)
+    except ValueError:
         return target
 
 

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from abilities.adapters.mcp import server_of
 from abilities.application import Abilities
+from abilities.declarations.base import parsed_json
 
 MAX_LINE = 1024 * 1024
 """Bytes of one incoming message; a longer line is skipped and answered with an error."""
@@ -84,8 +85,8 @@ class _Pump:
     def _message(self, line: bytes) -> types.JSONRPCMessage | None:
         """A line as a message; None when it is none and has been answered."""
         try:
-            parsed = orjson.loads(line)
-        except orjson.JSONDecodeError:
+            parsed = parsed_json(line)
+        except ValueError:
             self._refuse(None, types.PARSE_ERROR, "Parse error: each line must be one JSON message, 1 MiB at most.")
             return None
         try:

@@ -1,0 +1,1 @@
+"""The tests of agent-abilities; each one's name says what it shows."""

@@ -1,0 +1,64 @@
+"""Fixtures: the world of files, and settings that point at it."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from abilities import Settings
+from tests.world import World, build, lock
+
+NOBODY = 65534
+
+
+@pytest.fixture(scope="session")
+def _home() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="abilities-home-") as home:
+        os.chmod(home, 0o755)
+        yield home
+
+
+@pytest.fixture(autouse=True)
+def _own_home(monkeypatch: pytest.MonkeyPatch, _home: str) -> None:
+    """No test reads or writes the settings of whoever runs it."""
+    monkeypatch.setenv("HOME", _home)
+    for name in [name for name in os.environ if name.startswith("ABILITIES_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[World]:
+    """The world, in a place that every user can reach; built once, for tests that only read."""
+    base = Path(tempfile.mkdtemp(prefix="abilities-"))
+    base.chmod(0o755)
+    made = build(base)
+    lock(made)
+    yield made
+    shutil.rmtree(base)
+
+
+@pytest.fixture
+def settings(world: World) -> Settings:
+    """Settings for the world."""
+    return Settings(agent_dir=world.agent, workspace_dir=world.workspace)
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[None]:
+    """Run as a user whom permissions bind; root passes over them."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    yield
+    os.seteuid(user)
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Settings:
+    """Settings for two empty roots that a test may fill."""
+    for name in ("agent", "workspace"):
+        (tmp_path / name).mkdir()
+    return Settings(agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace")

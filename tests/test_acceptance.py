@@ -1,0 +1,71 @@
+"""Rows F and M of the acceptance table: each on every surface, with one and the same payload."""
+
+import json
+from typing import Any
+
+import pytest
+
+from abilities import Settings
+from abilities.declarations.base import FAULTS, Fault
+from abilities.declarations.files import FileReadBulkAnswer
+from abilities.declarations.memory import MemoryReadBulkAnswer
+from tests.rows import ROWS, Ok, Row
+from tests.surfaces import SURFACES, CannotCarry, python
+from tests.world import World
+
+ANSWERS = {"file_read_bulk": FileReadBulkAnswer, "memory_read_bulk": MemoryReadBulkAnswer}
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_a_row_gets_what_the_table_says_on_every_surface(
+    row: Row, surface: str, settings: Settings, world: World, unprivileged: None
+) -> None:
+    chosen = settings.model_copy(update=row.settings)
+    expected = await python(chosen, row.name, row.arguments)
+    check(row, expected)
+    try:
+        assert await SURFACES[surface](chosen, row.name, row.arguments) == expected
+    except CannotCarry:
+        assert row.id in ("F8", "F30-5", "F30-6")
+    told = json.dumps([record.get("error") for record in expected.get("results", [expected])])
+    assert str(world.base) not in told
+
+
+def check(row: Row, payload: dict[str, Any]) -> None:
+    if row.call is not None:
+        reason, field = row.call
+        assert payload == {"error": Fault.of(reason, field=field).payload()}
+        return
+    answer = ANSWERS[row.name].model_validate(payload)
+    assert answer.summary.requested == len(row.items) == len(answer.results)
+    for record, expected in zip(payload["results"], row.items, strict=True):
+        if isinstance(expected, str):
+            assert record["success"] is False
+            assert record["error"] == Fault.of(expected).payload()
+        else:
+            check_success(record, expected)
+
+
+def check_success(record: dict[str, Any], expected: Ok) -> None:
+    assert record["success"] is True, record
+    assert record["data"]["content"] == expected.content
+    assert expected.data.items() <= record["data"].items()
+    assert ("truncation" in record) == expected.cut
+    if expected.cut:
+        assert record["truncation"]["returned_chars"] == len(expected.content)
+
+
+@pytest.mark.parametrize("reason", FAULTS)
+def test_a_fault_is_one_short_sentence_that_names_no_internals(reason: str) -> None:
+    _, message = FAULTS[reason]
+    assert len(message) <= 120
+    assert message.endswith(".")
+    assert not any(word in message for word in ("Error", "errno", "Exception", "Traceback", "{", "%"))
+
+
+async def test_the_input_is_repeated_as_it_was_asked(settings: Settings) -> None:
+    asked = ["ok.txt#L1", "../" + "x" * 500, 5, {"a": [1, None]}, "\ud800", "nope" * 60]
+    payload = await python(settings, "file_read_bulk", {"paths": asked})
+    told = [record["input"] for record in payload["results"]]
+    assert told == ["ok.txt#L1", ("../" + "x" * 500)[:200], "5", '{"a":[1,null]}', "\ufffd", "nope" * 60]
