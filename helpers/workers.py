@@ -51,8 +51,8 @@ class Watch:
             raise Closed()
 
     def refuse_stuck(self) -> None:
-        """Raises Refused("timeout") at once where too many calls are stuck in this place."""
-        if self.batch.breaker.is_open(self.place):
+        """Raises Refused("timeout") at once where too many other calls are stuck in this place."""
+        if self.batch.breaker.is_open(self.place, id(self.batch)):
             raise Refused("timeout")
 
     def late(self) -> bool:
@@ -67,9 +67,10 @@ class Breaker:
         self._lock = threading.Lock()
         self._calls: dict[str, Counter[int]] = {}
 
-    def is_open(self, place: str) -> bool:
-        """Whether work in this place is to be refused without trying."""
-        return len(self._calls.get(place, ())) >= STUCK_CALLS
+    def is_open(self, place: str, call: int) -> bool:
+        """Whether a call's work in this place is to be refused without trying; its own threads do not count."""
+        with self._lock:
+            return len(self._calls.get(place, {}).keys() - {call}) >= STUCK_CALLS
 
     def add(self, place: str, call: int) -> None:
         """A thread of a call got stuck."""
@@ -196,6 +197,8 @@ class Workers:
         after 2 s, or 10 s after the call began, yields Refused("timeout"). When the caller is cancelled,
         threads stop at their next check.
         """
+        if not items:
+            return []
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 

@@ -72,9 +72,13 @@ FILE_ROWS = [
     paths("F9-deep", ("/".join("d" * 33), "path_too_deep"), ("/".join("d" * 32), "not_found")),
     paths("F9-megabyte", ("x" * 1_000_000, "path_too_long"), ("ok.txt", FINE)),
     paths(
-        "F10", *[(p, "trailing_slash") for p in ("ok.txt/", "dir/", "link-dir/", "link-dir/.", "link-dir//", "ok.txt/.")]
+        "F10",
+        *[(p, "trailing_slash") for p in ("ok.txt/", "dir/", "link-dir/", "link-dir/.", "link-dir//", "ok.txt/.")],
     ),
-    paths("F11", *[(path, "is_directory") for path in (".", "./", "././.", "dir", "dir/sub", "link-dir", "link-to-dir.txt")]),
+    paths(
+        "F11",
+        *[(path, "is_directory") for path in (".", "./", "././.", "dir", "dir/sub", "link-dir", "link-to-dir.txt")],
+    ),
     paths("F12", ("./ok.txt", FINE), ("dir//a.txt", Ok("a", {"path": "dir//a.txt"})), ("dir/./a.txt", Ok("a"))),
     paths("F13", *[(path, "not_found") for path in ENCODED]),
     paths("F13-denied", ("~/.ssh/id_rsa", "denied")),
@@ -94,7 +98,9 @@ FILE_ROWS = [
         *[(path, "symlink_escape") for path in ("link-absolute.txt", "link-absolute-inside.txt", "link-environ")],
         *[(path, "symlink_escape") for path in ("link-zero", "link-stdin", "dir/link-far")],
     ),
-    paths("F18a-loop", ("link-loop-a", "symlink_loop"), ("link-self", "symlink_loop"), ("link-loop-a/x", "symlink_loop")),
+    paths(
+        "F18a-loop", ("link-loop-a", "symlink_loop"), ("link-self", "symlink_loop"), ("link-loop-a/x", "symlink_loop")
+    ),
     paths(
         "F18a-never",
         ("link-inside.txt", "symlink_refused"),
@@ -115,7 +121,9 @@ FILE_ROWS = [
     paths("F18c-missing", ("none/.env", "denied"), (".ssh/known_hosts", "denied"), ("a/.AWS/x", "denied")),
     paths("F18c-invisible", (".e\u200dnv", "denied"), ("．env", "denied")),
     paths("F19", ("fifo", "not_regular_file"), ("socket", "not_regular_file"), *DEVICES),
-    paths("F20", ("mode000.txt", "access_denied"), ("closed/in.txt", "access_denied"), ("closed/no.txt", "access_denied")),
+    paths(
+        "F20", ("mode000.txt", "access_denied"), ("closed/in.txt", "access_denied"), ("closed/no.txt", "access_denied")
+    ),
     paths("F22", ("hard.txt", Ok("SECRET"))),
     paths("F22-denied", ("hard.txt", "hard_link"), ("ok.txt", FINE), deny_hardlinks=True),
     paths("F23", ("empty.txt", Ok("", {"size_bytes": 0}))),
@@ -137,7 +145,9 @@ FILE_ROWS = [
     ),
     paths("F28", ("forged.txt", Ok(FORGED)), ("crlf.txt", Ok("one\r\ntwo\r\n"))),
     Row("F29", {"paths": ["family.txt"], "max_chars_per_file": 5}, [Ok("abc", cut=True)]),
-    Row("F29-never-to-nothing", {"paths": ["marks.txt"], "max_chars_per_file": 50}, [Ok("e" + "\u0301" * 49, cut=True)]),
+    Row(
+        "F29-never-to-nothing", {"paths": ["marks.txt"], "max_chars_per_file": 50}, [Ok("e" + "\u0301" * 49, cut=True)]
+    ),
     Row("F29-crlf", {"paths": ["crlf.txt"], "max_chars_per_file": 4}, [Ok("one", cut=True)]),
     *[
         refused(f"F30-{n}", reason, "max_chars_per_file", paths=["ok.txt"], max_chars_per_file=value)
@@ -221,7 +231,15 @@ MEMORY_ROWS = [
         "M2",
         *[
             ({"type": "short_term", "date": value}, "invalid_date")
-            for value in ("2025-02-30", "20250101", "2025-W01-1", "2025-1-1", "٢٠٢٥-٠١-٠١", "２０２５-01-01", "2025-01-01\n")
+            for value in (
+                "2025-02-30",
+                "20250101",
+                "2025-W01-1",
+                "2025-1-1",
+                "٢٠٢٥-٠١-٠١",
+                "２０２５-01-01",
+                "2025-01-01\n",
+            )
         ],
         *[
             ({"type": "short_term", "date": value}, "invalid_date")
@@ -249,7 +267,10 @@ MEMORY_ROWS = [
     targets(
         "M-stored",
         ({"type": "stored", "key": "a/b:c"}, "unavailable"),
-        *[({"type": "stored", "key": key}, "invalid_key") for key in ("", "k" * 201, " a", "a ", "a\n", "a\u202e", "\ufffd", 5)],
+        *[
+            ({"type": "stored", "key": key}, "invalid_key")
+            for key in ("", "k" * 201, " a", "a ", "a\n", "a\u202e", "\ufffd", 5)
+        ],
         ({"type": "stored"}, "invalid_key"),
         ({"type": "stored", "key": "a", "date": "today"}, "invalid_date"),
         ({"type": "long_term", "key": "a"}, "invalid_parameter"),

@@ -33,8 +33,10 @@ async def python(settings: Settings, name: str, arguments: dict[str, Any]) -> di
 
 
 async def command_line(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    text = _as_json(arguments)
-    result = await _in_thread(lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings)))
+    text = refuse_uncarried(arguments)
+    result = await _in_thread(
+        lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings))
+    )
     payload = orjson.loads(result.stdout)
     assert result.exit_code == (1 if "error" in payload else 0), result.output
     assert result.stdout == render(payload) + "\n"
@@ -49,7 +51,9 @@ async def langchain(settings: Settings, name: str, arguments: dict[str, Any]) ->
 
 async def langchain_sync(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     (tool,) = load_tools(settings, only=[name])
-    return _told(await _in_thread(lambda: tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})))
+    return _told(
+        await _in_thread(lambda: tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments}))
+    )
 
 
 async def mcp_current(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +92,7 @@ def told_by(result: Any, *, structured: bool = False) -> dict[str, Any]:
 
 
 async def _mcp(settings: Settings, name: str, arguments: dict[str, Any], mode: str) -> dict[str, Any]:
-    _as_json(arguments)
+    refuse_uncarried(arguments)
     async with Abilities.open(settings) as abilities, Client(server_of(abilities), mode=mode) as client:
         return told_by(await client.call_tool(name, arguments), structured=settings.structured)
 
@@ -102,7 +106,7 @@ def _told(message: Any) -> dict[str, Any]:
     return payload
 
 
-def _as_json(arguments: dict[str, Any]) -> str:
+def refuse_uncarried(arguments: dict[str, Any]) -> str:
     try:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
         text.encode()

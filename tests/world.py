@@ -129,7 +129,16 @@ def _special(workspace: Path) -> None:
 
 
 def _denied(workspace: Path) -> None:
-    for name in (".env", "a/.ENV.local", "id_rsa", "id_ed25519.pub", "x.pem", "deep/y.KEY", ".git/config", ".env.example"):
+    for name in (
+        ".env",
+        "a/.ENV.local",
+        "id_rsa",
+        "id_ed25519.pub",
+        "x.pem",
+        "deep/y.KEY",
+        ".git/config",
+        ".env.example",
+    ):
         path = workspace / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("CREDENTIAL")

@@ -1,0 +1,208 @@
+"""Confinement: nothing outside of a root is ever read, though names change under the reader.
+
+Figure 1: 50,000 tries for each of four kinds of race without one escape, while a naive reader, which
+checks the resolved path and then opens it, does escape in the same test.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from abilities import Settings
+from abilities.declarations.base import Refused
+from abilities.helpers.confine import forbidden_root, open_file
+from abilities.helpers.file_reader import FileReader, Session
+from abilities.helpers.paths import parse
+from abilities.helpers.workers import Batch, Breaker, Watch, Workers
+from tests import racer
+
+TRIES = int(os.environ.get("ABILITIES_RACE_TRIES", "50000"))
+SECRET = "SECRET from outside"
+
+
+@contextmanager
+def racing(one: Path, other: Path) -> Iterator[None]:
+    """A process that swaps two names meanwhile."""
+    process = subprocess.Popen([sys.executable, racer.__file__, str(one), str(other)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"racing\n"
+    try:
+        yield
+        assert process.poll() is None, "the racer died before the race was over"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def session_of(settings: Settings) -> Iterator[Session]:
+    """A reading session on this thread."""
+    reader = FileReader([settings.agent_root, settings.workspace_root], settings.policy, Workers())
+    batch = Batch(reader.session, lambda *_: None, [], Breaker(), lambda: None)
+    with reader.session(Watch(batch, pooled=False)) as session:
+        yield session
+
+
+def naive(root: Path, path: str) -> str:
+    """Resolve, check the prefix, open: the way that is a race. A link's '..' is left to the kernel."""
+    if path.endswith("up.txt"):
+        folder = os.open(root / "d" / "deep", os.O_RDONLY)
+        try:
+            with open(os.open("../secret.txt", os.O_RDONLY, dir_fd=folder)) as file:
+                return file.read()
+        finally:
+            os.close(folder)
+    resolved = Path(os.path.realpath(root / path))
+    if not resolved.is_relative_to(os.path.realpath(root)):
+        raise PermissionError(path)
+    return (root / path).read_text()
+
+
+def file_becomes_link(root: Path, outside: Path) -> tuple[str, Path, Path]:
+    (root / "a.txt").write_text("inside")
+    (root / "swap").symlink_to(outside / "secret.txt")
+    return "a.txt", root / "a.txt", root / "swap"
+
+
+def folder_becomes_link(root: Path, outside: Path) -> tuple[str, Path, Path]:
+    (root / "d").mkdir()
+    (root / "d" / "secret.txt").write_text("inside")
+    (root / "swap").symlink_to(outside)
+    return "d/secret.txt", root / "d", root / "swap"
+
+
+def link_changes_target(root: Path, outside: Path) -> tuple[str, Path, Path]:
+    (root / "real").mkdir()
+    (root / "real" / "secret.txt").write_text("inside")
+    (root / "link").symlink_to("real")
+    (root / "swap").symlink_to("../outside")
+    return "link/secret.txt", root / "link", root / "swap"
+
+
+def folder_moves_up(root: Path, outside: Path) -> tuple[str, Path, Path]:
+    """The folder that a link climbs out of with '..' is moved, so that '..' is now outside."""
+    (root / "d" / "deep").mkdir(parents=True)
+    (root / "d" / "secret.txt").write_text("inside")
+    (root / "d" / "deep" / "up.txt").symlink_to("../secret.txt")
+    (outside / "deep").mkdir()
+    (outside / "deep" / "up.txt").symlink_to("../secret.txt")
+    return "d/deep/up.txt", root / "d" / "deep", outside / "deep"
+
+
+KINDS = [file_becomes_link, folder_becomes_link, link_changes_target, folder_moves_up]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_race_ever_reads_outside_while_the_naive_reader_does(kind: object, roots: Settings) -> None:
+    root, outside = roots.workspace_dir, roots.workspace_dir.parent / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text(SECRET)
+    path, one, other = kind(root, outside)  # type: ignore[operator]
+    request = parse(path)
+    seen: dict[str, int] = {}
+    with racing(one, other), session_of(roots) as session:
+        for _ in range(TRIES):
+            try:
+                outcome = session.read(request, 100).piece.text
+            except Refused as error:
+                outcome = error.reason
+            seen[outcome] = seen.get(outcome, 0) + 1
+        escapes = sum(_naive_escapes(root, path) for _ in range(20_000))
+    assert seen.keys() <= {"inside", "symlink_escape"}, seen
+    assert seen["inside"] > TRIES // 100, seen
+    assert escapes > 0, "the race is not one: even the naive reader never lost it"
+
+
+def _naive_escapes(root: Path, path: str) -> bool:
+    try:
+        return naive(root, path) == SECRET
+    except OSError:
+        return False
+
+
+def _listed(arguments: dict[str, object]) -> list[str]:
+    paths = arguments.get("paths")
+    return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
+
+
+def test_a_descriptor_is_never_left_open(world: object, settings: Settings) -> None:
+    from tests.rows import FILE_ROWS
+
+    before = len(os.listdir("/proc/self/fd"))
+    with session_of(settings) as session:
+        for path in (path for row in FILE_ROWS for path in _listed(row.arguments)):
+            try:
+                session.read(parse(path), 100)
+            except Refused:
+                continue
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_whole_disk_or_home_is_never_a_root(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert forbidden_root(Path("/"))
+    assert forbidden_root(Path(os.path.expanduser("~")))
+    assert not forbidden_root(roots.workspace_dir)
+    shutil.rmtree(roots.workspace_dir)
+    roots.workspace_dir.symlink_to("/")
+    with session_of(roots) as session, pytest.raises(Refused, match="root_unavailable"):
+        session.read(parse("etc/hostname"), 100)
+
+
+def test_the_kernel_agrees_with_every_answer(settings: Settings, unprivileged: None) -> None:
+    """``openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)`` is the oracle: it and we open the same files."""
+    root = os.open(settings.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
+    compared = 0
+    for path in _every_name(settings.workspace_dir):
+        request = parse(path)
+        if settings.policy.deny.refuses("/".join(request.parts)) or "link-" in path or "#" in path:
+            continue
+        ours, kernel = _ours(root, request.parts, settings), _kernel(root, path)
+        assert ours == kernel, path
+        compared += 1
+    os.close(root)
+    assert compared > 30
+
+
+def test_the_kernel_agrees_about_links(settings: Settings) -> None:
+    root = os.open(settings.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
+    links = [name for name in _every_name(settings.workspace_dir) if "link-" in name and name not in ("link-env",)]
+    for path in links:
+        assert _ours(root, parse(path).parts, settings) == _kernel(root, path), path
+    os.close(root)
+    assert len(links) > 15
+
+
+def _every_name(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if "closed" not in path.parts)
+
+
+def _ours(root: int, parts: tuple[str, ...], settings: Settings) -> int | None:
+    try:
+        descriptor, found = open_file(root, parts, settings.policy)
+    except (Refused, FileNotFoundError):
+        return None
+    os.close(descriptor)
+    return found.st_ino
+
+
+def _kernel(root: int, path: str) -> int | None:
+    import ctypes
+    import stat
+    import struct
+
+    how = struct.pack("QQQ", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0, 0x08 | 0x02)
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.syscall(437, root, path.encode(), how, len(how))
+    if descriptor < 0:
+        assert ctypes.get_errno() != 38, "this kernel has no openat2"
+        return None
+    found = os.fstat(descriptor)
+    os.close(descriptor)
+    return found.st_ino if stat.S_ISREG(found.st_mode) else None
