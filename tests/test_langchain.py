@@ -1,0 +1,184 @@
+"""LangChain: the standard suites for every tool, three kinds of agent, errors, namespaces, several loops."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deepagents import create_deep_agent
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langchain_tests.integration_tests import ToolsIntegrationTests
+from langchain_tests.unit_tests import ToolsUnitTests
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+
+from abilities import Abilities, Settings
+from abilities.adapters.langchain import AbilitiesToolkit, load_tools
+
+FILES, MEMORIES = load_tools()
+
+
+class FilesTool:
+    @property
+    def tool_constructor(self) -> BaseTool:
+        return FILES
+
+    @property
+    def tool_invoke_params_example(self) -> dict[str, Any]:
+        return {"paths": ["pyproject.toml#L1-L3", "none"]}
+
+
+class MemoriesTool:
+    @property
+    def tool_constructor(self) -> BaseTool:
+        return MEMORIES
+
+    @property
+    def tool_invoke_params_example(self) -> dict[str, Any]:
+        return {"targets": [{"type": "long_term"}]}
+
+
+class TestFilesUnit(FilesTool, ToolsUnitTests):  # type: ignore[misc]
+    pass
+
+
+class TestFilesIntegration(FilesTool, ToolsIntegrationTests):  # type: ignore[misc]
+    pass
+
+
+class TestMemoriesUnit(MemoriesTool, ToolsUnitTests):  # type: ignore[misc]
+    pass
+
+
+class TestMemoriesIntegration(MemoriesTool, ToolsIntegrationTests):  # type: ignore[misc]
+    pass
+
+
+class Scripted(GenericFakeChatModel):
+    """A chat model that says what it was told to say."""
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> "Scripted":  # type: ignore[override]
+        return self
+
+
+def scripted(*calls: tuple[str, dict[str, Any]]) -> Scripted:
+    wishes = [{"id": f"call-{n}", "name": name, "args": arguments} for n, (name, arguments) in enumerate(calls)]
+    return Scripted(messages=iter([AIMessage("", tool_calls=wishes), AIMessage("Done.")]))
+
+
+READ = ("file_read_bulk", {"paths": ["ok.txt", "none"]})
+WRONG = ("file_read_bulk", {"paths": []})
+NOTES = ("memory_read_bulk", {"targets": [{"type": "long_term"}]})
+
+
+def check_messages(messages: list[Any]) -> None:
+    read, wrong, notes = (message for message in messages if isinstance(message, ToolMessage))
+    assert [record["success"] for record in read.artifact["results"]] == [True, False]
+    assert read.status == "success"
+    assert wrong.status == "error"
+    assert '"INVALID_INPUT"' in str(wrong.content)
+    assert notes.artifact["results"][0]["data"]["content"] == "# Memory\n- likes tea\n"
+    assert messages[-1].content == "Done."
+
+
+@pytest.mark.parametrize("create", [create_agent, create_deep_agent])
+async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(create: Any, settings: Settings) -> None:
+    agent = create(model=scripted(READ, WRONG, NOTES), tools=load_tools(settings))
+    state = await agent.ainvoke({"messages": [HumanMessage("Read.")]})
+    check_messages(state["messages"])
+
+
+def test_an_agent_without_an_event_loop_does_the_same(settings: Settings) -> None:
+    agent = create_agent(scripted(READ, WRONG, NOTES), load_tools(settings))
+    check_messages(agent.invoke({"messages": [HumanMessage("Read.")]})["messages"])
+
+
+async def test_a_bare_tool_node_does_the_same(settings: Settings) -> None:
+    model, tools = scripted(READ, WRONG, NOTES), load_tools(settings)
+
+    async def think(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("think", think)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "think")
+    graph.add_conditional_edges("think", lambda state: "tools" if state["messages"][-1].tool_calls else END)
+    graph.add_edge("tools", "think")
+    state = await graph.compile().ainvoke({"messages": [HumanMessage("Read.")]})  # type: ignore[arg-type]
+    check_messages(state["messages"])
+
+
+def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> None:
+    assert [tool.name for tool in load_tools(settings)] == ["file_read_bulk", "memory_read_bulk"]
+    assert [tool.name for tool in load_tools(settings, only=["memory_read_bulk"])] == ["memory_read_bulk"]
+    assert [tool.name for tool in AbilitiesToolkit.load(settings, read_only=True).get_tools()] == [
+        "file_read_bulk",
+        "memory_read_bulk",
+    ]
+    with pytest.raises(KeyError):
+        load_tools(settings, only=["no_such_tool"])
+    with pytest.raises(ValueError, match="home directory"):
+        load_tools(Settings(workspace_dir=Path("/")))
+
+
+def test_the_namespace_comes_from_the_runs_configuration(tmp_path: Path) -> None:
+    for namespace in ("default", "ada"):
+        (tmp_path / namespace).mkdir()
+        (tmp_path / namespace / "who.txt").write_text(namespace)
+    template = tmp_path / "{namespace}"
+    (tool,) = load_tools(Settings(agent_dir=template, workspace_dir=template), only=["file_read_bulk"])
+
+    def who(**configurable: Any) -> str:
+        return str(tool.invoke({"paths": ["who.txt"]}, {"configurable": configurable}))
+
+    assert '"content":"default"' in who()
+    assert '"content":"ada"' in who(namespace="ada")
+    for hostile in ("../ada", "", "ADA", 5, None):
+        assert '"field":"namespace"' in who(namespace=hostile), hostile
+
+
+async def test_an_open_application_serves_sync_and_async_callers_and_other_loops(settings: Settings) -> None:
+    async with Abilities.open(settings) as abilities:
+        (tool,) = load_tools(abilities, only=["file_read_bulk"])
+        expected = await tool.ainvoke({"paths": ["ok.txt"]})
+        assert tool.invoke({"paths": ["ok.txt"]}) == expected, "even on the loop that opened it"
+
+        def elsewhere(_: int) -> Any:
+            return asyncio.run(tool.ainvoke({"paths": ["ok.txt"]}))
+
+        with ThreadPoolExecutor(8) as pool:
+            told = [pool.submit(elsewhere, n) for n in range(8)] + [
+                pool.submit(tool.invoke, {"paths": ["ok.txt"]}) for _ in range(8)
+            ]
+            answers = await asyncio.gather(*(asyncio.wrap_future(future) for future in told))
+        assert answers == [expected] * 16
+
+
+async def test_a_cancelled_call_ends_at_once(settings: Settings) -> None:
+    (tool,) = load_tools(settings, only=["file_read_bulk"])
+    for _ in range(20):
+        task = asyncio.create_task(tool.ainvoke({"paths": ["ok.txt"] * 25}))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert '"fine\\n"' in await tool.ainvoke({"paths": ["ok.txt"]})
+
+
+def test_a_program_that_only_loads_and_calls_tools_ends(tmp_path: Path) -> None:
+    script = """
+        from abilities.adapters.langchain import load_tools
+        print(load_tools()[0].invoke({"paths": ["none"]})[:12])
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, timeout=30, check=True, cwd=tmp_path)
+    assert done.stdout == b'{"results":[\n'
