@@ -2,4 +2,4 @@
 
 from abilities.cli import main
 
-main()
+main(prog_name="abilities")

@@ -45,7 +45,8 @@ class Reply:
 class Abilities:
     """An open application; made by `Abilities.open`. Calls may come from any event loop.
 
-    ``registry`` holds the abilities offered, ``problems`` a sentence for each plugin that did not load.
+    ``registry`` holds the abilities offered, ``problems`` a sentence for each plugin that did not load, and
+    ``context`` is what abilities run in.
     """
 
     def __init__(self, settings: Settings, registry: AbilityRegistry, problems: list[str], workers: Workers) -> None:
@@ -54,7 +55,7 @@ class Abilities:
         self.problems = problems
         self._workers = workers
         agent, policy = settings.agent_root, settings.policy
-        self._context = Context(
+        self.context = Context(
             namespace=settings.namespace,
             files=FileReader([agent, settings.workspace_root], policy, workers),
             memory=MemoryHelper(agent, policy, workers, settings.memory_files, settings.zone),
@@ -82,7 +83,7 @@ class Abilities:
         Items that failed have records that say so. Raises AbilityError when the call failed as a whole:
         its ``fault`` has the code and the reason.
         """
-        return await self.registry.call(name, arguments, self._context)
+        return await self.registry.call(name, arguments, self.context)
 
     async def reply(self, name: str, arguments: Any) -> "Reply":
         """Call an ability for a surface: the answer, or ``{"error": fault}``, in the format asked for."""

@@ -6,6 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from abilities.helpers.paths import has_control
+
 
 def print_payload(payload: dict[str, Any], console: Console | None = None) -> None:
     """Print a bulk reply as a table, an error as a sentence, any other answer as indented JSON."""
@@ -37,13 +39,18 @@ def _answered(record: dict[str, Any]) -> list[Text]:
         note = f"cut at {cut['returned_chars']:,}{known} characters ({cut['reason']})"
     origin = data.get("source") or data.get("date") or data.get("filename", "")
     mark = Text("cut", style="yellow") if cut else Text("ok", style="green")
-    return [mark, Text(record["input"]), Text(origin), Text(f"{len(data['content']):,}"), Text(note, style="dim")]
+    return [mark, _asked(record), Text(origin), Text(f"{len(data['content']):,}"), Text(note, style="dim")]
 
 
 def _failed(record: dict[str, Any]) -> list[Text]:
     fault = record["error"]
     reason = Text(f"{fault['code']}: {fault['message']}", style="red")
-    return [Text("failed", style="red"), Text(record["input"]), Text(), Text(), reason]
+    return [Text("failed", style="red"), _asked(record), Text(), Text(), reason]
+
+
+def _asked(record: dict[str, Any]) -> Text:
+    """The item as it was asked, without what could steer a terminal."""
+    return Text("".join("\ufffd" if has_control(char) else char for char in record["input"]))
 
 
 def _summed_up(payload: dict[str, Any]) -> str:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings as hypothesis_settings, strategies as st
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from abilities.helpers.budget import MIN_SHARE, Cost, escaped_size, fitting, share
@@ -177,7 +179,7 @@ async def _follow(base: Path, files: list[bytes], picks: list[int], chars: int, 
         (base / f"{n}.txt").write_bytes(raw)
     paths = [f"{n}.txt" for n in picks]
     settings = Settings(workspace_dir=base, agent_dir=base, max_response_bytes=limit)
-    told = {n: "" for n in set(picks)}
+    told = dict.fromkeys(set(picks), "")
     async with Abilities.open(settings) as abilities:
         request: dict[str, Any] | None = {"paths": paths, "max_chars_per_file": chars}
         first = True

@@ -1,0 +1,106 @@
+"""What the repository says to people runs: examples, README blocks, the two commands."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+BLOCKS = [
+    (path.name, number, language, code)
+    for path in DOCUMENTS
+    for number, (language, code) in enumerate(re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text(), re.M | re.S))
+]
+
+
+def named(language: str) -> list[object]:
+    chosen = [pytest.param(code, id=f"{name}-{n}") for name, n, kind, code in BLOCKS if kind == language]
+    assert chosen, language
+    return chosen
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_proves_itself(path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert asyncio.run(module.main())
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 4
+
+
+@pytest.mark.parametrize("code", named("python"))
+def test_a_python_block_runs(code: str, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# A project\n")
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize("code", named("json"))
+def test_a_json_block_is_json_and_a_client_block_starts_a_server(code: str) -> None:
+    document = json.loads(code)
+    for server in document.get("mcpServers", {}).values():
+        assert server["command"] in ("abilities", "uvx")
+        assert server["args"][-1] == "mcp"
+        assert all(name.startswith("ABILITIES_") for name in server["env"])
+
+
+@pytest.mark.parametrize("code", named("toml"))
+def test_a_toml_block_is_toml_with_known_settings(code: str) -> None:
+    from abilities import Settings
+
+    document = tomllib.loads(code)
+    assert document.keys() <= Settings.model_fields.keys() | {"project"}
+
+
+@pytest.mark.parametrize("code", named("console"))
+def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None:
+    """Lines after a command are what it prints; '...' stands for anything."""
+    (tmp_path / "notes.md").write_text("first line\nsecond line\n")
+    steps = re.split(r"^\$ ", code, flags=re.M)[1:]
+    assert steps
+    for step in steps:
+        command, _, expected = step.partition("\n")
+        if command.startswith(("make ", "pip ", "git ", "cd ")):
+            continue
+        command = re.sub(r"^abilities\b", f"{sys.executable} -m abilities", command)
+        environment = {**os.environ, "COLUMNS": "80"}
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, timeout=60, env=environment)
+        told = "\n".join(line.rstrip() for line in done.stdout.decode().splitlines())
+        pattern = re.escape(expected.rstrip()).replace(r"\.\.\.", ".*")
+        assert re.fullmatch(pattern, told.rstrip(), re.S), told + done.stderr.decode()
+
+
+def test_the_readme_leads_with_the_two_commands() -> None:
+    console = [code for name, _, language, code in BLOCKS if name == "README.md" and language == "console"]
+    assert re.findall(r"^\$ make (\w+)", console[0], re.M) == ["demo", "test"]
+    targets = re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text(), re.M)
+    assert {"demo", "test"} <= set(targets)
+
+
+def test_every_setting_is_in_the_readme() -> None:
+    from abilities import Settings
+
+    text = (ROOT / "README.md").read_text()
+    assert [name for name in Settings.model_fields if f"`{name}`" not in text] == []
+
+
+def test_the_repository_names_no_registry_and_no_other_machine() -> None:
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split()
+    assert files
+    words = re.compile(r"https?://[^\s)\"'>]*(?:pypi|registry|mirror|artifact)|/work/|--index-url|--extra-index")
+    for path in (ROOT / name for name in files):
+        if path.is_file() and not path.is_symlink() and path != Path(__file__):
+            assert not words.search(path.read_text()), path

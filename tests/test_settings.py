@@ -1,0 +1,104 @@
+"""Settings: where they come from, and what is not accepted."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from abilities import Abilities, Settings
+from abilities.settings import DENY
+
+
+def test_defaults_are_the_current_directory_and_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/ada")
+    settings = Settings()
+    assert settings.workspace_dir == tmp_path
+    assert settings.agent_dir == Path("/home/ada/.abilities/agent")
+    assert settings.store_url == "sqlite:///~/.abilities/memory.db"
+    assert settings.deny == DENY
+    assert settings.max_response_bytes == 64_000
+
+
+def test_arguments_win_over_the_environment_and_that_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "abilities.toml"
+    file.write_text('namespace = "file"\ntimezone = "Asia/Tokyo"\nmax_response_bytes = 50000\ndisabled = ["a"]\n')
+    monkeypatch.setenv("ABILITIES_CONFIG", str(file))
+    monkeypatch.setenv("ABILITIES_NAMESPACE", "environment")
+    monkeypatch.setenv("ABILITIES_TIMEZONE", "Europe/Berlin")
+    settings = Settings(namespace="argument")
+    assert (settings.namespace, settings.timezone) == ("argument", "Europe/Berlin")
+    assert (settings.max_response_bytes, settings.disabled) == (50_000, ("a",))
+
+
+def test_names_come_as_a_list_or_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABILITIES_DENY", "*.secret, private/** ,!ok.secret")
+    settings = Settings()
+    assert settings.deny == ("*.secret", "private/**", "!ok.secret")
+    refused = settings.policy.deny.refuses
+    assert refused("a/x.SECRET") and refused("private/deep/y") and not refused("ok.secret") and not refused(".env")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"namespace": "../x"},
+        {"namespace": "A"},
+        {"namespace": "a\n"},
+        {"namespace": ""},
+        {"namespace": "a" * 64},
+        {"timezone": "Mars/Olympus"},
+        {"timezone": "../../etc/passwd"},
+        {"max_response_bytes": 39_999},
+        {"max_response_bytes": 1_000_001},
+        {"follow_symlinks": "always"},
+        {"long_term_file": "/etc/passwd"},
+        {"short_term_file": "../%Y.md"},
+        {"memory_layout": "other"},
+        {"no_such_setting": 1},
+    ],
+)
+def test_what_is_out_of_bounds_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Settings(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", ["workspace_dir", "agent_dir"])
+@pytest.mark.parametrize("place", ["/", "~", "/usr/.."])
+async def test_a_whole_disk_or_home_is_not_opened(field: str, place: str) -> None:
+    settings = Settings(**{field: place})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"{field} must not be"):
+        async with Abilities.open(settings):
+            pass
+
+
+async def test_the_namespace_stands_in_both_directories(tmp_path: Path) -> None:
+    for namespace in ("ada", "bob"):
+        (tmp_path / "agents" / namespace).mkdir(parents=True)
+        (tmp_path / "agents" / namespace / "MEMORY.md").write_text(f"notes of {namespace}")
+    template = tmp_path / "agents" / "{namespace}"
+    settings = Settings(agent_dir=template, workspace_dir=template, namespace="ada")
+    async with Abilities.open(settings) as abilities:
+        ask = {"targets": [{"type": "long_term"}]}
+        told = [await a.call("memory_read_bulk", ask) for a in (abilities, abilities.within("bob"))]
+        assert abilities.within("ada") is abilities
+    assert [t["results"][0]["data"]["content"] for t in told] == ["notes of ada", "notes of bob"]
+
+
+async def test_a_layout_names_the_memory_files(roots: Settings) -> None:
+    (roots.agent_dir / "memory.md").write_text("lasting")
+    (roots.agent_dir / "memory-03022026.md").write_text("the third of February")
+    (roots.agent_dir / "notes").mkdir()
+    (roots.agent_dir / "notes" / "2026.02.03.txt").write_text("own name")
+    ask = {"targets": [{"type": "long_term"}, {"type": "short_term", "date": "2026-02-03"}]}
+
+    async def told(**more: str) -> list[str]:
+        async with Abilities.open(roots.model_copy(update=more)) as abilities:
+            answer = await abilities.call("memory_read_bulk", ask)
+        return [r["data"]["content"] if r["success"] else r["error"]["code"] for r in answer["results"]]
+
+    assert await told(memory_layout="clawpress") == ["lasting", "the third of February"]
+    assert await told(memory_layout="clawpress", short_term_file="notes/%Y.%m.%d.txt") == ["lasting", "own name"]
+    assert await told() == ["NOT_FOUND", "NOT_FOUND"]
