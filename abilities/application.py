@@ -1,11 +1,12 @@
 """Abilities: an open application, the registry together with what its abilities share."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
 from abilities.ability import Context
+from abilities.declarations.base import as_object
 from abilities.errors import AbilityError
 from abilities.file_read_bulk import file_read_bulk
 from abilities.helpers.file_reader import FileReader
@@ -64,7 +65,7 @@ class Abilities:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: Settings | None = None) -> AsyncIterator[Self]:
+    async def open(cls, settings: Settings | None = None) -> AsyncGenerator[Self]:
         """Open the application: ``async with Abilities.open(Settings(...)) as abilities``.
 
         Raises ValueError for a root that must not be shared.
@@ -87,7 +88,7 @@ class Abilities:
 
     async def reply(self, name: str, arguments: Any) -> "Reply":
         """Call an ability for a surface: the answer, or ``{"error": fault}``, in the format asked for."""
-        asked = arguments.get("output_format") if isinstance(arguments, dict) else None
+        asked = (as_object(arguments) or {}).get("output_format")
         try:
             return Reply(await self.call(name, arguments), failed=False, format="toon" if asked == "toon" else "json")
         except AbilityError as error:

@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
 from abilities.ability import Ability
+from abilities.declarations.base import as_object
 
 
 def input_schema(ability: Ability) -> dict[str, Any]:
@@ -71,18 +72,17 @@ def write(abilities: Iterable[Ability]) -> list[Path]:
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    schema = _plain(model.model_json_schema())
-    assert isinstance(schema, dict)
-    return schema
+    return cast(dict[str, Any], _plain(model.model_json_schema()))
 
 
 def _plain(node: Any) -> Any:
     """Without what tells a model nothing: generated titles, and null as another way to leave something out."""
     if isinstance(node, list):
-        return [_plain(item) for item in node]
-    if not isinstance(node, dict):
+        items: list[Any] = node
+        return [_plain(item) for item in items]
+    if (found := as_object(node)) is None:
         return node
-    kept = {key: _plain(value) for key, value in node.items() if not (key == "title" and isinstance(value, str))}
+    kept = {key: _plain(value) for key, value in found.items() if not (key == "title" and isinstance(value, str))}
     options = [option for option in kept.get("anyOf", []) if option != {"type": "null"}]
     if len(options) == 1:
         del kept["anyOf"]

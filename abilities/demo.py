@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import date, timedelta
 from pathlib import Path
@@ -59,7 +59,7 @@ async def _read_all(call: Call, paths: list[str], console: Console) -> None:
 
 
 @asynccontextmanager
-async def langchain_calls(settings: Settings) -> AsyncIterator[Call]:
+async def langchain_calls(settings: Settings) -> AsyncGenerator[Call]:
     """Calls made by a LangChain agent loop, whose model follows a script instead of thinking."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -82,7 +82,7 @@ async def langchain_calls(settings: Settings) -> AsyncIterator[Call]:
 
 
 @asynccontextmanager
-async def mcp_calls(settings: Settings) -> AsyncIterator[Call]:
+async def mcp_calls(settings: Settings) -> AsyncGenerator[Call]:
     """Calls made by the official MCP client to ``abilities mcp`` in a process of its own."""
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client

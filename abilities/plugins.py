@@ -1,8 +1,9 @@
 """Abilities that other packages declare in the entry point group ``abilities``."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
+from typing import cast
 
 from abilities.ability import Ability
 from abilities.registry import AbilityRegistry
@@ -31,7 +32,8 @@ def add_plugins(registry: AbilityRegistry) -> list[str]:
 
 def _declared(point: EntryPoint) -> Iterator[Ability]:
     loaded = point.load()
-    for ability in loaded if isinstance(loaded, list | tuple) else [loaded]:
+    several = cast(Sequence[object], loaded) if isinstance(loaded, list | tuple) else (cast(object, loaded),)
+    for ability in several:
         if not isinstance(ability, Ability):
             raise TypeError("an entry point must be an Ability or a list of them")
         yield ability

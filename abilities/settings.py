@@ -146,7 +146,7 @@ class Settings(BaseSettings):
 
     def within(self, namespace: str) -> Self:
         """The same settings for another namespace. Raises ValueError for a name that cannot be one."""
-        if not isinstance(namespace, str) or not re.fullmatch(NAMESPACE, namespace):
+        if not re.fullmatch(NAMESPACE, namespace):
             raise ValueError("a namespace is 1 to 63 of a-z, 0-9, '_' and '-', and begins with a letter or digit")
         return self.model_copy(update={"namespace": namespace})
 

@@ -4,7 +4,7 @@ A fault's ``reason`` decides everything else about it: its code, its sentence an
 can help. The table `FAULTS` is closed; nothing outside it ever reaches a caller.
 """
 
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError, from_json
@@ -166,14 +166,19 @@ class Arguments(Model):
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
+        if (given := as_object(data)) is None:
             return data
         optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
-        return {name: value for name, value in data.items() if value is not None or name not in optional}
+        return {name: value for name, value in given.items() if value is not None or name not in optional}
 
     def given(self) -> dict[str, Any]:
         """The arguments that the caller gave, in the declared order and their normal form."""
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+
+
+def as_object(value: object) -> dict[str, Any] | None:
+    """A value that is a JSON object, as such; None for anything else."""
+    return cast(dict[str, Any], value) if isinstance(value, dict) else None
 
 
 def parsed_json(text: str | bytes) -> Any:
@@ -202,7 +207,7 @@ def _array(value: Any) -> Any:
         parsed = parsed_json(value)
     except ValueError:
         return value
-    return parsed if isinstance(parsed, list) else value
+    return cast(object, parsed) if isinstance(parsed, list) else value
 
 
 Integer = BeforeValidator(_integer)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
-from abilities.declarations.base import Refused, parsed_json
+from abilities.declarations.base import Refused, as_object, parsed_json
 from abilities.helpers.confine import Policy, Root
 from abilities.helpers.file_reader import FileReader, FileText, Session
 from abilities.helpers.paths import WHOLE, Range, Request, has_control, parse_range
@@ -72,8 +72,9 @@ class MemoryHelper:
         return await self._workers.map(self._reader.session, one, targets)
 
     def _parse(self, asked: object, today: date) -> Target:
-        target = _unwrapped(asked)
-        if not isinstance(target, dict) or not isinstance(kind := target.get("type"), str) or kind not in _FIELDS:
+        target = as_object(_unwrapped(asked)) or {}
+        kind = target.get("type")
+        if not isinstance(kind, str) or kind not in _FIELDS:
             raise Refused("invalid_target")
         given = {name: value for name, value in target.items() if value is not None}
         if "date" in given and kind != "short_term":

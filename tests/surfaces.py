@@ -37,7 +37,7 @@ async def command_line(settings: Settings, name: str, arguments: dict[str, Any])
     result = await _in_thread(
         lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings))
     )
-    payload = orjson.loads(result.stdout)
+    payload: dict[str, Any] = orjson.loads(result.stdout)
     assert result.exit_code == (1 if "error" in payload else 0), result.output
     assert result.stdout == render(payload) + "\n"
     return payload

@@ -6,14 +6,17 @@ from typing import Any
 import pytest
 
 from abilities import Settings
-from abilities.declarations.base import FAULTS, Fault
+from abilities.declarations.base import FAULTS, BulkReply, Fault
 from abilities.declarations.files import FileReadBulkAnswer
 from abilities.declarations.memory import MemoryReadBulkAnswer
 from tests.rows import ROWS, Ok, Row
 from tests.surfaces import SURFACES, CannotCarry, python
 from tests.world import World
 
-ANSWERS = {"file_read_bulk": FileReadBulkAnswer, "memory_read_bulk": MemoryReadBulkAnswer}
+ANSWERS: dict[str, type[BulkReply[Any]]] = {
+    "file_read_bulk": FileReadBulkAnswer,
+    "memory_read_bulk": MemoryReadBulkAnswer,
+}
 
 
 @pytest.mark.parametrize("surface", SURFACES)

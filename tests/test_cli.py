@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.surfaces import environment
 
 
 def run(
-    settings: Settings | None, *arguments: str, stdin: bytes = b"", **more: str
+    settings: Settings | None, *arguments: str, stdin: bytes = b"", **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
     variables = {**os.environ, **(environment(settings) if settings else {}), **more}
     command = [sys.executable, "-m", "abilities", *arguments]
@@ -61,7 +62,7 @@ def test_wrong_usage_exits_with_2_and_plain_words(arguments: list[str], words: b
 
 
 @pytest.mark.parametrize("wrong", [{"ABILITIES_TIMEZONE": "Mars"}, {"ABILITIES_CONFIG": "/proc/self/environ"}])
-def test_unusable_settings_are_usage(wrong: dict[str, str]) -> None:
+def test_unusable_settings_are_usage(wrong: dict[str, Any]) -> None:
     done = run(None, "list", **wrong)
     assert done.returncode == 2
     assert b"settings" in done.stderr

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ BLOCKS = [
 ]
 
 
-def named(language: str) -> list[object]:
+def named(language: str) -> list[Any]:
     chosen = [pytest.param(code, id=f"{name}-{n}") for name, n, kind, code in BLOCKS if kind == language]
     assert chosen, language
     return chosen

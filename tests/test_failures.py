@@ -81,7 +81,7 @@ async def test_our_own_bug_fails_its_item_alone_and_is_in_the_log(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    read = file_reader.read_piece
+    read = window.read_piece
 
     def broken(fd: int, *rest: Any, **more: Any) -> Any:
         if os.readlink(f"/proc/self/fd/{fd}").endswith("ok.txt"):

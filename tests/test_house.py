@@ -118,7 +118,8 @@ def test_the_links_show_a_checkout_the_installed_tree() -> None:
 
 
 def test_importing_the_package_loads_no_surface() -> None:
-    code = "import sys, abilities; print([m for m in ('langchain_core', 'mcp', 'fastapi', 'rich', 'click', 'toon_format') if m in sys.modules])"
+    surfaces = ("langchain_core", "mcp", "fastapi", "rich", "click", "toon_format")
+    code = f"import sys, abilities; print([m for m in {surfaces} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout == b"[]\n"
 

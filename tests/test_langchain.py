@@ -46,26 +46,26 @@ class MemoriesTool:
         return {"targets": [{"type": "long_term"}]}
 
 
-class TestFilesUnit(FilesTool, ToolsUnitTests):  # type: ignore[misc]
+class TestFilesUnit(FilesTool, ToolsUnitTests):
     pass
 
 
-class TestFilesIntegration(FilesTool, ToolsIntegrationTests):  # type: ignore[misc]
+class TestFilesIntegration(FilesTool, ToolsIntegrationTests):
     pass
 
 
-class TestMemoriesUnit(MemoriesTool, ToolsUnitTests):  # type: ignore[misc]
+class TestMemoriesUnit(MemoriesTool, ToolsUnitTests):
     pass
 
 
-class TestMemoriesIntegration(MemoriesTool, ToolsIntegrationTests):  # type: ignore[misc]
+class TestMemoriesIntegration(MemoriesTool, ToolsIntegrationTests):
     pass
 
 
 class Scripted(GenericFakeChatModel):
     """A chat model that says what it was told to say."""
 
-    def bind_tools(self, tools: Sequence[Any], **_: Any) -> "Scripted":  # type: ignore[override]
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> "Scripted":
         return self
 
 
@@ -75,7 +75,7 @@ def scripted(*calls: tuple[str, dict[str, Any]]) -> Scripted:
 
 
 READ = ("file_read_bulk", {"paths": ["ok.txt", "none"]})
-WRONG = ("file_read_bulk", {"paths": []})
+WRONG: tuple[str, dict[str, Any]] = ("file_read_bulk", {"paths": []})
 NOTES = ("memory_read_bulk", {"targets": [{"type": "long_term"}]})
 
 
@@ -113,7 +113,7 @@ async def test_a_bare_tool_node_does_the_same(settings: Settings) -> None:
     graph.add_edge(START, "think")
     graph.add_conditional_edges("think", lambda state: "tools" if state["messages"][-1].tool_calls else END)
     graph.add_edge("tools", "think")
-    state = await graph.compile().ainvoke({"messages": [HumanMessage("Read.")]})  # type: ignore[arg-type]
+    state = await graph.compile().ainvoke({"messages": [HumanMessage("Read.")]})
     check_messages(state["messages"])
 
 

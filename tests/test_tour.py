@@ -48,13 +48,11 @@ async def test_a_mixed_batch_answers_each_item(filled: Settings) -> None:
 async def test_more_than_25_items_are_refused_before_anything_is_read(
     filled: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from abilities.helpers import confine
-
     def no_file(*_: object, **__: object) -> int:
         raise AssertionError("a file was opened")
 
     async with Abilities.open(filled) as abilities:
-        monkeypatch.setattr(confine.os, "open", no_file)
+        monkeypatch.setattr("abilities.helpers.confine.os.open", no_file)
         for name, arguments in (
             ("file_read_bulk", {"paths": ["00.txt"] * 26}),
             ("memory_read_bulk", {"targets": [{"type": "long_term"}] * 26}),

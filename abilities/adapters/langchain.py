@@ -65,15 +65,19 @@ class AbilityTool(BaseTool):
     drops what it does not know: validation is the registry's, the same as on every surface.
     """
 
-    response_format: str = "content_and_artifact"  # type: ignore[assignment]
-    handle_tool_error: bool = True
     _ability: Ability = PrivateAttr()
     _host: "_Host" = PrivateAttr()
 
     @classmethod
     def of(cls, ability: Ability, host: "_Host") -> "AbilityTool":
         """The tool of an ability, run by a host."""
-        tool = cls(name=ability.name, description=ability.description, args_schema=input_schema(ability))
+        tool = cls(
+            name=ability.name,
+            description=ability.description,
+            args_schema=input_schema(ability),
+            response_format="content_and_artifact",
+            handle_tool_error=True,
+        )
         tool._ability = ability
         tool._host = host
         return tool
@@ -116,7 +120,7 @@ class _Host:
         abilities = self._opened or await self._open()
         namespace = (config.get("configurable") or {}).get("namespace", abilities.settings.namespace)
         try:
-            return await abilities.within(namespace).reply(name, arguments)
+            return await abilities.within(namespace if isinstance(namespace, str) else "").reply(name, arguments)
         except ValueError:
             fault = Fault.of("invalid_parameter", field="namespace")
             return Reply({"error": fault.payload()}, failed=True, format="json")

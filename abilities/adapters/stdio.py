@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from abilities.adapters.mcp import server_of
 from abilities.application import Abilities
-from abilities.declarations.base import parsed_json
+from abilities.declarations.base import as_object, parsed_json
 
 MAX_LINE = 1024 * 1024
 """Bytes of one incoming message; a longer line is skipped and answered with an error."""
@@ -92,7 +92,7 @@ class _Pump:
         try:
             return types.jsonrpc_message_adapter.validate_python(parsed, by_name=False)
         except ValidationError:
-            name = parsed.get("id") if isinstance(parsed, dict) else None
+            name = (as_object(parsed) or {}).get("id")
             known = name if isinstance(name, str | int) and not isinstance(name, bool) else None
             self._refuse(known, types.INVALID_REQUEST, "Invalid request: not a JSON-RPC 2.0 message.")
             return None
@@ -150,7 +150,7 @@ def _split(source: int) -> Iterator[bytes]:
 
 
 @contextmanager
-def _claimed() -> Iterator[tuple[int, int]]:
+def _claimed() -> Generator[tuple[int, int]]:
     """Stdin and stdout for the protocol alone: others read nothing and print to stderr meanwhile."""
     sys.stdout.flush()
     source, wire, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDONLY)
