@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from abilities.ability import Context
-from abilities.declarations.base import as_object
+from abilities.declarations.base import Fault, as_object
 from abilities.errors import AbilityError
 from abilities.file_read_bulk import file_read_bulk
 from abilities.helpers.file_reader import FileReader
 from abilities.helpers.memory_helper import MemoryHelper
-from abilities.helpers.render import Format, render
+from abilities.helpers.render import render
 from abilities.helpers.workers import Workers
 from abilities.memory_read_bulk import memory_read_bulk
 from abilities.plugins import add_plugins
@@ -19,6 +19,12 @@ from abilities.registry import AbilityRegistry
 from abilities.settings import Settings
 
 BUILT_IN = (file_read_bulk, memory_read_bulk)
+
+
+def failed_reply(fault: Fault) -> "Reply":
+    """The reply of a call that failed as a whole; always JSON."""
+    payload = {"error": fault.payload()}
+    return Reply(payload, render(payload), failed=True)
 
 
 def registry_of(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
@@ -31,16 +37,11 @@ def registry_of(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a surface sends back."""
+    """What a surface sends back: a payload, and the text that its reader gets."""
 
     payload: dict[str, Any]
+    text: str
     failed: bool
-    format: Format
-
-    @property
-    def text(self) -> str:
-        """The payload as its reader gets it."""
-        return render(self.payload, self.format)
 
 
 class Abilities:
@@ -88,11 +89,12 @@ class Abilities:
 
     async def reply(self, name: str, arguments: Any) -> "Reply":
         """Call an ability for a surface: the answer, or ``{"error": fault}``, in the format asked for."""
-        asked = (as_object(arguments) or {}).get("output_format")
         try:
-            return Reply(await self.call(name, arguments), failed=False, format="toon" if asked == "toon" else "json")
+            answer = await self.registry.answer(name, arguments, self.context)
         except AbilityError as error:
-            return Reply({"error": error.fault.payload()}, failed=True, format="json")
+            return failed_reply(error.fault)
+        toon = (as_object(arguments) or {}).get("output_format") == "toon"
+        return Reply(answer.payload, render(answer.payload, "toon") if toon else answer.json, failed=False)
 
     def within(self, namespace: str) -> Self:
         """The same application for another namespace. Raises ValueError for a name that cannot be one."""

@@ -1,7 +1,7 @@
 """The registry: which abilities there are, in a fixed order, and the one way to call them."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -10,7 +10,14 @@ from abilities.declarations.base import Fault, Refused
 from abilities.door import validated
 from abilities.errors import AbilityError
 from abilities.helpers.envelope import fault_of
-from abilities.helpers.render import json_size
+from abilities.helpers.render import json_bytes
+
+
+class Answer(NamedTuple):
+    """An answer as a JSON-able dict, and as JSON."""
+
+    payload: dict[str, Any]
+    json: str
 
 
 class AbilityRegistry:
@@ -56,15 +63,20 @@ class AbilityRegistry:
 
         Raises AbilityError, and nothing else but cancellation.
         """
+        return (await self.answer(name, arguments, context)).payload
+
+    async def answer(self, name: str, arguments: object, context: Context) -> "Answer":
+        """As `call`, with the answer's JSON, which had to be made to know its size."""
         ability = self.get(name)
         if ability is None:
             raise AbilityError(Fault.of("unknown_ability"))
         try:
             answer = await ability.run(context, validated(ability.input, arguments))
             payload = answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer
-            if json_size(payload) > context.max_response_bytes:
+            encoded = json_bytes(payload)
+            if len(encoded) > context.max_response_bytes:
                 raise Refused("response_too_large")
-            return payload
+            return Answer(payload, encoded.decode())
         except AbilityError:
             raise
         except Exception as error:

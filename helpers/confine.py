@@ -99,24 +99,27 @@ def refusal(error: OSError) -> Refused:
     return Refused(_REASONS.get(error.errno or 0, "io_error"))
 
 
-def open_file(root: int, parts: Sequence[str], policy: Policy) -> tuple[int, os.stat_result]:
+def open_file(root: int, parts: Sequence[str], policy: Policy) -> tuple[int, os.stat_result] | None:
     """Open a regular file beneath a root for reading; the caller closes the descriptor.
+
+    None where the file is truly not there, so that another root may be asked.
 
     ``parts`` are names as `paths.parse` yields them: none is empty, ``.``, ``..`` or holds a ``/``.
     The deny list is asked about what links lead to; about ``parts`` themselves the caller asks it once
-    for all roots. Raises FileNotFoundError where the file is truly not there, so that another root may be
-    asked; else Refused: not_found (a dangling link), denied, symlink_escape, symlink_loop,
+    for all roots. Raises Refused: not_found (a dangling link), denied, symlink_escape, symlink_loop,
     symlink_refused, is_directory, not_regular_file, hard_link, access_denied, path_too_long,
     resource_exhausted, io_error.
     """
     try:
         descriptor = os.open(parts[0], _FILE, dir_fd=root) if len(parts) == 1 else _open_plain(root, parts)
     except FileNotFoundError:
-        raise
+        return None
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
             raise refusal(error) from None
-        descriptor = _open_linked(root, parts, policy)
+        if (linked := _open_linked(root, parts, policy)) is None:
+            return None
+        descriptor = linked
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and not (policy.deny_hardlinks and found.st_nlink > 1):
         return descriptor, found
@@ -141,14 +144,14 @@ def _open_plain(root: int, parts: Sequence[str]) -> int:
             os.close(at)
 
 
-def _open_linked(root: int, parts: Sequence[str], policy: Policy) -> int:
+def _open_linked(root: int, parts: Sequence[str], policy: Policy) -> int | None:
     walk = _Walk(root, policy)
     try:
         return walk.open(parts)
     except FileNotFoundError:
         if walk.links:
             raise Refused("not_found") from None  # a dangling link: something is there, so no other root is asked
-        raise
+        return None
     except OSError as error:
         raise refusal(error) from None
     finally:

@@ -76,14 +76,17 @@ def assemble(request: Request, outcomes: Sequence[Found | Exception], max_bytes:
     ]
     answers = [entry for entry in entries if isinstance(entry, _Answer)]
     failures = sum(json_size(entry.record) + 1 for entry in entries if isinstance(entry, _Failure))
-    _grant(answers, max_bytes - failures - json_size(_reply(request, [], [""])) - _DIGITS)
+    _settle(answers, max_bytes - failures - json_size(_reply(request, [], [""])) - _DIGITS)
     return _reply(request, entries, [entry.rest for entry in entries if entry.rest is not None])
 
 
-def _grant(answers: list["_Answer"], room: int) -> None:
+def _settle(answers: list["_Answer"], room: int) -> None:
+    """Grant every answer its content, or all of them a fair share where there is too little room."""
+    grants: list[int | None] = [answer.content for answer in answers]
     if sum(answer.whole + answer.content for answer in answers) > room:
-        for answer, granted in zip(answers, share([answer.cost() for answer in answers], room), strict=True):
-            answer.settle(granted)
+        grants = share([answer.cost() for answer in answers], room)
+    for answer, granted in zip(answers, grants, strict=True):
+        answer.settle(granted)
 
 
 def _reply(request: Request, entries: Sequence["_Answer | _Failure"], rest: Sequence[Item]) -> dict[str, Any]:
@@ -117,46 +120,48 @@ class _Failure:
 
 
 class _Answer:
-    """An item that was found: whole until it is granted less."""
+    """An item that was found; a record once it is settled how much of its content fits."""
 
     def __init__(self, item: object, found: Found) -> None:
-        self.rest: Item | None
+        self.record: dict[str, Any] = {}
+        self.rest: Item | None = None
+        self.chars = 0
         self._input = _text(item)
         self._found = found
+        self._piece = found.piece
         self._text = shown(found.piece.text) if found.piece.raw is not None else found.piece.text
         self.content = escaped_size(self._text)
-        self._keep(len(self._text))
-        self.whole = json_size(self.record) - self.content + _rest_size(self.rest)
+        self.whole = self._frame(cut=found.piece.rest)
 
     def cost(self) -> Cost:
         """What this item takes whole, cut, or left out."""
-        point = self._found.resume(self._found.piece.resume(len(self._text)))
-        cut = json_size(self._record(0, point, _WIDEST)) + _rest_size(point)
         left_out = json_size(self._left_out()) + _rest_size(self._found.again)
-        return Cost(self.whole, max(cut, self.whole), left_out, self.content)
+        return Cost(self.whole, max(self._frame(cut=True), self.whole), left_out, self.content)
 
     def settle(self, granted: int | None) -> None:
-        """Keep what was granted of the content."""
+        """Make the record, with as much of the content as was granted."""
         if granted is None:
-            self.record, self.rest, self.chars = self._left_out(), self._found.again, 0
-        elif granted < self.content:
-            self._keep(back_off(self._text, max(fitting(self._text, granted), 1)))
+            self.record, self.rest = self._left_out(), self._found.again
+            return
+        fits = granted >= self.content
+        self.chars = len(self._text) if fits else back_off(self._text, max(fitting(self._text, granted), 1))
+        if self._piece.rest or self.chars < len(self._text):
+            self.rest = self._found.resume(self._piece.resume(self.chars))
+        self.record = self._record(self.chars, self.rest, self.chars)
 
-    def _keep(self, chars: int) -> None:
-        piece = self._found.piece
-        missing = piece.rest or chars < len(self._text)
-        self.rest = self._found.resume(piece.resume(chars)) if missing else None
-        self.record = self._record(chars, self.rest, chars)
-        self.chars = chars
+    def _frame(self, *, cut: bool) -> int:
+        """Bytes of everything but the content, at their widest."""
+        rest = self._found.resume(self._piece.widest_resume()) if cut else None
+        return json_size(self._record(0, rest, _WIDEST)) + _rest_size(rest)
 
     def _record(self, chars: int, rest: Item | None, returned: int) -> dict[str, Any]:
-        piece = self._found.piece
+        piece = self._piece
         data = {**self._found.data, "content": self._text[:chars]}
         if piece.raw is not None and (replaced := count_replaced(piece.text[:chars] if chars else piece.text)):
             data["replaced"] = replaced
         record: dict[str, Any] = {"input": self._input, "success": True, "data": data}
         if rest is not None:
-            reason = "max_chars" if chars == len(self._text) else "budget"
+            reason = "max_chars" if chars == len(self._text) or returned == _WIDEST else "budget"
             total = {} if piece.total_chars is None else {"total_chars": piece.total_chars}
             record["truncation"] = {"reason": reason, "returned_chars": returned, **total, "next": rest}
         return record

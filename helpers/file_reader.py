@@ -58,37 +58,31 @@ class Session:
 
     def read(self, request: Request, max_chars: int, *, text_offsets: bool = False) -> FileText:
         """Read a request from the first root that has it. Raises Refused."""
-        if self._policy.deny.refuses("/".join(request.parts)):
+        if self._policy.deny.refuses(request.name):
             raise Refused("denied")
         for root in self._roots:
-            self._watch.place = root.name
-            if (directory := self._directory(root)) is None:
+            name = self._watch.place = root.name
+            directory = self._open[name] if name in self._open else self._enter(root)
+            opened = None if directory is None else open_file(directory, request.parts, self._policy)
+            if opened is None:
                 continue
+            descriptor, found = opened
             try:
-                descriptor, found = open_file(directory, request.parts, self._policy)
-            except FileNotFoundError:
-                continue
-            piece = self._piece(descriptor, found.st_size, request, max_chars, text_offsets)
-            return FileText(request.asked, request.path, root.name, found, piece)
+                piece = read_piece(descriptor, found.st_size, request.range, max_chars, self._watch.check, text_offsets)
+            except OSError as error:
+                raise Refused(refusal(error).reason if error.errno in _EXHAUSTED else "io_error") from None
+            finally:
+                os.close(descriptor)
+            return FileText(request.asked, request.path, name, found, piece)
         raise Refused("not_found")
 
-    def _piece(self, descriptor: int, size: int, request: Request, max_chars: int, text_offsets: bool) -> Piece:
-        try:
-            return read_piece(descriptor, size, request.range, max_chars, self._watch.check, text_offsets=text_offsets)
-        except OSError as error:
-            raise Refused(refusal(error).reason if error.errno in _EXHAUSTED else "io_error") from None
-        finally:
-            os.close(descriptor)
-
-    def _directory(self, root: Root) -> int | None:
-        try:
-            return self._open[root.name]
-        except KeyError:
-            self._watch.refuse_stuck()
-            self._open[root.name] = descriptor = root.open()
-            if descriptor is not None:
-                self._closing.callback(os.close, descriptor)
-            return descriptor
+    def _enter(self, root: Root) -> int | None:
+        """Open a root for the rest of the session; None for one that is empty."""
+        self._watch.refuse_stuck()
+        self._open[root.name] = descriptor = root.open()
+        if descriptor is not None:
+            self._closing.callback(os.close, descriptor)
+        return descriptor
 
 
 class FileReader:

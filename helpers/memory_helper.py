@@ -133,7 +133,9 @@ def _parse_day(day: object, today: date) -> date:
 
 
 def _read(session: Session, target: Target, max_chars: int) -> MemoryText:
-    request = Request(target.filename, target.filename, tuple(target.filename.split("/")), target.range)
+    request = Request(
+        target.filename, target.filename, target.filename, tuple(target.filename.split("/")), target.range
+    )
     try:
         file = session.read(request, max_chars, text_offsets=True)
     except Refused as error:

@@ -38,10 +38,11 @@ WHOLE = Range()
 
 
 class Request(NamedTuple):
-    """A path taken apart; ``asked`` is it as it was sent."""
+    """A path taken apart: as it was sent, without its suffix, and as the plain names that it means."""
 
     asked: str
     path: str
+    name: str
     parts: tuple[str, ...]
     range: Range
 
@@ -55,13 +56,12 @@ def parse(item: object) -> Request:
     """
     if not isinstance(item, str):
         raise Refused("not_a_string")
+    if len(item) <= 200 and _PLAIN.fullmatch(item):  # most paths, without a detour; no '#' is in them
+        return Request(item, item, item, tuple(item.split("/")), WHOLE)
     path, suffix = split_suffix(item)
-    if len(path) <= 200 and _PLAIN.fullmatch(path):
-        parts = path.split("/")
-    else:
-        _check_text(path)
-        parts = _components(path)
-    return Request(item, path, tuple(parts), parse_range(suffix) if suffix else WHOLE)
+    _check_text(path)
+    parts = _components(path)
+    return Request(item, path, "/".join(parts), tuple(parts), parse_range(suffix) if suffix else WHOLE)
 
 
 def split_suffix(item: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ BACK_OFF = 32
 """Code points a cut moves back at most to keep a user-perceived character whole."""
 VERSION_WINDOW = 4096
 """Bytes before a resume point that its version stands for."""
+VERSION_DIGITS = 12
 
 _MARK = 0xDC80
 _MARKERS = re.compile("[\udc81-\udc84]")
@@ -96,7 +97,7 @@ def count_replaced(text: str) -> int:
 
 def version_of(before: bytes) -> str:
     """The version of a resume point: a hash of the 4 KiB before it (BLAKE2b, 48 bits)."""
-    return blake2b(before[-VERSION_WINDOW:], digest_size=6).hexdigest()
+    return blake2b(before[-VERSION_WINDOW:], digest_size=VERSION_DIGITS // 2).hexdigest()
 
 
 def splits_character(around: bytes, at: int, encoding: Encoding) -> bool:
@@ -184,5 +185,12 @@ class Piece(NamedTuple):
             window = self.raw[max(taken - VERSION_WINDOW, 0) : taken]
         else:
             window = self.text[max(chars - VERSION_WINDOW, 0) : chars].encode(self.encoding.codec)[-VERSION_WINDOW:]
+        return self._point(taken, version_of(self.lead + window))
+
+    def widest_resume(self) -> str:
+        """A string as long as the longest resume point of this piece."""
+        return self._point(byte_length(self.text, self.encoding), "0" * VERSION_DIGITS)
+
+    def _point(self, taken: int, version: str) -> str:
         end = "" if self.end is None else f"-{self.end}"
-        return f"byte={self.start + taken}{end}@{version_of(self.lead + window)}"
+        return f"byte={self.start + taken}{end}@{version}"

@@ -7,6 +7,7 @@ from abilities.declarations.base import Refused
 from abilities.helpers.lines import skip_lines
 from abilities.helpers.paths import WHOLE, Range
 from abilities.helpers.text import (
+    UTF_8,
     VERSION_WINDOW,
     Encoding,
     Piece,
@@ -23,7 +24,7 @@ CHUNK = 64 * 1024
 Check = Callable[[], None]
 
 
-def read_piece(fd: int, size: int, asked: Range, max_chars: int, check: Check, *, text_offsets: bool = False) -> Piece:
+def read_piece(fd: int, size: int, asked: Range, max_chars: int, check: Check, text_offsets: bool = False) -> Piece:
     """Read what ``asked`` names of a file of ``size`` bytes, ``max_chars`` characters of it at most.
 
     Byte positions count from the start of the file, with ``text_offsets`` from the first byte after a
@@ -31,9 +32,9 @@ def read_piece(fd: int, size: int, asked: Range, max_chars: int, check: Check, *
     Raises Refused: binary_file, invalid_range, changed, range_too_far; and OSError.
     """
     if asked is WHOLE:
-        raw = os.read(fd, min(size, max(CHUNK, max_chars)) + 1)
-        if len(raw) == size <= max_chars and raw.isascii() and b"\0" not in raw:
-            return Piece(raw.decode("ascii"), total_chars=size)  # most files of source code, without a detour
+        raw = os.read(fd, (size if size <= CHUNK else min(size, max(CHUNK, max_chars))) + 1)
+        if len(raw) == size and (text := _plain(raw)) is not None and len(text) <= max_chars:
+            return Piece(text, UTF_8, 0, b"", False, len(text))
         encoding = detect(raw)
         start, end = encoding.bom, None
         lead, raw = raw[:start], raw[start:] if start else raw
@@ -56,6 +57,15 @@ def read_piece(fd: int, size: int, asked: Range, max_chars: int, check: Check, *
         end=None if end is None else end - shift,
         raw=raw[: byte_length(kept, encoding)] if marked else None,
     )
+
+
+def _plain(raw: bytes) -> str | None:
+    """The text of what most files are, valid UTF-8 without a byte order mark, by the shortest way; else None."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text or text[:1] == "\ufeff" else text
 
 
 def _window(

@@ -18,7 +18,7 @@ from abilities.declarations.base import Refused
 
 ITEM_SECONDS = 2.0
 CALL_SECONDS = 10.0
-THREADS = 4
+THREADS = 2
 """Calls that run at the same time; more gain nothing under one interpreter lock, the others queue."""
 FAN_OUT = 8
 """Threads that share what remains of a call in which an item got stuck."""

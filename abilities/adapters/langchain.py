@@ -12,12 +12,14 @@ from langchain_core.tools import BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, PrivateAttr
 
 from abilities.ability import Ability
-from abilities.application import Abilities, Reply, registry_of
+from abilities.application import Abilities, Reply, failed_reply, registry_of
 from abilities.declarations.base import Fault
 from abilities.declare import input_schema
 from abilities.settings import Settings
 
 T = TypeVar("T")
+
+_LOOP_LOCK = threading.Lock()
 
 
 def load_tools(
@@ -90,8 +92,7 @@ class AbilityTool(BaseTool):
         return _answered(self._host.submit(self._host.reply(self.name, arguments, config)).result())
 
     async def _arun(self, *args: Any, config: RunnableConfig, **arguments: Any) -> tuple[str, dict[str, Any]]:
-        reply = self._host.submit(self._host.reply(self.name, arguments, config))
-        return _answered(await asyncio.wrap_future(reply))
+        return _answered(await self._host.reply(self.name, arguments, config))
 
 
 def _answered(reply: Reply) -> tuple[str, dict[str, Any]]:
@@ -101,14 +102,14 @@ def _answered(reply: Reply) -> tuple[str, dict[str, Any]]:
 
 
 class _Host:
-    """Runs calls on one background loop, and opens the application there at the first of them."""
+    """Opens the application once, on one background loop, and calls it from whatever loop a tool runs on."""
 
     _loop: asyncio.AbstractEventLoop | None = None
-    _starting = threading.Lock()
 
     def __init__(self, source: Abilities | Settings) -> None:
+        self._starting = threading.Lock()
         self._source = source
-        self._opened: Abilities | None = source if isinstance(source, Abilities) else None
+        self._opening: Future[Abilities] | None = None
         self._stack = AsyncExitStack()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
@@ -117,24 +118,28 @@ class _Host:
 
     async def reply(self, name: str, arguments: dict[str, Any], config: RunnableConfig) -> Reply:
         """Call an ability in the namespace that the run's configuration names."""
-        abilities = self._opened or await self._open()
+        abilities = await self._abilities()
         namespace = (config.get("configurable") or {}).get("namespace", abilities.settings.namespace)
         try:
             return await abilities.within(namespace if isinstance(namespace, str) else "").reply(name, arguments)
         except ValueError:
-            fault = Fault.of("invalid_parameter", field="namespace")
-            return Reply({"error": fault.payload()}, failed=True, format="json")
+            return failed_reply(Fault.of("invalid_parameter", field="namespace"))
 
-    async def _open(self) -> Abilities:
-        assert isinstance(self._source, Settings)
-        opened = await self._stack.enter_async_context(Abilities.open(self._source))
-        self._opened = self._opened or opened
-        return self._opened
+    async def _abilities(self) -> Abilities:
+        """The open application; the first caller has it opened."""
+        if isinstance(self._source, Abilities):
+            return self._source
+        with self._starting:
+            opening = self._opening = self._opening or self._open(self._source)
+        return opening.result() if opening.done() else await asyncio.shield(asyncio.wrap_future(opening))
+
+    def _open(self, settings: Settings) -> "Future[Abilities]":
+        return self.submit(self._stack.enter_async_context(Abilities.open(settings)))
 
     @classmethod
     def _background(cls) -> asyncio.AbstractEventLoop:
         """The loop of the process's one background thread; a daemon, so that it never delays the exit."""
-        with cls._starting:
+        with _LOOP_LOCK:
             if _Host._loop is None:
                 _Host._loop = asyncio.new_event_loop()
                 threading.Thread(target=_Host._loop.run_forever, name="abilities-langchain", daemon=True).start()

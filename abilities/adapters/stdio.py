@@ -6,11 +6,12 @@ begun requests are answered before the server stops. Whatever else the process p
 """
 
 import asyncio
+import fcntl
 import os
 import sys
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any
 
@@ -31,6 +32,7 @@ DRAIN_SECONDS = 12.0
 """How long begun requests may take after the input has ended; a call takes ten at most."""
 _AHEAD = 64  # messages read before the first of them is taken up
 
+_PIPE_BYTES = 1024 * 1024  # the most that Linux grants everybody (pipe(7))
 _TOO_LONG = b""  # stands for a line over the limit; a line that was read is never empty
 
 
@@ -77,7 +79,7 @@ class _Pump:
         async with from_server:
             async for outgoing in from_server:
                 message = outgoing.message
-                self._write(message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+                self._write(orjson.dumps(message.model_dump(mode="json", by_alias=True, exclude_unset=True)))
                 if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
                     self._begun.discard(message.id)
                     self._settled.set()
@@ -102,7 +104,7 @@ class _Pump:
 
     def _write(self, line: bytes) -> None:
         """Write a whole line. A client that does not read blocks its own server, and nothing else."""
-        left = memoryview(line + b"\n")
+        left = memoryview(b"%b\n" % line)
         while left:
             left = left[os.write(self._wire, left) :]
 
@@ -149,6 +151,13 @@ def _split(source: int) -> Iterator[bytes]:
         yield _TOO_LONG if skipping else bytes(held)
 
 
+def _widen(wire: int) -> None:
+    """Let a whole reply into the pipe at once, where the system can; by default a reader is woken every 64 KiB."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):
+            fcntl.fcntl(wire, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
 @contextmanager
 def _claimed() -> Generator[tuple[int, int]]:
     """Stdin and stdout for the protocol alone: others read nothing and print to stderr meanwhile."""
@@ -156,6 +165,7 @@ def _claimed() -> Generator[tuple[int, int]]:
     source, wire, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
+    _widen(wire)
     try:
         yield source, wire
     finally:
