@@ -78,8 +78,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 def _plain(node: Any) -> Any:
     """Without what tells a model nothing: generated titles, and null as another way to leave something out."""
     if isinstance(node, list):
-        items: list[Any] = node
-        return [_plain(item) for item in items]
+        return [_plain(item) for item in cast(Any, node)]
     if (found := as_object(node)) is None:
         return node
     kept = {key: _plain(value) for key, value in found.items() if not (key == "title" and isinstance(value, str))}

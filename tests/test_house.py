@@ -109,7 +109,9 @@ def test_modules_and_functions_stay_small() -> None:
 
 def test_every_package_folder_is_installed() -> None:
     listed = set(PROJECT["tool"]["setuptools"]["packages"])
-    assert listed == {m for m, path in modules() if path.name == "__init__.py"}
+    folders = {m for m, path in modules() if path.name == "__init__.py"}
+    assert listed == {*folders, "abilities.declarations.schemas"}
+    assert (SCHEMAS / "file_read_bulk.json").exists()
 
 
 def test_the_links_show_a_checkout_the_installed_tree() -> None:
