@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test lint types torture bench clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made
@@ -19,6 +19,9 @@ lint: .venv/dev  ## Check style
 
 types: .venv/dev  ## Check types
 	@$(BIN)/mypy && $(BIN)/pyright
+
+torture: .venv/dev  ## Run the races and properties at full size (an hour or so)
+	@ABILITIES_RACE_TRIES=1000000 ABILITIES_EXAMPLES=20000 $(BIN)/python -m pytest tests/test_confinement.py tests/test_properties.py
 
 bench: .venv/dev  ## Measure against a bare loop and the rivals
 	@$(BIN)/python -m benchmarks
