@@ -75,6 +75,8 @@ class Refused(Exception):
     """Something asked for cannot be had; ``reason`` is a key of `FAULTS`, the only thing a caller learns."""
 
     def __init__(self, reason: str, field: str | None = None) -> None:
+        if reason not in FAULTS:
+            raise ValueError(f"{reason!r} is no reason in FAULTS")
         super().__init__(reason)
         self.reason = reason
         self.field = field

@@ -36,6 +36,8 @@ async def echo(context: Context, arguments: EchoInput) -> EchoAnswer:
         raise RuntimeError("/secret")
     if arguments.text == "refuse":
         raise Refused("denied")
+    if arguments.text == "made up":
+        raise Refused("no such reason")
     return EchoAnswer(said=[arguments.text] * arguments.times)
 
 
@@ -151,12 +153,14 @@ def test_abilities_and_plugins_can_be_switched_off(installed: None) -> None:
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-@pytest.mark.parametrize("text", ["hello", "crash", "refuse", "x" * 70_000])
+@pytest.mark.parametrize("text", ["hello", "crash", "refuse", "made up", "x" * 70_000])
 async def test_a_plugins_ability_behaves_the_same_on_every_surface(
     text: str, surface: str, settings: Settings, installed: None
 ) -> None:
     payload = await SURFACES[surface](settings, "echo", {"text": text})
-    reason = {"crash": "internal", "refuse": "denied"}.get(text, "response_too_large" if len(text) > 9 else None)
+    reason = {"crash": "internal", "refuse": "denied", "made up": "internal"}.get(
+        text, "response_too_large" if len(text) > 9 else None
+    )
     assert payload == {"said": ["hello"]} if reason is None else payload["error"]["reason"] == reason
 
 
