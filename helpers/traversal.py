@@ -55,8 +55,8 @@ class Step:
     expanded: bool = False
     taken: int = 0
     looked: int = 0
-    kept: list["tuple[Step, Link]"] = field(default_factory=list)
-    known: list[Link] = field(default_factory=list)
+    kept: list["tuple[Step, Link]"] = field(default_factory=list["tuple[Step, Link]"])
+    known: list[Link] = field(default_factory=list[Link])
     exhausted: bool = False
 
 
@@ -78,8 +78,8 @@ class Walked:
     duplicates: int = 0
     missing: int = 0
     invalid: int = 0
-    frontier: list[Candidate] = field(default_factory=list)
-    cut_by: list[Cut] = field(default_factory=list)
+    frontier: list[Candidate] = field(default_factory=list[Candidate])
+    cut_by: list[Cut] = field(default_factory=list[Cut])
 
 
 class Walk:

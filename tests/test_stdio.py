@@ -137,6 +137,23 @@ def test_every_request_is_answered_though_the_input_ends_at_once(settings: Setti
         assert sorted(answer["id"] for answer in answers) == list(range(1, 12))
 
 
+def test_a_client_that_goes_away_ends_the_server_quietly(settings: Settings) -> None:
+    process = subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables(settings)
+    )
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(request(1, "initialize", HELLO) + b"\n")
+    process.stdin.flush()
+    assert process.stdout.readline()
+    process.stdout.close()
+    process.stdin.write(request(2, "ping", {}) + b"\n")
+    process.stdin.flush()
+    assert process.wait(20) == 0
+    assert process.stderr.read() == b""
+    process.stdin.close()
+    process.stderr.close()
+
+
 PRINTER = """
 import os, subprocess, sys
 from abilities import ability

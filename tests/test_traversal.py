@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from abilities.helpers.traversal import Ask, Limits, Link, Walk, Walked
+from abilities.helpers.traversal import Ask, Limits, Link, State, Walk, Walked
 
 Edges = dict[str, list[tuple[str, float, str]]]
 
@@ -32,7 +32,7 @@ class Graph:
             return Link(target, 0.0, kind, -2.0, "invalid")
         if target in self.missing:
             return Link(target, weight, kind, -1.0, "missing")
-        state = "archived" if target in self.archived else "present"
+        state: State = "archived" if target in self.archived else "present"
         return Link(target, weight, kind, weight * self.scores.get(target, 1.0), state)
 
 

@@ -7,6 +7,7 @@ begun requests are answered before the server stops. Whatever else the process p
 
 import asyncio
 import fcntl
+import logging
 import os
 import sys
 import threading
@@ -33,21 +34,25 @@ DRAIN_SECONDS = 12.0
 _AHEAD = 64  # messages read before the first of them is taken up
 
 _PIPE_BYTES = 1024 * 1024  # the most that Linux grants everybody (pipe(7))
+_log = logging.getLogger("abilities")
 _TOO_LONG = b""  # stands for a line over the limit; a line that was read is never empty
 
 
 async def serve_stdio(abilities: Abilities) -> None:
-    """Serve MCP on this process's stdin and stdout until stdin ends."""
+    """Serve MCP on this process's stdin and stdout until stdin ends or nobody reads stdout any more."""
     server = server_of(abilities)
     with _claimed() as (source, wire):
         to_server, requests = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         answers, from_server = anyio.create_memory_object_stream[SessionMessage](0)
         pump = _Pump(source, wire)
-        async with anyio.create_task_group() as group:
-            group.start_soon(pump.feed, to_server)
-            group.start_soon(pump.drain, from_server)
-            await server.run(requests, answers, server.create_initialization_options())
-            group.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(pump.feed, to_server)
+                group.start_soon(pump.drain, from_server)
+                await server.run(requests, answers, server.create_initialization_options())
+                group.cancel_scope.cancel()
+        except* BrokenPipeError:
+            _log.info("the client went away")
 
 
 class _Pump:
