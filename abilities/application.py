@@ -6,19 +6,33 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from abilities.ability import Context
+from abilities.bulk_read_memory import bulk_read_memory, memory_get
 from abilities.declarations.base import Fault, as_object
 from abilities.errors import AbilityError
 from abilities.file_read_bulk import file_read_bulk
 from abilities.helpers.file_reader import FileReader
 from abilities.helpers.memory_helper import MemoryHelper
 from abilities.helpers.render import render
+from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.sqlite import SqliteStore
 from abilities.helpers.workers import Workers
+from abilities.memories import delete_memory, get_memory_stats, query_memories, store_memory, update_memory
 from abilities.memory_read_bulk import memory_read_bulk
 from abilities.plugins import add_plugins
 from abilities.registry import AbilityRegistry
 from abilities.settings import Settings
 
-BUILT_IN = (file_read_bulk, memory_read_bulk)
+BUILT_IN = (
+    file_read_bulk,
+    memory_read_bulk,
+    bulk_read_memory,
+    memory_get,
+    store_memory,
+    query_memories,
+    update_memory,
+    delete_memory,
+    get_memory_stats,
+)
 
 
 def failed_reply(fault: Fault) -> "Reply":
@@ -51,16 +65,26 @@ class Abilities:
     ``context`` is what abilities run in.
     """
 
-    def __init__(self, settings: Settings, registry: AbilityRegistry, problems: list[str], workers: Workers) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        registry: AbilityRegistry,
+        problems: list[str],
+        workers: Workers,
+        store: MemoryStore,
+    ) -> None:
         self.settings = settings
         self.registry = registry
         self.problems = problems
         self._workers = workers
+        self._store = store
         agent, policy = settings.agent_root, settings.policy
         self.context = Context(
             namespace=settings.namespace,
             files=FileReader([agent, settings.workspace_root], policy, workers),
-            memory=MemoryHelper(agent, policy, workers, settings.memory_files, settings.zone),
+            memory=MemoryHelper(
+                settings.namespace, store, agent, policy, workers, settings.memory_files, settings.zone
+            ),
             max_response_bytes=settings.max_response_bytes,
         )
 
@@ -73,11 +97,12 @@ class Abilities:
         """
         settings = settings or Settings()
         settings.check_roots()
-        workers = Workers()
+        workers, store = Workers(), SqliteStore(settings.store_path, max_memories=settings.max_memories)
         try:
-            yield cls(settings, *registry_of(settings), workers)
+            yield cls(settings, *registry_of(settings), workers, store)
         finally:
             workers.close()
+            await store.close()
 
     async def call(self, name: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
         """Call an ability and return its answer as a JSON-able dict.
@@ -100,4 +125,4 @@ class Abilities:
         """The same application for another namespace. Raises ValueError for a name that cannot be one."""
         if namespace == self.settings.namespace:
             return self
-        return type(self)(self.settings.within(namespace), self.registry, self.problems, self._workers)
+        return type(self)(self.settings.within(namespace), self.registry, self.problems, self._workers, self._store)

@@ -72,16 +72,31 @@ def write(abilities: Iterable[Ability]) -> list[Path]:
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    return cast(dict[str, Any], _plain(model.model_json_schema()))
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+    return cast(dict[str, Any], _plain(schema, definitions))
 
 
-def _plain(node: Any) -> Any:
-    """Without what tells a model nothing: generated titles, and null as another way to leave something out."""
+def _plain(node: Any, definitions: dict[str, Any]) -> Any:
+    """Without references, which not every client follows, and without what tells a model nothing.
+
+    That is generated titles, and null as another way to leave something out.
+    """
     if isinstance(node, list):
-        return [_plain(item) for item in cast(Any, node)]
+        return [_plain(item, definitions) for item in cast(Any, node)]
     if (found := as_object(node)) is None:
         return node
-    kept = {key: _plain(value) for key, value in found.items() if not (key == "title" and isinstance(value, str))}
+    if "$ref" in found:
+        others = {key: value for key, value in found.items() if key != "$ref"}
+        return _plain({**definitions[found["$ref"].rpartition("/")[2]], **others}, definitions)
+    named = "properties" in found or found.get("type") == "object"
+    kept = {
+        key: {name: _plain(field, definitions) for name, field in value.items()}
+        if key == "properties" and named
+        else _plain(value, definitions)
+        for key, value in found.items()
+        if not (key == "title" and isinstance(value, str))
+    }
     options = [option for option in kept.get("anyOf", []) if option != {"type": "null"}]
     if len(options) == 1:
         del kept["anyOf"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 from rich.console import Console
+from rich.text import Text
 
 from abilities.settings import Settings
 from abilities.table import print_payload
@@ -26,6 +27,14 @@ MEMORIES = [
     {"type": "stored", "key": "greeting"},
 ]
 
+STORED: list[tuple[str, str, dict[str, float]]] = [
+    ("greeting", "Greet Ada by her first name.", {"ada": 0.9, "tone": 0.5}),
+    ("ada", "Ada works on the compiler.", {"compiler": 0.8}),
+    ("compiler", "The compiler is tested every night.", {"nightly": 0.7}),
+    ("tone", "Answers are short and friendly.", {"ada": 0.2}),
+    ("nightly", "Nightly tests start at two.", {}),
+]
+
 
 async def run_demo(workspace: Path) -> None:
     """Read 25 files of ``workspace`` and a sample agent directory, and 6 memories, and print what came back."""
@@ -33,11 +42,12 @@ async def run_demo(workspace: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         agent = Path(scratch) / "agent"
         paths = [*_sample_agent(agent), *_files_of(workspace)][:25]
-        settings = Settings(agent_dir=agent, workspace_dir=workspace)
+        settings = Settings(agent_dir=agent, workspace_dir=workspace, store_url=f"sqlite:///{scratch}/memory.db")
         console.print(f"[bold]Workspace[/] {workspace}\n[bold]Agent directory[/] a sample made for this demonstration")
         for title, surface in (("LangChain agent", langchain_calls), ("MCP client over stdio", mcp_calls)):
             console.rule(f"[bold]{title}")
             async with surface(settings) as call:
+                await _recall(call, console)
                 await _read_all(call, paths, console)
 
 
@@ -56,6 +66,20 @@ async def _read_all(call: Call, paths: list[str], console: Console) -> None:
             console.print(f"Following next_request {rest} times fetched all the rest.")
         calls += rest
     console.print(f"\n[bold green]{calls} calls[/] did what {pieces} calls of one item each would have done.\n")
+
+
+async def _recall(call: Call, console: Console) -> None:
+    """Store memories that link to each other, and read them back in one call."""
+    for key, content, linked in STORED:
+        links = [{"key": other, "link_weight": weight} for other, weight in linked.items()]
+        await call("store_memory", {"type": "learning", "key": key, "content": content, "links": links})
+    payload = await call("bulk_read_memory", {"key": "greeting", "depth": 2})
+    console.print("\n[bold]bulk_read_memory[/] from 'greeting', two links deep")
+    for record in (payload["targetMemory"], *payload["associatedMemories"]):
+        way = f"linked from {record['parent']}, score {record['combinedScore']:.2f}" if "parent" in record else ""
+        console.print(Text(f"  {'  ' * record.get('depth', 0)}{record['data']['content']}  "), Text(way, style="dim"))
+    left = ", ".join(f"{cut['key']} ({cut['cutBy']})" for cut in payload["metadata"]["frontier"])
+    console.print(f"Left out by the limits: {left or 'nothing'}.\n")
 
 
 @asynccontextmanager
@@ -91,6 +115,7 @@ async def mcp_calls(settings: Settings) -> AsyncGenerator[Call]:
         **os.environ,
         "ABILITIES_AGENT_DIR": str(settings.agent_dir),
         "ABILITIES_WORKSPACE_DIR": str(settings.workspace_dir),
+        "ABILITIES_STORE_URL": settings.store_url,
     }
     server = StdioServerParameters(command=sys.executable, args=["-m", "abilities", "mcp"], env=environment)
     async with Client(stdio_client(server)) as client:

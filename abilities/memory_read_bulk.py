@@ -30,14 +30,10 @@ async def run(context: Context, arguments: MemoryReadBulkInput) -> dict[str, Any
 
 def _found(memory: MemoryText) -> Found:
     target = memory.target
-    data = {
-        "type": target.type,
-        **({} if target.day is None else {"date": target.day.isoformat()}),
-        "filename": target.filename,
-        "content": "",
-        "modified_at": memory.file.modified_at,
-    }
-    return Found(data, memory.file.piece, target.again(target.resume), target.again)
+    data = {**target.again(), "filename": target.filename, "content": "", "modified_at": memory.modified_at}
+    if target.key is not None:
+        del data["filename"]
+    return Found(data, memory.piece, target.again(target.resume), target.again)
 
 
 memory_read_bulk = Ability(

@@ -51,6 +51,7 @@ class Settings(BaseSettings):
     agent_dir: Path = Field(default=HOME / "agent", description="The agent's own directory; asked first.")
     workspace_dir: Path = Field(default=Path(), description="The directory the agent works in; asked second.")
     store_url: str = Field(default="sqlite:///~/.abilities/memory.db", description="Where memories are stored.")
+    max_memories: int | None = Field(default=None, ge=1, description="Memories a namespace may hold; no limit.")
     namespace: str = Field(
         default="default",
         pattern=rf"^{NAMESPACE}$",
@@ -111,6 +112,18 @@ class Settings(BaseSettings):
     @classmethod
     def _absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
+
+    @field_validator("store_url")
+    @classmethod
+    def _known_store(cls, value: str) -> str:
+        if not value.removeprefix("sqlite:///") or not value.startswith("sqlite:///"):
+            raise ValueError("must be 'sqlite:///' and a path, as 'sqlite:///~/.abilities/memory.db'")
+        return value
+
+    @property
+    def store_path(self) -> Path:
+        """The file of the memory store."""
+        return Path(self.store_url.removeprefix("sqlite:///")).expanduser().absolute()
 
     @property
     def agent_root(self) -> Root:

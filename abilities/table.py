@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from abilities.helpers.paths import has_control
+from abilities.declarations.base import has_control
 
 
 def print_payload(payload: dict[str, Any], console: Console | None = None) -> None:

@@ -4,7 +4,10 @@ A fault's ``reason`` decides everything else about it: its code, its sentence an
 can help. The table `FAULTS` is closed; nothing outside it ever reaches a caller.
 """
 
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
+import math
+import re
+import unicodedata
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError, from_json
@@ -51,24 +54,45 @@ FAULTS: dict[str, tuple[Code, str]] = {
     "not_regular_file": ("PERMISSION_ERROR", "Not a regular file."),
     "access_denied": ("PERMISSION_ERROR", "File is not readable."),
     "hard_link": ("PERMISSION_ERROR", "Files with more than one name are not shared here."),
+    "memory_not_found": ("NOT_FOUND", "No memory with this key."),
+    "id_not_found": ("NOT_FOUND", "No memory with this id."),
+    "invalid_id": ("INVALID_INPUT", "id must be a lower-case UUID of version 4, as a memory's id is shown."),
+    "key_taken": ("INVALID_INPUT", "The id and the key name different memories."),
+    "read_only": ("PERMISSION_ERROR", "Storage is read-only; memories can be read, not changed."),
     "undecodable": ("CORRUPTED_DATA", "Stored memory is damaged."),
+    "checksum_mismatch": ("CORRUPTED_DATA", "The stored memory does not match its checksum."),
+    "invalid_stored_value": ("CORRUPTED_DATA", "The stored memory holds a value that cannot be."),
+    "corrupted": ("CORRUPTED_DATA", "The store is damaged; it is left untouched. Run 'abilities check'."),
     "response_budget": ("LIMIT_EXCEEDED", "Response limit reached; request this item separately."),
     "response_too_large": ("LIMIT_EXCEEDED", "The answer is over the response limit; ask for less."),
+    "storage_quota": ("LIMIT_EXCEEDED", "The memory limit is reached; delete memories that are not needed."),
     "range_too_far": ("LIMIT_EXCEEDED", "The lines lie beyond the first 64 MiB; use #byte= to go there."),
     "resource_exhausted": ("STORAGE_ERROR", "The system is short of resources; try again."),
     "io_error": ("STORAGE_ERROR", "The file could not be read."),
     "timeout": ("STORAGE_ERROR", "Reading took too long; try again."),
     "root_unavailable": ("STORAGE_ERROR", "The directory that holds this file is not available."),
     "unavailable": ("STORAGE_ERROR", "The memory store is not available."),
+    "busy": ("STORAGE_ERROR", "Storage is busy; try again."),
+    "storage_full": ("STORAGE_ERROR", "Storage is full; nothing was changed."),
+    "storage_error": ("STORAGE_ERROR", "Storage could not be read or written."),
+    "storage_moved": ("STORAGE_ERROR", "The store was moved or deleted; nothing was changed."),
+    "schema_too_new": ("STORAGE_ERROR", "The store was written by a newer version; nothing was changed."),
     "internal": ("INTERNAL_ERROR", "Unexpected error."),
 }
 """reason -> (code, the one sentence said about it, at most 120 characters)."""
 
-SHARED_REASONS = {"memory_file_not_found": "not_found"}
+SHARED_REASONS = {
+    "memory_file_not_found": "not_found",
+    "memory_not_found": "not_found",
+    "id_not_found": "not_found",
+    "storage_error": "io_error",
+}
 """Sentences of their own for a reason that two kinds of item share."""
 
 
 T = TypeVar("T")
+
+_DECIMAL = re.compile(r"-?[0-9]{1,3}(\.[0-9]{1,20})?")
 
 
 class Refused(Exception):
@@ -165,17 +189,35 @@ class Arguments(Model):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    other_names: ClassVar[dict[str, str]] = {}
+    """Further names that arguments are known by; two names of one argument may not disagree."""
+
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, data: Any) -> Any:
         if (given := as_object(data)) is None:
             return data
+        for other, name in cls.other_names.items():
+            if given.get(other) is not None:
+                if given.get(name) not in (None, given[other]):
+                    raise PydanticCustomError("invalid_parameter", "Two names of one argument disagree.")
+                given = {**given, name: given[other]}
+            given = {key: value for key, value in given.items() if key != other}
         optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
         return {name: value for name, value in given.items() if value is not None or name not in optional}
 
     def given(self) -> dict[str, Any]:
         """The arguments that the caller gave, in the declared order and their normal form."""
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+
+
+BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
+
+
+def has_control(text: str) -> bool:
+    """Whether a text holds a control, a line or paragraph separator, or a bidirectional control."""
+    return any(c in BIDI_CONTROLS or unicodedata.category(c) in _CONTROL_CATEGORIES for c in text)
 
 
 def as_object(value: object) -> dict[str, Any] | None:
@@ -192,13 +234,46 @@ def _integer(value: Any) -> int:
     """``"3"`` and ``3.0`` are 3; booleans, fractions, NaN and other scripts' digits are not numbers here."""
     if isinstance(value, str) and value.removeprefix("-").isdigit() and value.isascii() and len(value) < 400:
         return int(value)
-    if isinstance(value, float) and value in (float("inf"), float("-inf")):
-        raise PydanticCustomError("out_of_range", "The value is outside its range.")
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise PydanticCustomError("wrong_type", "The value has the wrong type.")
+        raise PydanticCustomError("invalid_parameter", "The value is not a whole number.")
     return value
+
+
+def _chars(value: Any) -> int:
+    """A number of characters, whose faults are told apart."""
+    try:
+        number = MAX_CHARS + 1 if isinstance(value, float) and math.isinf(value) else _integer(value)
+    except PydanticCustomError:
+        raise PydanticCustomError("wrong_type", "The value has the wrong type.") from None
+    if not 1 <= number <= MAX_CHARS:
+        raise PydanticCustomError("out_of_range", "The value is outside its range.")
+    return number
+
+
+def _boolean(value: Any) -> Any:
+    """``"true"`` and ``"false"`` are the booleans they say; nothing else is."""
+    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+
+
+def _number(value: Any) -> float:
+    """``"0.5"`` and 1 are numbers; booleans, NaN and infinities are not."""
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise PydanticCustomError("invalid_parameter", "The value is not a number.")
+    return float(value)
+
+
+def _object(value: Any) -> Any:
+    """An object sent as a string that holds a JSON object is taken as that object."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return as_object(parsed_json(value)) or value
+    except ValueError:
+        return value
 
 
 def _array(value: Any) -> Any:
@@ -213,9 +288,13 @@ def _array(value: Any) -> Any:
 
 
 Integer = BeforeValidator(_integer)
+Number = BeforeValidator(_number)
+Boolean = BeforeValidator(_boolean)
+Object = BeforeValidator(_object)
 Array = BeforeValidator(_array)
 
 MAX_ITEMS = 25
 DEFAULT_CHARS = 20_000
-MaxChars = Annotated[int, Field(ge=1, le=100_000), Integer]
+MAX_CHARS = 100_000
+MaxChars = Annotated[int, Field(ge=1, le=MAX_CHARS), BeforeValidator(_chars)]
 """Characters of one item's content, 1 to 100,000."""

@@ -4,7 +4,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from abilities.declarations.base import Fault, Refused
@@ -32,13 +32,16 @@ class Found:
     """An item that was found.
 
     ``data`` is the record's data with an empty ``content`` in its place; ``again`` is the item to send
-    for the same content, and ``resume`` makes the item to send for the rest from a resume point.
+    for the same content, and ``resume`` makes the item to send for the rest from a resume point. A record
+    begins with ``head`` (by default the input) and ends with ``tail``.
     """
 
     data: dict[str, Any]
     piece: Piece
     again: Item
     resume: Callable[[str], Item]
+    head: dict[str, Any] | None = None
+    tail: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +74,16 @@ def fault_of(error: Exception) -> Fault:
 def assemble(request: Request, outcomes: Sequence[Found | Exception], max_bytes: int) -> dict[str, Any]:
     """One reply of at most ``max_bytes`` as JSON: a record an item, in order, and the request for the rest."""
     entries = [
-        _Answer(item, outcome) if isinstance(outcome, Found) else _Failure(item, fault_of(outcome))
+        Answer(item, outcome) if isinstance(outcome, Found) else Failure(item, fault_of(outcome))
         for item, outcome in zip(request.items, outcomes, strict=True)
     ]
-    answers = [entry for entry in entries if isinstance(entry, _Answer)]
-    failures = sum(json_size(entry.record) + 1 for entry in entries if isinstance(entry, _Failure))
-    _settle(answers, max_bytes - failures - json_size(_reply(request, [], [""])) - _DIGITS)
+    answers = [entry for entry in entries if isinstance(entry, Answer)]
+    failures = sum(json_size(entry.record) + 1 for entry in entries if isinstance(entry, Failure))
+    settle(answers, max_bytes - failures - json_size(_reply(request, [], [""])) - _DIGITS)
     return _reply(request, entries, [entry.rest for entry in entries if entry.rest is not None])
 
 
-def _settle(answers: list["_Answer"], room: int) -> None:
+def settle(answers: list["Answer"], room: int) -> None:
     """Grant every answer its content, or all of them a fair share where there is too little room."""
     grants: list[int | None] = [answer.content for answer in answers]
     if sum(answer.whole + answer.content for answer in answers) > room:
@@ -89,7 +92,7 @@ def _settle(answers: list["_Answer"], room: int) -> None:
         answer.settle(granted)
 
 
-def _reply(request: Request, entries: Sequence["_Answer | _Failure"], rest: Sequence[Item]) -> dict[str, Any]:
+def _reply(request: Request, entries: Sequence["Answer | Failure"], rest: Sequence[Item]) -> dict[str, Any]:
     records = [entry.record for entry in entries]
     succeeded = sum(record["success"] for record in records)
     reply: dict[str, Any] = {
@@ -107,26 +110,28 @@ def _reply(request: Request, entries: Sequence["_Answer | _Failure"], rest: Sequ
     return reply
 
 
-class _Failure:
+class Failure:
     """An item that could not be read."""
 
     chars = 0
     rest: Item | None = None
 
-    def __init__(self, item: object, fault: Fault) -> None:
+    def __init__(
+        self, item: object, fault: Fault, head: dict[str, Any] | None = None, tail: dict[str, Any] | None = None
+    ) -> None:
         text = _text(item)
         wrong = fault.code == "INVALID_INPUT"
-        self.record = _failed(text[:_INPUT_CHARS] if wrong else text, fault)
+        self.record = failed(head or {"input": text[:_INPUT_CHARS] if wrong else text}, fault, tail)
 
 
-class _Answer:
+class Answer:
     """An item that was found; a record once it is settled how much of its content fits."""
 
     def __init__(self, item: object, found: Found) -> None:
         self.record: dict[str, Any] = {}
         self.rest: Item | None = None
         self.chars = 0
-        self._input = _text(item)
+        self._head = {"input": _text(item)} if found.head is None else found.head
         self._found = found
         self._piece = found.piece
         self._text = shown(found.piece.text) if found.piece.raw is not None else found.piece.text
@@ -159,7 +164,7 @@ class _Answer:
         data = {**self._found.data, "content": self._text[:chars]}
         if piece.raw is not None and (replaced := count_replaced(piece.text[:chars] if chars else piece.text)):
             data["replaced"] = replaced
-        record: dict[str, Any] = {"input": self._input, "success": True, "data": data}
+        record: dict[str, Any] = {**self._head, "success": True, "data": data, **self._found.tail}
         if rest is not None:
             reason = "max_chars" if chars == len(self._text) or returned == _WIDEST else "budget"
             total = {} if piece.total_chars is None else {"total_chars": piece.total_chars}
@@ -167,11 +172,12 @@ class _Answer:
         return record
 
     def _left_out(self) -> dict[str, Any]:
-        return _failed(self._input, Fault.of("response_budget"))
+        return failed(self._head, Fault.of("response_budget"), self._found.tail)
 
 
-def _failed(shown_input: str, fault: Fault) -> dict[str, Any]:
-    return {"input": shown_input, "success": False, "error": fault.payload()}
+def failed(head: dict[str, Any], fault: Fault, tail: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The record of something that could not be read."""
+    return {**head, "success": False, "error": fault.payload(), **(tail or {})}
 
 
 def _rest_size(rest: Item | None) -> int:

@@ -3,17 +3,28 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
+from uuid import uuid4
 
 from abilities.declarations.base import Refused, as_object, parsed_json
+from abilities.declarations.memory import is_key
 from abilities.helpers.confine import Policy, Root
-from abilities.helpers.file_reader import FileReader, FileText, Session
-from abilities.helpers.paths import WHOLE, Range, Request, has_control, parse_range
+from abilities.helpers.file_reader import FileReader, Session
+from abilities.helpers.paths import WHOLE, Range, Request, parse_range
+from abilities.helpers.stores.merge import Change, Kind
+from abilities.helpers.stores.protocol import MemoryStore, Page, Query, WalkResult, Written
+from abilities.helpers.stores.rows import Stored
+from abilities.helpers.text import Piece
+from abilities.helpers.traversal import Limits
+from abilities.helpers.window import text_piece
 from abilities.helpers.workers import Workers
+
+SHOWN_LINKS = 20
 
 _FIELDS = {"long_term": {"type"}, "short_term": {"type", "date"}, "stored": {"type", "key"}}
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_OF_MEMORY = {"not_found": "memory_file_not_found", "binary_file": "undecodable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,32 +37,46 @@ class MemoryFiles:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A memory that was asked for, its day resolved."""
+    """A memory that was asked for, its day resolved; ``filename`` is empty for a stored one."""
 
     type: str
-    filename: str
     range: Range
-    day: date | None
-    resume: str | None
+    filename: str = ""
+    day: date | None = None
+    key: str | None = None
+    resume: str | None = None
 
     def again(self, resume: str | None = None) -> dict[str, Any]:
         """The target to send for the same memory, or for its rest."""
         day = {} if self.day is None else {"date": self.day.isoformat()}
-        return {"type": self.type, **day, **({} if resume is None else {"resume": resume})}
+        key = {} if self.key is None else {"key": self.key}
+        return {"type": self.type, **day, **key, **({} if resume is None else {"resume": resume})}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryText:
-    """A memory that was read."""
+    """A memory that was read, and the part of it that was asked for."""
 
     target: Target
-    file: FileText
+    piece: Piece
+    modified_at: str
 
 
 class MemoryHelper:
-    """Reads memories by target: ``long_term`` and ``short_term`` notes from the agent directory."""
+    """Reads memories by target, and keeps, finds and follows stored ones, all in one namespace."""
 
-    def __init__(self, agent: Root, policy: Policy, workers: Workers, files: MemoryFiles, zone: tzinfo | None) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        store: MemoryStore,
+        agent: Root,
+        policy: Policy,
+        workers: Workers,
+        files: MemoryFiles,
+        zone: tzinfo | None,
+    ) -> None:
+        self._namespace = namespace
+        self._store = store
         self._reader = FileReader([agent], policy, workers)
         self._workers = workers
         self._files = files
@@ -61,15 +86,75 @@ class MemoryHelper:
         """Read each target on its own: one outcome a target, in the order asked.
 
         An outcome is a MemoryText, a Refused (invalid_target, invalid_date, invalid_key, invalid_range,
-        invalid_parameter, memory_file_not_found, undecodable, unavailable, or what `FileReader` refuses),
-        or the unexpected exception that this target alone met.
+        invalid_parameter, changed, memory_file_not_found, memory_not_found, undecodable, what `FileReader`
+        or the store refuses), or the unexpected exception that this target alone met.
         """
         today = datetime.now(self._zone).date()
+        parsed = [self._attempt(target, today) for target in targets]
+        files = [target for target in parsed if isinstance(target, Target) and target.key is None]
+        stored = [target for target in parsed if isinstance(target, Target) and target.key is not None]
 
-        def one(session: Session, target: object) -> MemoryText:
-            return _read(session, self._parse(target, today), max_chars)
+        def one(session: Session, target: Target) -> MemoryText:
+            return _read_file(session, target, max_chars)
 
-        return await self._workers.map(self._reader.session, one, targets)
+        from_files = iter(await self._workers.map(self._reader.session, one, files))
+        from_store = iter(await self._read_stored(stored, max_chars))
+        return [
+            target if isinstance(target, Exception) else next(from_files if target.key is None else from_store)
+            for target in parsed
+        ]
+
+    async def change(self, kind: Kind, fields: dict[str, Any]) -> Written:
+        """Store, update, archive or delete a memory. Raises Refused.
+
+        ``fields`` are an ability's arguments as given: ``id`` and ``key`` name the memory, ``links`` and
+        ``remove_links`` change its links, the rest its values.
+        """
+        values = {n: v for n, v in fields.items() if n not in ("id", "key", "links", "remove_links", "permanent")}
+        change = Change(
+            kind,
+            _now(),
+            id=fields.get("id"),
+            key=fields.get("key"),
+            new_id=str(uuid4()),
+            fields=values,
+            links=[link.model_dump() for link in fields.get("links", ())],
+            remove_links=[link.model_dump() for link in fields.get("remove_links", ())],
+        )
+        return await self._store.change(self._namespace, change)
+
+    async def get(self, key: str, links_offset: int) -> Stored:
+        """One memory with a page of its links; counts as an access. Raises Refused."""
+        found = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
+        self._store.touch(self._namespace, key, _now())
+        return found
+
+    async def walk(self, key: str, limits: Limits) -> WalkResult:
+        """A memory and what it leads to. Raises Refused when the memory itself cannot be read."""
+        return await self._store.walk(self._namespace, key, limits)
+
+    async def query(self, query: Query) -> Page:
+        """A page of memories. Raises Refused."""
+        return await self._store.query(self._namespace, query)
+
+    async def stats(self) -> dict[str, Any]:
+        """Figures of all memories. Raises Refused."""
+        return await self._store.stats(self._namespace)
+
+    async def _read_stored(self, targets: Sequence[Target], max_chars: int) -> list[MemoryText | Exception]:
+        if not targets:
+            return []
+        try:
+            found = await self._store.read(self._namespace, [target.key or "" for target in targets])
+        except Refused as error:
+            return [error] * len(targets)
+        return [_stored_text(t, memory, max_chars) for t, memory in zip(targets, found, strict=True)]
+
+    def _attempt(self, asked: object, today: date) -> Target | Exception:
+        try:
+            return self._parse(asked, today)
+        except Refused as error:
+            return error
 
     def _parse(self, asked: object, today: date) -> Target:
         target = as_object(_unwrapped(asked)) or {}
@@ -81,15 +166,20 @@ class MemoryHelper:
             raise Refused("invalid_date")
         if given.keys() - _FIELDS[kind] - {"resume"}:
             raise Refused("invalid_parameter")
-        if kind == "stored":
-            check_key(given.get("key"))
-            raise Refused("unavailable")
         resume = given.get("resume")
+        if kind == "stored":
+            key = _check_key(given.get("key"))
+            return Target(kind, _parse_resume(resume), key=key, resume=resume)
         part = _parse_resume(resume)
         if kind == "long_term":
-            return Target(kind, self._files.long_term, part, None, resume)
+            return Target(kind, part, self._files.long_term, resume=resume)
         day = _parse_day(given.get("date", "today"), today)
-        return Target(kind, day.strftime(self._files.short_term), part, day, resume)
+        return Target(kind, part, day.strftime(self._files.short_term), day, resume=resume)
+
+
+def _now() -> str:
+    """This moment, RFC 3339 UTC in milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _unwrapped(target: object) -> object:
@@ -102,11 +192,8 @@ def _unwrapped(target: object) -> object:
         return target
 
 
-def check_key(key: object) -> str:
-    """A memory's key as it was given. Raises Refused("invalid_key")."""
-    if not isinstance(key, str) or not 1 <= len(key) <= 200 or key != key.strip() or "\ufffd" in key:
-        raise Refused("invalid_key")
-    if has_control(key) or any("\ud800" <= c <= "\udfff" for c in key):
+def _check_key(key: object) -> str:
+    if not isinstance(key, str) or not is_key(key):
         raise Refused("invalid_key")
     return key
 
@@ -132,17 +219,22 @@ def _parse_day(day: object, today: date) -> date:
         raise Refused("invalid_date") from None
 
 
-def _read(session: Session, target: Target, max_chars: int) -> MemoryText:
-    request = Request(
-        target.filename, target.filename, target.filename, tuple(target.filename.split("/")), target.range
-    )
+def _read_file(session: Session, target: Target, max_chars: int) -> MemoryText:
+    name = target.filename
+    request = Request(name, name, name, tuple(name.split("/")), target.range)
     try:
         file = session.read(request, max_chars, text_offsets=True)
     except Refused as error:
         raise Refused(_OF_MEMORY.get(error.reason, error.reason)) from None
     if file.piece.raw is not None or file.piece.encoding.unit != 1:
         raise Refused("undecodable")
-    return MemoryText(target, file)
+    return MemoryText(target, file.piece, file.modified_at)
 
 
-_OF_MEMORY = {"not_found": "memory_file_not_found", "binary_file": "undecodable"}
+def _stored_text(target: Target, memory: Stored | Exception, max_chars: int) -> MemoryText | Exception:
+    if isinstance(memory, Exception):
+        return memory
+    try:
+        return MemoryText(target, text_piece(memory.row.content, target.range, max_chars), memory.row.updated_at)
+    except Refused as error:
+        return error

@@ -9,14 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from abilities.declarations.base import Refused
+from abilities.declarations.base import Refused, has_control
 
 MAX_PATH_CHARS = 1024
 MAX_COMPONENT_BYTES = 255
 MAX_COMPONENTS = 32
-
-BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 
 _NAME = r"\.?[A-Za-z0-9_-][A-Za-z0-9_.-]*"
 _PLAIN = re.compile(rf"(?:{_NAME}/){{0,{MAX_COMPONENTS - 1}}}{_NAME}")
@@ -86,11 +83,6 @@ def parse_range(text: str) -> Range:
     if not valid:
         raise Refused("invalid_range")
     return found
-
-
-def has_control(text: str) -> bool:
-    """Whether a text holds a control, a line or paragraph separator, or a bidirectional control."""
-    return any(c in BIDI_CONTROLS or unicodedata.category(c) in _CONTROL_CATEGORIES for c in text)
 
 
 def _check_text(path: str) -> None:

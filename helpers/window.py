@@ -59,6 +59,23 @@ def read_piece(fd: int, size: int, asked: Range, max_chars: int, check: Check, t
     )
 
 
+def text_piece(text: str, asked: Range, max_chars: int) -> Piece:
+    """What ``asked`` names of a text that is held already; byte positions are those of its UTF-8.
+
+    Raises Refused: invalid_range, changed.
+    """
+    raw = text.encode()
+    start, end = asked.start, len(raw) if asked.end is None else min(asked.end, len(raw))
+    lead = raw[max(start - VERSION_WINDOW, 0) : start]
+    if asked.version is not None and (start > len(raw) or version_of(lead) != asked.version):
+        raise Refused("changed")
+    if any(splits_character(raw, place, UTF_8) for place in (start, end) if place < len(raw)):
+        raise Refused("invalid_range")
+    part = raw[start:end].decode()
+    keep = back_off(part, max_chars)
+    return Piece(part[:keep], UTF_8, start, lead, keep < len(part), len(part), asked.end)
+
+
 def _plain(raw: bytes) -> str | None:
     """The text of what most files are, valid UTF-8 without a byte order mark, by the shortest way; else None."""
     try:

@@ -43,7 +43,9 @@ def world() -> Iterator[World]:
 @pytest.fixture
 def settings(world: World) -> Settings:
     """Settings for the world."""
-    return Settings(agent_dir=world.agent, workspace_dir=world.workspace)
+    return Settings(
+        agent_dir=world.agent, workspace_dir=world.workspace, store_url=f"sqlite:///{world.base}/store/memory.db"
+    )
 
 
 @pytest.fixture
@@ -61,4 +63,5 @@ def roots(tmp_path: Path) -> Settings:
     """Settings for two empty roots that a test may fill."""
     for name in ("agent", "workspace"):
         (tmp_path / name).mkdir()
-    return Settings(agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace")
+    store = f"sqlite:///{tmp_path}/memory.db"
+    return Settings(agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace", store_url=store)

@@ -47,7 +47,7 @@ def targets(id: str, *expected: tuple[Any, str | Ok]) -> Row:
     return Row(id, asked, [outcome for _, outcome in expected], name="memory_read_bulk")
 
 
-def refused(id: str, reason: str, field: str | None, name: str = "file_read_bulk", **arguments: Any) -> Row:
+def refused(id: str, reason: str, field: str | None, name: str = "file_read_bulk", /, **arguments: Any) -> Row:
     """A row about a call that is refused as a whole."""
     return Row(id, arguments, call=(reason, field), name=name)
 
@@ -267,7 +267,7 @@ MEMORY_ROWS = [
     ),
     targets(
         "M-stored",
-        ({"type": "stored", "key": "a/b:c"}, "unavailable"),
+        ({"type": "stored", "key": "a/b:c"}, "memory_not_found"),
         *[
             ({"type": "stored", "key": key}, "invalid_key")
             for key in ("", "k" * 201, " a", "a ", "a\n", "a\u202e", "\ufffd", 5)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SCHEMAS = ROOT / "declarations" / "schemas"
 
-LEAVES = ("confine", "text", "budget", "paths", "lines", "window", "workers")
+LEAVES = ("confine", "text", "budget", "paths", "lines", "window", "workers", "traversal")
 """Helpers that know of declarations nothing but the base."""
 
 
@@ -81,6 +81,11 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.memory_read_bulk",
         "abilities.settings",
     }
+    stores = {module for module, path in modules() if any("helpers.stores" in name for name in imports(path))}
+    assert {m for m in stores if not m.startswith("abilities.helpers")} <= {
+        "abilities.application",  # opens the store
+        "abilities.memories",  # says what to query
+    }
 
 
 def test_the_public_names_are_exactly_these() -> None:
@@ -135,7 +140,17 @@ def test_declarations_on_disk_are_those_of_the_code() -> None:
 
 
 def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
-    names = ["file_read_bulk", "memory_read_bulk"]
+    names = [
+        "file_read_bulk",
+        "memory_read_bulk",
+        "bulk_read_memory",
+        "memory_get",
+        "store_memory",
+        "query_memories",
+        "update_memory",
+        "delete_memory",
+        "get_memory_stats",
+    ]
     assert [ability.name for ability in BUILT_IN] == names
     assert [tool.name for tool in load_tools(Settings())] == names
     for ability in BUILT_IN:
@@ -145,7 +160,11 @@ def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
 
 
 def test_reading_abilities_are_marked_read_only_and_idempotent() -> None:
+    writing = {"store_memory", "update_memory", "delete_memory"}
     for ability in BUILT_IN:
+        assert ability.read_only == (ability.name not in writing)
+        if ability.name in writing:
+            continue
         assert declare.annotations(ability) == {
             "readOnlyHint": True,
             "destructiveHint": False,
@@ -161,11 +180,17 @@ def test_published_schemas_are_plain_and_bounded() -> None:
         for name, field in schema["properties"].items():
             assert {"anyOf", "oneOf", "$ref", "title"}.isdisjoint(field), name
             assert field["description"]
+        if "bulk" not in ability.name or ability.name == "bulk_read_memory":
+            continue
         items, limit = schema["properties"].values()
         assert (items["type"], items["minItems"], items["maxItems"]) == ("array", 1, 25)
         assert (limit["type"], limit["minimum"], limit["maximum"], limit["default"]) == ("integer", 1, 100_000, 20_000)
-        assert '"null"' not in declare.as_json(ability)
-        assert '"ge"' not in declare.as_json(ability)
+
+
+def test_schemas_hold_no_reference_no_null_and_no_validators_leftover() -> None:
+    for ability in BUILT_IN:
+        text = declare.as_json(ability)
+        assert not [word for word in ('"null"', '"ge"', '"$ref"', '"$defs"', '"default": null') if word in text]
 
 
 def test_descriptions_fit_where_clients_cut_them_and_begin_differently() -> None:
@@ -260,4 +285,4 @@ print(json.dumps([__import__("abilities").__file__, helpers.WHOSE, answer["resul
     environment = {"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], cwd=project, env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
-    assert json.loads(done.stdout) == [str(installed / "abilities" / "__init__.py"), "the user’s helpers", "found", 2]
+    assert json.loads(done.stdout) == [str(installed / "abilities" / "__init__.py"), "the user’s helpers", "found", 9]

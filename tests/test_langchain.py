@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
@@ -23,43 +24,52 @@ from langgraph.prebuilt import ToolNode
 from abilities import Abilities, Settings
 from abilities.adapters.langchain import AbilitiesToolkit, load_tools
 
-FILES, MEMORIES = load_tools()
+KNOWN = "known to the test"
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "file_read_bulk": {"paths": ["pyproject.toml#L1-L3", "none"]},
+    "memory_read_bulk": {"targets": [{"type": "long_term"}]},
+    "bulk_read_memory": {"key": "known", "depth": 1},
+    "memory_get": {"key": "known"},
+    "store_memory": {"type": "core", "content": "text", "key": "known"},
+    "query_memories": {"search": "text"},
+    "update_memory": {"id": KNOWN, "content": "text"},
+    "delete_memory": {"id": KNOWN},
+    "get_memory_stats": {},
+}
 
 
-class FilesTool:
-    @property
-    def tool_constructor(self) -> BaseTool:
-        return FILES
+def standard_tests(name: str) -> list[type]:
+    """The standard unit and integration suites for one tool, with a memory that its example needs."""
 
-    @property
-    def tool_invoke_params_example(self) -> dict[str, Any]:
-        return {"paths": ["pyproject.toml#L1-L3", "none"]}
+    class Example:
+        @pytest.fixture(autouse=True)
+        def _known_memory(self, tmp_path: Path) -> None:
+            self._settings = Settings(store_url=f"sqlite:///{tmp_path}/memory.db")
+            (store,) = load_tools(self._settings, only=["store_memory"])
+            known = store.invoke({"type": "core", "content": "text", "key": "known"})
+            self._id = orjson.loads(known)["id"]
 
+        @property
+        def tool_constructor(self) -> BaseTool:
+            (tool,) = load_tools(getattr(self, "_settings", Settings()), only=[name])
+            return tool
 
-class MemoriesTool:
-    @property
-    def tool_constructor(self) -> BaseTool:
-        return MEMORIES
+        @property
+        def tool_invoke_params_example(self) -> dict[str, Any]:
+            example = EXAMPLES[name]
+            return {**example, "id": self._id} if "id" in example else example
 
-    @property
-    def tool_invoke_params_example(self) -> dict[str, Any]:
-        return {"targets": [{"type": "long_term"}]}
-
-
-class TestFilesUnit(FilesTool, ToolsUnitTests):
-    pass
-
-
-class TestFilesIntegration(FilesTool, ToolsIntegrationTests):
-    pass
+    suites = (("Unit", ToolsUnitTests), ("Integration", ToolsIntegrationTests))
+    return [type(f"Test{kind}_{name}", (Example, suite), {}) for kind, suite in suites]
 
 
-class TestMemoriesUnit(MemoriesTool, ToolsUnitTests):
-    pass
+for _name in EXAMPLES:
+    for _suite in standard_tests(_name):
+        globals()[_suite.__name__] = _suite
 
 
-class TestMemoriesIntegration(MemoriesTool, ToolsIntegrationTests):
-    pass
+def test_every_tool_has_its_standard_tests() -> None:
+    assert list(EXAMPLES) == [tool.name for tool in load_tools()]
 
 
 class Scripted(GenericFakeChatModel):
@@ -118,12 +128,11 @@ async def test_a_bare_tool_node_does_the_same(settings: Settings) -> None:
 
 
 def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> None:
-    assert [tool.name for tool in load_tools(settings)] == ["file_read_bulk", "memory_read_bulk"]
+    assert len(load_tools(settings)) == 9
     assert [tool.name for tool in load_tools(settings, only=["memory_read_bulk"])] == ["memory_read_bulk"]
-    assert [tool.name for tool in AbilitiesToolkit.load(settings, read_only=True).get_tools()] == [
-        "file_read_bulk",
-        "memory_read_bulk",
-    ]
+    reading = [tool.name for tool in AbilitiesToolkit.load(settings, read_only=True).get_tools()]
+    assert len(reading) == 6
+    assert {"store_memory", "update_memory", "delete_memory"}.isdisjoint(reading)
     with pytest.raises(KeyError):
         load_tools(settings, only=["no_such_tool"])
     with pytest.raises(ValueError, match="home directory"):

@@ -14,6 +14,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from abilities import Settings
+from abilities.application import BUILT_IN
 from tests.rows import ROWS
 from tests.surfaces import CannotCarry, environment, python, refuse_uncarried, told_by
 
@@ -47,10 +48,11 @@ async def test_every_row_crosses_a_real_pipe_unchanged(mode: str, settings: Sett
 async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None:
     async with Client(server(settings)) as client:
         tools = (await client.list_tools()).tools
-        assert [tool.name for tool in tools] == ["file_read_bulk", "memory_read_bulk"]
+        assert [tool.name for tool in tools] == [ability.name for ability in BUILT_IN]
         for tool in tools:
             assert tool.annotations is not None
-            assert tool.annotations.read_only_hint and tool.annotations.idempotent_hint
+            writes = tool.name in ("store_memory", "update_memory", "delete_memory")
+            assert tool.annotations.read_only_hint is not writes
             assert tool.output_schema is None
         with pytest.raises(MCPError) as caught:
             await client.call_tool("no_such_tool", {})

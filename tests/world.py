@@ -33,6 +33,8 @@ class World:
 def build(base: Path) -> World:
     """Fill a directory with the world."""
     world = World(base)
+    (base / "store").mkdir()
+    (base / "store").chmod(0o777)
     for folder in (world.agent / "memory", world.workspace / "dir" / "sub", world.outside / "folder"):
         folder.mkdir(parents=True)
     _texts(world)

@@ -1,0 +1,75 @@
+"""A memory as a store keeps it, its hash, and what makes a stored one wrong."""
+
+import math
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import orjson
+
+from abilities.declarations.base import Refused
+
+TYPES = ("core", "learning", "task")
+IMPORTANCES = ("low", "medium", "high")
+"""In rising order; a store may keep the place in it."""
+
+
+class Row(NamedTuple):
+    """One memory. ``tags`` and ``metadata`` are JSON; ``scored`` says that the score was set, not derived."""
+
+    namespace: str
+    key: str
+    id: str
+    type: str
+    content: str
+    summary: str
+    category: str
+    tags: str
+    importance: str
+    archived: int
+    score: float
+    scored: int
+    metadata: str
+    created_at: str
+    updated_at: str
+
+
+class LinkRow(NamedTuple):
+    """One link, by the key of the memory it belongs to."""
+
+    source: str
+    target: str
+    type: str
+    weight: float
+
+
+class Stored(NamedTuple):
+    """A memory that was read: its row, its links (the best ones), how many there are, and its access counters."""
+
+    row: Row
+    links: tuple[LinkRow, ...] = ()
+    links_total: int = 0
+    accessed_at: str = ""
+    access_count: int = 0
+
+
+def hash_of(values: tuple[Any, ...]) -> int:
+    """A 63-bit hash over every value of a row or link (BLAKE2b over its JSON)."""
+    return int.from_bytes(blake2b(orjson.dumps(list(values)), digest_size=8).digest()) >> 1
+
+
+def checked(row: Row, stored_hash: int) -> Row:
+    """A row that is as it was written. Raises Refused: checksum_mismatch, invalid_stored_value."""
+    try:
+        same = hash_of(row) == stored_hash
+    except TypeError:  # a damaged text need not be valid Unicode
+        same = False
+    if not same:
+        raise Refused("checksum_mismatch")
+    if not is_share(row.score) or row.type not in TYPES or row.importance not in IMPORTANCES:
+        raise Refused("invalid_stored_value")
+    return row
+
+
+def is_share(value: object) -> bool:
+    """Whether a stored weight or score is a number from 0 to 1."""
+    return isinstance(value, float) and math.isfinite(value) and 0 <= value <= 1

@@ -1,0 +1,175 @@
+"""The embedded store: one SQLite file, one writer thread with group commit, one reader thread with snapshots."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from abilities.declarations.base import Refused
+from abilities.helpers.stores import sqlite_read, sqlite_write
+from abilities.helpers.stores.lane import Job, Lane
+from abilities.helpers.stores.merge import Change
+from abilities.helpers.stores.protocol import Page, Query, WalkResult, Written
+from abilities.helpers.stores.rows import Stored, hash_of
+from abilities.helpers.stores.sqlite_file import StoreFile, refusal
+from abilities.helpers.traversal import Limits
+
+T = TypeVar("T")
+MAX_TOUCHES = 10_000
+"""Accesses held back until they are written; more are forgotten, counting is best effort."""
+
+
+class SqliteStore:
+    """A `MemoryStore` in a file. The file is opened, and made where there never was one, when first needed."""
+
+    def __init__(self, path: Path, *, max_memories: int | None = None) -> None:
+        self._file = StoreFile(path)
+        self._quota = max_memories
+        self._reading: sqlite3.Connection | None = None
+        self._writing: sqlite3.Connection | None = None
+        self._damaged = False
+        self._opening = threading.Lock()
+        self._touching = threading.Lock()
+        self._touches: dict[tuple[str, str], tuple[int, str]] = {}
+        self._reader = Lane("abilities-store-reader", self._read_batch, lambda: None, self._end_reading)
+        self._writer = Lane("abilities-store-writer", self._write_batch, self._flush, self._end_writing)
+
+    async def change(self, namespace: str, change: Change) -> Written:
+        """See `MemoryStore.change`."""
+        return await self._writer.do(lambda c: sqlite_write.write(c, namespace, change, self._quota))
+
+    async def read(self, namespace: str, keys: Sequence[str]) -> list[Stored | Exception]:
+        """See `MemoryStore.read`."""
+        return await self._reader.do(lambda c: sqlite_read.read(c, namespace, keys))
+
+    async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> Stored:
+        """See `MemoryStore.read_linked`."""
+        return await self._reader.do(lambda c: sqlite_read.read_linked(c, namespace, key, offset, limit))
+
+    async def walk(self, namespace: str, key: str, limits: Limits) -> WalkResult:
+        """See `MemoryStore.walk`."""
+        return await self._reader.do(lambda c: sqlite_read.walk(c, namespace, key, limits))
+
+    async def query(self, namespace: str, query: Query) -> Page:
+        """See `MemoryStore.query`."""
+        return await self._reader.do(lambda c: sqlite_read.query(c, namespace, query))
+
+    async def stats(self, namespace: str) -> dict[str, Any]:
+        """See `MemoryStore.stats`."""
+        return await self._reader.do(lambda c: sqlite_read.stats(c, namespace))
+
+    def touch(self, namespace: str, key: str, now: str) -> None:
+        """See `MemoryStore.touch`; written with the next change, or after a second without one."""
+        with self._touching:
+            if len(self._touches) < MAX_TOUCHES:
+                count, _ = self._touches.get((namespace, key), (0, ""))
+                self._touches[namespace, key] = (count + 1, now)
+        self._writer.wake()
+
+    async def close(self) -> None:
+        """See `MemoryStore.close`."""
+        await self._reader.close()
+        await self._writer.close()
+        self._file.close()
+
+    def _read_batch(self, jobs: Sequence[Job]) -> list[Any]:
+        return [self._guarded(partial(self._in_snapshot, job.work)) for job in jobs]
+
+    def _in_snapshot(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._reading is None:
+            self._reading = self._open(writing=False)
+        self._file.check_in_place()
+        self._reading.execute("BEGIN")
+        try:
+            return work(self._reading)
+        finally:
+            self._reading.execute("ROLLBACK")
+
+    def _write_batch(self, jobs: Sequence[Job]) -> list[Any]:
+        """One transaction for all that waits; each change in a savepoint of its own."""
+        results = self._guarded(lambda: self._in_transaction([job.work for job in jobs]))
+        return [results] * len(jobs) if isinstance(results, Exception) else results
+
+    def _guarded(self, work: Callable[[], T]) -> "T | Exception":
+        """The work's result or exception; after damage was met, nothing is written any more."""
+        result = _attempt(work)
+        if isinstance(result, Refused) and result.reason == "corrupted":
+            self._damaged = True
+        return result
+
+    def _in_transaction(self, works: Sequence[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
+        if self._damaged:
+            raise Refused("corrupted")
+        if self._writing is None:
+            self._writing = self._open(writing=True)
+        connection = self._writing
+        with self._file.locked():
+            self._file.check_in_place()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                results = [_in_savepoint(connection, work) for work in works]
+                self._write_touches(connection)
+                self._file.check_in_place()
+                connection.execute("COMMIT")
+                return results
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _write_touches(self, connection: sqlite3.Connection) -> None:
+        with self._touching:
+            touches, self._touches = self._touches, {}
+        for (namespace, key), (count, now) in touches.items():
+            sqlite_write.touch(connection, namespace, key, count, now)
+
+    def _flush(self) -> None:
+        if self._touches:
+            _attempt(lambda: self._in_transaction([]))
+
+    def _open(self, *, writing: bool) -> sqlite3.Connection:
+        with self._opening:
+            connection = self._file.open(writing=writing)
+        # What damage makes of a text need not be UTF-8; its hash shows that, without failing its neighbours.
+        connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+        connection.create_function("link_hash", 5, lambda *values: hash_of(values), deterministic=True)
+        connection.create_function("folded", 1, str.casefold, deterministic=True)
+        return connection
+
+    def _end_reading(self) -> None:
+        if self._reading is not None:
+            with suppress(Refused, OSError), self._file.locked():  # the last one to close writes the log back
+                self._reading.close()
+
+    def _end_writing(self) -> None:
+        self._flush()
+        if self._writing is not None:
+            with self._file.locked():
+                self._writing.close()
+
+
+def _in_savepoint(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> "T | Exception":
+    """The change's result, or what refused it alone; a failing store fails the whole transaction."""
+    connection.execute("SAVEPOINT change")
+    try:
+        result: T | Exception = work(connection)
+    except sqlite3.Error:
+        raise
+    except Exception as error:
+        connection.execute("ROLLBACK TO change")
+        result = error
+    connection.execute("RELEASE change")
+    return result
+
+
+def _attempt(work: Callable[[], T]) -> "T | Exception":
+    """The work's result, or the exception in terms of the caller."""
+    try:
+        return work()
+    except sqlite3.Error as error:
+        return refusal(error)
+    except Exception as error:
+        return error

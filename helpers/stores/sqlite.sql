@@ -1,0 +1,115 @@
+-- The schema of a memory store, version 1. Every table's keys begin with the namespace.
+
+-- The memories themselves. hash covers every other column and is checked on each read.
+CREATE TABLE memories (
+    namespace TEXT NOT NULL,
+    key TEXT NOT NULL,
+    id TEXT NOT NULL,
+    type TEXT NOT NULL,
+    content TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    category TEXT NOT NULL,
+    tags TEXT NOT NULL,
+    importance TEXT NOT NULL,
+    archived INTEGER NOT NULL,
+    score REAL NOT NULL,
+    scored INTEGER NOT NULL,
+    metadata TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    hash INTEGER NOT NULL,
+    PRIMARY KEY (namespace, key)
+) STRICT;
+CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
+
+-- Links. rank is weight times the target's score, and -1 where there is no target; it is kept by the
+-- writes that create, change or delete the target, so that reading the best links is one index range.
+CREATE TABLE links (
+    namespace TEXT NOT NULL,
+    source TEXT NOT NULL,
+    target TEXT NOT NULL,
+    type TEXT NOT NULL,
+    weight REAL NOT NULL,
+    rank REAL NOT NULL,
+    hash INTEGER NOT NULL,
+    PRIMARY KEY (namespace, source, target, type)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX links_best ON links (namespace, source, rank DESC, weight DESC, target, type, hash);
+CREATE INDEX links_back ON links (namespace, target);
+
+-- What queries filter and sort by, in narrow rows beside the memories, and the access counters, which
+-- change on reads and are outside of the hash.
+CREATE TABLE shelf (
+    namespace TEXT NOT NULL,
+    id TEXT NOT NULL,
+    memory INTEGER NOT NULL, -- the rowid of the memory
+    type TEXT NOT NULL,
+    category TEXT NOT NULL,
+    importance INTEGER NOT NULL, -- 0 low, 1 medium, 2 high
+    archived INTEGER NOT NULL,
+    size INTEGER NOT NULL, -- bytes of content and summary
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    accessed_at TEXT NOT NULL,
+    access_count INTEGER NOT NULL,
+    PRIMARY KEY (namespace, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_accessed_all ON shelf (namespace, accessed_at, id);
+CREATE INDEX shelf_type ON shelf (namespace, type, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_importance ON shelf (namespace, importance, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_importance_order ON shelf (namespace, importance, id) WHERE archived = 0;
+CREATE INDEX shelf_category ON shelf (namespace, category, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_created ON shelf (namespace, created_at, id);
+CREATE INDEX shelf_updated ON shelf (namespace, updated_at, id);
+CREATE INDEX shelf_count ON shelf (namespace, access_count, id);
+
+CREATE TABLE tags (
+    namespace TEXT NOT NULL,
+    tag TEXT NOT NULL,
+    archived INTEGER NOT NULL,
+    accessed_at TEXT NOT NULL,
+    id TEXT NOT NULL,
+    PRIMARY KEY (namespace, tag, archived, accessed_at, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tags_id ON tags (namespace, id);
+
+-- Exact numbers, so that totals and statistics cost the same at any size. Kept by triggers.
+CREATE TABLE counters (
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL, -- all, size, type, importance or tag
+    archived INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (namespace, name, archived, value)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX counters_top ON counters (namespace, name, archived, number DESC, value);
+
+CREATE TRIGGER shelf_added AFTER INSERT ON shelf BEGIN
+    INSERT INTO counters VALUES
+        (new.namespace, 'all', new.archived, '', 1),
+        (new.namespace, 'size', new.archived, '', new.size),
+        (new.namespace, 'type', new.archived, new.type, 1),
+        (new.namespace, 'importance', new.archived, new.importance, 1)
+    ON CONFLICT DO UPDATE SET number = number + excluded.number;
+END;
+CREATE TRIGGER shelf_gone AFTER DELETE ON shelf BEGIN
+    UPDATE counters SET number = number - 1
+        WHERE namespace = old.namespace AND archived = old.archived
+        AND (name, value) IN (VALUES ('all', ''), ('type', old.type), ('importance', CAST(old.importance AS TEXT)));
+    UPDATE counters SET number = number - old.size
+        WHERE namespace = old.namespace AND name = 'size' AND archived = old.archived AND value = '';
+END;
+CREATE TRIGGER tags_added AFTER INSERT ON tags BEGIN
+    INSERT INTO counters VALUES (new.namespace, 'tag', new.archived, new.tag, 1)
+    ON CONFLICT DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tags_gone AFTER DELETE ON tags BEGIN
+    UPDATE counters SET number = number - 1
+        WHERE namespace = old.namespace AND name = 'tag' AND archived = old.archived AND value = old.tag;
+    DELETE FROM counters
+        WHERE namespace = old.namespace AND name = 'tag' AND archived = old.archived AND value = old.tag AND number = 0;
+END;
+
+-- Substrings of three characters and more: the case-folded content, by the rowid of its memory.
+CREATE VIRTUAL TABLE search USING fts5 (folded, content = '', tokenize = 'trigram case_sensitive 1');

@@ -1,0 +1,189 @@
+"""The file of an SQLite store: made once, never taken for another, locked between processes, never lost sight of."""
+
+import errno
+import fcntl
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+
+from abilities.declarations.base import Refused
+
+APPLICATION_ID = 0x61676D65  # 'agme'
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 5.0
+
+_REASONS = {
+    "SQLITE_BUSY": "busy",
+    "SQLITE_LOCKED": "busy",
+    "SQLITE_FULL": "storage_full",
+    "SQLITE_READONLY": "read_only",
+    "SQLITE_PERM": "read_only",
+    "SQLITE_CORRUPT": "corrupted",
+    "SQLITE_NOTADB": "corrupted",
+    "SQLITE_CANTOPEN": "unavailable",
+}
+
+
+def refusal(error: sqlite3.Error) -> Refused:
+    """What an SQLite error means to the caller; anything unforeseen is a storage_error."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    for prefix, reason in _REASONS.items():
+        if name.startswith(prefix):
+            return Refused(reason)
+    return Refused("storage_error")
+
+
+class StoreFile:
+    """A store's file and the lock beside it.
+
+    The lock file holds the store's id once the database is in place; a lock file with an id, or a WAL,
+    without a database means that the store was moved away, and no new one is made in its place.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock_path = path.with_name(path.name + "-lock")
+        self._lock: int | None = None
+        self._identity: tuple[int, int] | None = None
+
+    def open(self, *, writing: bool) -> sqlite3.Connection:
+        """A connection, the store made first where there never was one. Raises Refused."""
+        try:
+            if self._lock is None and (writing or not self.path.exists()):
+                self._open_lock()
+            if not self.path.exists():
+                self._create()
+            return self._connect(writing)
+        except sqlite3.Error as error:
+            raise refusal(error) from error
+        except OSError as error:
+            denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise Refused("read_only" if denied else "storage_full" if full else "unavailable") from error
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """The lock between processes. Raises Refused("busy") when it cannot be had in five seconds."""
+        if self._lock is None:
+            self._open_lock()
+        assert self._lock is not None
+        end = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise Refused("busy") from None
+                time.sleep(0.001)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def check_in_place(self) -> None:
+        """Raises Refused("storage_moved") when the path no longer leads to the file that was opened."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            raise Refused("storage_moved") from None
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise Refused("storage_moved")
+
+    def close(self) -> None:
+        """Let go of the lock file."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _open_lock(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _create(self) -> None:
+        """Make the store under another name and link it into place, unless another process was faster."""
+        assert self._lock is not None
+        with self.locked():
+            if self.path.exists():
+                return
+            if os.pread(self._lock, 64, 0) or self.path.with_name(self.path.name + "-wal").exists():
+                raise Refused("storage_moved")
+            made = self.path.with_name(f"{self.path.name}-new-{os.getpid()}-{secrets.token_hex(4)}")
+            try:
+                os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                _write_schema(made)
+                os.link(made, self.path)
+            finally:
+                with suppress(FileNotFoundError):
+                    made.unlink()
+            _sync(self.path.parent)
+            os.pwrite(self._lock, secrets.token_hex(16).encode(), 0)
+            os.fsync(self._lock)
+
+    def _connect(self, writing: bool) -> sqlite3.Connection:
+        found = os.stat(self.path)
+        if found.st_size == 0:
+            raise Refused("corrupted")
+        mode = "rw" if writing or os.access(self.path, os.W_OK) else "ro"
+        # Python's own check is off: a connection is made where it is first needed, and used by one thread only.
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+        )
+        try:
+            _configure(connection, writing)
+            _check_version(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if self._identity is None:
+            self._identity = (found.st_dev, found.st_ino)
+        return connection
+
+
+def _configure(connection: sqlite3.Connection, writing: bool) -> None:
+    for pragma in (
+        f"busy_timeout = {int(BUSY_SECONDS * 1000)}",
+        "synchronous = FULL",
+        "trusted_schema = OFF",
+        "cell_size_check = ON",
+        "cache_size = -16384",
+        "temp_store = MEMORY",
+        "wal_autocheckpoint = 0" if not writing else "wal_autocheckpoint = 1000",
+        "query_only = OFF" if writing else "query_only = ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _check_version(connection: sqlite3.Connection) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise Refused("corrupted")
+    if version > SCHEMA_VERSION:
+        raise Refused("schema_too_new")
+
+
+def _write_schema(path: Path) -> None:
+    schema = files("abilities.helpers.stores").joinpath("sqlite.sql").read_text(encoding="utf-8")
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.executescript(
+            f"BEGIN; {schema} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+        )
+    finally:
+        connection.close()
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
