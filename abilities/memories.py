@@ -50,7 +50,7 @@ async def store(context: Context, arguments: StoreMemoryInput) -> dict[str, Any]
     """Create or merge a memory."""
     written = await context.memory.change("store", arguments.given())
     assert written.stored is not None
-    frame = {"id": written.stored.row.id, "created": written.created, "memory": {}}
+    frame: dict[str, Any] = {"id": written.stored.row.id, "created": written.created, "memory": {}}
     return fitted(written.stored, frame, context.max_response_bytes)
 
 
@@ -58,7 +58,7 @@ async def update(context: Context, arguments: UpdateMemoryInput) -> dict[str, An
     """Change a memory."""
     written = await context.memory.change("update", arguments.given())
     assert written.stored is not None
-    frame = {"memory": {}, "updated_fields": list(written.updated)}
+    frame: dict[str, Any] = {"memory": {}, "updated_fields": list(written.updated)}
     return fitted(written.stored, frame, context.max_response_bytes)
 
 

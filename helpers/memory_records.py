@@ -69,7 +69,7 @@ def walked(result: WalkResult, limits: Limits, max_bytes: int) -> dict[str, Any]
     steps = result.walked.steps
     entries = [_step_entry(step, memory) for step, memory in zip(steps, result.memories, strict=True)]
     metadata = _metadata(result, limits)
-    frame = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
+    frame: dict[str, Any] = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
     failures = sum(json_size(e.record) + 1 for e in entries if isinstance(e, Failure))
     answers = [e for e in entries if isinstance(e, Answer)]
     settle(answers, max_bytes - json_size(frame) - failures - _SLACK)

@@ -336,6 +336,7 @@ async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(root
         assert first == second and "access" not in first
         await call("bulk_read_memory", key="A")
         await call("memory_read_bulk", targets=[{"type": "stored", "key": "A"}])
+        found = await call("query_memories")
         for _ in range(100):
             found = await call("query_memories", sort_by="access_count", limit=1)
             if found["memories"][0]["access_count"]:

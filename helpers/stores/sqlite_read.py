@@ -54,7 +54,8 @@ def stored_of(connection: sqlite3.Connection, row: Row, limit: int, offset: int 
     counters = connection.execute(
         "SELECT accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?", (row.namespace, row.id)
     ).fetchone()
-    return Stored(row, links, total, *(counters or (row.created_at, 0)))
+    accessed_at, count = counters or (row.created_at, 0)
+    return Stored(row, links, total, accessed_at, count)
 
 
 def read_linked(connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int) -> Stored:

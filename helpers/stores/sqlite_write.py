@@ -1,6 +1,7 @@
 """How a change is written to an SQLite store, inside of a transaction that the caller holds."""
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -65,7 +66,7 @@ def _count(connection: sqlite3.Connection, namespace: str) -> int:
 
 
 def _save(connection: sqlite3.Connection, before: Row | None, after: Row) -> None:
-    accessed: tuple[Any, ...] = (after.created_at, 0)
+    accessed: Sequence[Any] = (after.created_at, 0)
     if before is None:
         memory = connection.execute(_INSERT, (*after, hash_of(after))).lastrowid
         _rerank(connection, after.namespace, after.key, after.score)
