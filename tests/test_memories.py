@@ -135,8 +135,8 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
 
 
 COLUMNS = (
-    "namespace, key, id, type, content, summary, category, tags, importance, archived, {score}, scored, metadata,"
-    " created_at, updated_at"
+    "namespace, key, id, archived, {score}, scored, type, importance, category, created_at, updated_at, tags, summary,"
+    " metadata, content"
 )
 
 

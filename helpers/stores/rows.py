@@ -19,18 +19,18 @@ class Row(NamedTuple):
     namespace: str
     key: str
     id: str
-    type: str
-    content: str
-    summary: str
-    category: str
-    tags: str
-    importance: str
     archived: int
     score: float
     scored: int
-    metadata: str
+    type: str
+    importance: str
+    category: str
     created_at: str
     updated_at: str
+    tags: str
+    summary: str
+    metadata: str
+    content: str
 
 
 class LinkRow(NamedTuple):

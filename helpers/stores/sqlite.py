@@ -134,7 +134,7 @@ class SqliteStore:
         with self._opening:
             connection = self._file.open(writing=writing)
         # What damage makes of a text need not be UTF-8; its hash shows that, without failing its neighbours.
-        connection.text_factory = _text
+        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         connection.create_function("link_hash", 5, lambda *values: hash_of(values), deterministic=True)
         connection.create_function("folded", 1, str.casefold, deterministic=True)
         return connection
@@ -149,10 +149,6 @@ class SqliteStore:
         if self._writing is not None:
             with self._file.locked():
                 self._writing.close()
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
 
 
 def _in_savepoint(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> "T | Exception":

@@ -1,22 +1,23 @@
 -- The schema of a memory store, version 1. Every table's keys begin with the namespace.
 
--- The memories themselves. hash covers every other column and is checked on each read.
+-- The memories themselves. hash covers every other column and is checked on each read. The small columns
+-- stand first, so that looking up a score does not have to step over a long content.
 CREATE TABLE memories (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,
     id TEXT NOT NULL,
-    type TEXT NOT NULL,
-    content TEXT NOT NULL,
-    summary TEXT NOT NULL,
-    category TEXT NOT NULL,
-    tags TEXT NOT NULL,
-    importance TEXT NOT NULL,
     archived INTEGER NOT NULL,
     score REAL NOT NULL,
     scored INTEGER NOT NULL,
-    metadata TEXT NOT NULL,
+    type TEXT NOT NULL,
+    importance TEXT NOT NULL,
+    category TEXT NOT NULL,
     created_at TEXT NOT NULL,
     updated_at TEXT NOT NULL,
+    tags TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    content TEXT NOT NULL,
     hash INTEGER NOT NULL,
     PRIMARY KEY (namespace, key)
 ) STRICT;

@@ -2,12 +2,12 @@
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from abilities.declarations.base import Refused
 from abilities.helpers.stores.protocol import Page, Query, WalkResult
 from abilities.helpers.stores.rows import IMPORTANCES, TYPES, LinkRow, Row, Stored, checked, hash_of, is_share
-from abilities.helpers.traversal import Ask, Limits, Link, State, Walk
+from abilities.helpers.traversal import Ask, Limits, Link, State, Walk, Walked
 
 COLUMNS = ", ".join(Row._fields)
 _SELECT = f"SELECT {COLUMNS}, hash FROM memories WHERE namespace = ?"
@@ -18,6 +18,9 @@ WHERE l.namespace = ? AND l.source = ?
 ORDER BY l.rank DESC, l.weight DESC, l.target, l.type LIMIT ? OFFSET ?
 """
 _FIRST_PAGE = 32
+_RARE = 1_000
+
+How = Literal["rare", "scan", "count"]
 _SORTS = {name: name for name in ("created_at", "updated_at", "accessed_at", "importance", "access_count")}
 
 
@@ -48,14 +51,18 @@ def stored_of(connection: sqlite3.Connection, row: Row, limit: int, offset: int 
     """A memory with some of its links, best first, and its counters."""
     best = connection.execute(_BEST, (row.namespace, row.key, limit, offset)).fetchall() if limit else []
     links = tuple(LinkRow(*link[:4]) for link in best if _is_sound(link))
-    (total,) = connection.execute(
-        "SELECT count(*) FROM links WHERE namespace = ? AND source = ?", (row.namespace, row.key)
-    ).fetchone()
+    total = _link_totals(connection, row.namespace, [row.key]).get(row.key, 0)
     counters = connection.execute(
         "SELECT accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?", (row.namespace, row.id)
     ).fetchone()
     accessed_at, count = counters or (row.created_at, 0)
     return Stored(row, links, total, accessed_at, count)
+
+
+def _link_totals(connection: sqlite3.Connection, namespace: str, keys: Sequence[str]) -> dict[str, int]:
+    places = ", ".join("?" * len(keys))
+    counted = f"SELECT source, count(*) FROM links WHERE namespace = ? AND source IN ({places}) GROUP BY source"
+    return dict(connection.execute(counted, (namespace, *keys)).fetchall())
 
 
 def read_linked(connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int) -> Stored:
@@ -67,34 +74,47 @@ def read_linked(connection: sqlite3.Connection, namespace: str, key: str, offset
 
 
 def read(connection: sqlite3.Connection, namespace: str, keys: Sequence[str]) -> list[Stored | Exception]:
-    """Memories by key without their links; a Refused in the place of one that cannot be read."""
-    return [_one(connection, namespace, key) for key in keys]
+    """Memories by key with the number of their links; a Refused in the place of one that cannot be read."""
+    known = list(dict.fromkeys(keys))
+    places = ", ".join("?" * len(known))
+    found = {raw[1]: raw for raw in connection.execute(f"{_SELECT} AND key IN ({places})", (namespace, *known))}
+    totals = _link_totals(connection, namespace, known)
+    memories = {key: _memory(found.get(key), totals.get(key, 0)) for key in known}
+    return [memories[key] for key in keys]
 
 
-def _one(connection: sqlite3.Connection, namespace: str, key: str) -> Stored | Exception:
+def _memory(raw: tuple[Any, ...] | None, links: int) -> Stored | Exception:
     try:
-        return read_linked(connection, namespace, key, 0, 0)
+        row = _row(raw)
     except Refused as error:
         return error
+    return Refused("memory_not_found") if row is None else Stored(row, links_total=links)
 
 
 def walk(connection: sqlite3.Connection, namespace: str, key: str, limits: Limits) -> WalkResult:
     """Walk from a memory. Raises Refused when it cannot be read itself."""
-    first = read_linked(connection, namespace, key, 0, 0)
+    if row_by_key(connection, namespace, key) is None:
+        raise Refused("memory_not_found")
     conversation = Walk(key, limits).run()
+    ended: set[str] = set()
     try:
         asked = next(conversation)
         while True:
-            asked = conversation.send(_links(connection, namespace, asked))
+            asked = conversation.send(_links(connection, namespace, asked, ended))
     except StopIteration as end:
-        walked = end.value
-    others = [_one(connection, namespace, step.key) for step in walked.steps[1:]]
-    return WalkResult(walked, (first, *others))
+        walked: Walked = end.value
+    return WalkResult(walked, tuple(read(connection, namespace, [step.key for step in walked.steps])))
 
 
-def _links(connection: sqlite3.Connection, namespace: str, asked: Ask) -> list[Link]:
+def _links(connection: sqlite3.Connection, namespace: str, asked: Ask, ended: set[str]) -> list[Link]:
+    """The next links of a memory; ``ended`` remembers those whose last page was not full."""
+    if asked.key in ended:
+        return []
     limit = _FIRST_PAGE if not asked.offset else asked.offset * 3
-    return [_link(found) for found in connection.execute(_BEST, (namespace, asked.key, limit, asked.offset))]
+    links = [_link(found) for found in connection.execute(_BEST, (namespace, asked.key, limit, asked.offset))]
+    if len(links) < limit:
+        ended.add(asked.key)
+    return links
 
 
 def _link(found: tuple[Any, ...]) -> Link:
@@ -119,8 +139,9 @@ def _is_sound(found: tuple[Any, ...]) -> bool:
 
 def query(connection: sqlite3.Connection, namespace: str, asked: Query) -> Page:
     """A page of matching memories, and how many match."""
-    source, where, values = _matching(namespace, asked)
-    table = "t" if asked.tags and asked.sort_by == "accessed_at" else "s"
+    how: How = "rare" if _is_rare(connection, asked.search) else "scan"
+    source, where, values = _matching(namespace, asked, how)
+    table = "t" if source.startswith("tags") and asked.sort_by == "accessed_at" else "s"
     way = "DESC" if asked.descending else "ASC"
     ids = connection.execute(
         f"SELECT s.id FROM {source} WHERE {where} ORDER BY {table}.{_SORTS[asked.sort_by]} {way}, {table}.id {way}"
@@ -128,7 +149,24 @@ def query(connection: sqlite3.Connection, namespace: str, asked: Query) -> Page:
         (*values, asked.limit, asked.offset),
     ).fetchall()
     found = tuple(_by_id(connection, namespace, name) for (name,) in ids)
-    return Page(found, _total(connection, namespace, asked, source, where, values))
+    return Page(found, _total(connection, namespace, asked, how))
+
+
+def _is_rare(connection: sqlite3.Connection, search: str | None) -> bool:
+    """Whether so few memories hold a text that it is best to begin with them; the others are met soon enough."""
+    if search is None or not _has_trigram(search):
+        return False
+    counted = "SELECT count(*) FROM (SELECT rowid FROM search WHERE search MATCH ? LIMIT ?)"
+    return int(connection.execute(counted, (_phrase(search), _RARE + 1)).fetchone()[0]) <= _RARE
+
+
+def _has_trigram(search: str | None) -> bool:
+    return search is not None and len(search) >= 3
+
+
+def _phrase(search: str) -> str:
+    """A text as a full-text phrase; the index holds every three characters in a row."""
+    return '"' + search.replace('"', '""') + '"'
 
 
 def _by_id(connection: sqlite3.Connection, namespace: str, name: str) -> Stored | Exception:
@@ -139,17 +177,29 @@ def _by_id(connection: sqlite3.Connection, namespace: str, name: str) -> Stored 
         return error
 
 
-def _matching(namespace: str, asked: Query) -> tuple[str, str, list[Any]]:
-    """The tables, conditions and values of a query; names are ours, values are bound."""
+def _matching(namespace: str, asked: Query, how: How) -> tuple[str, str, list[Any]]:
+    """The tables, conditions and values of a query; names are ours, values are bound.
+
+    A text is looked for beginning with its few matches ("rare"), in each memory that is met in order
+    ("scan"), or, where only their number matters, in the index as a whole ("count").
+    """
     source, where = "shelf AS s", ["s.namespace = ?"]
     values: list[Any] = [namespace]
-    if not asked.archived:
-        where.append("s.archived = 0")
-    if asked.tags:
+    tags = list(asked.tags)
+    if how == "rare":
+        source = (
+            "search CROSS JOIN memories AS m ON m.rowid = search.rowid"
+            " CROSS JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id"
+        )
+        where.append("search MATCH ?")
+        values.append(_phrase(asked.search or ""))
+    elif tags:
         source = "tags AS t CROSS JOIN shelf AS s ON s.namespace = t.namespace AND s.id = t.id"
         where += ["t.namespace = ?", "t.tag = ?", *([] if asked.archived else ["t.archived = 0"])]
-        values += [namespace, asked.tags[0]]
-    for tag in asked.tags[1:]:
+        values += [namespace, tags.pop(0)]
+    if not asked.archived:
+        where.append("s.archived = 0")
+    for tag in tags:
         where.append("EXISTS (SELECT 1 FROM tags WHERE namespace = s.namespace AND id = s.id AND tag = ?)")
         values.append(tag)
     importance = None if asked.importance is None else IMPORTANCES.index(asked.importance)
@@ -157,18 +207,16 @@ def _matching(namespace: str, asked: Query) -> tuple[str, str, list[Any]]:
         if value is not None:
             where.append(f"s.{name} = ?")
             values.append(value)
-    if asked.search is not None and len(asked.search) >= 3:
-        where.append("s.memory IN (SELECT rowid FROM search WHERE search MATCH ?)")
-        values.append('"' + asked.search.replace('"', '""') + '"')
-    elif asked.search is not None:
+    if asked.search is not None and how == "scan":
         where.append("instr((SELECT folded(content) FROM memories WHERE rowid = s.memory), ?)")
         values.append(asked.search)
+    if asked.search is not None and how == "count":
+        where.append("s.memory IN (SELECT rowid FROM search WHERE search MATCH ?)")
+        values.append(_phrase(asked.search))
     return source, " AND ".join(where), values
 
 
-def _total(
-    connection: sqlite3.Connection, namespace: str, asked: Query, source: str, where: str, values: list[Any]
-) -> int:
+def _total(connection: sqlite3.Connection, namespace: str, asked: Query, how: How) -> int:
     """From the counters where they know it, else counted."""
     named = [("type", asked.type), ("tag", asked.tags[0] if len(asked.tags) == 1 else None)]
     place = None if asked.importance is None else str(IMPORTANCES.index(asked.importance))
@@ -181,6 +229,9 @@ def _total(
             (namespace, name, value),
         ).fetchone()
         return int(counted[0] or 0)
+    source, where, values = _matching(
+        namespace, asked, "count" if how == "scan" and _has_trigram(asked.search) else how
+    )
     return int(connection.execute(f"SELECT count(*) FROM {source} WHERE {where}", values).fetchone()[0])
 
 
