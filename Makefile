@@ -20,8 +20,9 @@ lint: .venv/dev  ## Check style
 types: .venv/dev  ## Check types
 	@$(BIN)/mypy && $(BIN)/pyright
 
-torture: .venv/dev  ## Run the races and properties at full size (an hour or so)
-	@ABILITIES_RACE_TRIES=1000000 ABILITIES_EXAMPLES=20000 $(BIN)/python -m pytest tests/test_confinement.py tests/test_properties.py
+torture: .venv/dev  ## Run races, properties, kill -9 rounds and bit flips at full size
+	@ABILITIES_RACE_TRIES=1000000 ABILITIES_EXAMPLES=20000 ABILITIES_KILLS=200 ABILITIES_FLIPS=2000 \
+	$(BIN)/python -m pytest tests/test_confinement.py tests/test_properties.py tests/test_stores.py
 
 bench: .venv/dev  ## Measure against a bare loop and the rivals
 	@$(BIN)/python -m benchmarks

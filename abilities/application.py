@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from abilities.ability import Context
@@ -19,7 +19,7 @@ from abilities.helpers.workers import Workers
 from abilities.memories import delete_memory, get_memory_stats, query_memories, store_memory, update_memory
 from abilities.memory_read_bulk import memory_read_bulk
 from abilities.plugins import add_plugins
-from abilities.registry import AbilityRegistry
+from abilities.registry import AbilityRegistry, Answer
 from abilities.settings import Settings
 
 BUILT_IN = (
@@ -116,10 +116,19 @@ class Abilities:
         """Call an ability for a surface: the answer, or ``{"error": fault}``, in the format asked for."""
         try:
             answer = await self.registry.answer(name, arguments, self.context)
+            if (as_object(arguments) or {}).get("output_format") == "toon":
+                return await self._toon(name, arguments, answer)
         except AbilityError as error:
             return failed_reply(error.fault)
-        toon = (as_object(arguments) or {}).get("output_format") == "toon"
-        return Reply(answer.payload, render(answer.payload, "toon") if toon else answer.json, failed=False)
+        return Reply(answer.payload, answer.json, failed=False)
+
+    async def _toon(self, name: str, arguments: Any, answer: Answer) -> Reply:
+        """The answer as TOON. Where that is over the bound that the JSON kept, less is asked for until it fits."""
+        limit = room = self.context.max_response_bytes
+        while (size := len((text := render(answer.payload, "toon")).encode())) > limit:
+            room = min(room * limit // size, room - 1_000)
+            answer = await self.registry.answer(name, arguments, replace(self.context, max_response_bytes=room))
+        return Reply(answer.payload, text, failed=False)
 
     def within(self, namespace: str) -> Self:
         """The same application for another namespace. Raises ValueError for a name that cannot be one."""

@@ -499,6 +499,20 @@ async def test_toon_and_json_carry_the_same_walk(roots: Settings) -> None:
         assert loads(reply.text) == reply.payload == await abilities.call("bulk_read_memory", {"key": "A"})
 
 
+async def test_toon_keeps_the_bound_too(roots: Settings) -> None:
+    async with Abilities.open(roots.model_copy(update={"max_response_bytes": 40_000})) as abilities:
+        keys = [f"k{n}" for n in range(50)]
+        for key in keys:
+            links = [{"key": other} for other in keys if other != key]
+            content = "\n".join(f'- {key}: {n}, "quoted"' for n in range(200))
+            await abilities.call("store_memory", {"type": "core", "content": content, "key": key, "links": links})
+        for total in (1, 5, 20, 50):
+            ask = {"key": "k0", "breadth": 20, "depth": 6, "total": total, "output_format": "toon"}
+            reply = await abilities.reply("bulk_read_memory", ask)
+            assert len(reply.text.encode()) <= 40_000
+            assert len(records(reply.payload)) == total
+
+
 async def test_a_memory_in_a_walk_costs_few_characters_beyond_its_content(roots: Settings) -> None:
     async with calls(roots) as call:
         keys = [f"{n:02}".ljust(40, "k") for n in range(20)]

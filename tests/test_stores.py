@@ -15,15 +15,18 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from abilities.declarations.base import Refused
 from abilities.helpers.stores import conformance, sqlite_file
 from abilities.helpers.stores.conformance import NAMESPACE, put
+from abilities.helpers.stores.merge import Change
 from abilities.helpers.stores.protocol import MemoryStore, Query
 from abilities.helpers.stores.rows import Stored
 from abilities.helpers.stores.sqlite import SqliteStore
+from tests.test_traversal import Graph, random_graph, walk
 
 KILLS = int(os.environ.get("ABILITIES_KILLS", "20"))
 Moving = Callable[[Path], object]
@@ -176,18 +179,53 @@ async def test_s12_a_store_that_is_gone_is_not_made_anew(how: Moving, tmp_path: 
     assert not path.exists()
 
 
+async def test_a_walk_through_the_store_is_the_walk_in_memory(tmp_path: Path) -> None:
+    """Random graphs, stored and walked, against the same walk over plain lists."""
+    async with opened(tmp_path / "m.db") as store:
+        walks = 0
+        for seed in range(0, 2000, 40):
+            graph, limits = random_graph(seed)
+            graph.invalid = set()
+            await store_graph(store, f"n{seed}", graph)
+            expected = walk(graph, "m0", limits)
+            result = await store.walk(f"n{seed}", "m0", limits)
+            told, right = (
+                [(s.key, s.depth, s.parent and s.parent.key) for s in w.steps] for w in (result.walked, expected)
+            )
+            assert told == right, seed
+            assert result.walked.frontier == expected.frontier, seed
+            assert (result.walked.duplicates, result.walked.missing) == (expected.duplicates, expected.missing), seed
+            walks += 1
+    assert walks == 50
+
+
+async def store_graph(store: SqliteStore, namespace: str, graph: Graph) -> None:
+    for n, (key, edges) in enumerate(graph.edges.items()):
+        if key in graph.missing:
+            continue
+        links = [{"key": target, "link_weight": weight, "type": kind} for target, weight, kind in edges]
+        fields = {"type": "core", "content": key, "memory_score": graph.scores[key]}
+        change = Change("store", "2026-01-01T00:00:00.000Z", None, key, str(UUID(int=n, version=4)), fields, links)
+        written = await store.change(namespace, change)
+        if key in graph.archived and written.stored:
+            await store.change(namespace, Change("archive", change.now, written.stored.row.id))
+
+
 async def test_s9_a_read_only_store_is_read(tmp_path: Path, unprivileged: None) -> None:
-    user, base = os.geteuid(), tmp_path
-    os.seteuid(0) if os.getuid() == 0 else None
-    for folder in (base, *base.parents[:3]):
+    """Where SQLite can: it needs a place for its index of the write-ahead log, so the folder is writable here."""
+    user, path = os.geteuid(), tmp_path / "m.db"
+    if os.getuid() == 0:
+        os.seteuid(0)
+    for folder in tmp_path.parents[:3]:
         folder.chmod(0o755)
-    path = base / "m.db"
+    tmp_path.chmod(0o777)
     await filled(path)
     path.chmod(0o444)
     Path(f"{path}-lock").chmod(0o444)
     os.seteuid(user)
     store = SqliteStore(path)
     assert await reason(put(store, "new")) == "read_only"
+    assert await reason(store.read_linked(NAMESPACE, "k0", 0, 1)) == "done"
     await store.close()
 
 
