@@ -20,6 +20,7 @@ from abilities.declarations.memory import (
     StoreMemoryAnswer,
     UpdateMemoryAnswer,
 )
+from abilities.helpers.stores import sqlite_read
 from abilities.helpers.stores.rows import hash_of
 from tests.memory_rows import MEMORY_STORE_ROWS
 from tests.rows import Row
@@ -396,7 +397,11 @@ QUERIES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("sort_by", ["created_at", "updated_at", "accessed_at", "importance", "access_count"])
-async def test_queries_agree_with_a_plain_list(sort_by: str, roots: Settings) -> None:
+@pytest.mark.parametrize("rare", [3, 1000])
+async def test_queries_agree_with_a_plain_list(
+    rare: int, sort_by: str, roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_read, "_RARE", rare)  # where a text counts as common, and is looked for another way
     chance = random.Random(sort_by)
     async with calls(roots) as call:
         for n in range(60):
@@ -418,6 +423,11 @@ async def test_queries_agree_with_a_plain_list(sort_by: str, roots: Settings) ->
         for query in QUERIES:
             for order in ("asc", "desc"):
                 await check_query(call, every, {**query, "sort_by": sort_by, "sort_order": order}, chance)
+        for memory in every:
+            await call("update_memory", id=memory["id"], archived=False)
+        for text in ("word", "number 1", "er 5"):
+            found = await call("query_memories", search=text)
+            assert found["total"] == sum(text in memory["content"] for memory in every)
 
 
 async def check_query(call: Call, every: list[dict[str, Any]], query: dict[str, Any], chance: random.Random) -> None:

@@ -217,22 +217,39 @@ def _matching(namespace: str, asked: Query, how: How) -> tuple[str, str, list[An
 
 
 def _total(connection: sqlite3.Connection, namespace: str, asked: Query, how: How) -> int:
-    """From the counters where they know it, else counted."""
-    named = [("type", asked.type), ("tag", asked.tags[0] if len(asked.tags) == 1 else None)]
-    place = None if asked.importance is None else str(IMPORTANCES.index(asked.importance))
-    filters = [(name, value) for name, value in [*named, ("importance", place)] if value is not None]
-    if asked.search is None and asked.category is None and len(asked.tags) < 2 and len(filters) < 2:
-        name, value = filters[0] if filters else ("all", "")
-        archived = "" if asked.archived else " AND archived = 0"
-        counted = connection.execute(
-            f"SELECT sum(number) FROM counters WHERE namespace = ? AND name = ? AND value = ?{archived}",
-            (namespace, name, value),
-        ).fetchone()
-        return int(counted[0] or 0)
-    source, where, values = _matching(
-        namespace, asked, "count" if how == "scan" and _has_trigram(asked.search) else how
-    )
+    """How many memories match: from the counters where they know it, else by the cheapest exact count."""
+    if asked.search is None and (counted := _counted(connection, namespace, asked)) is not None:
+        return counted
+    if how == "scan" and _has_trigram(asked.search):
+        matches = _count(connection, "search", "search MATCH ?", [_phrase(asked.search or "")])
+        (every,) = connection.execute("SELECT sum(number) FROM counters WHERE name = 'all'").fetchone()
+        if _is_plain(asked) and every == _counted(connection, namespace, asked):
+            return matches  # no other namespace, nothing archived: all that the index holds is meant
+        how = "rare" if matches < every // 4 else "count"
+    return _count(connection, *_matching(namespace, asked, how))
+
+
+def _is_plain(asked: Query) -> bool:
+    return not asked.tags and asked.type is None and asked.importance is None and asked.category is None
+
+
+def _count(connection: sqlite3.Connection, source: str, where: str, values: list[Any]) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {source} WHERE {where}", values).fetchone()[0])
+
+
+def _counted(connection: sqlite3.Connection, namespace: str, asked: Query) -> int | None:
+    """The number of memories by at most one of type, importance and tag, which the counters keep; else None."""
+    place = None if asked.importance is None else str(IMPORTANCES.index(asked.importance))
+    named = [("type", asked.type), ("importance", place), *(("tag", tag) for tag in asked.tags)]
+    filters = [(name, value) for name, value in named if value is not None]
+    if asked.category is not None or len(filters) > 1:
+        return None
+    archived = "" if asked.archived else " AND archived = 0"
+    counted = connection.execute(
+        f"SELECT sum(number) FROM counters WHERE namespace = ? AND name = ? AND value = ?{archived}",
+        (namespace, *(filters[0] if filters else ("all", ""))),
+    ).fetchone()
+    return int(counted[0] or 0)
 
 
 def stats(connection: sqlite3.Connection, namespace: str) -> dict[str, Any]:
