@@ -179,6 +179,31 @@ async def test_s12_a_store_that_is_gone_is_not_made_anew(how: Moving, tmp_path: 
     assert not path.exists()
 
 
+async def test_s12_a_store_that_came_without_its_lock_file_leaves_a_trace_too(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    await filled(path)
+    Path(f"{path}-lock").unlink()
+    async with opened(path) as store:
+        await put(store, "k")
+    path.unlink()
+    async with opened(path) as store:
+        assert await reason(put(store, "k")) == "storage_moved"
+
+
+async def test_closing_does_not_wait_for_ever_for_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.2)
+    path = tmp_path / "m.db"
+    store = SqliteStore(path)
+    await put(store, "k")
+    await store.read(NAMESPACE, ["k"])
+    lock = os.open(f"{path}-lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    await asyncio.wait_for(store.close(), 10)
+    os.close(lock)
+    async with opened(path) as again:
+        assert await reason(again.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+
+
 async def test_a_walk_through_the_store_is_the_walk_in_memory(tmp_path: Path) -> None:
     """Random graphs, stored and walked, against the same walk over plain lists."""
     async with opened(tmp_path / "m.db") as store:

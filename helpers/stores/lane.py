@@ -62,14 +62,16 @@ class Lane:
 
     def _serve(self) -> None:
         going = True
-        while going:
-            batch, going = self._next()
-            if batch:
-                _tell(batch, self._run(batch))
-            elif going:
-                self._idle()
-        self._end()
-        self._ended.set()
+        try:
+            while going:
+                batch, going = self._next()
+                if batch:
+                    _tell(batch, self._run(batch))
+                elif going:
+                    self._idle()
+            self._end()
+        finally:
+            self._ended.set()
 
     def _next(self) -> tuple[list[Job], bool]:
         batch: list[Job] = []

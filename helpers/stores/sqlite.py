@@ -86,7 +86,8 @@ class SqliteStore:
         try:
             return work(self._reading)
         finally:
-            self._reading.execute("ROLLBACK")
+            if self._reading.in_transaction:
+                self._reading.execute("ROLLBACK")
 
     def _write_batch(self, jobs: Sequence[Job]) -> list[Any]:
         """One transaction for all that waits; each change in a savepoint of its own."""
@@ -140,15 +141,17 @@ class SqliteStore:
         return connection
 
     def _end_reading(self) -> None:
-        if self._reading is not None:
-            with suppress(Refused, OSError), self._file.locked():  # the last one to close writes the log back
-                self._reading.close()
+        self._close(self._reading)
 
     def _end_writing(self) -> None:
         self._flush()
-        if self._writing is not None:
-            with self._file.locked():
-                self._writing.close()
+        self._close(self._writing)
+
+    def _close(self, connection: sqlite3.Connection | None) -> None:
+        """Close under the lock, because the last connection to close writes the log back into the file."""
+        if connection is not None:
+            with suppress(Refused, OSError), self._file.locked():
+                connection.close()
 
 
 def _in_savepoint(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> "T | Exception":

@@ -58,7 +58,10 @@ class StoreFile:
                 self._open_lock()
             if not self.path.exists():
                 self._create()
-            return self._connect(writing)
+            connection = self._connect(writing)
+            if writing:
+                self._leave_a_trace()
+            return connection
         except sqlite3.Error as error:
             raise refusal(error) from error
         except OSError as error:
@@ -122,6 +125,12 @@ class StoreFile:
                 with suppress(FileNotFoundError):
                     made.unlink()
             _sync(self.path.parent)
+            self._leave_a_trace()
+
+    def _leave_a_trace(self) -> None:
+        """Write the store's id into the lock file, if it has none: from now on a missing database is a moved one."""
+        assert self._lock is not None
+        if not os.pread(self._lock, 64, 0):
             os.pwrite(self._lock, secrets.token_hex(16).encode(), 0)
             os.fsync(self._lock)
 
