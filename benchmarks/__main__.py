@@ -1,4 +1,4 @@
-"""``make bench``: the goals about files, as ratios of medians, each from one interleaved run."""
+"""``make bench``: the goals about files and memories, as ratios of medians, each from one interleaved run."""
 
 import argparse
 import asyncio
@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from abilities.helpers.paths import parse
 from abilities.helpers.workers import Batch, Breaker, Watch, Workers
 from benchmarks import peers
 from benchmarks.clock import medians
+from benchmarks.memories import goals_of_memories
 
 LINE = "    return [render(item, width=80) for item in items if item.visible]  # some source code\n"
 FILES = 25
@@ -266,7 +268,7 @@ def met(goal: str, value: float) -> bool:
     return value >= bound if sign == ">=" else value <= bound
 
 
-async def main(rounds: int) -> None:
+async def main(rounds: int, large: int) -> None:
     """Run every goal and print the table."""
     console = Console()
     table = Table("goal", "what", "wanted", "measured", "", title="Ratios of medians, each from one interleaved run")
@@ -274,8 +276,8 @@ async def main(rounds: int) -> None:
         base = Path(scratch)
         for name in ("agent", "workspace"):
             (base / name).mkdir()
-        for goal in GOALS:
-            with console.status(str(goal.__doc__)):
+        for goal in (*GOALS, partial(goals_of_memories, large=large)):
+            with console.status(f"{getattr(goal, '__doc__', '')}"):
                 for number, what, wanted, value in await goal(base, rounds):
                     table.add_row(
                         number, what, wanted, f"{value:.2f}", "met" if met(wanted, value) else "[red]short[/]"
@@ -286,4 +288,6 @@ async def main(rounds: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30, help="rounds a measurement")
-    asyncio.run(main(parser.parse_args().rounds))
+    parser.add_argument("--memories", type=int, default=100_000, help="memories in the largest store")
+    chosen = parser.parse_args()
+    asyncio.run(main(chosen.rounds, chosen.memories))

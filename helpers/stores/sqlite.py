@@ -80,7 +80,7 @@ class SqliteStore:
 
     def _in_snapshot(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._reading is None:
-            self._reading = self._open(writing=False)
+            self._reading = self.connect(writing=False)
         self._file.check_in_place()
         self._reading.execute("BEGIN")
         try:
@@ -105,7 +105,7 @@ class SqliteStore:
         if self._damaged:
             raise Refused("corrupted")
         if self._writing is None:
-            self._writing = self._open(writing=True)
+            self._writing = self.connect(writing=True)
         connection = self._writing
         with self._file.locked():
             self._file.check_in_place()
@@ -131,7 +131,8 @@ class SqliteStore:
         if self._touches:
             _attempt(lambda: self._in_transaction([]))
 
-    def _open(self, *, writing: bool) -> sqlite3.Connection:
+    def connect(self, *, writing: bool) -> sqlite3.Connection:
+        """A connection to the file, as the store's own threads use one. Raises Refused."""
         with self._opening:
             connection = self._file.open(writing=writing)
         # What damage makes of a text need not be UTF-8; its hash shows that, without failing its neighbours.

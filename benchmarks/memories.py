@@ -1,0 +1,148 @@
+"""The goals about stored memories, on generated stores of rising size."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from abilities.helpers.stores import sqlite_read
+from abilities.helpers.stores.conformance import put
+from abilities.helpers.stores.merge import Change
+from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.sqlite import SqliteStore
+from abilities.helpers.traversal import Limits
+from benchmarks.clock import medians
+from benchmarks.generate import HUB, NAMESPACE, generate
+
+DEFAULT = Limits(3, 5, 20)
+SMALL = 1_000
+MIDDLE = 10_000
+PAGES = {
+    "unfiltered": Query(),
+    "type": Query(type="core"),
+    "importance": Query(importance="high"),
+    "tag": Query(tags=("t7",)),
+}
+Row = tuple[str, str, str, float]
+
+
+async def goals_of_memories(base: Path, rounds: int, large: int) -> list[Row]:
+    """Walks, pages and statistics at rising sizes; group commit; many callers; a score that many links wait for."""
+    sizes = sorted({SMALL, MIDDLE, large})
+    for size in sizes:
+        generate(base / f"{size}.db", size)
+    inline = {size: Inline(base / f"{size}.db", size) for size in sizes}
+    ways: dict[str, Callable[[], object]] = {}
+    for size, store in inline.items():
+        ways |= {f"walk {size}": store.walk, f"hub {size}": store.hub, f"rows {size}": store.rows}
+        ways |= {f"stats {size}": store.stats}
+        ways |= {f"{name} {size}": store.page(query) for name, query in PAGES.items()}
+    taken = await medians(ways, rounds * 3)
+    for store in inline.values():
+        store.connection.close()
+    rows: list[Row] = [
+        (
+            "8",
+            f"walk at {large:,} memories against {SMALL:,}",
+            "<= 2.5x",
+            taken[f"walk {large}"] / taken[f"walk {SMALL}"],
+        ),
+        ("9", f"walk from a hub of 10,000 links at {large:,}", "<= 2x", taken[f"hub {large}"] / taken[f"walk {large}"]),
+        (
+            "10",
+            f"walk against the same rows by id, {SMALL:,}",
+            "<= 4x",
+            taken[f"walk {SMALL}"] / taken[f"rows {SMALL}"],
+        ),
+    ]
+    for name in ("stats", *PAGES):
+        label = f"{name} at {large:,} against {MIDDLE:,}"
+        rows.append(("13", label, "<= 1.5x", taken[f"{name} {large}"] / taken[f"{name} {MIDDLE}"]))
+    return [*rows, *await _hot_score(base / f"{large}.db", rounds, large), *await _callers(base, rounds)]
+
+
+class Inline:
+    """A store's reads on this thread, each in a snapshot."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.connection = SqliteStore(path).connect(writing=False)
+        self._size = size
+        self._chance = random.Random(3)
+        found = sqlite_read.walk(self.connection, NAMESPACE, self._root(), DEFAULT)
+        self._keys = [step.key for step in found.walked.steps]
+
+    def walk(self) -> object:
+        return self._read(lambda c: sqlite_read.walk(c, NAMESPACE, self._root(), DEFAULT))
+
+    def hub(self) -> object:
+        return self._read(lambda c: sqlite_read.walk(c, NAMESPACE, HUB, DEFAULT))
+
+    def rows(self) -> object:
+        return self._read(lambda c: sqlite_read.read(c, NAMESPACE, self._keys))
+
+    def stats(self) -> object:
+        return self._read(lambda c: sqlite_read.stats(c, NAMESPACE))
+
+    def page(self, query: Query) -> Callable[[], object]:
+        return lambda: self._read(lambda c: sqlite_read.query(c, NAMESPACE, query))
+
+    def _root(self) -> str:
+        return f"k{self._chance.randrange(2, self._size):07}"
+
+    def _read(self, work: Callable[[Any], object]) -> object:
+        self.connection.execute("BEGIN")
+        try:
+            return work(self.connection)
+        finally:
+            self.connection.execute("ROLLBACK")
+
+
+async def _hot_score(path: Path, rounds: int, large: int) -> list[Row]:
+    """Change the score of the memory that a tenth of all link to."""
+    store, turn = SqliteStore(path), iter(range(10_000))
+    name = (await store.read_linked(NAMESPACE, "k0000001", 0, 0)).row.id
+
+    def change() -> Any:
+        fields = {"memory_score": next(turn) % 97 / 97}
+        return store.change(NAMESPACE, Change("update", "2026-02-01T00:00:00.000Z", name, fields=fields))
+
+    taken = await medians({"hot": change}, max(rounds // 10, 3), warm=1)
+    await store.close()
+    return [("12", f"ms to change a score that {large // 10:,} links wait for", "<= 1000 ms", taken["hot"] * 1000)]
+
+
+async def _callers(base: Path, rounds: int) -> list[Row]:
+    """Writers that share a commit against one after another, and 64 readers against one inline."""
+    numbers, store = iter(range(10**9)), SqliteStore(base / "writers.db")
+
+    async def one_by_one() -> None:
+        for _ in range(64):
+            await put(store, f"k{next(numbers)}")
+
+    def together() -> Any:
+        return asyncio.gather(*(put(store, f"k{next(numbers)}") for _ in range(64)))
+
+    writes = await medians({"one": one_by_one, "together": together}, max(rounds // 3, 3))
+    await store.close()
+    inline, store = Inline(base / f"{MIDDLE}.db", MIDDLE), SqliteStore(base / f"{MIDDLE}.db")
+
+    def alone() -> None:
+        for _ in range(320):
+            inline.walk()
+
+    async def caller(roots: list[str]) -> None:
+        for root in roots:
+            await store.walk(NAMESPACE, root, DEFAULT)
+
+    def many() -> Any:
+        roots = [f"k{2 + n * 29 % (MIDDLE - 2):07}" for n in range(320)]
+        return asyncio.gather(*(caller(roots[n::64]) for n in range(64)))
+
+    reads = await medians({"alone": alone, "many": many}, max(rounds // 3, 3))
+    inline.connection.close()
+    await store.close()
+    return [
+        ("17", "64 writers sharing commits against one after another", ">= 3x", writes["one"] / writes["together"]),
+        ("15", "walks a second of 64 callers against one inline", ">= 0.8x", reads["alone"] / reads["many"]),
+    ]
