@@ -109,7 +109,7 @@ class Refused(Exception):
 class Model(BaseModel):
     """The frozen base of every declaration; unknown fields are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)  # built when first used
 
 
 class Fault(Model):
@@ -187,7 +187,7 @@ class BulkReply(Model, Generic[T]):
 class Arguments(Model):
     """The base of every ability's input: lenient about shapes that clients get wrong, strict otherwise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     other_names: ClassVar[dict[str, str]] = {}
     """Further names that arguments are known by; two names of one argument may not disagree."""

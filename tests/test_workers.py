@@ -1,6 +1,7 @@
 """Figures 2 and 3: one stuck item stops neither the others nor the process, and nothing is left over."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -133,16 +134,17 @@ async def test_a_thousand_cancelled_calls_leave_nothing_behind(roots: Settings) 
     names, others = fill(roots, 0), set(threading.enumerate())
     async with Abilities.open(roots) as abilities:
         await asyncio.gather(*(abilities.call("file_read_bulk", {"paths": names}) for _ in range(16)))
+        gc.collect()  # what earlier tests left must not be counted as ours
         threads, before = threading.active_count(), descriptors()
         for n in range(1000):
             task = asyncio.create_task(abilities.call("file_read_bulk", {"paths": names}))
             await asyncio.sleep(0.0001 * (n % 7))
             task.cancel()
         for _ in range(200):
-            if descriptors() == before and threading.active_count() <= threads:
+            if descriptors() <= before and threading.active_count() <= threads:
                 break
             await asyncio.sleep(0.02)
-        assert descriptors() == before
+        assert descriptors() <= before
         assert threading.active_count() <= threads
         assert (await abilities.call("file_read_bulk", {"paths": names}))["summary"]["succeeded"] == 25
     for _ in range(200):
