@@ -113,7 +113,7 @@ async def test_s8_a_full_disk_refuses_the_write_and_keeps_the_rest(tmp_path: Pat
     await store.close()
 
 
-@pytest.mark.parametrize("damage", ["empty", "text", "header", "cut", "foreign"])
+@pytest.mark.parametrize("damage", ["empty", "text", "header", "cut", "schema", "foreign"])
 async def test_s10_a_file_that_is_no_store_is_refused_and_left_untouched(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     if damage == "foreign":
@@ -124,6 +124,7 @@ async def test_s10_a_file_that_is_no_store_is_refused_and_left_untouched(damage:
         await filled(path, 50)
         raw = path.read_bytes()
         spoilt = {"empty": b"", "text": b"not a database" * 500, "header": b"\0" * 100 + raw[100:], "cut": raw[:9000]}
+        spoilt["schema"] = raw.replace(b"CREATE TABLE memories", b"CREATE TABL\xf3 memories")
         path.write_bytes(spoilt[damage])
     before = path.read_bytes()
     store = SqliteStore(path)

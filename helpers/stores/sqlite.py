@@ -160,7 +160,7 @@ def _in_savepoint(connection: sqlite3.Connection, work: Callable[[sqlite3.Connec
     connection.execute("SAVEPOINT change")
     try:
         result: T | Exception = work(connection)
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         raise
     except Exception as error:
         connection.execute("ROLLBACK TO change")
@@ -173,7 +173,7 @@ def _attempt(work: Callable[[], T]) -> "T | Exception":
     """The work's result, or the exception in terms of the caller."""
     try:
         return work()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         return refusal(error)
     except Exception as error:
         return error

@@ -29,8 +29,13 @@ _REASONS = {
 }
 
 
-def refusal(error: sqlite3.Error) -> Refused:
-    """What an SQLite error means to the caller; anything unforeseen is a storage_error."""
+def refusal(error: sqlite3.Error | UnicodeDecodeError) -> Refused:
+    """What an SQLite error means to the caller; anything unforeseen is a storage_error.
+
+    A UnicodeDecodeError comes from the words of an SQLite error that quote a damaged schema.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return Refused("corrupted")
     name = getattr(error, "sqlite_errorname", None) or ""
     for prefix, reason in _REASONS.items():
         if name.startswith(prefix):
@@ -62,7 +67,7 @@ class StoreFile:
             if writing:
                 self._leave_a_trace()
             return connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise refusal(error) from error
         except OSError as error:
             denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
