@@ -29,9 +29,14 @@ class Change:
     links: Sequence[Mapping[str, Any]] = ()
     remove_links: Sequence[Mapping[str, Any]] = ()
 
+    @property
+    def linked(self) -> list[str]:
+        """The keys of all memories whose links this change concerns."""
+        return sorted({link["key"] for link in (*self.links, *self.remove_links)})
+
 
 class Merged(NamedTuple):
-    """A memory after a change: its row, its links, and the names of the fields that changed."""
+    """A memory after a change: its row, the links that the change concerns, and the fields that changed."""
 
     row: Row
     links: tuple[LinkRow, ...]
@@ -60,7 +65,10 @@ def created(change: Change, namespace: str) -> Row:
 
 
 def merged(change: Change, row: Row, links: Sequence[LinkRow]) -> Merged:
-    """A memory with a change put in; ``updated_at`` moves only when something changed."""
+    """A memory with a change put in; ``updated_at`` moves only when something changed.
+
+    ``links`` are the memory's links to those that the change concerns.
+    """
     values = _values(change, row)
     after = row._replace(**values)
     kept = _links(change, row.key, links)

@@ -38,11 +38,12 @@ def _row(found: tuple[Any, ...] | None) -> Row | None:
     return None if found is None else checked(Row(*found[:-1]), found[-1])
 
 
-def link_rows(connection: sqlite3.Connection, namespace: str, source: str) -> list[LinkRow]:
-    """All links of a memory, by target and type."""
+def link_rows(connection: sqlite3.Connection, namespace: str, source: str, targets: Sequence[str]) -> list[LinkRow]:
+    """A memory's links to some others, by target and type."""
     found = connection.execute(
-        "SELECT source, target, type, weight FROM links WHERE namespace = ? AND source = ? ORDER BY target, type",
-        (namespace, source),
+        "SELECT source, target, type, weight FROM links WHERE namespace = ? AND source = ?"
+        f" AND target IN ({', '.join('?' * len(targets))}) ORDER BY target, type",
+        (namespace, source, *targets),
     )
     return [LinkRow(*link) for link in found]
 

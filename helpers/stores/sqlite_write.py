@@ -25,7 +25,7 @@ def write(connection: sqlite3.Connection, namespace: str, change: Change, quota:
         return Written(None, created=False, updated=())
     if before is None and quota is not None and _count(connection, namespace) >= quota:
         raise Refused("storage_quota")
-    links = link_rows(connection, namespace, before.key) if before else []
+    links = link_rows(connection, namespace, before.key, change.linked) if before else []
     after = merged(change, before or created(change, namespace), links)
     if before is None or after.updated:
         _save(connection, before, after.row)
