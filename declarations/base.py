@@ -62,7 +62,7 @@ FAULTS: dict[str, tuple[Code, str]] = {
     "undecodable": ("CORRUPTED_DATA", "Stored memory is damaged."),
     "checksum_mismatch": ("CORRUPTED_DATA", "The stored memory does not match its checksum."),
     "invalid_stored_value": ("CORRUPTED_DATA", "The stored memory holds a value that cannot be."),
-    "corrupted": ("CORRUPTED_DATA", "The store is damaged; it is left untouched. Run 'abilities check'."),
+    "corrupted": ("CORRUPTED_DATA", "The store is damaged; it is left untouched. Restore a copy of it."),
     "response_budget": ("LIMIT_EXCEEDED", "Response limit reached; request this item separately."),
     "response_too_large": ("LIMIT_EXCEEDED", "The answer is over the response limit; ask for less."),
     "storage_quota": ("LIMIT_EXCEEDED", "The memory limit is reached; delete memories that are not needed."),

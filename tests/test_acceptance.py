@@ -1,11 +1,13 @@
 """Rows F and M of the acceptance table: each on every surface, with one and the same payload."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from abilities import Settings
+from abilities.cli import main
 from abilities.declarations.base import FAULTS, BulkReply, Fault
 from abilities.declarations.files import FileReadBulkAnswer
 from abilities.declarations.memory import MemoryReadBulkAnswer
@@ -65,6 +67,11 @@ def test_a_fault_is_one_short_sentence_that_names_no_internals(reason: str) -> N
     assert len(message) <= 120
     assert message.endswith(".")
     assert not any(word in message for word in ("Error", "errno", "Exception", "Traceback", "{", "%"))
+
+
+def test_a_fault_names_only_commands_that_exist() -> None:
+    named = {word for _, message in FAULTS.values() for word in re.findall(r"'abilities (\w+)", message)}
+    assert named <= main.commands.keys()
 
 
 async def test_the_input_is_repeated_as_it_was_asked(settings: Settings) -> None:

@@ -21,7 +21,7 @@ _FIRST_PAGE = 32
 _RARE = 1_000
 
 How = Literal["rare", "scan", "count"]
-_SORTS = {name: name for name in ("created_at", "updated_at", "accessed_at", "importance", "access_count")}
+_SORTS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
 
 
 def row_by_key(connection: sqlite3.Connection, namespace: str, key: str) -> Row | None:
@@ -144,9 +144,9 @@ def query(connection: sqlite3.Connection, namespace: str, asked: Query) -> Page:
     source, where, values = _matching(namespace, asked, how)
     table = "t" if source.startswith("tags") and asked.sort_by == "accessed_at" else "s"
     way = "DESC" if asked.descending else "ASC"
+    column = _SORTS[_SORTS.index(asked.sort_by)]  # a name of ours, whatever was asked
     ids = connection.execute(
-        f"SELECT s.id FROM {source} WHERE {where} ORDER BY {table}.{_SORTS[asked.sort_by]} {way}, {table}.id {way}"
-        " LIMIT ? OFFSET ?",
+        f"SELECT s.id FROM {source} WHERE {where} ORDER BY {table}.{column} {way}, {table}.id {way} LIMIT ? OFFSET ?",
         (*values, asked.limit, asked.offset),
     ).fetchall()
     found = tuple(_by_id(connection, namespace, name) for (name,) in ids)
