@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint types torture bench clean
+.PHONY: help demo test lint types torture conformance bench clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made
@@ -12,7 +12,7 @@ demo: .venv/demo  ## Read 25 files and 6 memories as an agent would
 	@$(BIN)/abilities demo
 
 test: .venv/dev  ## Run the whole suite with its branch coverage
-	@$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --cov --cov-report=term:skip-covered
 
 lint: .venv/dev  ## Check style
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -20,15 +20,20 @@ lint: .venv/dev  ## Check style
 types: .venv/dev  ## Check types
 	@$(BIN)/mypy && $(BIN)/pyright
 
-torture: .venv/dev  ## Run races, properties, kill -9 rounds and bit flips at full size
+torture: .venv/dev  ## Run races, kill -9 rounds, bit flips, backups and a million memories at full size
 	@ABILITIES_RACE_TRIES=1000000 ABILITIES_EXAMPLES=20000 ABILITIES_KILLS=200 ABILITIES_FLIPS=2000 \
-	$(BIN)/python -m pytest tests/test_confinement.py tests/test_properties.py tests/test_stores.py
+	ABILITIES_BACKUPS=100 ABILITIES_MEMORIES=1000000 ABILITIES_API_EXAMPLES=200 ABILITIES_SOAK=60 $(BIN)/python -m pytest -o faulthandler_timeout=0 \
+	tests/test_confinement.py tests/test_properties.py tests/test_stores.py tests/test_transfer.py \
+	tests/test_openapi.py tests/test_load.py
+
+conformance: .venv/conformance  ## Run MCP's conformance tool and Inspector against real servers
+	@$(BIN)/python -m tests.conformance
 
 bench: .venv/dev  ## Measure against a bare loop and the rivals
 	@$(BIN)/python -m benchmarks
 
 clean:  ## Remove the environment and caches
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist *.egg-info
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .conformance .coverage build dist *.egg-info
 
 .venv/python: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -43,4 +48,8 @@ clean:  ## Remove the environment and caches
 
 .venv/dev: .venv/demo
 	@$(INSTALL) --group dev
+	@touch $@
+
+.venv/conformance: .venv/dev
+	@$(INSTALL) --group conformance
 	@touch $@

@@ -8,26 +8,31 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel
 
+from abilities.helpers.file_lister import FileLister
 from abilities.helpers.file_reader import FileReader
 from abilities.helpers.memory_helper import MemoryHelper
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_RESOURCE = re.compile(r"[a-z][a-z0-9+.-]*://\{([a-z][a-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """What an ability's run receives besides its arguments.
 
-    ``files`` and ``memory`` are the shared ways to files and memory; use them, not ``open()``, so that
+    ``files``, ``lister`` and ``memory`` are the shared ways to files and memory; use them, not ``open()``, so that
     confinement, limits and deny list hold. ``max_response_bytes`` is the bound of the answer as JSON:
-    a larger one is refused. To refuse a call, raise `abilities.errors.Refused` with a known reason, or
+    a larger one is refused. ``read_only`` is true for callers who may not change anything: the registry
+    refuses them every other ability. To refuse a call, raise `abilities.errors.Refused` with a known reason, or
     `AbilityError`.
     """
 
     namespace: str
     files: FileReader
+    lister: FileLister
     memory: MemoryHelper
     max_response_bytes: int
+    read_only: bool = False
 
 
 Run = Callable[[Context, Any], Awaitable[BaseModel | dict[str, Any]]]
@@ -40,7 +45,8 @@ class Ability:
     ``name`` is snake_case, 64 characters at most. ``input`` and ``answer`` are pydantic models: the input
     is validated before ``run`` is awaited; the answer's model is published, and run returns an instance
     of it or the same as a dict. ``read_only``, ``idempotent`` and ``destructive`` tell clients whether to
-    ask before they call.
+    ask before they call. ``resource`` is a URI with one argument's name in it, as ``memory://{key}``, by which
+    MCP clients read the answer as a resource.
     """
 
     name: str
@@ -52,12 +58,17 @@ class Ability:
     read_only: bool = False
     idempotent: bool = False
     destructive: bool = False
+    resource: str | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"an ability's name is snake_case, 64 characters at most: {self.name!r}")
         if not self.description.strip():
             raise ValueError(f"ability {self.name} needs a description: it is what a model chooses by")
+        if self.resource is not None:
+            named = _RESOURCE.fullmatch(self.resource)
+            if not self.read_only or named is None or named[1] not in self.input.model_fields:
+                raise ValueError(f"ability {self.name}: a resource is read, as 'scheme://{{argument}}'")
 
 
 def ability(
@@ -68,6 +79,7 @@ def ability(
     read_only: bool = False,
     idempotent: bool = False,
     destructive: bool = False,
+    resource: str | None = None,
 ) -> Callable[[Run], Ability]:
     """Make an Ability of an async function ``run(context, arguments) -> answer``.
 
@@ -88,6 +100,7 @@ def ability(
             read_only=read_only,
             idempotent=idempotent,
             destructive=destructive,
+            resource=resource,
         )
 
     return make

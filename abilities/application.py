@@ -1,26 +1,28 @@
 """Abilities: an open application, the registry together with what its abilities share."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from abilities.ability import Context
 from abilities.bulk_read_memory import bulk_read_memory, memory_get
-from abilities.declarations.base import Fault, as_object
+from abilities.declarations.base import Fault, Refused, as_object
 from abilities.errors import AbilityError
+from abilities.file_list import file_list
 from abilities.file_read_bulk import file_read_bulk
+from abilities.helpers.file_lister import FileLister
 from abilities.helpers.file_reader import FileReader
 from abilities.helpers.memory_helper import MemoryHelper
 from abilities.helpers.render import render
 from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.stores.sqlite import SqliteStore
 from abilities.helpers.workers import Workers
 from abilities.memories import delete_memory, get_memory_stats, query_memories, store_memory, update_memory
 from abilities.memory_read_bulk import memory_read_bulk
 from abilities.plugins import add_plugins
 from abilities.registry import AbilityRegistry, Answer
 from abilities.settings import Settings
+from abilities.stores import store_of
 
 BUILT_IN = (
     file_read_bulk,
@@ -32,6 +34,7 @@ BUILT_IN = (
     update_memory,
     delete_memory,
     get_memory_stats,
+    file_list,
 )
 
 
@@ -58,6 +61,10 @@ class Reply:
     failed: bool
 
 
+Around = Callable[[str, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
+"""What stands around each call that a surface makes: given the ability's name and the call, it returns the reply."""
+
+
 class Abilities:
     """An open application; made by `Abilities.open`. Calls may come from any event loop.
 
@@ -72,20 +79,26 @@ class Abilities:
         problems: list[str],
         workers: Workers,
         store: MemoryStore,
+        *,
+        read_only: bool = False,
+        around: Around | None = None,
     ) -> None:
         self.settings = settings
         self.registry = registry
         self.problems = problems
         self._workers = workers
         self._store = store
+        self._around = around
         agent, policy = settings.agent_root, settings.policy
         self.context = Context(
             namespace=settings.namespace,
             files=FileReader([agent, settings.workspace_root], policy, workers),
+            lister=FileLister([agent, settings.workspace_root], policy, workers),
             memory=MemoryHelper(
                 settings.namespace, store, agent, policy, workers, settings.memory_files, settings.zone
             ),
             max_response_bytes=settings.max_response_bytes,
+            read_only=read_only,
         )
 
     @classmethod
@@ -93,11 +106,11 @@ class Abilities:
     async def open(cls, settings: Settings | None = None) -> AsyncGenerator[Self]:
         """Open the application: ``async with Abilities.open(Settings(...)) as abilities``.
 
-        Raises ValueError for a root that must not be shared.
+        Raises ValueError for a root that must not be shared, and for a store that cannot be used.
         """
         settings = settings or Settings()
         settings.check_roots()
-        workers, store = Workers(), SqliteStore(settings.store_path, max_memories=settings.max_memories)
+        workers, store = Workers(), store_of(settings)
         try:
             yield cls(settings, *registry_of(settings), workers, store)
         finally:
@@ -114,6 +127,11 @@ class Abilities:
 
     async def reply(self, name: str, arguments: Any) -> "Reply":
         """Call an ability for a surface: the answer, or ``{"error": fault}``, in the format asked for."""
+        if self._around is None:
+            return await self._reply(name, arguments)
+        return await self._around(name, lambda: self._reply(name, arguments))
+
+    async def _reply(self, name: str, arguments: Any) -> Reply:
         try:
             answer = await self.registry.answer(name, arguments, self.context)
             if (as_object(arguments) or {}).get("output_format") == "toon":
@@ -130,8 +148,37 @@ class Abilities:
             answer = await self.registry.answer(name, arguments, replace(self.context, max_response_bytes=room))
         return Reply(answer.payload, text, failed=False)
 
-    def within(self, namespace: str) -> Self:
-        """The same application for another namespace. Raises ValueError for a name that cannot be one."""
-        if namespace == self.settings.namespace:
+    @property
+    def offered(self) -> AbilityRegistry:
+        """The abilities that may be called: all in the registry, or those that change nothing."""
+        return self.registry.only(read_only=True) if self.context.read_only else self.registry
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for the store at this moment."""
+        return self._store.waiting
+
+    async def ready(self) -> bool:
+        """Whether the store answers."""
+        try:
+            await self._store.stats(self.settings.namespace)
+        except Refused:
+            return False
+        return True
+
+    def within(self, namespace: str, *, read_only: bool = False) -> Self:
+        """The same application for another namespace, and for reading alone if so asked.
+
+        Raises ValueError for a name that cannot be a namespace.
+        """
+        if namespace == self.settings.namespace and read_only == self.context.read_only:
             return self
-        return type(self)(self.settings.within(namespace), self.registry, self.problems, self._workers, self._store)
+        return self._like(self.settings.within(namespace), read_only, self._around)
+
+    def watched(self, around: Around) -> Self:
+        """The same application, with something around each `reply`."""
+        return self._like(self.settings, self.context.read_only, around)
+
+    def _like(self, settings: Settings, read_only: bool, around: Around | None) -> Self:
+        shared = (self.registry, self.problems, self._workers, self._store)
+        return type(self)(settings, *shared, read_only=read_only, around=around)

@@ -56,4 +56,5 @@ memory_get = Ability(
     run=run_get,
     read_only=True,
     idempotent=True,
+    resource="memory://{key}",
 )

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import ValidationError
 
 from abilities import declare
 from abilities.ability import Ability
 from abilities.application import BUILT_IN, Abilities, registry_of
+from abilities.commands.graph import graph
+from abilities.commands.options import rooted_settings_of, settings_of
+from abilities.commands.serve import serve
+from abilities.commands.stores import COMMANDS
+from abilities.commands.token import token
 from abilities.declarations.base import parsed_json
-from abilities.settings import Settings
 
 _CALL_EXAMPLES = """\b
 Examples:
@@ -45,7 +48,7 @@ def main(context: click.Context, /, **given: Any) -> None:
 @click.pass_obj
 def list_(given: dict[str, Any], as_json: bool) -> None:
     """List the abilities that are offered."""
-    registry, problems = registry_of(_settings(given))
+    registry, problems = registry_of(settings_of(given))
     if as_json:
         click.echo(json.dumps([{"name": a.name, "title": a.title, **declare.annotations(a)} for a in registry]))
     else:
@@ -86,7 +89,7 @@ def call(given: dict[str, Any], name: str, arguments: str, pretty: bool) -> None
     parsed = _parsed(arguments)
 
     async def run() -> bool:
-        async with Abilities.open(_rooted(given)) as abilities:
+        async with Abilities.open(rooted_settings_of(given)) as abilities:
             reply = await abilities.reply(name, parsed)
         if pretty:
             from abilities.table import print_payload
@@ -109,7 +112,7 @@ def declarations(given: dict[str, Any], write: bool) -> None:
         for path in declare.write(BUILT_IN):
             click.echo(path)
     else:
-        click.echo(json.dumps([declare.declaration(a) for a in registry_of(_settings(given))[0]], ensure_ascii=False))
+        click.echo(json.dumps([declare.declaration(a) for a in registry_of(settings_of(given))[0]], ensure_ascii=False))
 
 
 @main.command()
@@ -122,7 +125,7 @@ def mcp(given: dict[str, Any]) -> None:
         raise click.UsageError("MCP is not installed; run: pip install 'agent-abilities[mcp]'") from None
 
     async def run() -> None:
-        async with Abilities.open(_rooted(given)) as abilities:
+        async with Abilities.open(rooted_settings_of(given)) as abilities:
             for problem in abilities.problems:
                 click.echo(problem, err=True)
             await serve_stdio(abilities)
@@ -135,7 +138,7 @@ def mcp(given: dict[str, Any]) -> None:
 @click.pass_obj
 def init(given: dict[str, Any], directory: Path | None) -> None:
     """Make an agent directory with a starter MEMORY.md; what is there already stays as it is."""
-    settings = _settings(given | ({"agent_dir": directory} if directory else {}))
+    settings = settings_of(given | ({"agent_dir": directory} if directory else {}))
     root = settings.agent_root.path
     (root / settings.memory_files.short_term).parent.mkdir(parents=True, exist_ok=True)
     notes = root / settings.memory_files.long_term
@@ -153,31 +156,11 @@ def demo(given: dict[str, Any]) -> None:
     """Read 25 files and 6 memories the way an agent would, through LangChain and through MCP."""
     from abilities.demo import run_demo
 
-    asyncio.run(run_demo(_rooted(given).workspace_dir))
-
-
-def _settings(given: dict[str, Any]) -> Settings:
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        wrong = [f"  {'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()]
-        raise click.UsageError("the settings are not usable:\n" + "\n".join(wrong)) from None
-    except (ValueError, OSError) as error:
-        raise click.UsageError(f"the settings file cannot be used: {error}") from None
-
-
-def _rooted(given: dict[str, Any]) -> Settings:
-    """Settings whose directories may be shared."""
-    settings = _settings(given)
-    try:
-        settings.check_roots()
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    return settings
+    asyncio.run(run_demo(rooted_settings_of(given).workspace_dir))
 
 
 def _named(given: dict[str, Any], name: str) -> Ability:
-    registry = registry_of(_settings(given))[0]
+    registry = registry_of(settings_of(given))[0]
     ability = registry.get(name)
     if ability is None:
         raise click.UsageError(f"there is no ability named {name!r}; there are: {', '.join(a.name for a in registry)}")
@@ -194,3 +177,7 @@ def _parsed(text: str) -> Any:
 
 def _first_sentence(ability: Ability) -> str:
     return ability.description.split(". ")[0].split(";")[0].split("\n")[0].rstrip(".") + "."
+
+
+for command in (*COMMANDS, graph, serve, token):
+    main.add_command(command)

@@ -2,19 +2,32 @@
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
+import orjson
 from pydantic import BaseModel
 
 from abilities.ability import Ability
-from abilities.declarations.base import as_object
+from abilities.declarations.base import EXACT, as_object
 
 
 def input_schema(ability: Ability) -> dict[str, Any]:
     """The JSON Schema of an ability's arguments."""
     return _schema(ability.input)
+
+
+def exact_schema(ability: Ability, *, nullable: bool) -> dict[str, Any]:
+    """The JSON Schema of exactly the arguments that are accepted, for programs; null may stand for an optional one."""
+    schema = cast(dict[str, Any], orjson.loads(_encoded_schema(ability.input, exact=True)))
+    required = schema.get("required", [])
+    for name, field in schema["properties"].items():
+        if nullable and name not in required:
+            kept = {key: field.pop(key) for key in ("description", "default") if key in field}
+            schema["properties"][name] = {"anyOf": [field, {"type": "null"}], **kept}
+    return schema
 
 
 def output_schema(ability: Ability) -> dict[str, Any]:
@@ -72,28 +85,37 @@ def write(abilities: Iterable[Ability]) -> list[Path]:
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """A copy of a model's schema, for whoever may change it."""
+    return cast(dict[str, Any], orjson.loads(_encoded_schema(model, exact=False)))
+
+
+@cache
+def _encoded_schema(model: type[BaseModel], *, exact: bool) -> bytes:
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
-    return cast(dict[str, Any], _plain(schema, definitions))
+    return orjson.dumps(_plain(schema, definitions, exact))
 
 
-def _plain(node: Any, definitions: dict[str, Any]) -> Any:
+def _plain(node: Any, definitions: dict[str, Any], exact: bool) -> Any:
     """Without references, which not every client follows, and without what tells a model nothing.
 
     That is generated titles, and null as another way to leave something out.
     """
     if isinstance(node, list):
-        return [_plain(item, definitions) for item in cast(Any, node)]
+        return [_plain(item, definitions, exact) for item in cast(Any, node)]
     if (found := as_object(node)) is None:
         return node
     if "$ref" in found:
         others = {key: value for key, value in found.items() if key != "$ref"}
-        return _plain({**definitions[found["$ref"].rpartition("/")[2]], **others}, definitions)
+        return _plain({**definitions[found["$ref"].rpartition("/")[2]], **others}, definitions, exact)
+    if EXACT in found:
+        extra: dict[str, Any] = found[EXACT] if exact else {}
+        return _plain({key: value for key, value in found.items() if key != EXACT} | extra, definitions, exact)
     named = "properties" in found or found.get("type") == "object"
     kept = {
-        key: {name: _plain(field, definitions) for name, field in value.items()}
+        key: {name: _plain(field, definitions, exact) for name, field in value.items()}
         if key == "properties" and named
-        else _plain(value, definitions)
+        else _plain(value, definitions, exact)
         for key, value in found.items()
         if not (key == "title" and isinstance(value, str))
     }

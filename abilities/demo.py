@@ -41,14 +41,27 @@ async def run_demo(workspace: Path) -> None:
     console = Console()
     with tempfile.TemporaryDirectory() as scratch:
         agent = Path(scratch) / "agent"
-        paths = [*_sample_agent(agent), *_files_of(workspace)][:25]
+        samples = _sample_agent(agent)
         settings = Settings(agent_dir=agent, workspace_dir=workspace, store_url=f"sqlite:///{scratch}/memory.db")
         console.print(f"[bold]Workspace[/] {workspace}\n[bold]Agent directory[/] a sample made for this demonstration")
         for title, surface in (("LangChain agent", langchain_calls), ("MCP client over stdio", mcp_calls)):
             console.rule(f"[bold]{title}")
             async with surface(settings) as call:
                 await _recall(call, console)
-                await _read_all(call, paths, console)
+                paths = [*samples, *(path for path in await _find(call, console) if path not in samples)]
+                await _read_all(call, paths[:25], console)
+
+
+async def _find(call: Call, console: Console) -> list[str]:
+    """Find text files as an agent would, in one call."""
+    asked = {"pattern": "**/*.{md,py,toml,txt,json,js,ts,c,h,rs,go,java}", "limit": 25}
+    payload = await call("file_list", asked)
+    paths: list[str] = [file["path"] for file in payload["files"]]
+    more = ", and more behind next_request" if payload["has_more"] else ""
+    console.print(
+        f"\n[bold]file_list[/] {len(paths)} paths for file_read_bulk{more}: ", Text(", ".join(paths[:5])), "…"
+    )
+    return paths
 
 
 async def _read_all(call: Call, paths: list[str], console: Console) -> None:
@@ -151,11 +164,3 @@ def _sample_agent(agent: Path) -> list[str]:
     (agent / "escape.txt").symlink_to("/etc/passwd")
     named = ["persona.md", "notes.txt", "server.log", "server.log#L100-L110", "photo.png", "escape.txt"]
     return [*named, "no-such-file.md", "../outside.txt", "/etc/passwd", ".env"]
-
-
-def _files_of(workspace: Path) -> list[str]:
-    """Paths of text files in a folder, as an agent would have found them."""
-    texts = {".md", ".py", ".toml", ".txt", ".json", ".js", ".ts", ".c", ".h", ".rs", ".go", ".java"}
-    found = (path.relative_to(workspace) for path in sorted(workspace.rglob("*")) if path.suffix in texts)
-    visible = (path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
-    return list(visible)

@@ -9,7 +9,8 @@ from abilities.helpers.file_reader import FileText
 
 DESCRIPTION = """\
 Read up to 25 text files in one call; use it whenever you need more than one file, instead of one call a file.
-Paths are relative, '/' between folders; each is looked up in the agent directory first, then in the workspace.
+Paths are relative, '/' between folders, as file_list gives them; each is looked up in the agent directory first, \
+then in the workspace.
 The answer holds one record per path, in the order asked: 'success' with 'data.content', or 'error' with a code, \
 so one bad path never fails the others.
 Long files are cut: a record with 'truncation' continues at its 'next'. To read all that was cut, send the \

@@ -70,6 +70,8 @@ class AbilityRegistry:
         ability = self.get(name)
         if ability is None:
             raise AbilityError(Fault.of("unknown_ability"))
+        if context.read_only and not ability.read_only:
+            raise AbilityError(Fault.of("scope"))
         try:
             answer = await ability.run(context, validated(ability.input, arguments))
             payload = answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
@@ -15,12 +16,12 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from abilities.declarations.memory import NAMESPACE
 from abilities.helpers.confine import Policy, Root, forbidden_root
 from abilities.helpers.memory_helper import MemoryFiles
 from abilities.helpers.paths import DenyList
 
 HOME = Path("~/.abilities")
-NAMESPACE = "[a-z0-9][a-z0-9_-]{0,62}"
 
 DENY = (
     ".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template",
@@ -28,6 +29,9 @@ DENY = (
     ".netrc", ".npmrc", ".pypirc", ".pgpass",
     ".ssh/**", ".git/**", ".aws/**", ".kube/**", ".gnupg/**", ".docker/config.json", ".abilities/**",
 )  # fmt: skip
+
+POSTGRES = ("postgresql", "postgres")
+"""How URLs of a PostgreSQL database begin."""
 
 MEMORY_LAYOUTS = {
     "openclaw": MemoryFiles("MEMORY.md", "memory/%Y-%m-%d.md"),
@@ -75,6 +79,15 @@ class Settings(BaseSettings):
         default=False, description="MCP: send outputSchema and structuredContent too; the payload then travels twice."
     )
 
+    tokens_file: Path = Field(default=HOME / "tokens.json", description="Where the hashes of a server's tokens are.")
+    shared_files: bool = Field(
+        default=False, description="Serve the same files to the tokens of several namespaces, without {namespace}."
+    )
+    allowed_hosts: Names = Field(default=(), description="Further names by which a server may be addressed.")
+    authorization_servers: Names = Field(
+        default=(), description="Where MCP clients may ask for a token (OAuth); URLs of servers that hand yours out."
+    )
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -88,7 +101,7 @@ class Settings(BaseSettings):
         file = Path(os.environ.get("ABILITIES_CONFIG", HOME / "config.toml")).expanduser()
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
 
-    @field_validator("deny", "disabled", mode="before")
+    @field_validator("deny", "disabled", "allowed_hosts", "authorization_servers", mode="before")
     @classmethod
     def _split_names(cls, value: Any) -> Any:
         return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
@@ -108,7 +121,7 @@ class Settings(BaseSettings):
             raise ValueError("must name a file beneath the agent directory, as 'notes/MEMORY.md'")
         return value
 
-    @field_validator("agent_dir", "workspace_dir")
+    @field_validator("agent_dir", "workspace_dir", "tokens_file")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
@@ -116,13 +129,21 @@ class Settings(BaseSettings):
     @field_validator("store_url")
     @classmethod
     def _known_store(cls, value: str) -> str:
-        if not value.removeprefix("sqlite:///") or not value.startswith("sqlite:///"):
-            raise ValueError("must be 'sqlite:///' and a path, as 'sqlite:///~/.abilities/memory.db'")
-        return value
+        scheme, _, rest = value.partition("://")
+        if (scheme in POSTGRES and rest) or (scheme == "sqlite" and rest.startswith("/") and rest != "/"):
+            return value
+        raise ValueError(
+            "must be 'sqlite:///' and a path, as 'sqlite:///~/.abilities/memory.db', or 'postgresql://user@host/database'"
+        )
+
+    @property
+    def in_file(self) -> bool:
+        """Whether the memory store is a file, and not a database on a server."""
+        return self.store_url.startswith("sqlite:")
 
     @property
     def store_path(self) -> Path:
-        """The file of the memory store."""
+        """The file of the memory store, where it is one."""
         return Path(self.store_url.removeprefix("sqlite:///")).expanduser().absolute()
 
     @property
@@ -156,6 +177,15 @@ class Settings(BaseSettings):
         for name, root in (("workspace_dir", self.workspace_root), ("agent_dir", self.agent_root)):
             if forbidden_root(root.path):
                 raise ValueError(f"{name} must not be '/' or your home directory; name a folder that you want to share")
+
+    def check_namespaces(self, namespaces: Iterable[str]) -> None:
+        """Raises ValueError when several namespaces would see the same files, and nobody said that they may."""
+        apart = all("{namespace}" in str(path) for path in (self.agent_dir, self.workspace_dir))
+        if len(set(namespaces)) > 1 and not apart and not self.shared_files:
+            raise ValueError(
+                "tokens of several namespaces would share files: put {namespace} into agent_dir and workspace_dir, "
+                "or set shared_files"
+            )
 
     def within(self, namespace: str) -> Self:
         """The same settings for another namespace. Raises ValueError for a name that cannot be one."""

@@ -1,4 +1,4 @@
-"""``make bench``: the goals about files and memories, as ratios of medians, each from one interleaved run."""
+"""``make bench``: the goals about files, servers and memories, as ratios of medians, each from one interleaved run."""
 
 import argparse
 import asyncio
@@ -29,6 +29,7 @@ from abilities.helpers.workers import Batch, Breaker, Watch, Workers
 from benchmarks import peers
 from benchmarks.clock import medians
 from benchmarks.memories import goals_of_memories
+from benchmarks.served import goals_of_servers
 
 LINE = "    return [render(item, width=80) for item in items if item.visible]  # some source code\n"
 FILES = 25
@@ -276,7 +277,7 @@ async def main(rounds: int, large: int) -> None:
         base = Path(scratch)
         for name in ("agent", "workspace"):
             (base / name).mkdir()
-        for goal in (*GOALS, partial(goals_of_memories, large=large)):
+        for goal in (*GOALS, goals_of_servers, partial(goals_of_memories, large=large)):
             with console.status(f"{getattr(goal, '__doc__', '')}"):
                 for number, what, wanted, value in await goal(base, rounds):
                     table.add_row(

@@ -9,6 +9,7 @@ import orjson
 
 from abilities.helpers.stores.rows import IMPORTANCES, Row, hash_of
 from abilities.helpers.stores.sqlite_file import StoreFile
+from abilities.helpers.stores.sqlite_search import add_words
 
 LINKS = 5
 HUB = "hub"
@@ -34,8 +35,8 @@ def generate(path: Path, count: int, seed: int = 1) -> None:
     )
     tags = [(NAMESPACE, tag, 0, row.created_at, row.id) for row in rows for tag in orjson.loads(row.tags)]
     connection.executemany("INSERT INTO tags VALUES (?, ?, ?, ?, ?)", sorted(tags))
-    words = ((n, row.content.casefold()) for n, row in enumerate(rows, 1))
-    connection.executemany("INSERT INTO search (rowid, folded) VALUES (?, ?)", words)
+    for memory, row in enumerate(rows, 1):
+        add_words(connection, memory, row.content)
     _link(connection, rows, random.Random(seed + 1))
     connection.execute("COMMIT")
     connection.execute("ANALYZE")
@@ -65,14 +66,19 @@ def _shelf(memory: int, row: Row) -> tuple[object, ...]:
 
 def _link(connection: sqlite3.Connection, rows: list[Row], chance: random.Random) -> None:
     def links() -> Iterator[tuple[object, ...]]:
-        for n, row in enumerate(rows):
+        for n in range(len(rows)):
             many = min(HUB_LINKS, len(rows) - 1) if n == 0 else LINKS
             targets = {chance.randrange(len(rows)) for _ in range(many)} - {n}
             if n % 10 == 9:
                 targets.add(1)  # the memory that a tenth of all link to
-            for target in sorted(targets):
-                weight = 0.5 if n == 0 else chance.randrange(101) / 100
-                link = (row.key, rows[target].key, "association", weight, weight * rows[target].score)
-                yield (NAMESPACE, *link, hash_of(link))
+            yield from sorted(_ranked(rows, n, targets, chance))
 
-    connection.executemany("INSERT INTO links VALUES (?, ?, ?, ?, ?, ?, ?)", links())
+    connection.executemany("INSERT INTO links VALUES (?, ?, -?, -?, ?, ?, ?)", links())
+
+
+def _ranked(rows: list[Row], n: int, targets: set[int], chance: random.Random) -> Iterator[tuple[object, ...]]:
+    """A memory's links as they are kept, their numbers negative, so that the best sort first."""
+    for target in sorted(targets):
+        weight = 0.5 if n == 0 else chance.randrange(101) / 100
+        link = (rows[n].key, rows[target].key, "association", weight, weight * rows[target].score)
+        yield (NAMESPACE, link[0], -link[4], -weight, link[1], link[2], hash_of(link))

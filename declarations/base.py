@@ -7,10 +7,21 @@ can help. The table `FAULTS` is closed; nothing outside it ever reaches a caller
 import math
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError, from_json
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, from_json
+from pydantic_core.core_schema import no_info_after_validator_function
 
 Code = Literal[
     "INVALID_INPUT",
@@ -44,6 +55,13 @@ FAULTS: dict[str, tuple[Code, str]] = {
     "out_of_range": ("INVALID_INPUT", "The value is outside its range."),
     "wrong_type": ("INVALID_INPUT", "The value has the wrong type."),
     "invalid_parameter": ("INVALID_INPUT", "An argument is missing, unknown or malformed; follow the input schema."),
+    "malformed_request": ("INVALID_INPUT", "The request is no plain JSON object, too large or too slow."),
+    "unknown_address": ("NOT_FOUND", "There is nothing at this address for this method."),
+    "foreign_host": ("PERMISSION_ERROR", "This server is not addressed by that name."),
+    "foreign_origin": ("PERMISSION_ERROR", "Pages of other sites may not call this server."),
+    "unauthorized": ("PERMISSION_ERROR", "A valid token is needed: send 'Authorization: Bearer TOKEN'."),
+    "scope": ("PERMISSION_ERROR", "This token may read; it may not change anything."),
+    "overloaded": ("LIMIT_EXCEEDED", "Too many calls at the same time; try again."),
     "unknown_ability": ("INVALID_INPUT", "No ability has this name."),
     "not_found": ("NOT_FOUND", "No such file in the agent directory or workspace."),
     "memory_file_not_found": ("NOT_FOUND", "No memory file for this target."),
@@ -89,6 +107,11 @@ SHARED_REASONS = {
 }
 """Sentences of their own for a reason that two kinds of item share."""
 
+
+EXACT = "x-exact"
+"""Where a schema has what only `exact` ones show: what programs check by, and models need not read."""
+COUNT = 2**53 - 1
+"""The largest number that every JSON client counts to."""
 
 T = TypeVar("T")
 
@@ -287,6 +310,22 @@ def _array(value: Any) -> Any:
     return cast(object, parsed) if isinstance(parsed, list) else value
 
 
+class Checked:
+    """A further check of a text, after its type and length; ``pattern`` says the same in exact schemas."""
+
+    def __init__(self, check: Callable[[str], str], *, pattern: str) -> None:
+        self._check = check
+        self._pattern = pattern
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The text's own schema, then the check (pydantic)."""
+        return no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The text's own, with what only exact schemas show (pydantic)."""
+        return {**handler(schema), EXACT: {"pattern": self._pattern}}
+
+
 Integer = BeforeValidator(_integer)
 Number = BeforeValidator(_number)
 Boolean = BeforeValidator(_boolean)
@@ -294,6 +333,14 @@ Object = BeforeValidator(_object)
 Array = BeforeValidator(_array)
 
 MAX_ITEMS = 25
+
+
+def items_schema(item: dict[str, Any]) -> WithJsonSchema:
+    """A bulk request's items: of one kind in the published schema, anything in exact ones, as each fails alone."""
+    items: dict[str, Any] = {"type": "array", "items": item, "minItems": 1, "maxItems": MAX_ITEMS}
+    return WithJsonSchema({**items, EXACT: {"items": {"anyOf": [item, {}]}}})
+
+
 DEFAULT_CHARS = 20_000
 MAX_CHARS = 100_000
 MaxChars = Annotated[int, Field(ge=1, le=MAX_CHARS), BeforeValidator(_chars)]

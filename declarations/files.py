@@ -2,15 +2,24 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 
-from abilities.declarations.base import DEFAULT_CHARS, MAX_ITEMS, Arguments, Array, BulkReply, MaxChars, Model
+from abilities.declarations.base import (
+    DEFAULT_CHARS,
+    MAX_ITEMS,
+    Arguments,
+    Array,
+    BulkReply,
+    MaxChars,
+    Model,
+    items_schema,
+)
 
 Paths = Annotated[
     list[Any],
     Field(min_length=1, max_length=MAX_ITEMS),
     Array,
-    WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MAX_ITEMS}),
+    items_schema({"type": "string"}),
 ]
 """Any elements at the door, strings in the published schema: one bad element fails alone, not the call."""
 

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from abilities.declarations.base import Arguments, Boolean, Fault, Integer, Model, Truncation
+from abilities.declarations.base import COUNT, Arguments, Boolean, Fault, Integer, Model, Truncation
 from abilities.declarations.memory import Key, Memory
 
 Format = Literal["json", "toon"]
@@ -35,7 +35,7 @@ class MemoryGetInput(Arguments):
     }
 
     key: Key = Field(description="The memory's key.")
-    links_offset: Annotated[int, Field(ge=0, le=2**62), Integer] = Field(
+    links_offset: Annotated[int, Field(ge=0, le=COUNT), Integer] = Field(
         default=0, description="Show links after so many; default 0."
     )
     output_format: Format = Field(default="json", description="json, or toon; default json.")

@@ -4,16 +4,19 @@ import re
 import unicodedata
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import AfterValidator, Field, JsonValue, WithJsonSchema
-from pydantic_core import PydanticCustomError, to_json
+from pydantic_core import PydanticCustomError
 
 from abilities.declarations.base import (
+    COUNT,
     DEFAULT_CHARS,
     MAX_ITEMS,
     Arguments,
     Array,
     Boolean,
     BulkReply,
+    Checked,
     Integer,
     MaxChars,
     Model,
@@ -21,6 +24,7 @@ from abilities.declarations.base import (
     Object,
     Truncation,
     has_control,
+    items_schema,
 )
 
 TARGET_SCHEMA: dict[str, Any] = {
@@ -46,7 +50,7 @@ Targets = Annotated[
     list[Any],
     Field(min_length=1, max_length=MAX_ITEMS),
     Array,
-    WithJsonSchema({"type": "array", "items": TARGET_SCHEMA, "minItems": 1, "maxItems": MAX_ITEMS}),
+    items_schema(TARGET_SCHEMA),
 ]
 """Any elements at the door, objects in the published schema: one bad element fails alone, not the call."""
 
@@ -75,6 +79,10 @@ class MemoryReadBulkAnswer(BulkReply[MemoryData]):
     """Answer of `memory_read_bulk`."""
 
 
+NAMESPACE = "[a-z0-9][a-z0-9_-]{0,62}"
+_MID = r"[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]"
+_END = _MID.replace("[^", r"[^\s")
+KEY_PATTERN = f"^{_END}({_MID}*{_END})?$"
 ID_PATTERN = "^[a-f0-9]{8}-[a-f0-9]{4}-4[a-f0-9]{3}-[89ab][a-f0-9]{3}-[a-f0-9]{12}$"
 SCORES = {"high": 0.9, "medium": 0.6, "low": 0.3}
 """The memory_score that an importance stands for, until one is set."""
@@ -115,21 +123,22 @@ def is_key(key: object) -> bool:
     )
 
 
-Text = AfterValidator(_storable)
-Key = Annotated[
-    str,
-    AfterValidator(_valid_key),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200}),
-]
+Text = Checked(_storable, pattern=r"^[^\x00]*$")
+_KeySize = Field(json_schema_extra={"minLength": 1, "maxLength": 200})  # said, and checked with the rest of a key
+Key = Annotated[str, _KeySize, Checked(_valid_key, pattern=KEY_PATTERN)]
 Id = Annotated[str, AfterValidator(_valid_id), WithJsonSchema({"type": "string", "pattern": ID_PATTERN})]
 Content = Annotated[str, Field(min_length=1, max_length=5000), Text]
 Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=30), Text]], Field(max_length=10), Array]
 
 
 def _small(metadata: dict[str, Any]) -> dict[str, Any]:
-    """User metadata of at most 4 KiB as JSON."""
-    if len(to_json(metadata)) > 4096:
-        raise PydanticCustomError("invalid_parameter", "Metadata is over 4 KiB.")
+    """User metadata that JSON can carry, in at most 4 KiB; it has no NaN, no infinity, and integers of 64 bits."""
+    try:
+        carried = orjson.dumps(metadata)
+    except TypeError:
+        carried = b""
+    if not carried or len(carried) > 4096 or orjson.loads(carried) != metadata:
+        raise PydanticCustomError("invalid_parameter", "Metadata is over 4 KiB, or holds what JSON cannot carry.")
     return metadata
 
 
@@ -204,7 +213,7 @@ class QueryMemoriesInput(Arguments):
     """Arguments of `query_memories`."""
 
     type: Type | None = Field(default=None, description="Only memories of this type.")
-    tags: Annotated[list[str], Field(max_length=10), Array] | None = Field(
+    tags: Annotated[list[Annotated[str, Text]], Field(max_length=10), Array] | None = Field(
         default=None, description="With all of these tags."
     )
     search: Annotated[str, Field(min_length=1, max_length=200), Text] | None = Field(
@@ -214,7 +223,7 @@ class QueryMemoriesInput(Arguments):
     category: Annotated[str, Text] | None = Field(default=None, description="Only of this category.")
     archived: Annotated[bool, Boolean] = Field(default=False, description="Include archived memories; default false.")
     limit: Annotated[int, Field(ge=1, le=100), Integer] = Field(default=10, description="At most so many; default 10.")
-    offset: Annotated[int, Field(ge=0, le=2**62), Integer] = Field(default=0, description="Skip so many; default 0.")
+    offset: Annotated[int, Field(ge=0, le=COUNT), Integer] = Field(default=0, description="Skip so many; default 0.")
     sort_by: Literal["created_at", "updated_at", "accessed_at", "importance", "access_count"] = Field(
         default="accessed_at", description="The order; default accessed_at."
     )

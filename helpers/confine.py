@@ -54,7 +54,7 @@ class Root:
     def __init__(self, name: str, path: Path, *, optional: bool = False) -> None:
         self.name = name
         self.path = path
-        self._optional = optional
+        self.optional = optional
 
     def open(self) -> int | None:
         """A descriptor of the directory, or None for an optional root that never was.
@@ -64,14 +64,14 @@ class Root:
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno == errno.ENOENT and self._optional:
+            if error.errno == errno.ENOENT and self.optional:
                 return None
             reason = _REASONS.get(error.errno or 0, "root_unavailable")
             raise Refused(reason if reason in ("access_denied", "resource_exhausted") else "root_unavailable") from None
         if _is_forbidden(os.fstat(descriptor)):
             os.close(descriptor)
             raise Refused("root_unavailable")
-        self._optional = False
+        self.optional = False
         return descriptor
 
 
@@ -127,6 +127,14 @@ def open_file(root: int, parts: Sequence[str], policy: Policy) -> tuple[int, os.
     if stat.S_ISREG(found.st_mode):
         raise Refused("hard_link")
     raise Refused("is_directory" if stat.S_ISDIR(found.st_mode) else "not_regular_file")
+
+
+def open_directory(name: str, at: int) -> int:
+    """Open a folder by its name in another one, following no link. Raises Refused."""
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=at)
+    except OSError as error:
+        raise refusal(error) from None
 
 
 def _open_plain(root: int, parts: Sequence[str]) -> int:

@@ -18,6 +18,12 @@ from abilities.helpers.workers import Watch, Workers
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
+def modified_at(found: os.stat_result) -> str:
+    """A file's last modification, RFC 3339 UTC in milliseconds."""
+    seconds, nanoseconds = divmod(found.st_mtime_ns, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1_000_000:03}Z"
+
+
 class FileText(NamedTuple):
     """A file that was read: which root answered, what the system says of it, and the part asked for."""
 
@@ -30,8 +36,7 @@ class FileText(NamedTuple):
     @property
     def modified_at(self) -> str:
         """Last modification, RFC 3339 UTC in milliseconds."""
-        seconds, nanoseconds = divmod(self.found.st_mtime_ns, 1_000_000_000)
-        return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1_000_000:03}Z"
+        return modified_at(self.found)
 
     @property
     def version(self) -> str:

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 from uuid import uuid4
 
 from abilities.declarations.base import Refused, as_object, parsed_json
 from abilities.declarations.memory import is_key
+from abilities.helpers.clock import now
 from abilities.helpers.confine import Policy, Root
 from abilities.helpers.file_reader import FileReader, Session
 from abilities.helpers.paths import WHOLE, Range, Request, parse_range
@@ -113,7 +114,7 @@ class MemoryHelper:
         values = {n: v for n, v in fields.items() if n not in ("id", "key", "links", "remove_links", "permanent")}
         change = Change(
             kind,
-            _now(),
+            now(),
             id=fields.get("id"),
             key=fields.get("key"),
             new_id=str(uuid4()),
@@ -126,7 +127,7 @@ class MemoryHelper:
     async def get(self, key: str, links_offset: int) -> Stored:
         """One memory with a page of its links; counts as an access. Raises Refused."""
         found = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
-        self._store.touch(self._namespace, key, _now())
+        self._store.touch(self._namespace, key, now())
         return found
 
     async def walk(self, key: str, limits: Limits) -> WalkResult:
@@ -175,11 +176,6 @@ class MemoryHelper:
             return Target(kind, part, self._files.long_term, resume=resume)
         day = _parse_day(given.get("date", "today"), today)
         return Target(kind, part, day.strftime(self._files.short_term), day, resume=resume)
-
-
-def _now() -> str:
-    """This moment, RFC 3339 UTC in milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _unwrapped(target: object) -> object:

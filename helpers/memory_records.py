@@ -8,7 +8,7 @@ import orjson
 from abilities.helpers.envelope import Answer, Failure, Found, fault_of, settle
 from abilities.helpers.render import json_size
 from abilities.helpers.stores.protocol import WalkResult
-from abilities.helpers.stores.rows import LinkRow, Stored
+from abilities.helpers.stores.rows import Stored
 from abilities.helpers.text import Piece
 from abilities.helpers.traversal import Limits, Step
 
@@ -28,7 +28,7 @@ def memory_data(stored: Stored, *, counters: bool = False, links: bool = False, 
     if counters:
         data |= {"accessed_at": stored.accessed_at, "access_count": stored.access_count}
     if links and stored.links:
-        data["links"] = [_link_data(link) for link in stored.links]
+        data["links"] = [link.shown() for link in stored.links]
     if stored.links_total:
         data["links_total"] = stored.links_total
     data["metadata"] = {"memory_score": row.score, **orjson.loads(row.metadata)}
@@ -132,8 +132,3 @@ def page(found: Sequence[Stored | Exception], max_bytes: int) -> Shown:
             return Shown(shown, failures, place)
         shown.append(data)
     return Shown(shown, failures, len(found))
-
-
-def _link_data(link: LinkRow) -> dict[str, Any]:
-    kind = {} if link.type == "association" else {"type": link.type}
-    return {"key": link.target, "link_weight": link.weight, **kind}

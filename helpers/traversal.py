@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 Cut = Literal["depth", "breadth", "total"]
-State = Literal["present", "missing", "archived", "invalid"]
+State = Literal["present", "absent", "invalid"]
+"""Of a link's target; absent is one that is missing or archived."""
 
 FRONTIER = 10
 """Best candidates that were not retrieved, shown at the end of a walk."""
@@ -183,8 +184,8 @@ class Walk:
         place = step.looked
         while len(left) < FRONTIER:
             yield from self._know(step, place)
-            if place >= len(step.known) or step.known[place].state == "missing":
-                break  # missing targets rank last: nothing follows them
+            if place >= len(step.known) or step.known[place].state == "absent":
+                break  # absent targets rank last: nothing follows them
             link = step.known[place]
             if link.state == "present" and link.key not in self._by_key:
                 left.setdefault(link.key, link)

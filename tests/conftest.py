@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from abilities import Settings
+from tests.serving import serving
+from tests.surfaces import SURFACES, Through, calls_through
 from tests.world import World, build, lock
 
 NOBODY = 65534
@@ -48,6 +50,12 @@ def settings(world: World) -> Settings:
     )
 
 
+@pytest.fixture(params=SURFACES)
+def through(request: pytest.FixtureRequest) -> Through:
+    """Calls through one surface, each compared with Python's."""
+    return calls_through(request.param)
+
+
 @pytest.fixture
 def unprivileged() -> Iterator[None]:
     """Run as a user whom permissions bind; root passes over them."""
@@ -56,6 +64,14 @@ def unprivileged() -> Iterator[None]:
         os.seteuid(NOBODY)
     yield
     os.seteuid(user)
+
+
+@pytest.fixture
+def served(roots: Settings, tmp_path: Path) -> Iterator[str]:
+    """The address of a server in a process of its own, for the roots."""
+    with serving(roots, tmp_path) as server:
+        yield server.address
+        server.stop()
 
 
 @pytest.fixture

@@ -3,25 +3,36 @@
 A call that failed as a whole gives ``{"error": fault}`` on each of them.
 """
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
+import httpx2
 import orjson
 from click.testing import CliRunner
 from langchain_core.messages import ToolMessage
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from abilities import Abilities, AbilityError, Settings, render
+from abilities.adapters.http import status_of
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import server_of
 from abilities.cli import main
+from abilities.declarations.base import Fault
+from abilities.server.app import app_of
+from abilities.server.guard import MAX_BODY, App
 
+Call = Callable[..., Awaitable[dict[str, Any]]]
+Through = Callable[[Settings], Call]
 Surface = Callable[[Settings, str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class CannotCarry(Exception):
-    """The value cannot cross this surface: JSON holds no lone surrogate and no NaN."""
+    """The value cannot cross this surface: JSON holds no lone surrogate and no NaN, HTTP no large body."""
 
 
 async def python(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -68,10 +79,65 @@ async def mcp_structured(settings: Settings, name: str, arguments: dict[str, Any
     return await _mcp(settings.model_copy(update={"structured": True}), name, arguments, "legacy")
 
 
+async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    text = refuse_uncarried(arguments)
+    if len(text.encode()) > MAX_BODY:
+        raise CannotCarry
+    async with Abilities.open(settings) as abilities:
+        transport = httpx.ASGITransport(app=app_of(abilities))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            kind = {"Content-Type": "application/json"}
+            response = await client.post(f"/api/abilities/{name}", content=text, headers=kind)
+    payload: dict[str, Any] = orjson.loads(response.content)
+    assert response.text == render(payload)
+    assert response.status_code == (status_of(payload["error"]) if "error" in payload else 200)
+    assert response.headers["content-type"] == "application/json"
+    return payload
+
+
+async def mcp_http_current(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return await _mcp_http(settings, name, arguments, "2026-07-28")
+
+
+async def mcp_http_earlier(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return await _mcp_http(settings, name, arguments, "legacy")
+
+
 SURFACES: dict[str, Surface] = {
     surface.__name__: surface
-    for surface in (python, command_line, langchain, langchain_sync, mcp_current, mcp_earlier, mcp_structured)
+    for surface in (
+        python,
+        command_line,
+        langchain,
+        langchain_sync,
+        mcp_current,
+        mcp_earlier,
+        mcp_structured,
+        http,
+        mcp_http_current,
+        mcp_http_earlier,
+    )
 }
+
+
+WRITES = ("store_memory", "update_memory", "delete_memory")
+
+
+def calls_through(name: str) -> Through:
+    """Calls through one surface, with keyword arguments; what is read, or refused, is the same as in Python."""
+
+    def calls_of(settings: Settings) -> Call:
+        async def call(ability: str, **arguments: Any) -> dict[str, Any]:
+            payload = await SURFACES[name](settings, ability, arguments)
+            if ability not in WRITES or "error" in payload:
+                assert payload == await python(settings, ability, arguments)
+            if "error" in payload:
+                raise AbilityError(Fault.model_validate(payload["error"]))
+            return payload
+
+        return call
+
+    return calls_of
 
 
 def environment(settings: Settings) -> dict[str, str]:
@@ -97,6 +163,33 @@ async def _mcp(settings: Settings, name: str, arguments: dict[str, Any], mode: s
         return told_by(await client.call_tool(name, arguments), structured=settings.structured)
 
 
+async def _mcp_http(settings: Settings, name: str, arguments: dict[str, Any], mode: str) -> dict[str, Any]:
+    if len(refuse_uncarried(arguments).encode()) > MAX_BODY - 1_000:
+        raise CannotCarry
+    async with (
+        Abilities.open(settings) as abilities,
+        begun(app_of(abilities)) as app,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as sender,
+        Client(streamable_http_client("http://127.0.0.1/mcp", http_client=sender), mode=mode) as client,
+    ):
+        return told_by(await client.call_tool(name, arguments))
+
+
+@asynccontextmanager
+async def begun(app: App) -> AsyncIterator[Any]:
+    """An application between its startup and its shutdown, as a server runs it (ASGI lifespan)."""
+    asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    scope = {"type": "lifespan", "asgi": {"version": "3.0"}}
+    running = asyncio.ensure_future(app(scope, asked.get, told.put))
+    for moment in ("startup", "shutdown"):
+        await asked.put({"type": f"lifespan.{moment}"})
+        assert (await told.get())["type"] == f"lifespan.{moment}.complete"
+        if moment == "startup":
+            yield app
+    await running
+
+
 def _told(message: Any) -> dict[str, Any]:
     assert isinstance(message, ToolMessage)
     payload: dict[str, Any] = orjson.loads(str(message.content))
@@ -116,6 +209,4 @@ def refuse_uncarried(arguments: dict[str, Any]) -> str:
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
-    import asyncio
-
     return await asyncio.to_thread(work)

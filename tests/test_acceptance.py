@@ -32,7 +32,7 @@ async def test_a_row_gets_what_the_table_says_on_every_surface(
     try:
         assert await SURFACES[surface](chosen, row.name, row.arguments) == expected
     except CannotCarry:
-        assert row.id in ("F8", "F30-5", "F30-6")
+        assert row.id in ("F8", "F30-5", "F30-6") or (row.id == "F9-megabyte" and "http" in surface)
     told = json.dumps([record.get("error") for record in expected.get("results", [expected])])
     assert str(world.base) not in told
 

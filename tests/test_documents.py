@@ -15,7 +15,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+GRAPH = """\
+{"type": "entity", "name": "Ada", "entityType": "person", "observations": ["writes compilers", "likes tea"]}
+{"type": "entity", "name": "tea", "entityType": "drink", "observations": ["hot"]}
+{"type": "relation", "from": "Ada", "to": "tea", "relationType": "drinks"}
+"""
 BLOCKS = [
     (path.name, number, language, code)
     for path in DOCUMENTS
@@ -53,6 +58,9 @@ def test_a_python_block_runs(code: str, tmp_path: Path) -> None:
 def test_a_json_block_is_json_and_a_client_block_starts_a_server(code: str) -> None:
     document = json.loads(code)
     for server in document.get("mcpServers", {}).values():
+        if server.get("type") == "http":
+            assert server["url"].endswith("/mcp") and server["headers"].keys() == {"Authorization"}
+            continue
         assert server["command"] in ("abilities", "uvx")
         assert server["args"][-1] == "mcp"
         assert all(name.startswith("ABILITIES_") for name in server["env"])
@@ -70,6 +78,15 @@ def test_a_toml_block_is_toml_with_known_settings(code: str) -> None:
 def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None:
     """Lines after a command are what it prints; '...' stands for anything."""
     (tmp_path / "notes.md").write_text("first line\nsecond line\n")
+    (tmp_path / "memory.jsonl").write_text(GRAPH)
+    store = {
+        "ABILITIES_STORE_URL": f"sqlite:///{tmp_path}/memory.db",
+        "ABILITIES_TOKENS_FILE": str(tmp_path / "tokens.json"),
+    }
+    given = {**os.environ, **store, "COLUMNS": "80"}
+    if "memory.jsonl" not in code:  # what other blocks show comes after the import
+        bring = [sys.executable, "-m", "abilities", "import", "memory.jsonl"]
+        subprocess.run(bring, cwd=tmp_path, env=given, check=True, capture_output=True)
     steps = re.split(r"^\$ ", code, flags=re.M)[1:]
     assert steps
     for step in steps:
@@ -77,8 +94,7 @@ def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None
         if command.startswith(("make ", "pip ", "git ", "cd ")):
             continue
         command = re.sub(r"^abilities\b", f"{sys.executable} -m abilities", command)
-        environment = {**os.environ, "COLUMNS": "80"}
-        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, timeout=60, env=environment)
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, timeout=60, env=given)
         told = "\n".join(line.rstrip() for line in done.stdout.decode().splitlines())
         pattern = re.escape(expected.rstrip()).replace(r"\.\.\.", ".*")
         assert re.fullmatch(pattern, told.rstrip(), re.S), told + done.stderr.decode()

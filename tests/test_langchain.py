@@ -35,6 +35,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "update_memory": {"id": KNOWN, "content": "text"},
     "delete_memory": {"id": KNOWN},
     "get_memory_stats": {},
+    "file_list": {"pattern": "*.toml"},
 }
 
 
@@ -128,10 +129,10 @@ async def test_a_bare_tool_node_does_the_same(settings: Settings) -> None:
 
 
 def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> None:
-    assert len(load_tools(settings)) == 9
+    assert len(load_tools(settings)) == 10
     assert [tool.name for tool in load_tools(settings, only=["memory_read_bulk"])] == ["memory_read_bulk"]
     reading = [tool.name for tool in AbilitiesToolkit.load(settings, read_only=True).get_tools()]
-    assert len(reading) == 6
+    assert len(reading) == 7
     assert {"store_memory", "update_memory", "delete_memory"}.isdisjoint(reading)
     with pytest.raises(KeyError):
         load_tools(settings, only=["no_such_tool"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from abilities.helpers.traversal import Ask, Limits, Link, State, Walk, Walked
+from abilities.helpers.traversal import Ask, Limits, Link, Walk, Walked
 
 Edges = dict[str, list[tuple[str, float, str]]]
 
@@ -30,10 +30,9 @@ class Graph:
     def _link(self, source: str, target: str, weight: float, kind: str) -> Link:
         if (source, target, kind) in self.invalid:
             return Link(target, 0.0, kind, -2.0, "invalid")
-        if target in self.missing:
-            return Link(target, weight, kind, -1.0, "missing")
-        state: State = "archived" if target in self.archived else "present"
-        return Link(target, weight, kind, weight * self.scores.get(target, 1.0), state)
+        if target in self.missing | self.archived:
+            return Link(target, weight, kind, -1.0, "absent")
+        return Link(target, weight, kind, weight * self.scores.get(target, 1.0), "present")
 
 
 def walk(graph: Graph, target: str, limits: Limits, page: int = 3) -> Walked:

@@ -17,7 +17,7 @@ from uuid import uuid4
 from abilities.declarations.base import Refused
 from abilities.helpers.stores.merge import Change, Kind
 from abilities.helpers.stores.protocol import MemoryStore, Query, Written
-from abilities.helpers.stores.rows import Stored
+from abilities.helpers.stores.rows import Incoming, Stored
 from abilities.helpers.traversal import Limits
 
 Open = Callable[[], AbstractAsyncContextManager[MemoryStore]]
@@ -170,6 +170,36 @@ async def many_changes_at_once_are_all_made(store: MemoryStore) -> None:
     assert found.links_total == 40, f"every one of 40 changes is there, not {found.links_total}"
 
 
+async def whole_memories_leave_and_come_back(store: MemoryStore) -> None:
+    """Pages hold everything in order; putting it back changes nothing; what differs is kept unless asked."""
+    for key in ("b", "a"):
+        await put(store, key, links=[("b", 0.25), ("none", 1.0)], tags=["t"], metadata={"x": 1})
+    found = [one for one in await store.page(("", ""), 10) if isinstance(one, Stored)]
+    assert [memory.row.key for memory in found] == ["a", "b"] and await store.size() == 2, "a page is in order"
+    assert {link.target for link in found[0].links} == {"b", "none"}, "a memory leaves with all of its links"
+    behind = await store.page((NAMESPACE, "a"), 10)
+    assert behind == found[1:], "a page begins after the one before"
+    assert await store.put([Incoming(memory) for memory in found]) == ["unchanged"] * 2, (
+        "the same again changes nothing"
+    )
+    first = found[0]._replace(row=found[0].row._replace(content="other"), links=found[0].links[:1])
+    assert await store.put([Incoming(first)]) == ["kept"], "what differs is kept"
+    assert await store.put([Incoming(first)], replace=True, dry_run=True) == ["replaced"], "a dry run tells"
+    assert await store.page(("", ""), 10) == found, "and changes nothing"
+    assert await store.put([Incoming(first)], replace=True) == ["replaced"]
+    taken = found[1]._replace(row=found[1].row._replace(key="c"))
+    links = tuple(link._replace(source="c") for link in found[1].links)
+    new = found[1]._replace(row=found[1].row._replace(key="c", id=str(uuid4())), links=links)
+    refused, added = await store.put([Incoming(taken), Incoming(new)])
+    assert isinstance(refused, Refused) and refused.reason == "key_taken", "an id belongs to one memory"
+    assert added == "added", "one that cannot be kept does not keep others out"
+    after = [one for one in await store.page(("", ""), 10) if isinstance(one, Stored)]
+    assert after[0] == first._replace(links_total=1), "a replaced memory is as it was brought, links too"
+    assert [memory.row.key for memory in after] == ["a", "b", "c"]
+    states = {finding.state for finding in await store.check(lambda _: None, full=True)}
+    assert "damaged" not in states, "a check finds the store sound"
+
+
 async def linked(store: MemoryStore, key: str) -> list[str]:
     """The targets of a memory's links, best first."""
     return [link.target for link in (await store.read_linked(NAMESPACE, key, 0, 20)).links]
@@ -196,4 +226,5 @@ BEHAVIOURS: tuple[Callable[[MemoryStore], Awaitable[None]], ...] = (
     statistics_count_what_is_there,
     namespaces_are_apart,
     many_changes_at_once_are_all_made,
+    whole_memories_leave_and_come_back,
 )

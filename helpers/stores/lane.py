@@ -44,7 +44,8 @@ class Lane:
         """Queue work and wait for its result. Cancelling the wait does not cancel the work."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self.wake()
+        if self._thread.ident is None:
+            self.wake()
         self._queue.put(Job(work, loop, done))
         return await done
 
@@ -53,6 +54,11 @@ class Lane:
         with self._starting:
             if self._thread.ident is None:
                 self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs are queued."""
+        return self._queue.qsize()
 
     async def close(self) -> None:
         """Do what is queued, then end the thread."""

@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-import orjson
-
 from abilities.declarations.memory import SCORES
-from abilities.helpers.stores.rows import LinkRow, Row
+from abilities.helpers.stores.rows import Incoming, LinkRow, Row, sorted_json
 
 Kind = Literal["store", "update", "archive", "delete"]
 PLAIN = ("type", "content", "summary", "category", "importance")
@@ -89,13 +87,13 @@ def _values(change: Change, row: Row) -> dict[str, Any]:
     given = change.fields
     values: dict[str, Any] = {name: given[name] for name in PLAIN if name in given}
     if "tags" in given:
-        values["tags"] = _json(list(dict.fromkeys(given["tags"])))
+        values["tags"] = sorted_json(list(dict.fromkeys(given["tags"])))
     metadata = dict(given["metadata"]) if "metadata" in given else None
     score = given.get("memory_score")
     if metadata is not None:
         score = metadata.pop("memory_score", None) if score is None else score
         metadata.pop("memory_score", None)
-        values["metadata"] = _json(metadata)
+        values["metadata"] = sorted_json(metadata)
     if score is not None:
         values |= {"score": float(score), "scored": 1}
     elif not row.scored:
@@ -121,5 +119,41 @@ def _links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkR
     return tuple(after[name] for name in sorted(after))
 
 
-def _json(value: Any) -> str:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+Outcome = Literal["added", "replaced", "unchanged", "kept"]
+
+
+class How(NamedTuple):
+    """What may be done with memories that are brought."""
+
+    replace: bool
+    dry_run: bool
+    quota: int | None
+
+
+class Received(NamedTuple):
+    """What becomes of a memory that is brought from elsewhere, and how it is afterwards."""
+
+    outcome: Outcome
+    row: Row
+    links: tuple[LinkRow, ...]
+
+
+def received(incoming: Incoming, row: Row | None, links: Sequence[LinkRow], *, replace: bool) -> Received:
+    """Compare what is brought with what is there: the same again changes nothing, and nothing is lost unless asked.
+
+    Where the importer made up id and times, those that are there stay, and so do further links.
+    """
+    after, brought = incoming.stored.row, incoming.stored.links
+    if row is None:
+        return Received("added", after, brought)
+    if incoming.made_up:
+        after = after._replace(id=row.id, created_at=row.created_at, updated_at=row.updated_at, archived=row.archived)
+        there = {(link.target, link.type): link for link in links}
+        brought = tuple((there | {(link.target, link.type): link for link in brought}).values())
+    if after == row and set(brought) == set(links):
+        return Received("unchanged", row, tuple(links))
+    if not replace:
+        return Received("kept", row, tuple(links))
+    if incoming.made_up:
+        after = after._replace(updated_at=max(incoming.stored.row.updated_at, row.updated_at))
+    return Received("replaced", after, brought)

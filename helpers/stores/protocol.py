@@ -1,12 +1,15 @@
 """What a store of memories can do; `conformance.py` holds any store against it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
-from abilities.helpers.stores.merge import Change
-from abilities.helpers.stores.rows import Stored
+from abilities.helpers.stores.merge import Change, Outcome
+from abilities.helpers.stores.rows import IMPORTANCES, Damaged, Incoming, Stored
 from abilities.helpers.traversal import Limits, Walked
+
+MAX_TOUCHES = 10_000
+"""Accesses a store holds back until they are written; more are forgotten, counting is best effort."""
 
 
 class Written(NamedTuple):
@@ -24,6 +27,16 @@ class WalkResult(NamedTuple):
     memories: tuple[Stored | Exception, ...]
 
 
+class Finding(NamedTuple):
+    """What a check found of one thing: in words, how many are concerned, and some of them by name."""
+
+    name: str
+    state: Literal["sound", "note", "damaged"]
+    number: int
+    words: str
+    examples: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """Which memories, in which order; None leaves a filter out. ``search`` is case-folded already."""
@@ -38,6 +51,25 @@ class Query:
     offset: int = 0
     sort_by: str = "accessed_at"
     descending: bool = True
+
+    @property
+    def filters(self) -> list[tuple[str, Any]]:
+        """The columns that must have a value; importance as its place in the rising order."""
+        importance = None if self.importance is None else IMPORTANCES.index(self.importance)
+        named = (("type", self.type), ("importance", importance), ("category", self.category))
+        return [(name, value) for name, value in named if value is not None]
+
+    @property
+    def counter(self) -> tuple[str, str] | None:
+        """The counter that knows how many match, by name and value; None where no counter does.
+
+        Counters know the memories by at most one of type, importance and tag.
+        """
+        filters = [*self.filters, *(("tag", tag) for tag in self.tags)]
+        if self.search is not None or self.category is not None or len(filters) > 1:
+            return None
+        name, value = filters[0] if filters else ("all", "")
+        return name, str(value)
 
 
 class Page(NamedTuple):
@@ -55,6 +87,11 @@ class MemoryStore(Protocol):
     cannot be read, its place holds the Refused that says why; otherwise Refused is raised: busy,
     storage_full, storage_error, storage_moved, read_only, corrupted, schema_too_new, unavailable.
     """
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for the store at this moment."""
+        ...
 
     async def change(self, namespace: str, change: Change) -> Written:
         """Make one change. Raises Refused too: id_not_found, key_taken, storage_quota, checksum_mismatch.
@@ -81,6 +118,35 @@ class MemoryStore(Protocol):
 
     async def stats(self, namespace: str) -> dict[str, Any]:
         """Figures of a namespace, named as `get_memory_stats` answers them; most_accessed is a Stored or None."""
+        ...
+
+    async def page(self, after: tuple[str, str], limit: int) -> list[Stored | Damaged]:
+        """Memories of all namespaces with all of their links, by namespace and key, beginning after those of ``after``.
+
+        ``limit`` counts memories; a damaged one, or a damaged link beside its memory, comes as Damaged.
+        """
+        ...
+
+    async def size(self) -> int:
+        """How many memories there are, of all namespaces, archived ones too."""
+        ...
+
+    async def put(
+        self, memories: Sequence[Incoming], *, replace: bool = False, dry_run: bool = False
+    ) -> list[Outcome | Exception]:
+        """Keep memories as they are, with their ids, times and counters; one outcome each.
+
+        Each is one transaction, or shares one with its neighbours. What is there already and differs is kept,
+        or replaced where asked; a dry run only tells. Where one cannot be kept, its place holds the Refused:
+        key_taken (its id belongs to another key), storage_quota, checksum_mismatch.
+        """
+        ...
+
+    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[Finding]:
+        """Look at every memory and link; ``progress`` is told how many more were looked at, from any thread.
+
+        ``full`` looks at the search index too, for which writers may have to wait.
+        """
         ...
 
     def touch(self, namespace: str, key: str, now: str) -> None:

@@ -41,6 +41,11 @@ class LinkRow(NamedTuple):
     type: str
     weight: float
 
+    def shown(self) -> dict[str, Any]:
+        """The link as readers are told of it; the usual type is left out."""
+        kind = {} if self.type == "association" else {"type": self.type}
+        return {"key": self.target, "link_weight": self.weight, **kind}
+
 
 class Stored(NamedTuple):
     """A memory that was read: its row, its links (the best ones), how many there are, and its access counters."""
@@ -50,6 +55,26 @@ class Stored(NamedTuple):
     links_total: int = 0
     accessed_at: str = ""
     access_count: int = 0
+
+
+class Incoming(NamedTuple):
+    """A memory to be kept as it is; ``made_up`` says that its id and times were chosen by who brings it."""
+
+    stored: Stored
+    made_up: bool = False
+
+
+class Damaged(NamedTuple):
+    """What cannot be read of a stored memory: all of it, or a link of it."""
+
+    namespace: str
+    key: str
+    reason: str
+
+
+def sorted_json(value: Any) -> str:
+    """JSON as a row keeps it, the same for the same value. Raises TypeError for what JSON cannot carry."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def hash_of(values: tuple[Any, ...]) -> int:

@@ -1,25 +1,25 @@
 """The embedded store: one SQLite file, one writer thread with group commit, one reader thread with snapshots."""
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from abilities.declarations.base import Refused
-from abilities.helpers.stores import sqlite_read, sqlite_write
+from abilities.helpers.stores import sqlite_query, sqlite_read, sqlite_transfer, sqlite_write
 from abilities.helpers.stores.lane import Job, Lane
-from abilities.helpers.stores.merge import Change
-from abilities.helpers.stores.protocol import Page, Query, WalkResult, Written
-from abilities.helpers.stores.rows import Stored, hash_of
-from abilities.helpers.stores.sqlite_file import StoreFile, refusal
+from abilities.helpers.stores.merge import Change, How, Outcome
+from abilities.helpers.stores.protocol import MAX_TOUCHES, Finding, Page, Query, WalkResult, Written
+from abilities.helpers.stores.rows import Damaged, Incoming, Stored, hash_of
+from abilities.helpers.stores.sqlite_check import check, check_words
+from abilities.helpers.stores.sqlite_file import StoreFile, check_version, refusal
 from abilities.helpers.traversal import Limits
 
 T = TypeVar("T")
-MAX_TOUCHES = 10_000
-"""Accesses held back until they are written; more are forgotten, counting is best effort."""
 
 
 class SqliteStore:
@@ -36,6 +36,11 @@ class SqliteStore:
         self._touches: dict[tuple[str, str], tuple[int, str]] = {}
         self._reader = Lane("abilities-store-reader", self._read_batch, lambda: None, self._end_reading)
         self._writer = Lane("abilities-store-writer", self._write_batch, self._flush, self._end_writing)
+
+    @property
+    def waiting(self) -> int:
+        """See `MemoryStore.waiting`."""
+        return self._reader.waiting + self._writer.waiting
 
     async def change(self, namespace: str, change: Change) -> Written:
         """See `MemoryStore.change`."""
@@ -55,11 +60,43 @@ class SqliteStore:
 
     async def query(self, namespace: str, query: Query) -> Page:
         """See `MemoryStore.query`."""
-        return await self._reader.do(lambda c: sqlite_read.query(c, namespace, query))
+        return await self._reader.do(lambda c: sqlite_query.query(c, namespace, query))
 
     async def stats(self, namespace: str) -> dict[str, Any]:
         """See `MemoryStore.stats`."""
-        return await self._reader.do(lambda c: sqlite_read.stats(c, namespace))
+        return await self._reader.do(lambda c: sqlite_query.stats(c, namespace))
+
+    async def page(self, after: tuple[str, str], limit: int) -> list[Stored | Damaged]:
+        """See `MemoryStore.page`."""
+        return await self._reader.do(lambda c: sqlite_transfer.page(c, after, limit))
+
+    async def size(self) -> int:
+        """See `MemoryStore.size`."""
+        return await self._reader.do(sqlite_transfer.size)
+
+    async def put(
+        self, memories: Sequence[Incoming], *, replace: bool = False, dry_run: bool = False
+    ) -> list[Outcome | Exception]:
+        """See `MemoryStore.put`."""
+        how = How(replace, dry_run, self._quota)
+        if dry_run:
+            return await self._reader.do(lambda c: sqlite_transfer.put(c, memories, how))
+        # A job each, because a savepoint costs what has been written since it began; commits are shared all the same.
+        jobs = (partial(sqlite_transfer.put, memories=[memory], how=how) for memory in memories)
+        return [outcome for (outcome,) in await asyncio.gather(*map(self._writer.do, jobs))]
+
+    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[Finding]:
+        """See `MemoryStore.check`; on a thread and a connection of its own, so that reads go on."""
+        return await asyncio.to_thread(self._check, progress, full)
+
+    def _check(self, progress: Callable[[int], None], full: bool) -> list[Finding]:
+        with closing(self.connect(writing=False)) as connection:
+            connection.execute("BEGIN")
+            findings = [*self._file.traces(), *check(connection, progress)]
+        if not full:
+            return findings
+        with self._file.locked(), closing(self.connect(writing=True)) as connection:
+            return [*findings, check_words(connection)]
 
     def touch(self, namespace: str, key: str, now: str) -> None:
         """See `MemoryStore.touch`; written with the next change, or after a second without one."""
@@ -76,18 +113,35 @@ class SqliteStore:
         self._file.close()
 
     def _read_batch(self, jobs: Sequence[Job]) -> list[Any]:
-        return [self._guarded(partial(self._in_snapshot, job.work)) for job in jobs]
+        """One snapshot for all that waits; it is younger than anything its callers know of."""
+        try:
+            return [self._guarded(partial(self._in_snapshot, job.work)) for job in jobs]
+        finally:
+            self._end_snapshot()
 
     def _in_snapshot(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._reading is None:
             self._reading = self.connect(writing=False)
-        self._file.check_in_place()
-        self._reading.execute("BEGIN")
         try:
+            if not self._reading.in_transaction:
+                self._begin_snapshot(self._reading)
             return work(self._reading)
-        finally:
-            if self._reading.in_transaction:
-                self._reading.execute("ROLLBACK")
+        except (sqlite3.Error, UnicodeDecodeError):
+            self._end_snapshot()
+            raise
+
+    def _begin_snapshot(self, connection: sqlite3.Connection) -> None:
+        self._file.check_in_place()
+        connection.execute("BEGIN")
+        try:
+            check_version(connection)
+        except Refused:
+            self._end_snapshot()
+            raise
+
+    def _end_snapshot(self) -> None:
+        if self._reading is not None and self._reading.in_transaction:
+            self._reading.execute("ROLLBACK")
 
     def _write_batch(self, jobs: Sequence[Job]) -> list[Any]:
         """One transaction for all that waits; each change in a savepoint of its own."""
@@ -111,6 +165,7 @@ class SqliteStore:
             self._file.check_in_place()
             connection.execute("BEGIN IMMEDIATE")
             try:
+                check_version(connection)
                 results = [_in_savepoint(connection, work) for work in works]
                 self._write_touches(connection)
                 self._file.check_in_place()
@@ -137,7 +192,7 @@ class SqliteStore:
             connection = self._file.open(writing=writing)
         # What damage makes of a text need not be UTF-8; its hash shows that, without failing its neighbours.
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-        connection.create_function("link_hash", 5, lambda *values: hash_of(values), deterministic=True)
+        connection.create_function("link_hash", 5, lambda *link: hash_of(link), deterministic=True)
         connection.create_function("folded", 1, str.casefold, deterministic=True)
         return connection
 

@@ -23,20 +23,19 @@ CREATE TABLE memories (
 ) STRICT;
 CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
 
--- Links. rank is weight times the target's score, and -1 where there is no target; it is kept by the
--- writes that create, change or delete the target, so that reading the best links is one index range.
+-- Links, a memory's best first: rank is weight times the target's score, and -1 where the target is missing or
+-- archived. It is kept by the writes that change the target, so that reading the best links is one range.
 CREATE TABLE links (
     namespace TEXT NOT NULL,
     source TEXT NOT NULL,
+    rank REAL NOT NULL,
+    weight REAL NOT NULL,
     target TEXT NOT NULL,
     type TEXT NOT NULL,
-    weight REAL NOT NULL,
-    rank REAL NOT NULL,
     hash INTEGER NOT NULL,
-    PRIMARY KEY (namespace, source, target, type)
+    PRIMARY KEY (namespace, source, rank DESC, weight DESC, target, type)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX links_best ON links (namespace, source, rank DESC, weight DESC, target, type, hash);
-CREATE INDEX links_back ON links (namespace, target);
+CREATE UNIQUE INDEX links_back ON links (namespace, target, source, type);
 
 -- What queries filter and sort by, in narrow rows beside the memories, and the access counters, which
 -- change on reads and are outside of the hash.
@@ -55,6 +54,7 @@ CREATE TABLE shelf (
     access_count INTEGER NOT NULL,
     PRIMARY KEY (namespace, id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX shelf_memory ON shelf (memory, archived, type, importance, category);
 CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id) WHERE archived = 0;
 CREATE INDEX shelf_accessed_all ON shelf (namespace, accessed_at, id);
 CREATE INDEX shelf_type ON shelf (namespace, type, accessed_at, id) WHERE archived = 0;
@@ -112,5 +112,7 @@ CREATE TRIGGER tags_gone AFTER DELETE ON tags BEGIN
         WHERE namespace = old.namespace AND name = 'tag' AND archived = old.archived AND value = old.tag AND number = 0;
 END;
 
--- Substrings of three characters and more: the case-folded content, by the rowid of its memory.
+-- What search looks into, by the rowid of the memory: every three characters in a row of the case-folded
+-- content, and, for shorter searches, every character and every two in a row of it.
 CREATE VIRTUAL TABLE search USING fts5 (folded, content = '', tokenize = 'trigram case_sensitive 1');
+CREATE VIRTUAL TABLE search_short USING fts5 (grams, content = '', columnsize = 0, detail = none, tokenize = 'ascii');

@@ -8,13 +8,14 @@ import sqlite3
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from abilities.declarations.base import Refused
+from abilities.helpers.stores.protocol import Finding
 
 APPLICATION_ID = 0x61676D65  # 'agme'
-SCHEMA_VERSION = 1
 BUSY_SECONDS = 5.0
 
 _REASONS = {
@@ -27,6 +28,12 @@ _REASONS = {
     "SQLITE_NOTADB": "corrupted",
     "SQLITE_CANTOPEN": "unavailable",
 }
+
+
+@cache
+def schema() -> tuple[str, ...]:
+    """The scripts that make a store, in order; a store's version is the number of those it has been through."""
+    return (files("abilities.helpers.stores").joinpath("sqlite.sql").read_text(encoding="utf-8"),)
 
 
 def refusal(error: sqlite3.Error | UnicodeDecodeError) -> Refused:
@@ -64,6 +71,10 @@ class StoreFile:
             if not self.path.exists():
                 self._create()
             connection = self._connect(writing)
+            if version_of(connection) < len(schema()):
+                connection.close()
+                self._upgrade()
+                connection = self._connect(writing)
             if writing:
                 self._leave_a_trace()
             return connection
@@ -103,6 +114,47 @@ class StoreFile:
         if (found.st_dev, found.st_ino) != self._identity:
             raise Refused("storage_moved")
 
+    def traces(self) -> list[Finding]:
+        """What stands beside the database: whether it is what should, and what a killed process left there."""
+        folder = self.path.parent
+        left = sorted(found.name for found in folder.glob(f"{self.path.name}-new-*"))
+        wal = self.path.with_name(f"{self.path.name}-wal")
+        size = wal.stat().st_size if wal.exists() else 0
+        told = [
+            Finding("version", "sound", 0, f"The schema is of version {len(schema())}, the current one."),
+            Finding("log", "sound", 0, f"The write-ahead log holds {size:,} bytes."),
+        ]
+        if left:
+            words = f"{len(left):,} unfinished copies were left beside the store; they can be deleted."
+            told.append(Finding("beside", "note", len(left), words, tuple(left[:5])))
+        return told
+
+    def put_in_place(self, made: Path, *, aside: Path | None) -> Path | None:
+        """Link a finished database into place, what is there moved ``aside`` first. Raises Refused: busy."""
+        self._open_lock()
+        try:
+            with self.locked():
+                if aside is not None:
+                    self._let_go()
+                    os.rename(self.path, aside)
+                os.link(made, self.path)
+                sync_folder(self.path.parent)
+                self._leave_a_trace()
+        finally:
+            self.close()
+        return aside
+
+    def _let_go(self) -> None:
+        """Write the log back and leave the WAL mode, which SQLite allows only where nobody else has the file open."""
+        connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.Error as error:
+            raise refusal(error) from error
+        finally:
+            connection.close()
+
     def close(self) -> None:
         """Let go of the lock file."""
         if self._lock is not None:
@@ -129,8 +181,17 @@ class StoreFile:
             finally:
                 with suppress(FileNotFoundError):
                     made.unlink()
-            _sync(self.path.parent)
+            sync_folder(self.path.parent)
             self._leave_a_trace()
+
+    def _upgrade(self) -> None:
+        """Bring an older store forward in place, step by step, each step a transaction."""
+        with self.locked():
+            connection = self._connect(writing=True)
+            try:
+                _run_scripts(connection)
+            finally:
+                connection.close()
 
     def _leave_a_trace(self) -> None:
         """Write the store's id into the lock file, if it has none: from now on a missing database is a moved one."""
@@ -150,7 +211,7 @@ class StoreFile:
         )
         try:
             _configure(connection, writing)
-            _check_version(connection)
+            version_of(connection)
         except BaseException:
             connection.close()
             raise
@@ -168,34 +229,49 @@ def _configure(connection: sqlite3.Connection, writing: bool) -> None:
         "cache_size = -16384",
         "temp_store = MEMORY",
         "wal_autocheckpoint = 0" if not writing else "wal_autocheckpoint = 1000",
+        *(["journal_mode = WAL"] if writing else []),  # a backup put here by hand has another
         "query_only = OFF" if writing else "query_only = ON",
     ):
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _check_version(connection: sqlite3.Connection) -> None:
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of a store's schema. Raises Refused: schema_too_new, corrupted."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise Refused("corrupted")
-    if version > SCHEMA_VERSION:
+    return check_version(connection)
+
+
+def check_version(connection: sqlite3.Connection) -> int:
+    """The version, asked again in each transaction: a newer process may have brought the store forward meanwhile."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < 1:
+        raise Refused("corrupted")
+    if version > len(schema()):
         raise Refused("schema_too_new")
+    return int(version)
 
 
 def _write_schema(path: Path) -> None:
-    schema = files("abilities.helpers.stores").joinpath("sqlite.sql").read_text(encoding="utf-8")
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.executescript(
-            f"BEGIN; {schema} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-        )
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        _run_scripts(connection)
     finally:
         connection.close()
 
 
-def _sync(folder: Path) -> None:
+def _run_scripts(connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for number, script in enumerate(schema()[version:], version + 1):
+        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that a new name in a folder survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 import orjson
 
@@ -11,6 +10,7 @@ from abilities.helpers.stores.merge import Change, created, merged
 from abilities.helpers.stores.protocol import Written
 from abilities.helpers.stores.rows import IMPORTANCES, LinkRow, Row, hash_of
 from abilities.helpers.stores.sqlite_read import COLUMNS, link_rows, row_by_id, row_by_key, stored_of
+from abilities.helpers.stores.sqlite_search import add_words, remove_words
 
 _INSERT = f"INSERT INTO memories ({COLUMNS}, hash) VALUES ({', '.join('?' * 16)})"
 _UPDATE = f"UPDATE memories SET ({COLUMNS}, hash) = ({', '.join('?' * 16)}) WHERE namespace = ? AND key = ?"
@@ -23,13 +23,13 @@ def write(connection: sqlite3.Connection, namespace: str, change: Change, quota:
         assert before is not None
         _remove(connection, before)
         return Written(None, created=False, updated=())
-    if before is None and quota is not None and _count(connection, namespace) >= quota:
-        raise Refused("storage_quota")
+    if before is None:
+        check_quota(connection, namespace, quota)
     links = link_rows(connection, namespace, before.key, change.linked) if before else []
     after = merged(change, before or created(change, namespace), links)
     if before is None or after.updated:
-        _save(connection, before, after.row)
-        _save_links(connection, after.row, links, after.links)
+        save(connection, before, after.row)
+        save_links(connection, after.row, links, after.links)
     return Written(stored_of(connection, after.row, 20), created=before is None, updated=after.updated)
 
 
@@ -58,29 +58,41 @@ def _existing(connection: sqlite3.Connection, namespace: str, change: Change) ->
     return by_id or by_key
 
 
-def _count(connection: sqlite3.Connection, namespace: str) -> int:
+def check_quota(connection: sqlite3.Connection, namespace: str, quota: int | None) -> None:
+    """Raises Refused("storage_quota") where a namespace may hold no further memory."""
+    if quota is None:
+        return
     found = connection.execute(
         "SELECT sum(number) FROM counters WHERE namespace = ? AND name = 'all'", (namespace,)
     ).fetchone()
-    return found[0] or 0
+    if (found[0] or 0) >= quota:
+        raise Refused("storage_quota")
 
 
-def _save(connection: sqlite3.Connection, before: Row | None, after: Row) -> None:
-    accessed: Sequence[Any] = (after.created_at, 0)
+def save(
+    connection: sqlite3.Connection, before: Row | None, after: Row, accessed: tuple[str, int] | None = None
+) -> None:
+    """Write a memory's row and all that is derived from it; ``accessed`` are its counters, where they are not kept."""
     if before is None:
         memory = connection.execute(_INSERT, (*after, hash_of(after))).lastrowid
-        _rerank(connection, after.namespace, after.key, after.score)
+        assert memory is not None
+        counters: tuple[str, int] = (after.created_at, 0)
+        add_words(connection, memory, after.content)
+        _rerank(connection, after)
     else:
         connection.execute(_UPDATE, (*after, hash_of(after), after.namespace, after.key))
-        memory, *accessed = connection.execute(
+        memory, counted_at, count = connection.execute(
             "SELECT memory, accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?",
             (before.namespace, before.id),
         ).fetchone()
-        _unshelve(connection, before, memory)
-        if before.score != after.score:
-            _rerank(connection, after.namespace, after.key, after.score)
-    assert memory is not None
-    _shelve(connection, after, memory, accessed[0], accessed[1])
+        counters = (counted_at, count)
+        _unshelve(connection, before)
+        if before.content != after.content:
+            remove_words(connection, memory, before.content)
+            add_words(connection, memory, after.content)
+        if (before.score, before.archived) != (after.score, after.archived):
+            _rerank(connection, after)
+    _shelve(connection, after, memory, *(accessed or counters))
 
 
 def _shelve(connection: sqlite3.Connection, row: Row, memory: int, accessed_at: str, count: int) -> None:
@@ -91,15 +103,11 @@ def _shelve(connection: sqlite3.Connection, row: Row, memory: int, accessed_at: 
     connection.execute("INSERT INTO shelf VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*named, *times))
     tags = [(row.namespace, tag, row.archived, accessed_at, row.id) for tag in orjson.loads(row.tags)]
     connection.executemany("INSERT INTO tags VALUES (?, ?, ?, ?, ?)", tags)
-    connection.execute("INSERT INTO search (rowid, folded) VALUES (?, ?)", (memory, row.content.casefold()))
 
 
-def _unshelve(connection: sqlite3.Connection, row: Row, memory: int) -> None:
+def _unshelve(connection: sqlite3.Connection, row: Row) -> None:
     connection.execute("DELETE FROM shelf WHERE namespace = ? AND id = ?", (row.namespace, row.id))
     connection.execute("DELETE FROM tags WHERE namespace = ? AND id = ?", (row.namespace, row.id))
-    connection.execute(
-        "INSERT INTO search (search, rowid, folded) VALUES ('delete', ?, ?)", (memory, row.content.casefold())
-    )
 
 
 def _remove(connection: sqlite3.Connection, row: Row) -> None:
@@ -107,23 +115,26 @@ def _remove(connection: sqlite3.Connection, row: Row) -> None:
     (memory,) = connection.execute(
         "SELECT memory FROM shelf WHERE namespace = ? AND id = ?", (row.namespace, row.id)
     ).fetchone()
-    _unshelve(connection, row, memory)
+    remove_words(connection, memory, row.content)
+    _unshelve(connection, row)
     connection.execute("DELETE FROM links WHERE namespace = ? AND source = ?", (row.namespace, row.key))
     connection.execute("DELETE FROM memories WHERE namespace = ? AND key = ?", (row.namespace, row.key))
-    _rerank(connection, row.namespace, row.key, None)
+    _rerank(connection, row._replace(archived=1))
 
 
-def _rerank(connection: sqlite3.Connection, namespace: str, target: str, score: float | None) -> None:
-    """Keep the rank of every link to a memory whose score changed; None says that it is gone."""
+def _rerank(connection: sqlite3.Connection, target: Row) -> None:
+    """Keep the rank of every link to a memory that changed; to one that is gone as to an archived one."""
+    score = None if target.archived else target.score
     connection.execute(
-        "UPDATE links SET rank = CASE WHEN ?1 IS NULL THEN -1.0 ELSE weight * ?1 END,"
-        " hash = link_hash(source, target, type, weight, CASE WHEN ?1 IS NULL THEN -1.0 ELSE weight * ?1 END)"
+        "UPDATE links SET rank = coalesce(weight * ?1, -1.0),"
+        " hash = link_hash(source, target, type, weight, coalesce(weight * ?1, -1.0))"
         " WHERE namespace = ?2 AND target = ?3",
-        (score, namespace, target),
+        (score, target.namespace, target.key),
     )
 
 
-def _save_links(connection: sqlite3.Connection, row: Row, before: list[LinkRow], after: tuple[LinkRow, ...]) -> None:
+def save_links(connection: sqlite3.Connection, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]) -> None:
+    """Write the links of a memory that were added, changed or removed; each says so by target and type."""
     gone = {(link.target, link.type) for link in before} - {(link.target, link.type) for link in after}
     connection.executemany(
         "DELETE FROM links WHERE namespace = ? AND source = ? AND target = ? AND type = ?",
@@ -131,10 +142,10 @@ def _save_links(connection: sqlite3.Connection, row: Row, before: list[LinkRow],
     )
     for link in set(after) - set(before):
         found = connection.execute(
-            "SELECT score FROM memories WHERE namespace = ? AND key = ?", (row.namespace, link.target)
+            "SELECT score FROM memories WHERE namespace = ? AND key = ? AND archived = 0", (row.namespace, link.target)
         ).fetchone()
         rank = link.weight * found[0] if found else -1.0
         connection.execute(
             "INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (row.namespace, *link, rank, hash_of((*link, rank))),
+            (row.namespace, link.source, rank, link.weight, link.target, link.type, hash_of((*link, rank))),
         )

@@ -1,0 +1,56 @@
+"""A memory as a line of JSON: what `abilities export` writes and `abilities import` reads."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from abilities.declarations.base import Model
+from abilities.declarations.memory import NAMESPACE, Content, Id, Importance, Key, Metadata, Score, Tags, Text, Type
+
+FORMAT = "agent-abilities"
+VERSION = 1
+
+Time = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$")]
+
+
+class Heading(Model):
+    """The first line of a file."""
+
+    format: Literal["agent-abilities"]
+    version: Annotated[int, Field(ge=1)]
+
+
+class ExportedLink(Model):
+    """A link of an exported memory."""
+
+    key: Key
+    link_weight: Annotated[float, Field(ge=0, le=1)]
+    type: Annotated[str, Field(min_length=1, max_length=50), Text] = "association"
+
+
+class ExportedMemory(Model):
+    """One line: a memory with everything that belongs to it. Fields at their default are left out."""
+
+    namespace: Annotated[str, Field(pattern=f"^{NAMESPACE}$")]
+    key: Key
+    id: Id
+    type: Type
+    content: Content
+    summary: Annotated[str, Field(max_length=500), Text] = ""
+    category: Annotated[str, Field(max_length=50), Text] = ""
+    tags: Tags = Field(default=[])
+    importance: Importance
+    archived: bool = False
+    memory_score: Score | None = None
+    metadata: Metadata = Field(default={})
+    created_at: Time
+    updated_at: Time
+    accessed_at: Time
+    access_count: Annotated[int, Field(ge=0, le=2**53)] = 0
+    links: list[ExportedLink] = Field(default=[])
+
+
+def without_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a memory that a line has to say."""
+    defaults = {name: field.default for name, field in ExportedMemory.model_fields.items() if not field.is_required()}
+    return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}

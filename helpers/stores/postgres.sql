@@ -1,0 +1,125 @@
+-- The schema of a memory store in PostgreSQL, version 1. Every table's keys begin with the namespace, so that a
+-- distributed PostgreSQL can place rows by it. Texts compare by code point, as they do everywhere in the package.
+
+-- The memories themselves. hash covers every other column and is checked on each read.
+CREATE TABLE memories (
+    namespace text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    archived smallint NOT NULL,
+    score double precision NOT NULL,
+    scored smallint NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    importance text COLLATE "C" NOT NULL,
+    category text COLLATE "C" NOT NULL,
+    created_at text COLLATE "C" NOT NULL,
+    updated_at text COLLATE "C" NOT NULL,
+    tags text COLLATE "C" NOT NULL,
+    summary text COLLATE "C" NOT NULL,
+    metadata text COLLATE "C" NOT NULL,
+    content text COLLATE "C" NOT NULL,
+    hash bigint NOT NULL,
+    PRIMARY KEY (namespace, key),
+    UNIQUE (namespace, id)
+);
+
+-- Links. rank is weight times the target's score, and -1 where the target is missing or archived; it is kept by the
+-- writes that change the target, so that reading the best links is one range of an index.
+CREATE TABLE links (
+    namespace text COLLATE "C" NOT NULL,
+    source text COLLATE "C" NOT NULL,
+    target text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    weight double precision NOT NULL,
+    rank double precision NOT NULL,
+    hash bigint NOT NULL,
+    PRIMARY KEY (namespace, source, target, type)
+);
+CREATE INDEX links_best ON links (namespace, source, rank DESC, weight DESC, target, type);
+CREATE INDEX links_back ON links (namespace, target);
+
+-- What queries filter, sort and search by, beside the memories, and the access counters, which change on reads and
+-- are outside of the hash. folded is the case-folded content.
+CREATE TABLE shelf (
+    namespace text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    category text COLLATE "C" NOT NULL,
+    importance smallint NOT NULL, -- 0 low, 1 medium, 2 high
+    archived smallint NOT NULL,
+    size integer NOT NULL, -- bytes of content and summary
+    created_at text COLLATE "C" NOT NULL,
+    updated_at text COLLATE "C" NOT NULL,
+    accessed_at text COLLATE "C" NOT NULL,
+    access_count bigint NOT NULL,
+    PRIMARY KEY (namespace, id)
+) WITH (fillfactor = 80);
+CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_accessed_all ON shelf (namespace, accessed_at, id);
+CREATE INDEX shelf_type ON shelf (namespace, type, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_importance ON shelf (namespace, importance, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_category ON shelf (namespace, category, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_created ON shelf (namespace, created_at, id);
+CREATE INDEX shelf_updated ON shelf (namespace, updated_at, id);
+CREATE INDEX shelf_count ON shelf (namespace, access_count, id);
+
+CREATE TABLE tags (
+    namespace text COLLATE "C" NOT NULL,
+    tag text COLLATE "C" NOT NULL,
+    archived smallint NOT NULL,
+    accessed_at text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    PRIMARY KEY (namespace, tag, archived, accessed_at, id)
+);
+CREATE INDEX tags_id ON tags (namespace, id);
+
+-- What search looks into: the case-folded contents.
+CREATE TABLE words (
+    namespace text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    folded text COLLATE "C" NOT NULL,
+    PRIMARY KEY (namespace, key)
+);
+
+-- Exact numbers, so that totals and statistics cost the same at any size. Kept by triggers.
+CREATE TABLE counters (
+    namespace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL, -- all, size, type, importance or tag
+    archived smallint NOT NULL,
+    value text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    PRIMARY KEY (namespace, name, archived, value)
+) WITH (fillfactor = 50);
+CREATE INDEX counters_top ON counters (namespace, name, archived, number DESC, value);
+
+CREATE FUNCTION count_shelf() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    r shelf%ROWTYPE := CASE TG_OP WHEN 'INSERT' THEN NEW ELSE OLD END;
+    one integer := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
+BEGIN
+    INSERT INTO counters AS c VALUES
+        (r.namespace, 'all', r.archived, '', one),
+        (r.namespace, 'importance', r.archived, r.importance::text, one),
+        (r.namespace, 'size', r.archived, '', one * r.size),
+        (r.namespace, 'type', r.archived, r.type, one)
+    ON CONFLICT (namespace, name, archived, value) DO UPDATE SET number = c.number + excluded.number;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER shelf_counted AFTER INSERT OR DELETE ON shelf FOR EACH ROW EXECUTE FUNCTION count_shelf();
+
+CREATE FUNCTION count_tags() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO counters AS c VALUES (NEW.namespace, 'tag', NEW.archived, NEW.tag, 1)
+        ON CONFLICT (namespace, name, archived, value) DO UPDATE SET number = c.number + 1;
+    ELSE
+        UPDATE counters SET number = number - 1
+            WHERE namespace = OLD.namespace AND name = 'tag' AND archived = OLD.archived AND value = OLD.tag;
+        DELETE FROM counters
+            WHERE namespace = OLD.namespace AND name = 'tag' AND archived = OLD.archived AND value = OLD.tag
+            AND number = 0;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER tags_counted AFTER INSERT OR DELETE ON tags FOR EACH ROW EXECUTE FUNCTION count_tags();

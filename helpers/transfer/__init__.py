@@ -1,0 +1,1 @@
+"""Moving memories: import, export, backup, restore and check."""

@@ -1,0 +1,137 @@
+"""Import: memories from a file into a store, in batches; doing it again changes nothing."""
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import aiofiles
+
+from abilities.declarations.base import FAULTS, Refused, as_object, parsed_json
+from abilities.declarations.transfer import VERSION
+from abilities.helpers.clock import now
+from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.transfer.key_value import KeyValueFile
+from abilities.helpers.transfer.knowledge_graph import knowledge_graph
+from abilities.helpers.transfer.record import Unusable, heading_of
+from abilities.helpers.transfer.sources import Brought, Source, exported
+from abilities.helpers.transfer.streams import lines
+
+BATCH = 500
+"""Memories that are handed to the store together."""
+
+
+class Note(NamedTuple):
+    """Something to be told of one memory: where it stood, its key where it has one, and what became of it."""
+
+    place: str
+    key: str | None
+    words: str
+
+
+class Opened(NamedTuple):
+    """A file to import: what it is, its memories, and how far the way through it is (bytes or memories; 0: unknown)."""
+
+    kind: str
+    source: Source
+    length: int
+
+
+class Way(NamedTuple):
+    """How to import. ``namespace`` is where memories go that name none, or, with ``all_into_it``, all of them."""
+
+    namespace: str
+    all_into_it: bool = False
+    replace: bool = False
+    dry_run: bool = False
+
+
+async def open_source(path: Path | None, way: Way) -> Opened:
+    """Find out what a file holds; None is standard input, which must be our own lines. Raises Unusable, OSError."""
+    moment = now()
+    override = way.namespace if way.all_into_it else None
+    if path is None:
+        return Opened("an export", exported(None, override), 0)
+    async with aiofiles.open(path, "rb") as file:
+        beginning = await file.read(16)
+    if beginning == b"SQLite format 3\0":
+        database = KeyValueFile.open(path)
+        return Opened("a kv-memory database", database.memories(way.namespace, moment), len(database))
+    first = await _first_line(path)
+    heading = heading_of(first)
+    if heading is not None and heading.version > VERSION:
+        raise Unusable("the file was written by a newer version of this package")
+    size = os.stat(path).st_size
+    if heading is not None:
+        return Opened("an export", exported(path, override), size)
+    if (_object(first) or {}).get("type") in ("entity", "relation"):
+        return Opened("an MCP memory server's file", knowledge_graph(path, way.namespace, moment), size)
+    raise Unusable("the file is neither an export, nor an MCP memory server's memory.jsonl, nor a kv-memory database")
+
+
+async def _first_line(path: Path) -> bytes:
+    async for line in lines(path):
+        return line.text or b""
+    return b""
+
+
+def _object(line: bytes) -> dict[str, object] | None:
+    try:
+        return as_object(parsed_json(line))
+    except ValueError:
+        return None
+
+
+async def import_memories(
+    store: MemoryStore, source: Source, way: Way, tell: Callable[[Note], None], progress: Callable[[int], None]
+) -> Counter[str]:
+    """Bring memories into a store; counts added, replaced, unchanged, kept, adjusted and refused.
+
+    A broken import is finished by doing it again. ``tell`` hears of every
+    memory that was adjusted, kept as it was although it differs, or refused. Raises Refused when the store
+    can take nothing.
+    """
+    counts: Counter[str] = Counter()
+    async for batch in _batches(source):
+        for brought in batch:
+            if brought.unusable is not None:
+                counts["refused"] += 1
+                tell(Note(brought.place, None, brought.unusable))
+            elif brought.notes:
+                counts["adjusted"] += 1
+                tell(Note(brought.place, brought.memories[0].stored.row.key, "; ".join(dict.fromkeys(brought.notes))))
+        await _put(store, batch, way, counts, tell)
+        progress(batch[-1].done)
+    return counts
+
+
+async def _batches(source: Source) -> AsyncIterator[list[Brought]]:
+    batch: list[Brought] = []
+    async for brought in source:
+        batch.append(brought)
+        if sum(len(one.memories) for one in batch) >= BATCH or len(batch) >= BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+async def _put(
+    store: MemoryStore, batch: list[Brought], way: Way, counts: Counter[str], tell: Callable[[Note], None]
+) -> None:
+    placed = [(brought.place, memory) for brought in batch for memory in brought.memories]
+    if not placed:
+        return
+    outcomes = await store.put([memory for _, memory in placed], replace=way.replace, dry_run=way.dry_run)
+    for (place, memory), outcome in zip(placed, outcomes, strict=True):
+        key = memory.stored.row.key
+        if isinstance(outcome, Refused):
+            counts["refused"] += 1
+            tell(Note(place, key, FAULTS[outcome.reason][1]))
+        elif isinstance(outcome, Exception):
+            raise outcome
+        else:
+            counts[outcome] += 1
+            if outcome == "kept":
+                tell(Note(place, key, "differs from the memory that is there, which was kept"))

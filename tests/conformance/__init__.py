@@ -1,0 +1,1 @@
+"""What `make conformance` runs: the protocol's own conformance tool and the Inspector, against real servers."""

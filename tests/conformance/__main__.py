@@ -1,0 +1,141 @@
+"""Run the conformance tool and the Inspector, and print one table of what they found."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from abilities import Settings
+from abilities.application import BUILT_IN
+from tests.serving import serving
+
+HERE = Path(__file__).parent
+TOOLS = HERE.parent.parent / ".conformance"
+"""Where npm puts the tools, and what they report."""
+MODULES = TOOLS / "node_modules" / "@modelcontextprotocol"
+REVISIONS = ("2026-07-28", "2025-11-25")
+
+
+class Result(NamedTuple):
+    """What one run of a tool came to."""
+
+    name: str
+    passed: bool
+    words: str
+
+
+def main() -> int:
+    """Install the tools, run them, and say what they found; 1 when something is not as it is expected to be."""
+    console = Console()
+    if sys.version_info < (3, 11) or not shutil.which("npm", path=_path()):
+        console.print("npm is not in the environment; run: make conformance")
+        return 2
+    console.print("Installing the conformance tool and the Inspector ...")
+    TOOLS.mkdir(exist_ok=True)
+    shutil.copy(HERE / "package.json", TOOLS)
+    install = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--silent"]
+    subprocess.run(install, cwd=TOOLS, env=_environment(), check=True)
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, server in (("abilities serve", _product), ("fixtures", _fixtures)):
+            with server(Path(folder)) as address:
+                for revision in REVISIONS:
+                    console.print(f"Running {revision} against {name} ...")
+                    results.append(_conformance(name, address, revision))
+                if server is _product:
+                    console.print("Running the Inspector ...")
+                    results += _inspector(address)
+    table = Table("what", "", "found")
+    for result in results:
+        table.add_row(result.name, "passed" if result.passed else "FAILED", result.words)
+    console.print(table)
+    return 0 if all(result.passed for result in results) else 1
+
+
+def _conformance(name: str, address: str, revision: str) -> Result:
+    """All scenarios that a revision requires; those that fail must be the ones the file names, with a reason each."""
+    expected = HERE / f"expected-{name.split()[-1]}.yml"
+    command = ["node", str(MODULES / "conformance" / "dist" / "index.js"), "server", "--url", address]
+    command += ["--requirements", revision, "--expected-failures", str(expected)]
+    done = subprocess.run(command, env=_environment(), cwd=TOOLS, capture_output=True, timeout=900)
+    report = done.stdout.decode() + done.stderr.decode()
+    (TOOLS / f"{name.replace(' ', '-')}-{revision}.log").write_text(report)
+    total = re.search(r"^Total: (.*)$", report, re.M)
+    scenarios = re.findall(r"^([✓✗]) \S+: ", report, re.M)
+    if total is None or not scenarios:
+        return Result(f"{revision}, {name}", False, report[-500:])
+    words = f"{scenarios.count('✓')} of {len(scenarios)} scenarios whole, checks {total[1]}"
+    return Result(f"{revision}, {name}", done.returncode == 0, words)
+
+
+def _inspector(address: str) -> Iterator[Result]:
+    """The strict listing of tools, a call, and a resource's template."""
+    (tools, listed) = _inspected(address, "tools/list", "--strict")
+    names = [tool["name"] for tool in listed.get("tools", [])]
+    whole = tools == 0 and names == [ability.name for ability in BUILT_IN]
+    yield Result("Inspector, tools/list --strict", whole, f"{len(names)} tools")
+    code, told = _inspected(address, "tools/call", "--tool-name", "file_list", "--tool-arg", "pattern=*.txt")
+    text = json.loads(told["content"][0]["text"]) if told.get("content") else {}
+    paths = [file["path"] for file in text.get("files", [])]
+    yield Result("Inspector, tools/call file_list", code == 0 and paths == ["a.txt"], ", ".join(paths))
+    code, told = _inspected(address, "resources/templates/list")
+    found = [template["uriTemplate"] for template in told.get("resourceTemplates", [])]
+    yield Result("Inspector, templates", code == 0 and found == ["memory://{key}"], ", ".join(found))
+
+
+def _inspected(address: str, method: str, *options: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
+    launcher = MODULES / "inspector" / "clients" / "launcher" / "build" / "index.js"
+    command = ["node", str(launcher), "--cli", address, "--method", method, *options]
+    done = subprocess.run(command, env=_environment(), cwd=TOOLS, capture_output=True, timeout=120)
+    try:
+        return done.returncode, json.loads(done.stdout)
+    except ValueError:
+        sys.stderr.write(done.stdout.decode() + done.stderr.decode())
+        return done.returncode or 1, {}
+
+
+@contextmanager
+def _product(folder: Path) -> Iterator[str]:
+    """The server that users run, with a file to read."""
+    roots = [folder / "agent", folder / "work"]
+    for root in roots:
+        root.mkdir()
+    (roots[1] / "a.txt").write_text("read")
+    store = f"sqlite:///{folder}/store/memory.db"
+    settings = Settings(agent_dir=roots[0], workspace_dir=roots[1], store_url=store)
+    with serving(settings, folder) as server:
+        yield f"{server.address}/mcp"
+
+
+@contextmanager
+def _fixtures(folder: Path) -> Iterator[str]:
+    """The abilities that the tool calls by name."""
+    command = [sys.executable, "-m", "tests.conformance.fixtures"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=HERE.parent.parent) as process:
+        assert process.stdout
+        try:
+            yield process.stdout.readline().decode().strip()
+        finally:
+            process.terminate()
+
+
+def _path() -> str:
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PATH": _path(), "HOME": str(TOOLS)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
