@@ -4,11 +4,12 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -17,6 +18,49 @@ import psycopg
 
 GIVEN = "ABILITIES_TEST_PG_DSN"
 DEBIAN = Path("/usr/lib/postgresql")
+_INITIAL = ("-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
+
+
+class Node:
+    """A server in a folder and on a port of its own; root runs it as another user, because it refuses to be root's."""
+
+    def __init__(self, base: Path, programs: Path, name: str) -> None:
+        self.data = base / name
+        self._base = base
+        self._programs = programs
+        self._become = _as_another(base)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def run(self, program: str, *options: str | Path) -> None:
+        """Run one of PostgreSQL's programs on the node's data."""
+        command = [*self._become, self._programs / program, "-D", self.data, *options]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._base, timeout=120)
+        assert done.returncode == 0, done.stdout.decode()
+
+    def start(self, *settings: str) -> None:
+        """Start it and make sure that it is the one that answers."""
+        given = ("listen_addresses=127.0.0.1", "fsync=off", "max_connections=200", *settings)
+        options = f"-p {self.port} -k {self._base} {' '.join(f'-c {setting}' for setting in given)}"
+        self.run("pg_ctl", "-w", "-l", f"{self.data}.log", "-o", options, "start")
+        with psycopg.connect(self.url) as connection:
+            found = connection.execute("SHOW data_directory").fetchone()
+        assert found == (str(self.data),), "the port belongs to another server"
+
+    def stop(self) -> None:
+        """Stop it, if it still runs."""
+        if (self.data / "postmaster.pid").exists():
+            self.run("pg_ctl", "-m", "immediate", "stop")
+
+    def kill(self) -> None:
+        """End all of its processes at once, as a machine that loses its power."""
+        parent = int((self.data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        for process in (parent, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        (self.data / "postmaster.pid").unlink()
 
 
 @contextmanager
@@ -26,13 +70,26 @@ def server() -> Iterator[str]:
     if given:
         yield given
         return
-    base = Path(tempfile.mkdtemp(prefix="abilities-pg-"))
-    try:
-        programs = sorted(DEBIAN.glob("*/bin/initdb"))
-        with _started(base, programs[-1].parent if programs else _wheel(base)) as url:
-            yield url
-    finally:
-        shutil.rmtree(base)
+    with _folder() as (base, programs):
+        node = Node(base, programs, "data")
+        node.run("initdb", *_INITIAL)
+        with _running(node):
+            yield node.url
+
+
+@contextmanager
+def replicated() -> Iterator[tuple[Node, Node]]:
+    """A leader and its synchronous standby."""
+    with _folder() as (base, programs):
+        leader, standby = Node(base, programs, "leader"), Node(base, programs, "standby")
+        leader.run("initdb", *_INITIAL)
+        with _running(leader):
+            standby.run("pg_basebackup", "-R", "-c", "fast", "--no-sync", "-d", leader.url)
+            with _running(standby):
+                with psycopg.connect(leader.url, autocommit=True) as connection:
+                    connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+                    connection.execute("SELECT pg_reload_conf()")
+                yield leader, standby
 
 
 @contextmanager
@@ -49,34 +106,32 @@ def database(url: str) -> Iterator[str]:
 
 
 @contextmanager
-def _started(base: Path, programs: Path) -> Iterator[str]:
-    """A server in a folder and on a port of its own; root runs it as another user, because it refuses to be root's."""
-    become: list[str] = []
-    if os.geteuid() == 0:
-        users = {user.pw_name: user for user in pwd.getpwall()}
-        user = users.get("postgres") or users["nobody"]
-        os.chown(base, user.pw_uid, user.pw_gid)
-        become = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    data = base / "data"
-
-    def run(program: str, *options: str | Path) -> None:
-        command = [*become, programs / program, "-D", data, *options]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=base, timeout=120)
-        assert done.returncode == 0, done.stdout.decode()
-
-    run("initdb", "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
-    options = f"-p {port} -k {base} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
-    run("pg_ctl", "-w", "-l", base / "log", "-o", options, "start")
-    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+def _folder() -> Iterator[tuple[Path, Path]]:
+    """A folder for servers, and where PostgreSQL's programs are."""
+    base = Path(tempfile.mkdtemp(prefix="abilities-pg-"))
     try:
-        with psycopg.connect(url) as connection:
-            found = connection.execute("SHOW data_directory").fetchone()
-        assert found == (str(data),), "the port belongs to another server"
-        yield url
+        programs = sorted(DEBIAN.glob("*/bin/initdb"))
+        yield base, programs[-1].parent if programs else _wheel(base)
     finally:
-        run("pg_ctl", "-m", "immediate", "stop")
+        shutil.rmtree(base)
+
+
+@contextmanager
+def _running(node: Node) -> Iterator[None]:
+    try:
+        node.start()
+        yield
+    finally:
+        node.stop()
+
+
+def _as_another(base: Path) -> list[str]:
+    if os.geteuid() != 0:
+        return []
+    users = {user.pw_name: user for user in pwd.getpwall()}
+    user = users.get("postgres") or users["nobody"]
+    os.chown(base, user.pw_uid, user.pw_gid)
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
 def _wheel(base: Path) -> Path:

@@ -197,6 +197,73 @@ async def test_a_connection_that_is_cut_is_made_again(url: str, server: str) -> 
         assert set(told) <= {"unavailable", "done"} and told[-3:] == ["done"] * 3
 
 
+async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
+    """Every process of the leader is killed under load and its standby promoted; reads go on in between."""
+    with postgres.replicated() as (leader, standby):
+        async with opened(leader.url.replace("@", f"@127.0.0.1:{standby.port},")) as store:
+            await put(store, "k")
+            acknowledged: list[str] = ["k"]
+            stopping = asyncio.Event()
+
+            async def write(worker: int) -> None:
+                for n in range(100_000):
+                    if stopping.is_set():
+                        return
+                    if await reason(put(store, f"{worker}-{n}")) == "done":
+                        acknowledged.append(f"{worker}-{n}")
+
+            writers = [asyncio.create_task(write(worker)) for worker in range(8)]
+            await asyncio.sleep(1)
+            leader.kill()
+            before = len(acknowledged)
+            assert before > 20
+            for key in acknowledged:
+                assert (await store.read(NAMESPACE, [key]))[0].row.key == key  # type: ignore[union-attr]
+            standby.run("pg_ctl", "promote", "-w")
+            async with asyncio.timeout(60):
+                while len(acknowledged) < before + 100:
+                    await asyncio.sleep(0.1)
+            stopping.set()
+            await asyncio.gather(*writers)
+            found = await store.read(NAMESPACE, acknowledged)
+            assert [memory for memory in found if isinstance(memory, Exception)] == []
+
+
+async def test_a_change_that_no_standby_has_is_not_acknowledged() -> None:
+    """PostgreSQL reports a commit as done whose wait for a standby was interrupted; the store does not."""
+    waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with postgres.replicated() as (leader, standby):
+        async with opened(leader.url) as store:
+            await put(store, "k")
+            standby.stop()
+            writing = asyncio.create_task(reason(put(store, "new")))
+            with psycopg.connect(leader.url, autocommit=True) as connection:
+                while not connection.execute(waiting).fetchall():
+                    await asyncio.sleep(0.01)
+            assert await writing == "unavailable"
+            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+            standby.start()
+            assert await reason(put(store, "new")) == "done"
+
+
+async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None:
+    """Somebody holds a row that a change needs, and waits for the lock that the change holds."""
+    async with opened(url) as store:
+        await put(store, "k")
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute("SET deadlock_timeout = '30s'")  # so that it is the change that is given up
+            await other.execute("SELECT FROM abilities.counters FOR UPDATE")
+            writing = asyncio.create_task(put(store, "other"))
+            while not (await (await other.execute(WAITING)).fetchall()):
+                await asyncio.sleep(0.01)
+            await other.execute(postgres_server._LOCK.encode(), (f"abilities:{NAMESPACE}",))
+            await other.rollback()
+            assert (await writing).created
+
+
+WAITING = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
 async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
     await _made(url)
     with psycopg.connect(url) as connection:
@@ -207,7 +274,7 @@ async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
 
 
 async def test_a_held_lock_makes_it_busy_not_wrong(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_server, "_SETTINGS", postgres_server._SETTINGS.replace("'5s'", "'0.3s'"))
+    monkeypatch.setattr(postgres_server, "_SETTINGS", postgres_server._SETTINGS.replace("'3s'", "'0.3s'"))
     async with opened(url) as store:
         await put(store, "k")
         with psycopg.connect(url) as connection:

@@ -4,6 +4,8 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
@@ -12,14 +14,14 @@ from abilities.declarations.base import Refused
 from abilities.helpers.stores import postgres_query, postgres_read, postgres_transfer, postgres_write
 from abilities.helpers.stores.merge import Change, How, Outcome
 from abilities.helpers.stores.postgres_check import check
-from abilities.helpers.stores.postgres_server import Connection, Server, conninfo, refusal
+from abilities.helpers.stores.postgres_server import Connection, Server, Work, conninfo, refusal
 from abilities.helpers.stores.protocol import MAX_TOUCHES, Finding, Page, Query, WalkResult, Written
 from abilities.helpers.stores.rows import Damaged, Incoming, Stored
 from abilities.helpers.traversal import Limits
 
 T = TypeVar("T")
-Work = Callable[[Connection], Coroutine[Any, Any, T]]
-MAX_BATCH = 256
+MAX_BATCH = 64
+"""Changes of one transaction: so few that another process waits a fraction of a second for its turn."""
 TOUCH_SECONDS = 1.0
 
 
@@ -138,11 +140,10 @@ class PostgresStore:
         self._loop.close()
 
     async def _read(self, work: Work[T]) -> T:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._snapshot(work), self._started()))
+        async def read() -> T:
+            return await self._opened().read(work)
 
-    async def _snapshot(self, work: Work[T]) -> T:
-        async with self._opened().snapshot() as connection:
-            return await work(connection)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(read(), self._started()))
 
     async def _write(self, namespace: str, work: Work[T]) -> T:
         """Queue a change. Cancelling the wait does not cancel the change."""
@@ -166,7 +167,7 @@ class PostgresStore:
     async def _work_off(self, namespace: str) -> None:
         while jobs := self._jobs[namespace][:MAX_BATCH]:
             try:
-                results: list[Any] = await self._in_transaction(namespace, [job.work for job in jobs])
+                results = await self._opened().write(namespace, partial(_each, [job.work for job in jobs]))
             except Exception as error:
                 results = [error] * len(jobs)
             del self._jobs[namespace][: len(jobs)]
@@ -174,20 +175,6 @@ class PostgresStore:
                 if job.done.set_running_or_notify_cancel():
                     _tell(job.done, result)
         del self._jobs[namespace]
-
-    async def _in_transaction(self, namespace: str, works: Sequence[Work[Any]]) -> list[Any]:
-        """One transaction for all that waits; each change in a savepoint of its own."""
-        results: list[Any] = []
-        async with self._opened().writing(namespace) as connection:
-            for work in works:
-                try:
-                    async with connection.transaction():
-                        results.append(await work(connection))
-                except Refused as error:
-                    results.append(error)
-                except (psycopg.DataError, psycopg.IntegrityError) as error:  # this change's own
-                    results.append(refusal(error))
-        return results
 
     def _flush_soon(self) -> None:
         if not self._flushing:
@@ -203,12 +190,8 @@ class PostgresStore:
         for (namespace, key), (count, now) in touches.items():
             by_namespace.setdefault(namespace, []).append((key, count, now))
         for namespace, counted in by_namespace.items():
-            try:
-                async with self._opened().writing(namespace) as connection:
-                    for key, count, now in sorted(counted):
-                        await postgres_write.touch(connection, namespace, key, count, now)
-            except Refused:
-                continue  # counting is best effort; why not is in the log
+            with suppress(Refused):  # counting is best effort; why not is in the log
+                await self._opened().write(namespace, partial(postgres_write.touch, namespace, sorted(counted)))
 
     async def _end(self) -> None:
         while self._tasks:
@@ -229,6 +212,20 @@ class PostgresStore:
                 self._thread = threading.Thread(target=self._loop.run_forever, name="abilities-store", daemon=True)
                 self._thread.start()
             return self._loop
+
+
+async def _each(works: Sequence[Work[Any]], connection: Connection) -> list[Any]:
+    """The results of several changes in one transaction; each in a savepoint of its own, and Refused in its place."""
+    results: list[Any] = []
+    for work in works:
+        try:
+            async with connection.transaction():
+                results.append(await work(connection))
+        except Refused as error:
+            results.append(error)
+        except (psycopg.DataError, psycopg.IntegrityError) as error:  # this change's own
+            results.append(refusal(error))
+    return results
 
 
 def _tell(done: "Future[Any]", result: Any) -> None:

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg import AsyncConnection
@@ -16,13 +16,18 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from abilities.declarations.base import Refused
 
 Connection = AsyncConnection[tuple[Any, ...]]
+T = TypeVar("T")
+Work = Callable[[Connection], Coroutine[Any, Any, T]]
 
 CONNECTIONS = 8
 WAIT_SECONDS = 5
-"""For a connection, and for the lock of a namespace; a server that cannot be reached is said to be within this time."""
-STATEMENT_SECONDS = 10
+"""For a connection; a server that cannot be reached is said to be within this time."""
+LOCK_SECONDS = 3
+STATEMENT_SECONDS = 5
 CALL_SECONDS = 20.0
 """For a whole transaction, in case that not even an error arrives."""
+TRIES = 4
+"""How often a change is made that PostgreSQL gives up because of another one's."""
 
 _RELIABLE = {
     "connect_timeout": WAIT_SECONDS,
@@ -36,8 +41,11 @@ _RELIABLE = {
 _SETTINGS = f"""
 SET search_path = abilities, public;
 SET statement_timeout = '{STATEMENT_SECONDS}s';
-SET lock_timeout = '{WAIT_SECONDS}s';
-SET idle_in_transaction_session_timeout = '{2 * STATEMENT_SECONDS}s'
+SET lock_timeout = '{LOCK_SECONDS}s';
+SET idle_in_transaction_session_timeout = '{4 * STATEMENT_SECONDS}s';
+SET default_transaction_isolation = 'read committed';
+SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
 """
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
@@ -92,8 +100,123 @@ def schema() -> list[str]:
     return [files("abilities.helpers.stores").joinpath("postgres.sql").read_text(encoding="utf-8")]
 
 
+def _is_conflict(refused: Refused) -> bool:
+    return getattr(refused.__cause__, "sqlstate", None) in ("40001", "40P01")
+
+
 class Server:
-    """A pool of connections to one database; used on one event loop alone."""
+    """A database on one host or several, and the transactions in it; used on one event loop alone."""
+
+    def __init__(self, parameters: str) -> None:
+        self._leader = Pool(parameters)
+        several = "," in str(conninfo_to_dict(parameters).get("host", ""))
+        self._any = Pool(make_conninfo(parameters, target_session_attrs="any")) if several else None
+        self._seeking: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a connection."""
+        return self._leader.waiting
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        if self._seeking is not None:
+            self._seeking.cancel()
+        for pool in filter(None, (self._leader, self._any)):
+            await pool.close()
+
+    async def read(self, work: Work[T]) -> T:
+        """Do work that sees one moment of the database and changes nothing. Raises Refused.
+
+        While no host can be written to, as between the loss of a leader and the choice of another, any host that is
+        there answers.
+        """
+        if self._seeking is None or self._any is None:
+            try:
+                return await _in_snapshot(self._leader, work)
+            except Refused as error:
+                if error.reason != "unavailable":
+                    raise
+                self._seek()
+                if self._any is None:
+                    raise
+        return await _in_snapshot(self._any, work)
+
+    @asynccontextmanager
+    async def long_snapshot(self) -> AsyncGenerator[Connection]:
+        """One moment of the database, for work that may take its time and takes rows in portions. Raises Refused."""
+        async with self._leader.connection(None) as connection, connection.transaction():
+            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            await connection.execute("SET LOCAL statement_timeout = 0")
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            yield connection
+
+    async def write(self, namespace: str, work: Work[T]) -> T:
+        """Do work in a transaction that no other change of the namespace runs beside. Raises Refused.
+
+        One lock for each namespace, instead of locks of rows, leaves our own changes nothing to deadlock over; what
+        somebody else's make PostgreSQL give up is tried again.
+        """
+        for tried in range(1, TRIES + 1):
+            try:
+                async with self._leader.connection() as connection:
+                    return await _committed(connection, namespace, work)
+            except Refused as error:
+                if error.reason == "unavailable":
+                    self._seek()
+                if tried == TRIES or not _is_conflict(error):
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _seek(self) -> None:
+        if self._seeking is None:
+            self._seeking = asyncio.get_running_loop().create_task(self._sought())
+
+    async def _sought(self) -> None:
+        """Use up connections that are lost, until one works."""
+        while True:
+            try:
+                async with self._leader.connection() as connection:
+                    await connection.execute("SELECT 1")
+                break
+            except Refused as error:
+                if error.reason != "unavailable":
+                    break
+                await asyncio.sleep(0.1)
+        self._seeking = None
+
+
+async def _in_snapshot(pool: "Pool", work: Work[T]) -> T:
+    async with pool.connection() as connection, connection.pipeline():
+        await connection.execute(_SNAPSHOT)  # which travels with the first question
+        result = await work(connection)
+        await connection.execute("ROLLBACK")
+        return result
+
+
+async def _committed(connection: Connection, namespace: str, work: Work[T]) -> T:
+    """Do work and commit it. Raises Refused("unavailable") where it is not known to be on every host that must have it.
+
+    A commit that is interrupted while it waits for a standby (statement_timeout does so) is reported as done, with a
+    warning: https://www.postgresql.org/docs/current/warm-standby.html#SYNCHRONOUS-REPLICATION-HA
+    """
+    warnings: list[psycopg.errors.Diagnostic] = []
+    connection.add_notice_handler(warnings.append)
+    try:
+        async with connection.transaction():
+            await connection.execute(_LOCK, (f"abilities:{namespace}",))
+            result = await work(connection)
+            warnings.clear()
+    finally:
+        connection.remove_notice_handler(warnings.append)
+    if warnings:
+        _log.warning("a commit is in doubt: %s", warnings[0].message_primary)
+        raise Refused("unavailable")
+    return result
+
+
+class Pool:
+    """Connections to the first host that will do; the schema is there when the first one is given out."""
 
     def __init__(self, parameters: str) -> None:
         self._pool = cast(
@@ -124,7 +247,7 @@ class Server:
 
     @asynccontextmanager
     async def connection(self, seconds: float | None = CALL_SECONDS) -> AsyncGenerator[Connection]:
-        """A connection that commits each statement, once the schema is there. Raises Refused."""
+        """A connection that commits each statement. Raises Refused."""
         try:
             async with asyncio.timeout(seconds):
                 if not self._ready:
@@ -133,34 +256,6 @@ class Server:
                     yield connection
         except (psycopg.Error, PoolTimeout, PoolClosed, TimeoutError, OSError) as error:
             raise refusal(error) from error
-
-    @asynccontextmanager
-    async def snapshot(self) -> AsyncGenerator[Connection]:
-        """A connection that sees one moment of the database, and changes nothing. Raises Refused."""
-        async with self.connection() as connection, connection.pipeline():
-            await connection.execute(_SNAPSHOT)  # which travels with the first question
-            yield connection
-            await connection.execute("ROLLBACK")
-
-    @asynccontextmanager
-    async def long_snapshot(self) -> AsyncGenerator[Connection]:
-        """The same for work that may take its time, and takes rows in portions. Raises Refused."""
-        async with self.connection(None) as connection, connection.transaction():
-            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            await connection.execute("SET LOCAL statement_timeout = 0")
-            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-            yield connection
-
-    @asynccontextmanager
-    async def writing(self, namespace: str) -> AsyncGenerator[Connection]:
-        """A transaction that no other change of the namespace runs beside. Raises Refused.
-
-        One lock for each namespace, instead of locks of rows, leaves nothing to deadlock and nothing to try again;
-        what waits for it in one process shares the next transaction.
-        """
-        async with self.connection() as connection, connection.transaction():
-            await connection.execute(_LOCK, (f"abilities:{namespace}",))
-            yield connection
 
     async def _prepare(self) -> None:
         async with self._opening:

@@ -20,6 +20,15 @@ _SHELVE = "INSERT INTO shelf VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,
 _WORDS = """
 INSERT INTO words VALUES (%s, %s, %s) ON CONFLICT (namespace, key) DO UPDATE SET folded = EXCLUDED.folded
 """
+_TOUCHED = """
+FROM unnest(%s::text[], %s::int8[], %s::text[]) AS given (key, number, moment)
+JOIN memories AS m ON m.namespace = %s AND m.key = given.key
+WHERE t.namespace = m.namespace AND t.id = m.id
+"""
+_TOUCH_SHELF = f"""
+UPDATE shelf AS t SET accessed_at = greatest(accessed_at, moment), access_count = access_count + number {_TOUCHED}
+"""
+_TOUCH_TAGS = f"UPDATE tags AS t SET accessed_at = greatest(accessed_at, moment) {_TOUCHED}"
 _LINK = """
 INSERT INTO links (namespace, source, target, type, weight, rank, hash)
 SELECT %s, %s, * FROM unnest(%s::text[], %s::text[], %s::float8[], %s::float8[], %s::int8[])
@@ -146,16 +155,8 @@ async def save_links(connection: Connection, row: Row, before: Sequence[LinkRow]
     await connection.execute(_LINK.encode(), (row.namespace, row.key, *columns, ranks, hashes))
 
 
-async def touch(connection: Connection, namespace: str, key: str, count: int, now: str) -> None:
-    """Add to a memory's access counters, which are outside of its hash."""
-    named = (namespace, key)
-    await connection.execute(
-        "UPDATE shelf AS s SET accessed_at = greatest(accessed_at, %s), access_count = access_count + %s"
-        " FROM memories AS m WHERE m.namespace = %s AND m.key = %s AND s.namespace = m.namespace AND s.id = m.id",
-        (now, count, *named),
-    )
-    await connection.execute(
-        "UPDATE tags AS t SET accessed_at = greatest(accessed_at, %s)"
-        " FROM memories AS m WHERE m.namespace = %s AND m.key = %s AND t.namespace = m.namespace AND t.id = m.id",
-        (now, *named),
-    )
+async def touch(namespace: str, touches: Sequence[tuple[str, int, str]], connection: Connection) -> None:
+    """Add to memories' access counters, which are outside of their hashes: by key, how often, and when last."""
+    columns = [list(column) for column in zip(*touches, strict=True)]
+    for statement in (_TOUCH_SHELF, _TOUCH_TAGS):
+        await connection.execute(statement.encode(), (*columns, namespace))
