@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint types torture conformance bench clean
+.PHONY: help demo test lint types torture failover conformance bench clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made
@@ -25,6 +25,9 @@ torture: .venv/dev  ## Run races, kill -9 rounds, bit flips, backups and a milli
 	ABILITIES_BACKUPS=100 ABILITIES_MEMORIES=1000000 ABILITIES_API_EXAMPLES=200 ABILITIES_SOAK=60 $(BIN)/python -m pytest -o faulthandler_timeout=0 \
 	tests/test_confinement.py tests/test_properties.py tests/test_stores.py tests/test_transfer.py \
 	tests/test_openapi.py tests/test_load.py
+
+failover: .venv/dev  ## Lose the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)
+	@$(BIN)/python -m tests.failover
 
 conformance: .venv/conformance  ## Run MCP's conformance tool and Inspector against real servers
 	@$(BIN)/python -m tests.conformance

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 def ask(address: str, body: dict[str, object] | None = None) -> dict[str, object]:
     """GET an address, or POST a JSON object to it, and return the answer."""
     data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(address, data, {"Content-Type": "application/json"})) as answer:  # noqa: S310 - our own server
+    with urlopen(Request(address, data, {"Content-Type": "application/json"})) as answer:
         found: dict[str, object] = json.load(answer)
     return found
 

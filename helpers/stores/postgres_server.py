@@ -110,7 +110,7 @@ class Server:
     def __init__(self, parameters: str) -> None:
         self._leader = Pool(parameters)
         several = "," in str(conninfo_to_dict(parameters).get("host", ""))
-        self._any = Pool(make_conninfo(parameters, target_session_attrs="any")) if several else None
+        self._any = Pool(make_conninfo(parameters, target_session_attrs="any"), check=True) if several else None
         self._seeking: asyncio.Task[None] | None = None
 
     @property
@@ -216,9 +216,12 @@ async def _committed(connection: Connection, namespace: str, work: Work[T]) -> T
 
 
 class Pool:
-    """Connections to the first host that will do; the schema is there when the first one is given out."""
+    """Connections to the first host that will do; the schema is there when the first one is given out.
 
-    def __init__(self, parameters: str) -> None:
+    With ``check`` each is tried before it is given out, and replaced when it is lost.
+    """
+
+    def __init__(self, parameters: str, *, check: bool = False) -> None:
         self._pool = cast(
             "AsyncConnectionPool[Connection]",
             AsyncConnectionPool(
@@ -231,6 +234,7 @@ class Pool:
                 reconnect_timeout=WAIT_SECONDS,
                 kwargs={"autocommit": True},
                 configure=_configured,
+                check=AsyncConnectionPool.check_connection if check else None,
             ),
         )
         self._opening = asyncio.Lock()
