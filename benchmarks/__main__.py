@@ -29,6 +29,7 @@ from abilities.helpers.workers import Batch, Breaker, Watch, Workers
 from benchmarks import peers
 from benchmarks.clock import medians
 from benchmarks.memories import goals_of_memories
+from benchmarks.postgresql import goals_of_postgresql
 from benchmarks.served import goals_of_servers
 
 LINE = "    return [render(item, width=80) for item in items if item.visible]  # some source code\n"
@@ -277,7 +278,8 @@ async def main(rounds: int, large: int) -> None:
         base = Path(scratch)
         for name in ("agent", "workspace"):
             (base / name).mkdir()
-        for goal in (*GOALS, goals_of_servers, partial(goals_of_memories, large=large)):
+        of_stores = [partial(goals, large=large) for goals in (goals_of_memories, goals_of_postgresql)]
+        for goal in (*GOALS, goals_of_servers, *of_stores):
             with console.status(f"{getattr(goal, '__doc__', '')}"):
                 for number, what, wanted, value in await goal(base, rounds):
                     table.add_row(

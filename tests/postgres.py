@@ -70,11 +70,18 @@ def server() -> Iterator[str]:
     if given:
         yield given
         return
+    with started() as node:
+        yield node.url
+
+
+@contextmanager
+def started(*settings: str) -> Iterator[Node]:
+    """A server of our own, with PostgreSQL's settings, as ``name=value``."""
     with _folder() as (base, programs):
         node = Node(base, programs, "data")
         node.run("initdb", *_INITIAL)
-        with _running(node):
-            yield node.url
+        with _running(node, *settings):
+            yield node
 
 
 @contextmanager
@@ -117,9 +124,9 @@ def _folder() -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def _running(node: Node) -> Iterator[None]:
+def _running(node: Node, *settings: str) -> Iterator[None]:
     try:
-        node.start()
+        node.start(*settings)
         yield
     finally:
         node.stop()

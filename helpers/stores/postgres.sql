@@ -123,3 +123,44 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER tags_counted AFTER INSERT OR DELETE ON tags FOR EACH ROW EXECUTE FUNCTION count_tags();
+
+-- The memories that a walk comes to, in its order: a guess, so that their links can be fetched in one round trip. The
+-- walk itself, which is the same for every store, decides, and asks for what was not guessed: what it comes to again
+-- on a shorter way, and what lies behind damaged links.
+CREATE FUNCTION reached(place text, root text, deepest integer, breadth integer, total integer, page integer)
+RETURNS text[] LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+DECLARE
+    found text[] := ARRAY[root];
+    depths integer[] := ARRAY[0];
+    taken integer[] := ARRAY[0]; -- of each one's links
+    stack text[] := '{}'; -- targets that wait, the next one last, and where in found their sources are
+    sources integer[] := '{}';
+    waiting integer := 0;
+    here integer := 1;
+    best text[];
+BEGIN
+    WHILE here < total LOOP
+        IF depths[here] < deepest THEN
+            best := ARRAY(
+                SELECT target FROM links WHERE namespace = place AND source = found[here] AND rank >= 0
+                ORDER BY rank DESC, weight DESC, target, type LIMIT page
+            );
+            FOR n IN REVERSE cardinality(best)..1 LOOP
+                waiting := waiting + 1;
+                stack[waiting] := best[n];
+                sources[waiting] := here;
+            END LOOP;
+        END IF;
+        WHILE waiting > 0 AND (taken[sources[waiting]] >= breadth OR stack[waiting] = ANY (found)) LOOP
+            waiting := waiting - 1;
+        END LOOP;
+        EXIT WHEN waiting = 0;
+        here := here + 1;
+        found[here] := stack[waiting];
+        depths[here] := depths[sources[waiting]] + 1;
+        taken[here] := 0;
+        taken[sources[waiting]] := taken[sources[waiting]] + 1;
+        waiting := waiting - 1;
+    END LOOP;
+    RETURN found;
+END $$;

@@ -21,10 +21,11 @@ FROM memories AS m JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id 
 """
 _PAGE = f"SELECT {_LINK} FROM links AS l WHERE l.namespace = %s AND l.source = %s {_BEST} LIMIT %s OFFSET %s"
 _PAGES = f"""
-SELECT {_LINK} FROM unnest(%s::text[]) AS asked (key) CROSS JOIN LATERAL (
+SELECT asked.key, {_LINK.removeprefix("l.source, ")} FROM unnest(%s::text[]) AS asked (key) LEFT JOIN LATERAL (
     SELECT * FROM links WHERE namespace = %s AND source = asked.key {_BEST} LIMIT %s
-) AS l
+) AS l ON true
 """
+_GUESSED = _PAGES.replace("%s::text[]", "reached(%s, %s, %s, %s, %s, %s)")
 PAGE = 32
 """Links of a memory that are fetched before it is known how many are needed."""
 
@@ -103,8 +104,7 @@ def stored(raw: tuple[Any, ...]) -> Stored | Exception:
 async def walk(connection: Connection, namespace: str, key: str, limits: Limits) -> WalkResult:
     """Walk from a memory. Raises Refused when it cannot be read itself.
 
-    A memory with a score that cannot be is seen when it is read, and the walk is made again without it. The links
-    of a level are asked for together, then all memories: usually one round trip more than there are levels.
+    A memory with a score that cannot be is seen when it is read, and the walk is made again without it.
     """
     known = _Known(connection, namespace)
     while True:
@@ -125,7 +125,8 @@ def _has_invalid_score(memory: Stored | Exception) -> bool:
 class _Known:
     """The links that were fetched so far, and walks over them.
 
-    A walk is tried with what is known, and what it missed is fetched in one round trip, until it misses nothing.
+    A walk is tried with what is known, and what it missed is fetched in one round trip, until it misses nothing: the
+    links that the database guessed first, then those of a level at a time. Usually the guess is all.
     """
 
     def __init__(self, connection: Connection, namespace: str) -> None:
@@ -137,12 +138,14 @@ class _Known:
 
     async def walk(self, key: str, limits: Limits) -> Walked:
         """The walk, and nothing missing from it."""
+        if not self._links:
+            await self._fetch(_GUESSED, (self._namespace, key, *limits, PAGE), PAGE)
         while True:
             missed: dict[str, int] = {}
             walked = self._tried(key, limits, missed)
             if not missed:
                 return walked
-            await self._fetch(missed)
+            await self._fetch(_PAGES, (list(missed),), max(missed.values()))
 
     def _tried(self, key: str, limits: Limits, missed: dict[str, int]) -> Walked:
         conversation = Walk(key, limits).run()
@@ -161,11 +164,11 @@ class _Known:
             return []
         return [link_of(link, self.invalid) for link in found[asked.offset :]]
 
-    async def _fetch(self, missed: dict[str, int]) -> None:
-        most = max(missed.values())
-        values = (list(missed), self._namespace, most)
-        told = await fetched(self._connection, _PAGES.encode(), values)
-        for key in missed:
-            self._links[key] = [link for link in told if link[0] == key]
-            if len(self._links[key]) < most:
-                self._whole.add(key)
+    async def _fetch(self, statement: str, asked: tuple[Any, ...], most: int) -> None:
+        told: dict[str, list[tuple[Any, ...]]] = {}
+        for link in await fetched(self._connection, statement.encode(), (*asked, self._namespace, most)):
+            links = told.setdefault(link[0], [])
+            if link[1] is not None:
+                links.append(link)
+        self._links |= told
+        self._whole |= {key for key, links in told.items() if len(links) < most}

@@ -203,7 +203,7 @@ async def _committed(connection: Connection, namespace: str, work: Work[T]) -> T
     warnings: list[psycopg.errors.Diagnostic] = []
     connection.add_notice_handler(warnings.append)
     try:
-        async with connection.transaction():
+        async with connection.pipeline(), connection.transaction():
             await connection.execute(_LOCK, (f"abilities:{namespace}",))
             result = await work(connection)
             warnings.clear()

@@ -1,0 +1,191 @@
+"""The goals about PostgreSQL, on a server that is started for them: walks against rows by id, processes, writers."""
+
+import asyncio
+import random
+import sqlite3
+from contextlib import closing
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+
+from abilities import Settings
+from abilities.helpers.stores import postgres_read
+from abilities.helpers.stores.conformance import put
+from abilities.helpers.stores.postgres import PostgresStore
+from abilities.helpers.stores.postgres_server import Connection, Server, conninfo
+from abilities.helpers.stores.rows import Row as MemoryRow
+from abilities.helpers.traversal import Limits
+from benchmarks.clock import medians
+from benchmarks.generate import NAMESPACE, generate
+from benchmarks.served import walks_through_processes
+from tests import postgres
+
+SMALL = 1_000
+LIMITS = {"default": Limits(3, 5, 20), "maximum": Limits(6, 20, 50)}
+GOALS = {"default": "<= 4x", "maximum": "<= 8x"}
+ROOTS = 100
+_SHELVED = (
+    "type",
+    "category",
+    "importance",
+    "archived",
+    "size",
+    "created_at",
+    "updated_at",
+    "accessed_at",
+    "access_count",
+)
+COPIED = {
+    "memories": f"SELECT {', '.join(MemoryRow._fields)}, hash FROM memories",
+    "links": "SELECT namespace, source, target, type, weight, rank, hash FROM links",
+    "shelf": f"SELECT m.namespace, m.id, m.key, {', '.join(f's.{name}' for name in _SHELVED)}"
+    " FROM shelf AS s JOIN memories AS m ON m.rowid = s.memory",
+    "tags": "SELECT namespace, tag, archived, accessed_at, id FROM tags",
+    "words": "SELECT namespace, key, lower(content) FROM memories",
+    "counters": "SELECT namespace, name, archived, value, number FROM counters",
+}
+Row = tuple[str, str, str, float]
+
+
+async def goals_of_postgresql(base: Path, rounds: int, large: int) -> list[Row]:
+    """Walks at rising sizes, reads through one and two server processes, and writers that share commits."""
+    with postgres.started("shared_buffers=1GB", "max_wal_size=8GB", "fsync=on") as node:
+        urls = {size: await filled(node.url, base, size) for size in (SMALL, large)}
+        rows = await _walks(urls, rounds, large)
+        for name in ("agent", "work"):
+            (base / "postgresql" / name).mkdir(parents=True)
+        roots = {"agent_dir": base / "postgresql" / "agent", "workspace_dir": base / "postgresql" / "work"}
+        settings = Settings(**roots, store_url=urls[large], namespace=NAMESPACE, max_response_bytes=1_000_000)
+        rows += await walks_through_processes(settings, base / "postgresql", rounds, large, "on PostgreSQL, ")
+        return [*rows, await _writers(urls[SMALL], rounds)]
+
+
+async def filled(server: str, base: Path, size: int) -> str:
+    """The URL of a database with the memories of a generated store."""
+    url = urlunsplit(urlsplit(server)._replace(path=f"/memories_{size}"))
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE memories_{size} TEMPLATE template0 ENCODING 'UTF8'".encode())
+    store = PostgresStore(url)
+    await store.size()
+    await store.close()
+    if not (base / f"{size}.db").exists():
+        generate(base / f"{size}.db", size)
+    await asyncio.to_thread(_copy, base / f"{size}.db", url)
+    return url
+
+
+def _copy(file: Path, url: str) -> None:
+    with closing(sqlite3.connect(file)) as store, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET search_path = abilities, public")
+        connection.execute("SET session_replication_role = replica")  # what triggers count is copied
+        indexes = connection.execute(
+            "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'abilities'"
+            " AND indexname NOT IN (SELECT conname FROM pg_constraint)"
+        ).fetchall()
+        for name, _ in indexes:
+            connection.execute(f"DROP INDEX {name}".encode())
+        for table, statement in COPIED.items():
+            with connection.cursor().copy(f"COPY {table} FROM STDIN".encode()) as copy:
+                for row in store.execute(statement):
+                    copy.write_row(row)
+        for _, definition in indexes:
+            connection.execute(definition.encode())
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("CHECKPOINT")
+
+
+async def _walks(urls: dict[int, str], rounds: int, large: int) -> list[Row]:
+    ways: dict[str, Any] = {}
+    readers = {size: Reader(url, size) for size, url in urls.items()}
+    for size, reader in readers.items():
+        for name, limits in LIMITS.items():
+            await reader.learn(name, limits)
+            ways[f"{name} {size}"] = lambda reader=reader, name=name: reader.walk(name)
+            ways[f"{name} rows {size}"] = lambda reader=reader, name=name: reader.rows(name)
+    taken = await medians(ways, rounds * 5, warm=20)
+    trips = max([await reader.trips() for reader in readers.values()])
+    for reader in readers.values():
+        await reader.server.close()
+    rows: list[Row] = [("14", "PostgreSQL: most round trips of a walk at depth 3", "<= 5", trips)]
+    for size in urls:
+        for name, goal in GOALS.items():
+            ratio = taken[f"{name} {size}"] / taken[f"{name} rows {size}"]
+            rows.append(("14", f"PostgreSQL: {name} walk against its rows by id, {size:,}", goal, ratio))
+    ratio = taken[f"default {large}"] / taken[f"default {SMALL}"]
+    return [*rows, ("14", f"PostgreSQL: walk at {large:,} against {SMALL:,}", "<= 2x", ratio)]
+
+
+class Reader:
+    """Walks from some roots of a database, and reads of the same memories by their ids."""
+
+    def __init__(self, url: str, size: int) -> None:
+        self.server = Server(conninfo(url))
+        chance = random.Random(3)
+        self._roots = [f"k{chance.randrange(2, size):07}" for _ in range(ROOTS)]
+        self._turn: dict[str, Any] = {}
+        self._ids: dict[str, Any] = {}
+
+    async def learn(self, name: str, limits: Limits) -> None:
+        """Make each walk once, for the ids of its memories."""
+        found: list[list[str]] = []
+        for root in self._roots:
+            result = await self.server.read(_walk(root, limits))
+            found.append([memory.row.id for memory in result.memories if not isinstance(memory, Exception)])
+        self._ids[name] = cycle(found)
+        self._turn[name] = cycle([_walk(root, limits) for root in self._roots])
+
+    async def walk(self, name: str) -> object:
+        return await self.server.read(next(self._turn[name]))
+
+    async def rows(self, name: str) -> object:
+        ids = next(self._ids[name])
+        return await self.server.read(lambda connection: postgres_read.read_ids(connection, NAMESPACE, ids))
+
+    async def trips(self) -> int:
+        """The most questions that a default walk asks."""
+        most, asked, fetched = 0, 0, postgres_read.fetched
+
+        async def counted(*given: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return await fetched(*given)
+
+        postgres_read.fetched = counted
+        for _ in range(ROOTS):
+            asked = 0
+            await self.walk("default")
+            most = max(most, asked)
+        postgres_read.fetched = fetched
+        return most
+
+
+def _walk(root: str, limits: Limits) -> Any:
+    def walk(connection: Connection) -> Any:
+        return postgres_read.walk(connection, NAMESPACE, root, limits)
+
+    return walk
+
+
+async def _writers(url: str, rounds: int) -> Row:
+    """Writers that share a commit against one after another."""
+    numbers, store = iter(range(10**9)), PostgresStore(url)
+
+    async def one_by_one() -> None:
+        for _ in range(64):
+            await put(store, f"new{next(numbers)}")
+
+    def together() -> Any:
+        return asyncio.gather(*(put(store, f"new{next(numbers)}") for _ in range(64)))
+
+    taken = await medians({"one": one_by_one, "together": together}, max(rounds // 3, 3))
+    await store.close()
+    ratio = taken["one"] / taken["together"]
+    return (
+        "17",
+        f"PostgreSQL: 64 writers sharing commits ({64 / taken['together']:,.0f}/s), one by one",
+        ">= 1x",
+        ratio,
+    )
