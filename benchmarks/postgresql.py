@@ -44,7 +44,7 @@ COPIED = {
     "shelf": f"SELECT m.namespace, m.id, m.key, {', '.join(f's.{name}' for name in _SHELVED)}"
     " FROM shelf AS s JOIN memories AS m ON m.rowid = s.memory",
     "tags": "SELECT namespace, tag, archived, accessed_at, id FROM tags",
-    "words": "SELECT namespace, key, lower(content) FROM memories",
+    "words": "SELECT namespace, id, lower(content) FROM memories",
     "counters": "SELECT namespace, name, archived, value, number FROM counters",
 }
 Row = tuple[str, str, str, float]

@@ -380,7 +380,7 @@ async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -
         ("UPDATE links SET rank = 0.1 WHERE source = 'k/2'", "links"),
         ("DELETE FROM tags WHERE id = (SELECT id FROM memories WHERE key = 'k/3')", "tags"),
         ("UPDATE counters SET number = 99 WHERE name = 'size'", "counters"),
-        ("DELETE FROM words WHERE key = 'k/4'", "search"),
+        ("DELETE FROM words WHERE id = (SELECT id FROM memories WHERE key = 'k/4')", "search"),
     ):
         with psycopg.connect(roots.store_url) as connection:
             connection.execute("SET search_path = abilities")

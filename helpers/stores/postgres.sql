@@ -59,6 +59,7 @@ CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id) WHERE archived
 CREATE INDEX shelf_accessed_all ON shelf (namespace, accessed_at, id);
 CREATE INDEX shelf_type ON shelf (namespace, type, accessed_at, id) WHERE archived = 0;
 CREATE INDEX shelf_importance ON shelf (namespace, importance, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_importance_order ON shelf (namespace, importance, id) WHERE archived = 0;
 CREATE INDEX shelf_category ON shelf (namespace, category, accessed_at, id) WHERE archived = 0;
 CREATE INDEX shelf_created ON shelf (namespace, created_at, id);
 CREATE INDEX shelf_updated ON shelf (namespace, updated_at, id);
@@ -77,9 +78,9 @@ CREATE INDEX tags_id ON tags (namespace, id);
 -- What search looks into: the case-folded contents.
 CREATE TABLE words (
     namespace text COLLATE "C" NOT NULL,
-    key text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
     folded text COLLATE "C" NOT NULL,
-    PRIMARY KEY (namespace, key)
+    PRIMARY KEY (namespace, id)
 );
 
 -- Exact numbers, so that totals and statistics cost the same at any size. Kept by triggers.

@@ -26,7 +26,7 @@ _TAGS_COUNTED = "SELECT namespace, archived, tag, count(*) FROM tags GROUP BY 1,
 _TAGS_TOLD = "SELECT namespace, archived, value, number FROM counters WHERE name = 'tag'"
 _COUNTERS = "SELECT namespace, name, archived, value, number FROM counters WHERE name <> 'tag' AND number <> 0"
 _UNFINDABLE = """
-SELECT namespace, key FROM memories WHERE (namespace, key) NOT IN (SELECT namespace, key FROM words) LIMIT 100
+SELECT namespace, key FROM memories WHERE (namespace, id) NOT IN (SELECT namespace, id FROM words) LIMIT 100
 """
 _ROWS = 1_000
 

@@ -7,20 +7,26 @@ from abilities.helpers.stores.postgres_server import Connection, pattern
 from abilities.helpers.stores.protocol import Page, Query
 from abilities.helpers.stores.rows import IMPORTANCES, TYPES, Stored
 
+FEW = 10_000
 _SORTS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
 
 
 async def query(connection: Connection, namespace: str, asked: Query) -> Page:
     """A page of matching memories, and how many match."""
     source, where, values = _matching(namespace, asked)
-    way = "DESC" if asked.descending else "ASC"
-    column = _SORTS[_SORTS.index(asked.sort_by)]  # a name of ours, whatever was asked
-    ids = f"SELECT s.id FROM {source} WHERE {where} ORDER BY s.{column} {way}, s.id {way} LIMIT %s OFFSET %s"
-    found = await fetched(connection, ids.encode(), (*values, asked.limit, asked.offset))
     if asked.counter is not None:
         total = await _counted(connection, namespace, asked.counter, archived=asked.archived)
     else:
         ((total,),) = await fetched(connection, f"SELECT count(*) FROM {source} WHERE {where}".encode(), values)
+    if total <= asked.offset:
+        return Page((), total)
+    way = "DESC" if asked.descending else "ASC"
+    column = _SORTS[_SORTS.index(asked.sort_by)]  # a name of ours, whatever was asked
+    # Few are found first and then sorted; of many the first are met soon on the way along the order.
+    kept = "MATERIALIZED" if total <= FEW else "NOT MATERIALIZED"
+    ids = f"WITH s AS {kept} (SELECT s.* FROM {source} WHERE {where})"
+    ids += f" SELECT s.id FROM s ORDER BY s.{column} {way}, s.id {way} LIMIT %s OFFSET %s"
+    found = await fetched(connection, ids.encode(), (*values, asked.limit, asked.offset))
     memories = await read_ids(connection, namespace, [name for (name,) in found])
     return Page(tuple(memories), total)
 
@@ -29,7 +35,7 @@ def _matching(namespace: str, asked: Query) -> tuple[str, str, list[Any]]:
     """The tables, conditions and values of a query; names are ours, values are bound."""
     source, where, values = "shelf AS s", ["s.namespace = %s"], list[Any]([namespace])
     if asked.search is not None:
-        source += " JOIN words AS w ON w.namespace = s.namespace AND w.key = s.key"
+        source += " JOIN words AS w ON w.namespace = s.namespace AND w.id = s.id"
         where.append("w.folded LIKE %s")
         values.append(pattern(asked.search))
     if not asked.archived:

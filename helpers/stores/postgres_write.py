@@ -18,7 +18,7 @@ ON CONFLICT (namespace, key) DO UPDATE SET ({_NAMES}, hash) = ROW (EXCLUDED.*)
 """
 _SHELVE = "INSERT INTO shelf VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _WORDS = """
-INSERT INTO words VALUES (%s, %s, %s) ON CONFLICT (namespace, key) DO UPDATE SET folded = EXCLUDED.folded
+INSERT INTO words VALUES (%s, %s, %s) ON CONFLICT (namespace, id) DO UPDATE SET folded = EXCLUDED.folded
 """
 _TOUCHED = """
 FROM unnest(%s::text[], %s::int8[], %s::text[]) AS given (key, number, moment)
@@ -80,8 +80,10 @@ async def save(connection: Connection, before: Row | None, after: Row, accessed:
     if before is not None:
         counters = await _unshelve(connection, before)
     await connection.execute(_SAVE.encode(), (*after, hash_of(after)))
-    if before is None or before.content != after.content:
-        await connection.execute(_WORDS.encode(), (after.namespace, after.key, after.content.casefold()))
+    if before is not None and before.id != after.id:
+        await _forget_words(connection, before)
+    if before is None or (before.id, before.content) != (after.id, after.content):
+        await connection.execute(_WORDS.encode(), (after.namespace, after.id, after.content.casefold()))
     if before is None or (before.score, before.archived) != (after.score, after.archived):
         await _rerank(connection, after, None if after.archived else after.score)
     await _shelve(connection, after, *(accessed or counters))
@@ -109,11 +111,15 @@ async def _unshelve(connection: Connection, row: Row) -> tuple[str, int]:
     return found[0] if found else (row.created_at, 0)
 
 
+async def _forget_words(connection: Connection, row: Row) -> None:
+    await connection.execute("DELETE FROM words WHERE namespace = %s AND id = %s", (row.namespace, row.id))
+
+
 async def _remove(connection: Connection, row: Row) -> None:
     """Delete for good; links of others to it stay, and lead to nothing."""
     await _unshelve(connection, row)
+    await _forget_words(connection, row)
     named = (row.namespace, row.key)
-    await connection.execute("DELETE FROM words WHERE namespace = %s AND key = %s", named)
     await connection.execute("DELETE FROM links WHERE namespace = %s AND source = %s", named)
     await connection.execute("DELETE FROM memories WHERE namespace = %s AND key = %s", named)
     await _rerank(connection, row, None)
