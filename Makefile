@@ -22,9 +22,9 @@ types: .venv/dev  ## Check types
 
 torture: .venv/dev  ## Run races, kill -9 rounds, bit flips, backups and a million memories at full size
 	@ABILITIES_RACE_TRIES=1000000 ABILITIES_EXAMPLES=20000 ABILITIES_KILLS=200 ABILITIES_FLIPS=2000 \
-	ABILITIES_BACKUPS=100 ABILITIES_MEMORIES=1000000 ABILITIES_API_EXAMPLES=200 ABILITIES_SOAK=60 $(BIN)/python -m pytest -o faulthandler_timeout=0 \
+	ABILITIES_BACKUPS=100 ABILITIES_MEMORIES=1000000 ABILITIES_API_EXAMPLES=200 ABILITIES_GRAPHS=2000 ABILITIES_SOAK=60 $(BIN)/python -m pytest -o faulthandler_timeout=0 \
 	tests/test_confinement.py tests/test_properties.py tests/test_stores.py tests/test_transfer.py \
-	tests/test_openapi.py tests/test_load.py
+	tests/test_openapi.py tests/test_load.py tests/test_postgres.py
 
 failover: .venv/dev  ## Lose the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)
 	@$(BIN)/python -m tests.failover

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,7 +38,8 @@ class Node:
         """Run one of PostgreSQL's programs on the node's data."""
         command = [*self._become, self._programs / program, "-D", self.data, *options]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._base, timeout=120)
-        assert done.returncode == 0, done.stdout.decode()
+        log = self.data.with_suffix(".log")
+        assert done.returncode == 0, done.stdout.decode() + (log.read_text()[-2_000:] if log.exists() else "")
 
     def start(self, *settings: str) -> None:
         """Start it and make sure that it is the one that answers."""
@@ -56,11 +58,16 @@ class Node:
     def kill(self) -> None:
         """End all of its processes at once, as a machine that loses its power."""
         parent = int((self.data / "postmaster.pid").read_text().split()[0])
+        os.kill(parent, signal.SIGSTOP)  # so that it starts no other while they are looked up
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        for process in (parent, *map(int, children)):
+        processes = [parent, *map(int, children)]
+        for process in processes:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+        while any(map(_lives, processes)):
+            time.sleep(0.01)
         (self.data / "postmaster.pid").unlink()
+        (self._base / f".s.PGSQL.{self.port}.lock").unlink()
 
 
 @contextmanager
@@ -130,6 +137,14 @@ def _running(node: Node, *settings: str) -> Iterator[None]:
         yield
     finally:
         node.stop()
+
+
+def _lives(process: int) -> bool:
+    """Whether it holds what it had; one that nobody asked for its end yet does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _as_another(base: Path) -> list[str]:

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import random
 import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -25,7 +27,7 @@ from tests import postgres, test_memories
 from tests.memory_rows import MEMORY_STORE_ROWS
 from tests.rows import Row
 from tests.surfaces import Through, calls_through, environment
-from tests.test_stores import reason, walked_right
+from tests.test_stores import GRAPHS, KILLS, reason, walked_right
 
 
 @pytest.fixture(scope="session")
@@ -108,7 +110,7 @@ FAULTS_SHOWN = {"id_not_found": "not_found", "memory_not_found": "not_found"}
 
 async def test_walks_are_the_walks_in_memory(url: str) -> None:
     async with opened(url) as store:
-        assert await walked_right(store, range(0, 2000, 20)) == 100
+        assert await walked_right(store, range(GRAPHS)) == GRAPHS
 
 
 async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +229,48 @@ async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
             await asyncio.gather(*writers)
             found = await store.read(NAMESPACE, acknowledged)
             assert [memory for memory in found if isinstance(memory, Exception)] == []
+
+
+WRITER = """
+import asyncio, sys
+from abilities.helpers.stores.conformance import put
+from abilities.helpers.stores.postgres import PostgresStore
+async def main():
+    store, name = PostgresStore(sys.argv[1]), sys.argv[2]
+    async def write(n):
+        await put(store, f"{name}-{n}", links=[(f"{name}-{n - 1}", 0.5)], tags=["t"])
+        print(n, flush=True)
+    for n in range(0, 10**6, 8):
+        await asyncio.gather(*(write(n + m) for m in range(8)))
+asyncio.run(main())
+"""
+
+
+async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
+    """Of the writers in one round, of the server in the next."""
+    acknowledged: set[str] = set()
+    with postgres.started("fsync=on") as node:
+        for round_ in range(KILLS // 5):
+            names = [f"r{round_}w{worker}" for worker in range(2)]
+            commands = [[sys.executable, "-c", WRITER, node.url, name] for name in names]
+            writers = [subprocess.Popen(c, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for c in commands]
+            for name, writer in zip(names, writers, strict=True):
+                assert writer.stdout
+                acknowledged.add(f"{name}-{int(writer.stdout.readline())}")
+            await asyncio.sleep(random.Random(round_).random() * 0.5)
+            if round_ % 2:
+                node.kill()
+                node.start("fsync=on")
+            for name, writer in zip(names, writers, strict=True):
+                writer.kill()
+                told, _ = writer.communicate()
+                acknowledged |= {f"{name}-{n}" for n in told.decode().split("\n")[:-1]}
+        assert len(acknowledged) > 40
+        async with opened(node.url) as store:
+            keys = sorted(acknowledged)
+            found = zip(keys, await store.read(NAMESPACE, keys), strict=True)
+            assert [key for key, memory in found if isinstance(memory, Exception)] == []
+            assert {finding.state for finding in await store.check(lambda _: None, full=True)} <= {"sound", "note"}
 
 
 async def test_a_change_that_no_standby_has_is_not_acknowledged() -> None:

@@ -28,6 +28,7 @@ from abilities.helpers.stores.rows import Stored
 from abilities.helpers.stores.sqlite import SqliteStore
 from tests.test_traversal import Graph, random_graph, walk
 
+GRAPHS = int(os.environ.get("ABILITIES_GRAPHS", "50"))
 KILLS = int(os.environ.get("ABILITIES_KILLS", "20"))
 Moving = Callable[[Path], object]
 FLIPS = int(os.environ.get("ABILITIES_FLIPS", "150"))
@@ -241,7 +242,7 @@ async def test_closing_does_not_wait_for_ever_for_a_lock(tmp_path: Path, monkeyp
 async def test_a_walk_through_the_store_is_the_walk_in_memory(tmp_path: Path) -> None:
     """Random graphs, stored and walked, against the same walk over plain lists."""
     async with opened(tmp_path / "m.db") as store:
-        assert await walked_right(store, range(0, 2000, 40)) == 50
+        assert await walked_right(store, range(GRAPHS)) == GRAPHS
 
 
 async def walked_right(store: MemoryStore, seeds: Iterable[int]) -> int:
