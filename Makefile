@@ -2,11 +2,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint types torture failover conformance bench clean
+.PHONY: help demo test lint types torture failover mutants conformance bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: .venv/demo  ## Read 25 files and 6 memories as an agent would
 	@$(BIN)/abilities demo
@@ -17,7 +17,7 @@ test: .venv/dev  ## Run the whole suite with its branch coverage
 lint: .venv/dev  ## Check style
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-types: .venv/dev  ## Check types
+types: .venv/bench  ## Check types
 	@$(BIN)/mypy && $(BIN)/pyright
 
 torture: .venv/dev  ## Run races, kill -9 rounds, bit flips, backups and a million memories at full size
@@ -32,11 +32,17 @@ failover: .venv/dev  ## Lose the leader of a real PostgreSQL cluster under load,
 conformance: .venv/conformance  ## Run MCP's conformance tool and Inspector against real servers
 	@$(BIN)/python -m tests.conformance
 
-bench: .venv/dev  ## Measure against a bare loop and the rivals
-	@$(BIN)/python -m benchmarks
+bench: .venv/bench  ## Measure every goal against the rivals (half an hour); keeps results.json and the chart
+	@$(BIN)/python -m benchmarks --keep
+
+bench-quick: .venv/bench  ## The same in two minutes, with fewer rounds and memories
+	@$(BIN)/python -m benchmarks --quick
+
+mutants: .venv/mutation  ## Change the code of four modules, mutant by mutant, and see whether tests notice (hours; goes on where it stopped)
+	@$(BIN)/python -m tests.mutation
 
 clean:  ## Remove the environment and caches
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .conformance .coverage build dist *.egg-info
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .conformance .coverage build dist *.egg-info
 
 .venv/python: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -55,4 +61,12 @@ clean:  ## Remove the environment and caches
 
 .venv/conformance: .venv/dev
 	@$(INSTALL) --group conformance
+	@touch $@
+
+.venv/bench: .venv/dev
+	@$(INSTALL) --group bench
+	@touch $@
+
+.venv/mutation: .venv/dev
+	@$(INSTALL) --group mutation
 	@touch $@

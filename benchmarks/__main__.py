@@ -1,296 +1,88 @@
-"""``make bench``: the goals about files, servers and memories, as ratios of medians, each from one interleaved run."""
+"""``make bench``: every goal as a ratio of medians from one interleaved run, with the quartiles of its rounds."""
 
 import argparse
 import asyncio
 import os
-import subprocess
-import sys
+import platform
+import sqlite3
 import tempfile
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import orjson
 from rich.console import Console
 from rich.table import Table
 
-from abilities import Abilities, Settings, render
-from abilities.ability import Context
-from abilities.adapters.langchain import load_tools
-from abilities.declarations.files import FileReadBulkInput
-from abilities.file_read_bulk import run as read_files
-from abilities.helpers.file_reader import FileReader, Session
-from abilities.helpers.paths import parse
-from abilities.helpers.workers import Batch, Breaker, Watch, Workers
-from benchmarks import peers
-from benchmarks.clock import medians
+from benchmarks.chart import draw
+from benchmarks.files import OF_FILES, goal_18
+from benchmarks.measure import Measured
 from benchmarks.memories import goals_of_memories
 from benchmarks.postgresql import goals_of_postgresql
+from benchmarks.rivals import goals_against_the_memory_server
 from benchmarks.served import goals_of_servers
 
-LINE = "    return [render(item, width=80) for item in items if item.visible]  # some source code\n"
-FILES = 25
-Row = tuple[str, str, str, float]
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
+CHART = HERE.parent / "docs" / "benchmarks.svg"
 
 
-def fill(folder: Path, kilobytes: int) -> list[str]:
-    """Make 25 files of source code of one size."""
-    names = [f"module_{kilobytes}kb_{n:02}.py" for n in range(FILES)]
-    text = (LINE * (kilobytes * 1024 // len(LINE) + 1))[: kilobytes * 1024]
-    for name in names:
-        (folder / name).write_text(text)
-    return names
-
-
-def contents(text: str) -> int:
-    """Characters of content in one of our replies."""
-    return int(orjson.loads(text)["summary"]["returned_chars"])
-
-
-async def goal_1_and_2(base: Path, rounds: int) -> list[Row]:
-    """One bulk call over MCP against the official server's single reads and its bulk read."""
-    rows: list[Row] = []
-    workspace = base / "workspace"
-    with peers.ours(base / "agent", workspace) as mine, peers.rival(workspace) as other:
-        for kilobytes, goal, bulk_goal in ((16, 5.0, 2.0), (1, 0.0, 1.3), (256, 15.0, 0.0)):
-            names = fill(workspace, kilobytes)
-            whole = [str(workspace / name) for name in names]
-            most = 20_000 if kilobytes == 256 else 100_000
-            ask = {"paths": names, "max_chars_per_file": most}
-            assert contents(mine.call("file_read_bulk", ask)) == FILES * min(most, kilobytes * 1024)
-            taken = await medians(
-                {
-                    "ours": lambda ask=ask: mine.call("file_read_bulk", ask),
-                    "single": lambda whole=whole: [other.call("read_text_file", {"path": path}) for path in whole],
-                    "bulk": lambda whole=whole: other.call("read_multiple_files", {"paths": whole}),
-                },
-                rounds,
-            )
-            label = f"25x{kilobytes} KB over MCP stdio"
-            if goal:
-                number = "2" if kilobytes == 256 else "1"
-                rows.append(
-                    (number, f"{label}, against 25 read_text_file", f">= {goal:g}x", taken["single"] / taken["ours"])
-                )
-            if bulk_goal:
-                ratio = taken["bulk"] / taken["ours"]
-                rows.append(("1", f"{label}, against read_multiple_files", f">= {bulk_goal:g}x", ratio))
-            if kilobytes == 16:
-                text = mine.call("file_read_bulk", ask)
-                received = mine.received
-                once = len(orjson.dumps(orjson.loads(text)))
-                sources = len(orjson.dumps([(workspace / name).read_text() for name in names]))
-                rows.append(
-                    ("3", "bytes on the wire, against the payload's own JSON encoding", "<= 1.1x", received / once)
-                )
-                rows.append(
-                    ("3", "bytes on the wire, against the contents' JSON encoding", "<= 1.1x", received / sources)
-                )
-    return rows
-
-
-@contextmanager
-def session(reader: FileReader) -> Iterator[Session]:
-    """A reading session on this thread, as a worker would have it."""
-    batch = Batch(reader.session, lambda *_: None, [], Breaker(), lambda: None)
-    with reader.session(Watch(batch, pooled=False)) as opened:
-        yield opened
-
-
-def bare(folder: Path, names: list[str], size: int) -> list[bytes]:
-    """What reading costs at the least: open, read, close."""
-    read: list[bytes] = []
-    for name in names:
-        descriptor = os.open(f"{folder}/{name}", os.O_RDONLY)
-        try:
-            read.append(os.read(descriptor, size + 1))
-        finally:
-            os.close(descriptor)
-    return read
-
-
-async def goal_4(base: Path, rounds: int) -> list[Row]:
-    """The safe reader in process against a bare loop."""
-    rows: list[Row] = []
-    settings = Settings(agent_dir=base / "agent", workspace_dir=base / "workspace")
-    reader = FileReader([settings.agent_root, settings.workspace_root], settings.policy, Workers())
-    for kilobytes, goal in ((1, 2.5), (16, 2.0), (256, 1.6)):
-        names = fill(settings.workspace_dir, kilobytes)
-
-        def safe(names: list[str] = names) -> list[Any]:
-            with session(reader) as opened:
-                return [opened.read(parse(name), 1_000_000) for name in names]
-
-        ways = {
-            "bare": lambda names=names, size=kilobytes * 1024: bare(settings.workspace_dir, names, size),
-            "safe": safe,
-        }
-        taken = await medians(ways, rounds * 10)
-        rows.append(
-            ("4", f"25x{kilobytes} KB, safe reader against a bare loop", f"<= {goal:g}x", taken["safe"] / taken["bare"])
-        )
-    return rows
-
-
-class Inline(Workers):
-    """Workers that do the work where they are called."""
-
-    async def map(self, session: Any, function: Any, items: Any) -> list[Any]:
-        """The same batch without a thread."""
-        batch = Batch(session, function, items, Breaker(), lambda: None)
-        batch.run(Watch(batch, pooled=False))
-        return batch.results
-
-
-async def goal_5(base: Path, rounds: int) -> list[Row]:
-    """A call through its thread against the same call inline."""
-    rows: list[Row] = []
-    settings = Settings(agent_dir=base / "agent", workspace_dir=base / "workspace", max_response_bytes=1_000_000)
-    async with Abilities.open(settings) as abilities:
-        roots = [settings.agent_root, settings.workspace_root]
-        inline = replace(abilities.context, files=FileReader(roots, settings.policy, Inline()))
-        for kilobytes in (1, 16):
-            asked = FileReadBulkInput(paths=fill(settings.workspace_dir, kilobytes))
-
-            async def call(context: Context, asked: FileReadBulkInput = asked) -> object:
-                return await read_files(context, asked)
-
-            ways = {"thread": lambda call=call: call(abilities.context), "inline": lambda call=call: call(inline)}
-            taken = await medians(ways, rounds * 10)
-            rows.append(
-                (
-                    "5",
-                    f"25x{kilobytes} KB, async call against the same inline",
-                    "<= 2x",
-                    taken["thread"] / taken["inline"],
-                )
-            )
-    return rows
-
-
-async def goal_6(base: Path, rounds: int) -> list[Row]:
-    """One LangChain tool call against 25 of the community's ReadFileTool."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from langchain_community.tools import ReadFileTool
-
-    workspace = base / "workspace"
-    names = fill(workspace, 16)
-    settings = Settings(agent_dir=base / "agent", workspace_dir=workspace, max_response_bytes=1_000_000)
-    (tool,) = load_tools(settings, only=["file_read_bulk"])
-    single = ReadFileTool(root_dir=str(workspace))
-
-    async def one_by_one() -> list[Any]:
-        return [await single.ainvoke({"file_path": name}) for name in names]
-
-    assert contents(await tool.ainvoke({"paths": names})) == sum(len(text) for text in await one_by_one())
-    taken = await medians({"bulk": lambda: tool.ainvoke({"paths": names}), "single": one_by_one}, rounds)
-    return [("6", "25x16 KB in LangChain, against 25 ReadFileTool calls", ">= 10x", taken["single"] / taken["bulk"])]
-
-
-MEMORY = """
-import asyncio, sys, threading, time
-from abilities import Abilities, Settings
-def resident(): return int(open("/proc/self/statm").read().split()[1]) * 4096
-async def main():
-    async with Abilities.open(Settings(agent_dir=sys.argv[1], workspace_dir=sys.argv[2])) as abilities:
-        ask = {"paths": ["huge.txt"] * 25}
-        await abilities.call("file_read_bulk", {"paths": ["none"]})
-        idle, peak, going = resident(), 0, True
-        def watch():
-            nonlocal peak
-            while going:
-                peak = max(peak, resident())
-                time.sleep(0.001)
-        thread = threading.Thread(target=watch); thread.start()
-        began = time.perf_counter()
-        times = []
-        async def one():
-            await abilities.call("file_read_bulk", ask)
-            times.append(time.perf_counter() - began)
-        await asyncio.gather(*(one() for _ in range(64)))
-        going = False; thread.join()
-        print((peak - idle) / 2**20, sorted(times)[-1] * 1000)
-asyncio.run(main())
-"""
-
-
-async def goal_18(base: Path, _: int) -> list[Row]:
-    """Peak memory of 64 concurrent calls of 25 files of one gibibyte."""
-    huge = base / "workspace" / "huge.txt"
-    block = (LINE * 12_000).encode()
-    with huge.open("wb") as file:
-        while file.tell() < 2**30:
-            file.write(block)
-    command = [sys.executable, "-c", MEMORY, str(base / "agent"), str(base / "workspace")]
-    mebibytes, last = (float(n) for n in subprocess.run(command, capture_output=True, check=True).stdout.split())
-    huge.unlink()
-    return [
-        ("18", "peak MiB over idle, 64 calls of 25x1 GiB", "<= 128 MiB", mebibytes),
-        ("18", "ms until the last of those 64 calls was answered (figure 4: p99 <= 300)", "<= 300 ms", last),
-    ]
-
-
-async def goal_19(_: Path, rounds: int) -> list[Row]:
-    """The time that importing the package adds to an interpreter."""
-
-    def start(code: str) -> Any:
-        return lambda: subprocess.run([sys.executable, "-c", code], check=True)
-
-    taken = await medians({"bare": start("pass"), "ours": start("import abilities")}, rounds)
-    return [("19", "ms to import abilities", "<= 250 ms", (taken["ours"] - taken["bare"]) * 1000)]
-
-
-async def goal_20(base: Path, _: int) -> list[Row]:
-    """Characters of a reply beyond the contents, a record."""
-    workspace = base / "workspace"
-    names = [f"{n:02}".ljust(37, "x") + ".py" for n in range(FILES)]
-    for name in names:
-        (workspace / name).write_text("word " * 5_000)
-    rows: list[Row] = []
-    settings = Settings(agent_dir=base / "agent", workspace_dir=workspace, max_response_bytes=1_000_000)
-    async with Abilities.open(settings) as abilities:
-        for label, goal, most in (("whole", 260, 100_000), ("cut", 500, 20_000)):
-            payload = await abilities.call("file_read_bulk", {"paths": names, "max_chars_per_file": most})
-            beyond = len(render(payload)) - payload["summary"]["returned_chars"]
-            rows.append(("20", f"characters beyond its content, a {label} file record", f"<= {goal}", beyond / FILES))
-    return rows
-
-
-GOALS = [goal_1_and_2, goal_4, goal_5, goal_6, goal_18, goal_19, goal_20]
-
-
-def met(goal: str, value: float) -> bool:
-    """Whether a value is on the right side of its goal."""
-    sign, bound = goal.split()[0], float(goal.split()[1].rstrip("x"))
-    return value >= bound if sign == ">=" else value <= bound
-
-
-async def main(rounds: int, large: int) -> None:
-    """Run every goal and print the table."""
-    console = Console()
-    table = Table("goal", "what", "wanted", "measured", "", title="Ratios of medians, each from one interleaved run")
+async def measured(rounds: int, large: int, console: Console, *, quick: bool) -> list[Measured]:
+    """Run every goal, and say what is running; the quick way leaves out files of a gibibyte."""
+    found: list[Measured] = []
+    of_stores = [partial(goals, large=large) for goals in (goals_of_memories, goals_of_postgresql)]
+    of_files = [goal for goal in OF_FILES if not (quick and goal is goal_18)]
+    goals = (*of_files, goals_of_servers, goals_against_the_memory_server, *of_stores)
     with tempfile.TemporaryDirectory() as scratch:
         base = Path(scratch)
         for name in ("agent", "workspace"):
             (base / name).mkdir()
-        of_stores = [partial(goals, large=large) for goals in (goals_of_memories, goals_of_postgresql)]
-        for goal in (*GOALS, goals_of_servers, *of_stores):
-            with console.status(f"{getattr(goal, '__doc__', '')}"):
-                for number, what, wanted, value in await goal(base, rounds):
-                    table.add_row(
-                        number, what, wanted, f"{value:.2f}", "met" if met(wanted, value) else "[red]short[/]"
-                    )
+        for number, goal in enumerate(goals, 1):
+            words = getattr(goal, "func", goal).__doc__ or ""
+            console.print(f"{number:2} of {len(goals)}  {words}")
+            found += await goal(base, rounds)
+    return sorted(found, key=lambda line: int(line.goal))
+
+
+def show(found: list[Measured], console: Console) -> None:
+    """Print the table."""
+    table = Table("goal", "what", "wanted", "measured", "quartiles", "", title="Ratios of medians, each from one run")
+    for line in found:
+        between = "" if line.low is None else f"{line.low:.2f} to {line.high:.2f}"
+        verdict = "met" if line.met else "[red]short[/]"
+        table.add_row(line.goal, line.what, line.wanted, f"{line.value:.2f}", between, verdict)
     console.print(table)
 
 
-if __name__ == "__main__":
+def save(found: list[Measured], rounds: int, large: int) -> None:
+    """Keep the results and draw the chart."""
+    machine = {"processors": os.cpu_count(), "system": platform.system(), "python": platform.python_version()}
+    lines = [{**line._asdict(), "met": line.met} for line in found]
+    document = {
+        "machine": {**machine, "sqlite": sqlite3.sqlite_version},
+        "rounds": rounds,
+        "memories": large,
+        "results": lines,
+    }
+    RESULTS.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+    draw(found, CHART)
+
+
+def main() -> None:
+    """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30, help="rounds a measurement")
-    parser.add_argument("--memories", type=int, default=100_000, help="memories in the largest store")
+    parser.add_argument("--memories", type=int, default=1_000_000, help="memories in the largest store")
+    parser.add_argument("--keep", action="store_true", help="write results.json and the chart")
+    parser.add_argument("--quick", action="store_true", help="4 rounds and 20,000 memories, without goal 18")
     chosen = parser.parse_args()
-    asyncio.run(main(chosen.rounds, chosen.memories))
+    if chosen.quick:
+        chosen.rounds, chosen.memories = 4, 20_000
+    console = Console()
+    found = asyncio.run(measured(chosen.rounds, chosen.memories, console, quick=chosen.quick))
+    show(found, console)
+    if chosen.keep:
+        save(found, chosen.rounds, chosen.memories)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,8 +13,8 @@ from abilities.helpers.stores.merge import Change
 from abilities.helpers.stores.protocol import Query
 from abilities.helpers.stores.sqlite import SqliteStore
 from abilities.helpers.traversal import Limits
-from benchmarks.clock import medians
 from benchmarks.generate import HUB, NAMESPACE, generate
+from benchmarks.measure import Measured, interleaved
 
 DEFAULT = Limits(3, 5, 20)
 SMALL = 1_000
@@ -26,10 +26,9 @@ PAGES = {
     "importance": Query(importance="high"),
     "tag": Query(tags=("t7",)),
 }
-Row = tuple[str, str, str, float]
 
 
-async def goals_of_memories(base: Path, rounds: int, large: int) -> list[Row]:
+async def goals_of_memories(base: Path, rounds: int, large: int) -> list[Measured]:
     """Walks, pages and statistics at rising sizes; group commit; many callers; a score that many links wait for."""
     sizes = sorted({SMALL, MIDDLE, large})
     for size in sizes:
@@ -40,25 +39,20 @@ async def goals_of_memories(base: Path, rounds: int, large: int) -> list[Row]:
         ways |= {f"walk {size}": store.walk, f"hub {size}": store.hub, f"rows {size}": store.rows}
         ways |= {f"stats {size}": store.stats}
         ways |= {f"{name} {size}": store.page(query) for name, query in PAGES.items()}
-    taken = await medians(ways, rounds * 3)
+    taken = await interleaved(ways, rounds * 3)
     for store in inline.values():
         store.connection.close()
-    rows: list[Row] = [
-        (
-            "8",
-            f"walk at {large:,} memories against {SMALL:,}",
-            "<= 2.5x",
-            taken[f"walk {large}"] / taken[f"walk {SMALL}"],
-        ),
-        ("9", f"walk from a hub of 10,000 links at {large:,}", "<= 2x", taken[f"hub {large}"] / taken[f"walk {large}"]),
-        *(
-            ("10", f"walk against its rows by key, {size:,}", "<= 4x", taken[f"walk {size}"] / taken[f"rows {size}"])
-            for size in (SMALL, large)
-        ),
+    walk, hub, small = f"walk {large}", f"hub {large}", f"walk {SMALL}"
+    rows = [
+        taken.ratio("8", f"walk at {large:,} memories against {SMALL:,}", "<= 2.5x", walk, small),
+        taken.ratio("9", f"walk from a hub of 10,000 links at {large:,}", "<= 2x", hub, walk),
     ]
+    for size in (SMALL, large):
+        what = f"walk against its rows by key, {size:,}"
+        rows.append(taken.ratio("10", what, "<= 4x", f"walk {size}", f"rows {size}"))
     for name in ("stats", *PAGES):
-        label = f"{name} at {large:,} against {MIDDLE:,}"
-        rows.append(("13", label, "<= 1.5x", taken[f"{name} {large}"] / taken[f"{name} {MIDDLE}"]))
+        what = f"{name} at {large:,} against {MIDDLE:,}"
+        rows.append(taken.ratio("13", what, "<= 1.5x", f"{name} {large}", f"{name} {MIDDLE}"))
     return [*rows, *await _hot_score(base / f"{large}.db", rounds, large), *await _callers(base, rounds)]
 
 
@@ -100,7 +94,7 @@ class Inline:
             self.connection.execute("ROLLBACK")
 
 
-async def _hot_score(path: Path, rounds: int, large: int) -> list[Row]:
+async def _hot_score(path: Path, rounds: int, large: int) -> list[Measured]:
     """Change the score of the memory that a tenth of all link to."""
     store, turn = SqliteStore(path), iter(range(10_000))
     name = (await store.read_linked(NAMESPACE, "k0000001", 0, 0)).row.id
@@ -109,12 +103,14 @@ async def _hot_score(path: Path, rounds: int, large: int) -> list[Row]:
         fields = {"memory_score": next(turn) % 97 / 97}
         return store.change(NAMESPACE, Change("update", "2026-02-01T00:00:00.000Z", name, fields=fields))
 
-    taken = await medians({"hot": change}, max(rounds // 10, 3), warm=1)
+    taken = await interleaved({"hot": change}, max(rounds // 10, 3), warm=1)
     await store.close()
-    return [("12", f"ms to change a score that {large // 10:,} links wait for", "<= 1000 ms", taken["hot"] * 1000)]
+    return [
+        Measured("12", f"ms to change a score that {large // 10:,} links wait for", "<= 1000 ms", taken["hot"] * 1000)
+    ]
 
 
-async def _callers(base: Path, rounds: int) -> list[Row]:
+async def _callers(base: Path, rounds: int) -> list[Measured]:
     """Writers that share a commit against one after another, and 64 readers against one inline."""
     numbers, store = iter(range(10**9)), SqliteStore(base / "writers.db")
 
@@ -125,7 +121,7 @@ async def _callers(base: Path, rounds: int) -> list[Row]:
     def together() -> Any:
         return asyncio.gather(*(put(store, f"k{next(numbers)}") for _ in range(64)))
 
-    writes = await medians({"one": one_by_one, "together": together}, max(rounds // 3, 3))
+    writes = await interleaved({"one": one_by_one, "together": together}, max(rounds // 3, 3))
     await store.close()
     inline, store = Inline(base / f"{MIDDLE}.db", MIDDLE), SqliteStore(base / f"{MIDDLE}.db")
 
@@ -141,10 +137,10 @@ async def _callers(base: Path, rounds: int) -> list[Row]:
         roots = [f"k{2 + n * 29 % (MIDDLE - 2):07}" for n in range(320)]
         return asyncio.gather(*(caller(roots[n::64]) for n in range(64)))
 
-    reads = await medians({"alone": alone, "many": many}, max(rounds // 3, 3))
+    reads = await interleaved({"alone": alone, "many": many}, max(rounds // 3, 3))
     inline.connection.close()
     await store.close()
     return [
-        ("17", "64 writers sharing commits against one after another", ">= 3x", writes["one"] / writes["together"]),
-        ("15", "walks a second of 64 callers against one inline", ">= 0.8x", reads["alone"] / reads["many"]),
+        writes.ratio("17", "64 writers sharing commits against one after another", ">= 3x", "one", "together"),
+        reads.ratio("15", "walks a second of 64 callers against one inline", ">= 0.8x", "alone", "many"),
     ]

@@ -9,9 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-NPM = Path(__file__).parent.parent / ".venv" / "bench"
-RIVAL = "@modelcontextprotocol/server-filesystem"
-RIVAL_VERSION = "2026.8.31"
+HERE = Path(__file__).parent
+NPM = HERE.parent / ".venv" / "npm"
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+"""With the environment's own Node.js first."""
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
 
 
@@ -24,7 +25,7 @@ class Peer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **environment},
+            env={**os.environ, "PATH": PATH, **environment},
         )
         self._number = 0
         self.received = 0
@@ -64,23 +65,35 @@ class Peer:
         self._process.stdin.flush()
 
 
-def ours(agent: Path, workspace: Path) -> Peer:
+def ours(agent: Path, workspace: Path, store: Path | None = None) -> Peer:
     """``abilities mcp`` on two roots."""
     environment = {
         "ABILITIES_AGENT_DIR": str(agent),
         "ABILITIES_WORKSPACE_DIR": str(workspace),
         "ABILITIES_MAX_RESPONSE_BYTES": "1000000",
+        "ABILITIES_STORE_URL": f"sqlite:///{store or agent / 'memory.db'}",
     }
     return Peer([sys.executable, "-m", "abilities", "mcp"], environment)
 
 
-def rival(workspace: Path) -> Peer:
-    """The official filesystem server, installed with npm on first use."""
-    script = NPM / "node_modules" / RIVAL / "dist" / "index.js"
-    if not script.exists():
-        npm = shutil.which("npm")
-        assert npm, "comparing with the official server needs Node.js and npm"
+def filesystem(workspace: Path) -> Peer:
+    """The official filesystem server."""
+    return Peer(["node", _script("server-filesystem"), str(workspace)], {})
+
+
+def memory(file: Path) -> Peer:
+    """The official memory server."""
+    return Peer(["node", _script("server-memory")], {"MEMORY_FILE_PATH": str(file)})
+
+
+def _script(name: str) -> str:
+    """Where an official server is; installed with npm on first use."""
+    given = (HERE / "package.json").read_text()
+    if not (NPM / "package.json").exists() or (NPM / "package.json").read_text() != given:
+        npm = shutil.which("npm", path=PATH)
+        assert npm, "comparing with the official servers needs Node.js and npm; make bench installs them"
         NPM.mkdir(parents=True, exist_ok=True)
-        install = [npm, "install", "--silent", "--no-audit", "--no-fund", f"{RIVAL}@{RIVAL_VERSION}"]
-        subprocess.run(install, cwd=NPM, check=True)
-    return Peer(["node", str(script), str(workspace)], {})
+        shutil.copy(HERE / "package.json", NPM)
+        install = [npm, "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]
+        subprocess.run(install, cwd=NPM, check=True, env={**os.environ, "PATH": PATH})
+    return str(NPM / "node_modules" / "@modelcontextprotocol" / name / "dist" / "index.js")

@@ -18,8 +18,8 @@ from abilities.helpers.stores.postgres import PostgresStore
 from abilities.helpers.stores.postgres_server import Connection, Server, conninfo
 from abilities.helpers.stores.rows import Row as MemoryRow
 from abilities.helpers.traversal import Limits
-from benchmarks.clock import medians
 from benchmarks.generate import NAMESPACE, generate
+from benchmarks.measure import Measured, interleaved
 from benchmarks.served import walks_through_processes
 from tests import postgres
 
@@ -47,10 +47,9 @@ COPIED = {
     "words": "SELECT namespace, id, lower(content) FROM memories",
     "counters": "SELECT namespace, name, archived, value, number FROM counters",
 }
-Row = tuple[str, str, str, float]
 
 
-async def goals_of_postgresql(base: Path, rounds: int, large: int) -> list[Row]:
+async def goals_of_postgresql(base: Path, rounds: int, large: int) -> list[Measured]:
     """Walks at rising sizes, reads through one and two server processes, and writers that share commits."""
     with postgres.started("shared_buffers=1GB", "max_wal_size=8GB", "fsync=on") as node:
         urls = {size: await filled(node.url, base, size) for size in (SMALL, large)}
@@ -97,7 +96,7 @@ def _copy(file: Path, url: str) -> None:
         connection.execute("CHECKPOINT")
 
 
-async def _walks(urls: dict[int, str], rounds: int, large: int) -> list[Row]:
+async def _walks(urls: dict[int, str], rounds: int, large: int) -> list[Measured]:
     ways: dict[str, Any] = {}
     readers = {size: Reader(url, size) for size, url in urls.items()}
     for size, reader in readers.items():
@@ -105,17 +104,17 @@ async def _walks(urls: dict[int, str], rounds: int, large: int) -> list[Row]:
             await reader.learn(name, limits)
             ways[f"{name} {size}"] = lambda reader=reader, name=name: reader.walk(name)
             ways[f"{name} rows {size}"] = lambda reader=reader, name=name: reader.rows(name)
-    taken = await medians(ways, rounds * 5, warm=20)
+    taken = await interleaved(ways, rounds * 5, warm=20)
     trips = max([await reader.trips() for reader in readers.values()])
     for reader in readers.values():
         await reader.server.close()
-    rows: list[Row] = [("14", "PostgreSQL: most round trips of a walk at depth 3", "<= 5", trips)]
+    rows = [Measured("14", "PostgreSQL: most round trips of a walk at depth 3", "<= 5", trips)]
     for size in urls:
         for name, goal in GOALS.items():
-            ratio = taken[f"{name} {size}"] / taken[f"{name} rows {size}"]
-            rows.append(("14", f"PostgreSQL: {name} walk against its rows by id, {size:,}", goal, ratio))
-    ratio = taken[f"default {large}"] / taken[f"default {SMALL}"]
-    return [*rows, ("14", f"PostgreSQL: walk at {large:,} against {SMALL:,}", "<= 2x", ratio)]
+            what = f"PostgreSQL: {name} walk against its rows by id, {size:,}"
+            rows.append(taken.ratio("14", what, goal, f"{name} {size}", f"{name} rows {size}"))
+    what = f"PostgreSQL: walk at {large:,} against {SMALL:,}"
+    return [*rows, taken.ratio("14", what, "<= 2x", f"default {large}", f"default {SMALL}")]
 
 
 class Reader:
@@ -169,7 +168,7 @@ def _walk(root: str, limits: Limits) -> Any:
     return walk
 
 
-async def _writers(url: str, rounds: int) -> Row:
+async def _writers(url: str, rounds: int) -> Measured:
     """Writers that share a commit against one after another."""
     numbers, store = iter(range(10**9)), PostgresStore(url)
 
@@ -180,12 +179,7 @@ async def _writers(url: str, rounds: int) -> Row:
     def together() -> Any:
         return asyncio.gather(*(put(store, f"new{next(numbers)}") for _ in range(64)))
 
-    taken = await medians({"one": one_by_one, "together": together}, max(rounds // 3, 3))
+    taken = await interleaved({"one": one_by_one, "together": together}, max(rounds // 3, 3))
     await store.close()
-    ratio = taken["one"] / taken["together"]
-    return (
-        "17",
-        f"PostgreSQL: 64 writers sharing commits ({64 / taken['together']:,.0f}/s), one by one",
-        ">= 1x",
-        ratio,
-    )
+    what = f"PostgreSQL: 64 writers sharing commits ({64 / taken['together']:,.0f} a second), one by one"
+    return taken.ratio("17", what, ">= 1x", "one", "together")

@@ -9,17 +9,16 @@ import httpx
 from mcp import Client
 
 from abilities import Abilities, Settings
-from benchmarks.clock import medians
 from benchmarks.generate import NAMESPACE, generate
+from benchmarks.measure import Measured, interleaved
 from tests.serving import serving
 
 MEMORIES = 10_000
 CALLERS = 16
 WALKS = 20
-Row = tuple[str, str, str, float]
 
 
-async def goals_of_servers(base: Path, rounds: int) -> list[Row]:
+async def goals_of_servers(base: Path, rounds: int) -> list[Measured]:
     """Bulk calls against single ones over HTTP and MCP; reads a second with one and with two processes."""
     generate(base / "served.db", MEMORIES)
     workspace = base / "served"
@@ -41,7 +40,7 @@ async def goals_of_servers(base: Path, rounds: int) -> list[Row]:
     return [*rows, *await walks_through_processes(settings, workspace, rounds, MEMORIES)]
 
 
-async def _single_and_bulk(address: str, names: list[str], rounds: int) -> list[Row]:
+async def _single_and_bulk(address: str, names: list[str], rounds: int) -> list[Measured]:
     keys = [f"k{n:07}" for n in range(2, 27)]
     async with httpx.AsyncClient(base_url=address) as client:
 
@@ -64,14 +63,14 @@ async def _single_and_bulk(address: str, names: list[str], rounds: int) -> list[
         assert await files(*names) == await one_file_each() == 25 * 16_000
         assert await memories() == await one_memory_each() > 0
         ways = {"files": lambda: files(*names), "file": one_file_each, "memories": memories, "memory": one_memory_each}
-        taken = await medians(ways, rounds)
+        taken = await interleaved(ways, rounds)
     return [
-        ("7", "25x16 KB over HTTP, one call against 25", ">= 5x", taken["file"] / taken["files"]),
-        ("7", "25 memories over HTTP, one call against 25 GETs", ">= 5x", taken["memory"] / taken["memories"]),
+        taken.ratio("7", "25x16 KB over HTTP, one call against 25", ">= 5x", "file", "files"),
+        taken.ratio("7", "25 memories over HTTP, one call against 25 GETs", ">= 5x", "memory", "memories"),
     ]
 
 
-async def _memories_over_mcp(address: str, settings: Settings, rounds: int) -> list[Row]:
+async def _memories_over_mcp(address: str, settings: Settings, rounds: int) -> list[Measured]:
     async with Abilities.open(settings) as abilities:
         walk = await abilities.call("bulk_read_memory", {"key": "k0000005"})
     keys = [walk["targetMemory"]["key"], *(memory["key"] for memory in walk["associatedMemories"])]
@@ -82,17 +81,16 @@ async def _memories_over_mcp(address: str, settings: Settings, rounds: int) -> l
             for key in keys:
                 assert not (await client.call_tool("memory_get", {"key": key})).is_error
 
-        taken = await medians(
+        taken = await interleaved(
             {"bulk": lambda: client.call_tool("bulk_read_memory", {"key": keys[0]}), "single": each}, rounds
         )
-    return [
-        ("11", "20 memories over MCP, bulk_read_memory against 20 memory_get", ">= 5x", taken["single"] / taken["bulk"])
-    ]
+    what = "20 memories over MCP, bulk_read_memory against 20 memory_get"
+    return [taken.ratio("11", what, ">= 5x", "single", "bulk")]
 
 
 async def walks_through_processes(
     settings: Settings, folder: Path, rounds: int, memories: int, where: str = ""
-) -> list[Row]:
+) -> list[Measured]:
     """The same number of walks, spread over one process and over two."""
     with ExitStack() as stack:
         ports = [httpx.URL(stack.enter_context(serving(settings, folder)).address).port for _ in range(2)]
@@ -101,10 +99,10 @@ async def walks_through_processes(
             callers = (_caller(chosen[n % len(chosen)], n, memories) for n in range(CALLERS))
             await asyncio.gather(*callers)
 
-        taken = await medians({"one": lambda: walks(ports[0]), "two": lambda: walks(*ports)}, max(rounds // 3, 3))
-    each = [CALLERS * WALKS / seconds for seconds in taken.values()]
-    label = f"{where}walks a second, two server processes against one ({each[1]:,.0f} and {each[0]:,.0f})"
-    return [("16", label, ">= 1.7x", taken["one"] / taken["two"])]
+        taken = await interleaved({"one": lambda: walks(ports[0]), "two": lambda: walks(*ports)}, max(rounds // 3, 3))
+    one, two = (CALLERS * WALKS / taken[name] for name in ("one", "two"))
+    what = f"{where}walks a second, two server processes against one ({two:,.0f} and {one:,.0f})"
+    return [taken.ratio("16", what, ">= 1.7x", "one", "two")]
 
 
 async def _caller(port: int, number: int, memories: int) -> None:
