@@ -3,9 +3,9 @@
 Pre-order, depth first, each memory's links best first. A memory is emitted once, when it is first met.
 One that is met again on a shorter way is walked on from there: only the links that it kept are looked at
 again, and its breadth is not spent twice. (With a plain visited set, a memory first met at the depth
-limit would hide what a shorter way to it allows.) Invariant: unless the total stopped the walk, every
-kept link of every memory shallower than ``depth`` leads to a memory that was returned, is missing or is
-archived, and a memory's depth is the length of the shortest way to it over kept links.
+limit would hide what a shorter way to it allows.) Invariant: a memory's depth is the length of the shortest
+way to it over kept links, and unless the total stopped the walk, every kept link of every memory shallower
+than ``depth`` leads to a memory that was returned, is missing or is archived.
 """
 
 from collections.abc import Generator, Sequence
@@ -99,10 +99,12 @@ class Walk:
         return self._walked
 
     def _expand(self, step: Step) -> Generator[Ask, Sequence[Link], None]:
-        if step.depth >= self._limits.depth or self._stopped:
+        if step.depth >= self._limits.depth:
             return
         if step.expanded:
             yield from self._revisit(step)
+            return
+        if self._stopped:
             return
         step.expanded = True
         while step.taken < self._limits.breadth and not self._stopped:
@@ -142,7 +144,7 @@ class Walk:
 
     def _shorten(self, step: Step, target: Step, link: Link) -> Generator[Ask, Sequence[Link], None]:
         """Walk on from a memory that has a shorter way now."""
-        if step.depth + 1 < target.depth and not self._stopped:
+        if step.depth + 1 < target.depth:
             target.depth, target.parent, target.link = step.depth + 1, step, link
             yield from self._expand(target)
 

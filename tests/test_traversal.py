@@ -190,9 +190,9 @@ def oracle(graph: Graph, target: str, limits: Limits) -> Told:
     room: dict[str, int] = {}
     stack = [(target, deque(graph.links(target)), False)] if limits.depth > 0 else []
     told.kept[target], room[target] = [], limits.breadth
-    while stack and not told.stopped:
+    while stack:
         memory, pending, again = stack[-1]
-        if not pending or (not again and room[memory] == 0):
+        if not pending or (not again and (room[memory] == 0 or told.stopped)):
             stack.pop()
             continue
         link = pending.popleft()
@@ -218,7 +218,7 @@ def oracle(graph: Graph, target: str, limits: Limits) -> Told:
             continue
         if link.key in told.kept:
             stack.append((link.key, deque(told.kept[link.key]), True))
-        else:
+        elif not told.stopped:
             told.kept[link.key], room[link.key] = [], limits.breadth
             stack.append((link.key, deque(graph.links(link.key)), False))
     return told
@@ -261,10 +261,10 @@ def check_invariant(graph: Graph, limits: Limits, walked: Walked, stopped: bool)
     retrieved = keys(walked)
     assert len(set(retrieved)) == len(retrieved) <= limits.total
     assert all(step.depth <= limits.depth and step.taken <= limits.breadth for step in walked.steps)
-    if stopped:
-        return
     kept = {step.key: [link for _, link in step.kept] for step in walked.steps}
     assert {step.key: step.depth for step in walked.steps} == shortest(kept, retrieved[0])
+    if stopped:
+        return
     gone = graph.missing | graph.archived
     for step in walked.steps:
         if step.depth < limits.depth:
