@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint types torture failover mutants conformance bench bench-quick clean
+.PHONY: help demo test lint types torture torture-quick failover mutants conformance bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made
@@ -17,14 +17,14 @@ test: .venv/dev  ## Run the whole suite with its branch coverage
 lint: .venv/dev  ## Check style
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-types: .venv/bench  ## Check types
+types: .venv/bench .venv/torture  ## Check types
 	@$(BIN)/mypy && $(BIN)/pyright
 
-torture: .venv/dev  ## Run races, kill -9 rounds, bit flips, backups and a million memories at full size
-	@ABILITIES_RACE_TRIES=1000000 ABILITIES_EXAMPLES=20000 ABILITIES_KILLS=200 ABILITIES_FLIPS=2000 \
-	ABILITIES_BACKUPS=100 ABILITIES_MEMORIES=1000000 ABILITIES_API_EXAMPLES=200 ABILITIES_GRAPHS=2000 ABILITIES_SOAK=60 $(BIN)/python -m pytest -o faulthandler_timeout=0 \
-	tests/test_confinement.py tests/test_properties.py tests/test_stores.py tests/test_transfer.py \
-	tests/test_openapi.py tests/test_load.py tests/test_postgres.py
+torture: .venv/torture  ## Reach the figures of durability, confinement and fuzzing at full size (hours; goes on where it stopped)
+	@$(BIN)/python -m tests.torture
+
+torture-quick: .venv/torture  ## The same at small sizes, in less than ten minutes
+	@$(BIN)/python -m tests.torture --quick
 
 failover: .venv/dev  ## Lose the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)
 	@$(BIN)/python -m tests.failover
@@ -42,7 +42,7 @@ mutants: .venv/mutation  ## Change the code of four modules, mutant by mutant, a
 	@$(BIN)/python -m tests.mutation
 
 clean:  ## Remove the environment and caches
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .conformance .coverage build dist *.egg-info
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .conformance .coverage build dist *.egg-info
 
 .venv/python: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -65,6 +65,10 @@ clean:  ## Remove the environment and caches
 
 .venv/bench: .venv/dev
 	@$(INSTALL) --group bench
+	@touch $@
+
+.venv/torture: .venv/dev
+	@$(INSTALL) --group torture
 	@touch $@
 
 .venv/mutation: .venv/dev

@@ -5,30 +5,31 @@ of every ability, and paths), the reader (ranges of files of any bytes), the wal
 """
 
 import asyncio
+import importlib
 import os
 import sys
 from dataclasses import replace
 from typing import Any
 
-import atheris
+import orjson
 
+atheris: Any = importlib.import_module("atheris")  # it has no types
 with atheris.instrument_imports(include=["abilities"]):
     from abilities import AbilityError
     from abilities.application import BUILT_IN
     from abilities.declarations.base import FAULTS, Refused
+    from abilities.door import validated
     from abilities.helpers.drawing import Drawing, as_mermaid, drawing_of
     from abilities.helpers.paths import WHOLE, Range, parse, parse_range
     from abilities.helpers.render import json_size, render
-    from abilities.helpers.traversal import Limits, Link, Walk
+    from abilities.helpers.traversal import Limits, Link, State, Walk
     from abilities.helpers.window import read_piece
-    from abilities.registry import validated
-
-import orjson
 
 FILE = os.memfd_create("fuzz")
 CODES = {code for code, _ in FAULTS.values()}
 """The seven."""
 MANY = 12
+RANKED_LAST = {"absent": -1.0, "invalid": -2.0}
 
 
 def door(raw: bytes) -> None:
@@ -76,10 +77,10 @@ def _graph(raw: bytes) -> tuple[dict[str, list[Link]], Limits]:
     provider = atheris.FuzzedDataProvider(raw)
     limits = Limits(*(provider.ConsumeIntInRange(1, most) for most in (6, 5, MANY)))
     links: dict[str, list[Link]] = {}
-    states = ("present", "present", "present", "absent", "invalid")
+    states: list[State] = ["present", "present", "present", "absent", "invalid"]
     for _ in range(provider.ConsumeIntInRange(0, 40)):
         source, target, weight, state = (provider.ConsumeIntInRange(0, most) for most in (MANY, MANY, 4, 4))
-        score = {"absent": -1.0, "invalid": -2.0}.get(states[state], weight / 4)
+        score = RANKED_LAST[states[state]] if states[state] in RANKED_LAST else weight / 4
         links.setdefault(f"m{source}", []).append(Link(f"m{target}", weight / 4, "t", score, states[state]))
     for found in links.values():
         found.sort(key=lambda link: (-link.score, -link.weight, link.key))

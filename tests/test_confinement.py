@@ -21,6 +21,7 @@ from abilities.helpers.file_reader import FileReader, Session
 from abilities.helpers.paths import parse
 from abilities.helpers.workers import Batch, Breaker, Watch, Workers
 from tests import racer
+from tests.figures import reached
 
 TRIES = int(os.environ.get("ABILITIES_RACE_TRIES", "50000"))
 SECRET = "SECRET from outside"
@@ -118,6 +119,8 @@ def test_no_race_ever_reads_outside_while_the_naive_reader_does(kind: object, ro
     assert seen.keys() <= {"inside", "symlink_escape"}, seen
     assert seen["inside"] > TRIES // 100, seen
     assert escapes > 0, "the race is not one: even the naive reader never lost it"
+    name = getattr(kind, "__name__", "").replace("_", " ")
+    reached(1, f"{name}: 0 escapes in {TRIES:,} tries; the naive reader {escapes:,} in 20,000")
 
 
 def _naive_escapes(root: Path, path: str) -> bool:

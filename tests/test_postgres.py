@@ -24,6 +24,7 @@ from abilities.helpers.stores.postgres import PostgresStore
 from abilities.helpers.stores.rows import hash_of
 from abilities.helpers.traversal import Limits
 from tests import postgres, test_memories
+from tests.figures import reached
 from tests.memory_rows import MEMORY_STORE_ROWS
 from tests.rows import Row
 from tests.surfaces import Through, calls_through, environment
@@ -266,11 +267,13 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
                 told, _ = writer.communicate()
                 acknowledged |= {f"{name}-{n}" for n in told.decode().split("\n")[:-1]}
         assert len(acknowledged) > 40
+        done = f"PostgreSQL, {KILLS // 5} rounds, of writers and server: {len(acknowledged):,} acknowledged, 0 lost"
         async with opened(node.url) as store:
             keys = sorted(acknowledged)
             found = zip(keys, await store.read(NAMESPACE, keys), strict=True)
             assert [key for key, memory in found if isinstance(memory, Exception)] == []
             assert {finding.state for finding in await store.check(lambda _: None, full=True)} <= {"sound", "note"}
+    reached(5, done)
 
 
 async def test_a_change_that_no_standby_has_is_not_acknowledged() -> None:

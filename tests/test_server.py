@@ -19,6 +19,7 @@ from abilities import Abilities, Settings, render
 from abilities.adapters import http as adapter
 from abilities.server import guard, punctual
 from abilities.server.app import app_of
+from tests.figures import reached
 from tests.surfaces import python, told_by
 
 KEYS = ["plain", "with/slash", "with:colon", "two words", "世界/ä", "100%", "a?b#c", "by-id/x", "x/bulk"]
@@ -207,6 +208,7 @@ async def test_h4_slow_and_idle_connections_are_closed_and_others_are_served(hur
             assert (await client.post("/api/abilities/file_list", json={})).status_code == 200
     async with asyncio.timeout(60):
         assert all(waited > 0.2 for waited in await asyncio.gather(*slow))
+    reached(9, f"{len(slow)} slow and idle connections closed, others served meanwhile")
 
 
 async def test_small_answers_are_sent_at_once(hurried: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:

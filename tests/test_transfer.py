@@ -24,6 +24,7 @@ from abilities.helpers.transfer import bounds, streams
 from abilities.helpers.transfer.bounds import Foreign, adjusted, key_of
 from abilities.helpers.transfer.record import line_of, stored_of
 from benchmarks.generate import generate
+from tests.figures import reached
 from tests.test_stores import check_whole, opened
 
 BACKUPS = int(os.environ.get("ABILITIES_BACKUPS", "5"))
@@ -390,6 +391,7 @@ def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_
                 assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
             connection.close()
             assert count > acknowledged
+        reached(7, f"{BACKUPS} of {BACKUPS} live backups whole, with all that was acknowledged before")
     finally:
         writer.kill()
         writer.communicate()

@@ -274,18 +274,33 @@ def check_invariant(graph: Graph, limits: Limits, walked: Walked, stopped: bool)
             assert step.looked == len(looked)
 
 
+def test_no_more_links_are_asked_for_than_are_looked_at() -> None:
+    graph = simple(m0=" ".join(f"m{n}" for n in range(1, 1001)))
+    conversation = Walk("m0", Limits(1, 5, 20)).run()
+    offsets: list[int] = []
+    asked = next(conversation)
+    with pytest.raises(StopIteration):
+        while True:
+            offsets += [asked.offset] if asked.key == "m0" else []
+            asked = conversation.send(graph.links(asked.key)[asked.offset : asked.offset + 5])
+    assert offsets == [0, 5, 10], "five to take, and ten for the frontier"
+
+
 def check_frontier(graph: Graph, limits: Limits, walked: Walked, told: Told) -> None:
     """The frontier holds the best candidates there are, each with the limit that cut it."""
     every: dict[str, tuple[float, float]] = {}
+    sources: dict[str, str] = {}
     cut = set()
     for step in walked.steps:
         for link in graph.links(step.key)[step.looked :]:
             if link.state == "present" and link.key not in told.depth:
-                every[link.key] = max(every.get(link.key, (-1.0, 0.0)), (link.score, link.weight))
+                if (link.score, link.weight) > every.get(link.key, (-1.0, 0.0)):
+                    every[link.key], sources[link.key] = (link.score, link.weight), step.key
                 cut.add(
                     "breadth" if step.taken == limits.breadth else "depth" if step.depth == limits.depth else "total"
                 )
     best = sorted(every.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))[:10]
-    assert [(c.key, c.score) for c in walked.frontier] == [(key, score) for key, (score, _) in best]
+    told_frontier = [(c.key, c.score, c.source) for c in walked.frontier]
+    assert told_frontier == [(key, score, sources[key]) for key, (score, _) in best], "of equals the first one met"
     assert set(walked.cut_by) == cut
     assert ("total" in cut) == told.stopped
