@@ -178,7 +178,9 @@ async def test_nothing_piles_up_under_a_mixed_load(roots: Settings, tmp_path: Pa
         # Threads start when they are first needed: the loop, the store's reader and writer, and those that read files.
         assert status(server, "Threads") <= 3 + THREADS
         # What is kept by design: pages of the store, up to SQLite's bound for each connection, and allocator slack.
-        assert after[1] - before[1] <= 24 * MIB, (before, after)
+        grown = (after[1] - before[1]) / MIB
+        assert grown <= 24, (before, after)
+        reached(4, f"{calls:,} mixed requests in {SOAK_SECONDS:g} s: no descriptor left over, {grown:.1f} MiB more")
         server.stop()
 
 

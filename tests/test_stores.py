@@ -347,7 +347,7 @@ async def test_no_acknowledged_write_is_lost_to_kill_9(writers: int, tmp_path: P
             told, _ = process.communicate()
             acknowledged |= {f"r{round_}w{w}-{n}" for n in told.decode().split("\n")[:-1]}
     assert len(acknowledged) > 20 * writers
-    done = f"{KILLS // 2} rounds of kill -9 with {writers} writers: {len(acknowledged):,} acknowledged, 0 lost"
+    done = f"{KILLS // 2} rounds of kill -9, writers: {writers}; {len(acknowledged):,} acknowledged, 0 lost"
     async with opened(path) as store:
         keys = sorted(acknowledged)
         lost = [k for k, m in zip(keys, await store.read(NAMESPACE, keys), strict=True) if not isinstance(m, Stored)]

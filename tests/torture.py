@@ -120,12 +120,11 @@ def run(number: int, *, quick: bool) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as noted, (folder / f"{number}.log").open("w") as log:
         sizes = {f"ABILITIES_{name}": str(size) for name, size in (figure.quick if quick else figure.full).items()}
         given = {**os.environ, **sizes, "ABILITIES_FIGURES": noted.name}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"]
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"]
         done = subprocess.run([*command, *figure.tests], cwd=ROOT, env=given, stdout=log, stderr=log)
         reached = [words for at, words in map(json.loads, noted.read().splitlines()) if at == number]
-        passed = done.returncode == 0
-        log.flush()
         (tests,) = re.findall(r"(\d+) passed", (folder / f"{number}.log").read_text())[-1:] or ["0"]
+        passed = done.returncode == 0 and tests != "0"
         for target, runs in figure.fuzzed.items():
             ended, words = fuzz(target, runs, quick=quick)
             passed = passed and ended
