@@ -534,3 +534,5 @@ def test_memory_stays_bounded_however_many_memories(tmp_path: Path, monkeypatch:
         figures[count].append(peak(*abilities, "import", str(folder / "m.jsonl")))
     grown = [many - few for few, many in zip(figures[1_000], figures[MEMORIES], strict=True)]
     assert max(grown) < 64 << 20, figures
+    most = max(figures[MEMORIES]) >> 20
+    reached(11, f"{MEMORIES:,} memories: at most {most} MiB, {max(grown) >> 20} MiB more than with 1,000")
