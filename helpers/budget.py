@@ -70,12 +70,9 @@ def escaped_size(text: str) -> int:
 
 def fitting(text: str, room: int) -> int:
     """How many characters of a text fit into ``room`` bytes of a JSON string."""
-    escaped = orjson.dumps(text)[1:-1]
-    if len(escaped) <= room:
-        return len(text)
-    for dropped in range(7):  # until no escape or character is cut in two; the longest has six bytes
+    escaped, end = orjson.dumps(text)[1:-1], max(room, 0)
+    while True:
         try:
-            return len(orjson.loads(b'"' + escaped[: max(room - dropped, 0)] + b'"'))
+            return len(orjson.loads(b'"' + escaped[:end] + b'"'))
         except orjson.JSONDecodeError:
-            continue
-    return 0
+            end -= 1  # an escape or a character was cut in two; the longest has six bytes

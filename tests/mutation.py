@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 KEPT = ROOT / ".mutation"
 TESTS = {
     "traversal": ["tests/test_traversal.py"],
-    "budget": ["tests/test_properties.py"],
+    "budget": ["tests/test_properties.py", "-k", "budget or share or fits or bound"],
     "text": [
         "tests/test_properties.py",
         "tests/test_acceptance.py",

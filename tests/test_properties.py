@@ -112,6 +112,35 @@ def test_the_budget_is_kept_and_shared_fairly(items: list[Cost], room: int) -> N
         assert spare < len(items) + max(item.cut - item.whole for item in items), "room is not wasted"
 
 
+small = st.builds(Cost, st.integers(1, 40), st.integers(1, 90), st.integers(1, 60), st.integers(0, 300))
+
+
+@many
+@given(st.lists(small, min_size=1, max_size=5), st.integers(0, 1200))
+def test_a_share_is_the_one_that_trying_every_level_finds(items: list[Cost], room: int) -> None:
+    assert share(items, room) == tried(items, room)
+
+
+def tried(items: list[Cost], room: int) -> list[int | None]:
+    """Leave out one more until there is a level, at least the minimum, at which the others fit; the highest counts."""
+    for kept in range(len(items), 0, -1):
+        left = room - sum(item.left_out for item in items[kept:])
+        wholes = [item.whole + item.content for item in items[:kept]]
+        fitting_levels = [
+            level
+            for level in range(-1_000, 400)
+            if sum(min(whole, item.cut + level) for whole, item in zip(wholes, items, strict=False)) <= left
+        ]
+        level = max(fitting_levels)
+        if level >= 64 or sum(wholes) <= left or kept == 1:
+            shown = [
+                item.content if whole <= item.cut + level else max(level, 64)
+                for whole, item in zip(wholes, items, strict=False)
+            ]
+            return [*shown, *([None] * (len(items) - kept))]
+    raise AssertionError("the first item is never left out")
+
+
 def _taken(item: Cost, grant: int | None) -> int:
     if grant is None:
         return item.left_out
