@@ -35,7 +35,11 @@ LEFT_OUT = [
 ]
 """Further operators for the same sign, which tell nothing more."""
 EXPLAINED = {
-    "slots only save memory": ["ReplaceTrueWithFalse: @dataclass(slots=True)"],
+    "slots only save memory, and nothing is assigned to": [
+        "ReplaceTrueWithFalse: @dataclass(slots=True)",
+        "ReplaceTrueWithFalse: @dataclass(frozen=True, slots=True)",
+    ],
+    "it is assigned before it is read": ["NumberReplacer: level, taken = 0, 0"],
     "the list has one step then": [
         "NumberReplacer: self._by_key = {target: self._walked.steps[0]}",
         "NumberReplacer: yield from self._expand(self._walked.steps[0])",

@@ -121,6 +121,11 @@ def test_a_share_is_the_one_that_trying_every_level_finds(items: list[Cost], roo
     assert share(items, room) == tried(items, room)
 
 
+def test_the_last_byte_of_a_share_is_granted_too() -> None:
+    """The first item needs just its share, and so leaves a byte more to the second."""
+    assert share([Cost(1, 1, 1, 70), Cost(1, 1, 1, 1000)], 143) == [70, 71]
+
+
 def tried(items: list[Cost], room: int) -> list[int | None]:
     """Leave out one more until there is a level, at least the minimum, at which the others fit; the highest counts."""
     for kept in range(len(items), 0, -1):
