@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from abilities.helpers.budget import MIN_SHARE, Cost, escaped_size, fitting, share
-from abilities.helpers.text import Encoding, Piece, back_off, byte_length, count_replaced, decode, detect, shown
+from abilities.helpers.text import (
+    Encoding,
+    Piece,
+    back_off,
+    byte_length,
+    count_replaced,
+    decode,
+    detect,
+    shown,
+    splits_character,
+)
 from abilities.helpers.window import read_piece
 
 EXAMPLES = int(os.environ.get("ABILITIES_EXAMPLES", "60"))
@@ -79,6 +89,72 @@ def test_a_cut_backs_off_a_little_and_never_to_nothing(text: str, at: int) -> No
 )
 def test_a_cut_keeps_what_readers_see_as_one_character(text: str, at: int, place: int) -> None:
     assert back_off(text, at) == place
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "one"),
+    [
+        *(("\r", "\n", True), ("\n", "\r", False), ("a", "\n", False), ("\r", "a", False), ("\r", "\u0301", True)),
+        *(("a", "\u02ff", False), ("a", "\u0300", True), ("a", "\u0903", True), ("a", "\u20dd", True)),
+        *(("\u200d", "世", True), ("世", "\u200d", True), ("\u200c", "世", False)),
+        *(("a", "\U0001f3fa", False), ("a", "\U0001f3fb", True), ("a", "\U0001f3ff", True), ("a", "\U0001f400", False)),
+        *(("a", "\U000e001f", False), ("a", "\U000e0020", True), ("a", "\U000e007f", True), ("a", "\U000e0080", False)),
+        *(("\u10ff", "\u1161", False), ("\u1100", "\u115f", False), ("\u1100", "\u1160", True)),
+        *(("\u11ff", "\u11ff", True), ("\u1200", "\u1161", False), ("\u1100", "\u1200", False)),
+        *(
+            ("\uabff", "\u11a8", False),
+            ("\uac00", "\u1160", True),
+            ("\ud7a3", "\u11ff", True),
+            ("\ud7a4", "\u11a8", False),
+        ),
+        *(("\uac00", "\u115f", False), ("\uac00", "\u1200", False)),
+        *(("\U0001f1e6", "\U0001f1ff", True), ("\U0001f1ff", "\U0001f1e6", True)),
+        *(("\U0001f1e5", "\U0001f1e6", False), ("\U0001f200", "\U0001f1e6", False)),
+        *(("\U0001f1e6", "\U0001f1e5", False), ("\U0001f1e6", "\U0001f200", False)),
+    ],
+)
+def test_a_cut_parts_two_that_are_not_one_character(before: str, after: str, one: bool) -> None:
+    assert (back_off(f"xy{before}{after}", 3) < 3) == one
+
+
+def test_a_cut_looks_back_no_further_than_it_says() -> None:
+    marks, flags = "\u0301" * 40, "\U0001f1e6" * 200
+    assert [back_off(f"ab{marks}", at) for at in (31, 32, 33)] == [1, 1, 33]
+    assert [back_off(flags, at) for at in (1, 2, 3, 60, 61, 62, 63)] == [1, 2, 2, 60, 60, 62, 62]
+    assert [back_off(f"x{flags}", at) for at in (1, 2, 3, 4)] == [1, 1, 3, 3]
+
+
+@pytest.mark.parametrize("name", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_a_position_inside_of_a_character_is_known_by_the_bytes_around_it(name: str) -> None:
+    encoding = Encoding(name, 0, 1 if name == "utf-8" else 2)
+    seen = 0
+    for point in (
+        *range(0, 0xD800, 97),
+        *range(0xE000, 0x110000, 997),
+        0x7F,
+        0x80,
+        0x7FF,
+        0x800,
+        0xFFFF,
+        0x10000,
+        0x10FFFF,
+    ):
+        start, raw = len("a".encode(name)), f"a{chr(point)}b".encode(name)
+        end = len(raw) - start
+        for at in range(0, len(raw), encoding.unit):
+            assert splits_character(raw, at, encoding) == (start < at < end), (point, at)
+            seen += 1
+    assert seen > 5_000
+    for broken in (
+        b"\xc3(",
+        b"\xe2\x82x",
+        b"\xf0\x9f\x98",
+        b"\xc0\x80",
+        b"\xf5\x80\x80\x80",
+        b"\xed\xa0\x80",
+        b"\x80\x80",
+    ):
+        assert not any(splits_character(b"a" + broken, at, Encoding("utf-8", 0, 1)) for at in range(len(broken) + 1))
 
 
 @many
