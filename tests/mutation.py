@@ -40,6 +40,9 @@ EXPLAINED = {
         "ReplaceTrueWithFalse: @dataclass(frozen=True, slots=True)",
     ],
     "it is assigned before it is read": ["NumberReplacer: level, taken = 0, 0"],
+    "one is the least there is": [
+        "ReplaceComparisonOperator_Eq_LtE: grants = _level(costs[:kept], room - left_out, last=kept == 1)",
+    ],
     "the list has one step then": [
         "NumberReplacer: self._by_key = {target: self._walked.steps[0]}",
         "NumberReplacer: yield from self._expand(self._walked.steps[0])",

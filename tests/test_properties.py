@@ -200,6 +200,8 @@ def test_a_share_is_the_one_that_trying_every_level_finds(items: list[Cost], roo
 def test_the_last_byte_of_a_share_is_granted_too() -> None:
     """The first item needs just its share, and so leaves a byte more to the second."""
     assert share([Cost(1, 1, 1, 70), Cost(1, 1, 1, 1000)], 143) == [70, 71]
+    assert share([Cost(1, 11, 1, 80), Cost(1, 1, 1, 1000)], 152) == [80, 70], "whole, where a cut would save nothing"
+    assert [fitting("abc", room) for room in (-5, 0, 1, 3, 4)] == [0, 0, 1, 3, 3]
 
 
 def tried(items: list[Cost], room: int) -> list[int | None]:
