@@ -59,18 +59,6 @@ clean:  ## Remove the environment and caches
 	@$(INSTALL) --group dev
 	@touch $@
 
-.venv/conformance: .venv/dev
-	@$(INSTALL) --group conformance
-	@touch $@
-
-.venv/bench: .venv/dev
-	@$(INSTALL) --group bench
-	@touch $@
-
-.venv/torture: .venv/dev
-	@$(INSTALL) --group torture
-	@touch $@
-
-.venv/mutation: .venv/dev
-	@$(INSTALL) --group mutation
+.venv/conformance .venv/bench .venv/torture .venv/mutation: .venv/dev
+	@$(INSTALL) --group $(@F)
 	@touch $@

@@ -10,11 +10,11 @@ from typing import Any
 from abilities.helpers.stores import sqlite_query, sqlite_read
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.merge import Change
-from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.protocol import MemoryStore, Query
 from abilities.helpers.stores.sqlite import SqliteStore
 from abilities.helpers.traversal import Limits
 from benchmarks.generate import HUB, NAMESPACE, generate
-from benchmarks.measure import Measured, interleaved
+from benchmarks.measure import Measured, Taken, interleaved
 
 DEFAULT = Limits(3, 5, 20)
 SMALL = 1_000
@@ -112,17 +112,7 @@ async def _hot_score(path: Path, rounds: int, large: int) -> list[Measured]:
 
 async def _callers(base: Path, rounds: int) -> list[Measured]:
     """Writers that share a commit against one after another, and 64 readers against one inline."""
-    numbers, store = iter(range(10**9)), SqliteStore(base / "writers.db")
-
-    async def one_by_one() -> None:
-        for _ in range(64):
-            await put(store, f"k{next(numbers)}")
-
-    def together() -> Any:
-        return asyncio.gather(*(put(store, f"k{next(numbers)}") for _ in range(64)))
-
-    writes = await interleaved({"one": one_by_one, "together": together}, max(rounds // 3, 3))
-    await store.close()
+    writes = await shared_commits(SqliteStore(base / "writers.db"), rounds)
     inline, store = Inline(base / f"{MIDDLE}.db", MIDDLE), SqliteStore(base / f"{MIDDLE}.db")
 
     def alone() -> None:
@@ -144,3 +134,19 @@ async def _callers(base: Path, rounds: int) -> list[Measured]:
         writes.ratio("17", "64 writers sharing commits against one after another", ">= 3x", "one", "together"),
         reads.ratio("15", "walks a second of 64 callers against one inline", ">= 0.8x", "alone", "many"),
     ]
+
+
+async def shared_commits(store: MemoryStore, rounds: int) -> Taken:
+    """64 writers, one after another and together; closes the store."""
+    numbers = iter(range(10**9))
+
+    async def one_by_one() -> None:
+        for _ in range(64):
+            await put(store, f"new{next(numbers)}")
+
+    def together() -> Any:
+        return asyncio.gather(*(put(store, f"new{next(numbers)}") for _ in range(64)))
+
+    taken = await interleaved({"one": one_by_one, "together": together}, max(rounds // 3, 3))
+    await store.close()
+    return taken

@@ -13,13 +13,13 @@ import psycopg
 
 from abilities import Settings
 from abilities.helpers.stores import postgres_read
-from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.postgres import PostgresStore
 from abilities.helpers.stores.postgres_server import Connection, Server, conninfo
 from abilities.helpers.stores.rows import Row as MemoryRow
 from abilities.helpers.traversal import Limits
 from benchmarks.generate import NAMESPACE, generate
 from benchmarks.measure import Measured, interleaved
+from benchmarks.memories import shared_commits
 from benchmarks.served import walks_through_processes
 from tests import postgres
 
@@ -170,16 +170,6 @@ def _walk(root: str, limits: Limits) -> Any:
 
 async def _writers(url: str, rounds: int) -> Measured:
     """Writers that share a commit against one after another."""
-    numbers, store = iter(range(10**9)), PostgresStore(url)
-
-    async def one_by_one() -> None:
-        for _ in range(64):
-            await put(store, f"new{next(numbers)}")
-
-    def together() -> Any:
-        return asyncio.gather(*(put(store, f"new{next(numbers)}") for _ in range(64)))
-
-    taken = await interleaved({"one": one_by_one, "together": together}, max(rounds // 3, 3))
-    await store.close()
+    taken = await shared_commits(PostgresStore(url), rounds)
     what = f"PostgreSQL: 64 writers sharing commits ({64 / taken['together']:,.0f} a second), one by one"
     return taken.ratio("17", what, ">= 1x", "one", "together")

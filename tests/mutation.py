@@ -1,7 +1,7 @@
 """Whether the tests notice changes of the code: `make mutants`, which says which changes nobody noticed.
 
 Each of cosmic-ray's mutants of a module runs against that module's own tests, in a copy of the tree. What was tried
-is kept in `.mutation/`, so that a run that was stopped goes on; a module that changed begins anew.
+is kept in `.mutation/`, so that a run that was stopped goes on; a module begins anew when it or its tests changed.
 """
 
 import hashlib
@@ -27,7 +27,13 @@ TESTS = {
         "-k",
         "not mcp and not http and not stdio and not cli",
     ],
-    "confine": ["tests/test_confinement.py", "tests/test_failures.py", "tests/test_acceptance.py", "-k", "python"],
+    "confine": [
+        "tests/test_confinement.py",
+        "tests/test_failures.py",
+        "tests/test_acceptance.py",
+        "-k",
+        "python or confinement",
+    ],
 }
 LEFT_OUT = [
     r"core/ReplaceBinaryOperator_(?!Add_Sub|Sub_Add|Mul_Div|FloorDiv_Mul|Mod_Mul|BitOr_BitAnd|BitAnd_BitOr).*",
@@ -77,7 +83,9 @@ SIZES = {"ABILITIES_RACE_TRIES": "2000", "ABILITIES_EXAMPLES": "30"}
 def mutate(module: str) -> list[str]:
     """Try what was not tried yet, and describe the mutants that lived."""
     source = ROOT / "helpers" / f"{module}.py"
-    place = KEPT / f"{module}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+    tests = [ROOT / name for name in TESTS[module] if name.endswith(".py")]
+    state = hashlib.sha256(b"".join(path.read_bytes() for path in (source, *tests))).hexdigest()
+    place = KEPT / f"{module}-{state[:12]}"
     place.mkdir(parents=True, exist_ok=True)
     tree, session, settings = place / "tree", place / "session.sqlite", place / "settings.toml"
     shutil.rmtree(tree, ignore_errors=True)  # the last mutant may still be in it

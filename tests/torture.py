@@ -1,8 +1,8 @@
 """``make torture``: the ten figures that the acceptance table wants reached, and one more, at full size, in one table.
 
-Each figure is a part of the test suite at a size of its own, and what its tests note of it. A figure that was reached
-is not run again until the code changes, so a run that was stopped goes on; ``--fresh`` forgets. ``--quick`` takes
-less than ten minutes.
+Each figure is a part of the test suite at a size of its own, and what its tests note of it; times are noted, and for
+people to judge. A figure whose tests passed is not run again until the code changes, so a run that was stopped goes
+on; ``--fresh`` forgets. ``--quick`` takes less than ten minutes.
 """
 
 import argparse
@@ -120,7 +120,7 @@ QUICK_FUZZ_SECONDS = 15
 
 
 def run(number: int, *, quick: bool) -> dict[str, Any]:
-    """Run a figure and return whether it was reached, what its tests noted, and the seconds."""
+    """Run a figure and return whether its tests passed, what they noted, and the seconds."""
     figure, began = FIGURES[number], time.monotonic()
     folder = KEPT / "logs"
     folder.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def main() -> int:
-    """Run what was not reached yet, and print the table; 1 when something was not reached."""
+    """Run what did not pass yet, and print the table; 1 when something failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, less than ten minutes")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
@@ -181,7 +181,7 @@ def main() -> int:
         results = {"code": code()}
     for number in chosen.figures:
         if results.get(str(number), {}).get("passed"):
-            console.print(f"Figure {number:2}: reached before")
+            console.print(f"Figure {number:2}: passed before")
             continue
         console.print(f"Figure {number:2}: {FIGURES[number].goal} ...")
         results[str(number)] = run(number, quick=chosen.quick)

@@ -5,7 +5,7 @@ from typing import Any
 from abilities.helpers.stores.postgres_read import fetched, read_ids
 from abilities.helpers.stores.postgres_server import Connection, pattern
 from abilities.helpers.stores.protocol import Page, Query
-from abilities.helpers.stores.rows import IMPORTANCES, TYPES, Stored
+from abilities.helpers.stores.rows import figures_of
 
 FEW = 10_000
 _SORTS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
@@ -78,16 +78,4 @@ async def stats(connection: Connection, namespace: str) -> dict[str, Any]:
     ORDER BY number DESC, value LIMIT 10
     """
     tags = await fetched(connection, statement, (namespace,))
-    return {
-        "total_memories": counters.get(("all", 0, ""), 0),
-        "by_type": {name: counters.get(("type", 0, name), 0) for name in TYPES},
-        "by_importance": {
-            name: counters.get(("importance", 0, str(IMPORTANCES.index(name))), 0) for name in reversed(IMPORTANCES)
-        },
-        "archived_count": counters.get(("all", 1, ""), 0),
-        "total_storage_kb": round(sum(counters.get(("size", n, ""), 0) for n in (0, 1)) / 1024, 3),
-        "oldest_memory": oldest,
-        "newest_memory": newest,
-        "most_accessed": found if isinstance(found, Stored) else None,
-        "top_tags": [{"tag": tag, "count": number} for tag, number in tags],
-    }
+    return figures_of(counters, (oldest, newest), found, tags)

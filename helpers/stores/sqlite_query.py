@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from abilities.declarations.base import Refused
 from abilities.helpers.stores.protocol import Page, Query
-from abilities.helpers.stores.rows import IMPORTANCES, TYPES, Stored
+from abilities.helpers.stores.rows import Stored, figures_of
 from abilities.helpers.stores.sqlite_read import row_by_id, stored_of
 from abilities.helpers.stores.sqlite_search import sought
 
@@ -131,26 +131,13 @@ def stats(connection: sqlite3.Connection, namespace: str) -> dict[str, Any]:
         (namespace,),
     ).fetchone()
     found = _by_id(connection, namespace, most[0]) if most else None
-    return {
-        "total_memories": counters.get(("all", 0, ""), 0),
-        "by_type": {name: counters.get(("type", 0, name), 0) for name in TYPES},
-        "by_importance": {
-            name: counters.get(("importance", 0, str(IMPORTANCES.index(name))), 0) for name in reversed(IMPORTANCES)
-        },
-        "archived_count": counters.get(("all", 1, ""), 0),
-        "total_storage_kb": round(sum(counters.get(("size", n, ""), 0) for n in (0, 1)) / 1024, 3),
-        "oldest_memory": _edge(connection, namespace, "ASC"),
-        "newest_memory": _edge(connection, namespace, "DESC"),
-        "most_accessed": found if isinstance(found, Stored) else None,
-        "top_tags": [
-            {"tag": tag, "count": number}
-            for tag, number in connection.execute(
-                "SELECT value, number FROM counters WHERE namespace = ? AND name = 'tag' AND archived = 0"
-                " ORDER BY number DESC, value LIMIT 10",
-                (namespace,),
-            )
-        ],
-    }
+    tags = connection.execute(
+        "SELECT value, number FROM counters WHERE namespace = ? AND name = 'tag' AND archived = 0"
+        " ORDER BY number DESC, value LIMIT 10",
+        (namespace,),
+    )
+    edges = _edge(connection, namespace, "ASC"), _edge(connection, namespace, "DESC")
+    return figures_of(counters, edges, found, tags)
 
 
 def _edge(connection: sqlite3.Connection, namespace: str, order: str) -> str | None:
