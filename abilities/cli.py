@@ -17,7 +17,7 @@ from abilities.ability import Ability
 from abilities.application import BUILT_IN, Abilities, registry_of
 from abilities.commands.graph import graph
 from abilities.commands.options import rooted_settings_of, settings_of
-from abilities.commands.serve import serve
+from abilities.commands.serve import explore, serve
 from abilities.commands.stores import COMMANDS
 from abilities.commands.token import token
 from abilities.declarations.base import parsed_json
@@ -179,5 +179,5 @@ def _first_sentence(ability: Ability) -> str:
     return ability.description.split(". ")[0].split(";")[0].split("\n")[0].rstrip(".") + "."
 
 
-for command in (*COMMANDS, graph, serve, token):
+for command in (*COMMANDS, explore, graph, serve, token):
     main.add_command(command)

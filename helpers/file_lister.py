@@ -66,6 +66,10 @@ class FileLister:
         self._policy = policy
         self._workers = workers
 
+    def beneath(self, source: str) -> "FileLister":
+        """A lister of one root alone."""
+        return FileLister([root for root in self._roots if root.name == source], self._policy, self._workers)
+
     async def find(self, wanted: Wanted) -> Listing:
         """The files that match, beginning after a path. Raises Refused: timeout, root_unavailable, access_denied."""
         (outcome,) = await self._workers.map(self._session, lambda session, asked: session.find(asked), [wanted])

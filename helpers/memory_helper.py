@@ -1,6 +1,7 @@
 """MemoryHelper: the one way to an agent's memory, its note files and its stored memories."""
 
 import re
+from calendar import isleap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
@@ -11,10 +12,10 @@ from abilities.declarations.base import Refused, as_object, parsed_json
 from abilities.declarations.memory import is_key
 from abilities.helpers.clock import now
 from abilities.helpers.confine import Policy, Root
-from abilities.helpers.file_reader import FileReader, Session
+from abilities.helpers.file_reader import FileReader, FileText, Session
 from abilities.helpers.paths import WHOLE, Range, Request, parse_range
 from abilities.helpers.stores.merge import Change, Kind
-from abilities.helpers.stores.protocol import MemoryStore, Page, Query, WalkResult, Written
+from abilities.helpers.stores.protocol import Backlinks, MemoryStore, Page, Query, WalkResult, Written
 from abilities.helpers.stores.rows import Stored
 from abilities.helpers.text import Piece
 from abilities.helpers.traversal import Limits
@@ -55,6 +56,14 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class DayFile:
+    """A day's notes, and how large they are in bytes."""
+
+    day: date
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryText:
     """A memory that was read, and the part of it that was asked for."""
 
@@ -90,7 +99,7 @@ class MemoryHelper:
         invalid_parameter, changed, memory_file_not_found, memory_not_found, undecodable, what `FileReader`
         or the store refuses), or the unexpected exception that this target alone met.
         """
-        today = datetime.now(self._zone).date()
+        today = self.today
         parsed = [self._attempt(target, today) for target in targets]
         files = [target for target in parsed if isinstance(target, Target) and target.key is None]
         stored = [target for target in parsed if isinstance(target, Target) and target.key is not None]
@@ -104,6 +113,34 @@ class MemoryHelper:
             target if isinstance(target, Exception) else next(from_files if target.key is None else from_store)
             for target in parsed
         ]
+
+    @property
+    def today(self) -> date:
+        """The day that 'today' means."""
+        return datetime.now(self._zone).date()
+
+    async def days(self, year: int) -> list[tuple[date, DayFile | Exception]]:
+        """The days of a year that have notes; an exception is the one that reading that day's would meet.
+
+        Raises Refused where that is the same for every day: root_unavailable, timeout.
+        """
+        first = date(year, 1, 1)
+        days = [first + timedelta(days=n) for n in range(365 + isleap(year))]
+
+        def one(session: Session, day: date) -> DayFile:
+            name = day.strftime(self._files.short_term)
+            return DayFile(day, _opened(session, name, WHOLE, 1).found.st_size)
+
+        found = await self._workers.map(self._reader.session, one, days)
+        there = [(day, file) for day, file in zip(days, found, strict=True) if str(file) != "memory_file_not_found"]
+        if all(isinstance(file, Exception) for _, file in there) and len(there) == len(days):
+            raise there[0][1]
+        return there
+
+    async def look(self, key: str, links_offset: int, backlinks_offset: int) -> tuple[Stored, Backlinks]:
+        """One memory with a page of its links and of those that lead to it; counts no access. Raises Refused."""
+        found = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
+        return found, await self._store.backlinks(self._namespace, key, backlinks_offset, SHOWN_LINKS)
 
     async def change(self, kind: Kind, fields: dict[str, Any]) -> Written:
         """Store, update, archive or delete a memory. Raises Refused.
@@ -216,15 +253,18 @@ def _parse_day(day: object, today: date) -> date:
 
 
 def _read_file(session: Session, target: Target, max_chars: int) -> MemoryText:
-    name = target.filename
-    request = Request(name, name, name, tuple(name.split("/")), target.range)
-    try:
-        file = session.read(request, max_chars, text_offsets=True)
-    except Refused as error:
-        raise Refused(_OF_MEMORY.get(error.reason, error.reason)) from None
+    file = _opened(session, target.filename, target.range, max_chars)
     if file.piece.raw is not None or file.piece.encoding.unit != 1:
         raise Refused("undecodable")
     return MemoryText(target, file.piece, file.modified_at)
+
+
+def _opened(session: Session, name: str, part: Range, max_chars: int) -> FileText:
+    """A file of notes. Raises Refused."""
+    try:
+        return session.read(Request(name, name, name, tuple(name.split("/")), part), max_chars, text_offsets=True)
+    except Refused as error:
+        raise Refused(_OF_MEMORY.get(error.reason, error.reason)) from None
 
 
 def _stored_text(target: Target, memory: Stored | Exception, max_chars: int) -> MemoryText | Exception:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from abilities import Settings
 from tests.surfaces import environment
 
-_FIRST = re.compile(r"Serving (http://(.+):(\d+))/api and \1/mcp; press Ctrl-C to stop\.\n")
+_FIRST = re.compile(r"Serving (http://(.+):(\d+))/api and \1/mcp, and the explorer at \1/ - press Ctrl-C to stop\.\n")
 
 
 class Server(NamedTuple):

@@ -58,11 +58,11 @@ def allowed(module: str, imported: str) -> bool:
         return imported.startswith("abilities.helpers") or imported.startswith(
             "abilities.declarations.base" if leaf else "abilities.declarations"
         )
-    if module.startswith("abilities.server"):
+    if module.startswith(("abilities.server", "abilities.explorer")):
         return not imported.startswith(("abilities.cli", "abilities.commands"))
     if module.startswith("abilities.adapters"):
         return imported not in {f"abilities.{ability.name}" for ability in BUILT_IN}
-    surfaces = ("abilities.adapters", "abilities.cli", "abilities.commands", "abilities.demo", "abilities.table")
+    surfaces = tuple(f"abilities.{name}" for name in ("adapters", "cli", "commands", "demo", "explorer", "table"))
     commands = module in ("abilities.cli", "abilities.demo", "abilities.__main__") or module.startswith(surfaces[2])
     return commands or not imported.startswith(surfaces)
 
@@ -81,6 +81,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
     assert knows == {
         "abilities.ability",
         "abilities.application",
+        "abilities.explorer.views",
         "abilities.memory_read_bulk",
         "abilities.settings",
     }

@@ -22,15 +22,18 @@ def token() -> None:
 @token.command()
 @click.option("--namespace", help="Whose memories and files the token opens [the settings' namespace].")
 @click.option("--scope", type=click.Choice(["read", "write"]), required=True, help="What may be done with it.")
+@click.option("--label", default="", help="Who gets it, as 'laptop of Ada'; 100 characters at most.")
 @click.pass_obj
-def add(given: dict[str, Any], namespace: str | None, scope: Scope) -> None:
+def add(given: dict[str, Any], namespace: str | None, scope: Scope, label: str) -> None:
     """Make a token and print it: it is shown this once, only its hash is kept."""
+    if len(label) > 100:
+        raise click.BadParameter("100 characters at most", param_hint="--label")
     settings = settings_of(given)
     file = TokenFile(settings.tokens_file)
     try:
         settings = settings.within(namespace or settings.namespace)
         settings.check_namespaces([settings.namespace, *(token.namespace for token in file.tokens())])
-        made, text = file.add(settings.namespace, scope)
+        made, text = file.add(settings.namespace, scope, label)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
     click.echo(f"Token {made.id} may {scope} in namespace {made.namespace}. Keep it, it is not shown again:", err=True)
@@ -50,7 +53,7 @@ def list_(given: dict[str, Any], as_json: bool) -> None:
         click.echo(json.dumps([token.model_dump(exclude={"sha256"}) for token in found]))
         return
     for kept in found:
-        click.echo(f"{kept.id}  {kept.scope:<5}  {kept.created_at}  {kept.namespace}")
+        click.echo(f"{kept.id}  {kept.scope:<5}  {kept.created_at}  {kept.namespace}  {kept.label}".rstrip())
     if not found:
         click.echo("There are no tokens: the server answers this machine alone, without any.", err=True)
 

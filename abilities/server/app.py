@@ -1,4 +1,4 @@
-"""One ASGI application: the HTTP API, MCP over streamable HTTP, and the guard before both."""
+"""One ASGI application: the HTTP API, MCP over streamable HTTP, the explorer, and the guard before all."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,6 +15,8 @@ from abilities.adapters.http import add_abilities, responded
 from abilities.adapters.mcp import server_of
 from abilities.application import Abilities, Reply, failed_reply
 from abilities.declarations.base import Fault
+from abilities.explorer.pages import PAGES
+from abilities.explorer.routes import add_explorer
 from abilities.helpers.render import render
 from abilities.server.callers import Callers
 from abilities.server.guard import App, Guard
@@ -54,10 +56,14 @@ def app_of(abilities: Abilities, address: str = LOOPBACK[0]) -> App:
     watched = abilities.watched(watch.around)
     app = _application(watched, watch)
     callers = Callers(watched, TokenFile(settings.tokens_file), demanded=beyond_loopback(settings, address))
-    names = {*LOOPBACK, *settings.allowed_hosts, address} - {*_EVERYWHERE}
-    hosts = [f"[{name}]" if ":" in name else name for name in names]
+    hosts = [f"[{name}]" if ":" in name else name for name in names_of(settings, address)]
     add_metadata(app, settings.authorization_servers)
-    return Guard(app, hosts, callers, (_HEALTH, _READY, METADATA), challenge_of(settings.authorization_servers))
+    return Guard(app, hosts, callers, (_HEALTH, _READY, METADATA, *PAGES), challenge_of(settings.authorization_servers))
+
+
+def names_of(settings: Settings, address: str) -> list[str]:
+    """The names and addresses by which the server may be addressed, sorted."""
+    return sorted({*LOOPBACK, *settings.allowed_hosts, address} - {*_EVERYWHERE})
 
 
 def beyond_loopback(settings: Settings, address: str) -> bool:
@@ -89,6 +95,8 @@ def _application(abilities: Abilities, watch: Watch) -> FastAPI:
         title="agent-abilities",
         version=version("agent-abilities"),
         lifespan=lifespan,
+        docs_url=None,  # its own pages load what they show from another host; ours is at the same address
+        redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # its spans hold addresses, ours hold no keys
     )
     app.add_api_route(_HEALTH, _health, summary="Whether the process answers")
@@ -96,6 +104,7 @@ def _application(abilities: Abilities, watch: Watch) -> FastAPI:
     app.add_api_route("/metrics", metrics, include_in_schema=False)
     add_abilities(app, abilities.registry)
     add_memories(app)
+    add_explorer(app)
     for route in mcp.routes:
         # Without sessions there is nothing to listen to: the stream that GET would open stays refused (405).
         app.router.routes.append(Route("/mcp", cast(Route, route).endpoint, methods=["POST"]))

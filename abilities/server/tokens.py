@@ -35,6 +35,7 @@ class Token(Model):
     namespace: Annotated[str, Field(pattern=f"^{NAMESPACE}$")]
     scope: Scope
     created_at: str
+    label: Annotated[str, Field(max_length=100, description="Who has it.")] = ""
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -64,14 +65,15 @@ class TokenFile:
         same = hmac.compare_digest(_hashed(parts[2] if parts else ""), found.sha256 if found else _NOBODY)
         return found if same else None
 
-    def add(self, namespace: str, scope: Scope) -> tuple[Token, str]:
+    def add(self, namespace: str, scope: Scope, label: str = "") -> tuple[Token, str]:
         """Make a token and return it with the text to be handed out, which is known only now. Raises ValueError."""
         secret = secrets.token_urlsafe(32)
 
         def put(tokens: dict[str, Token]) -> Token:
             while (name := secrets.token_hex(4)) in tokens:
                 pass
-            token = Token(id=name, namespace=namespace, scope=scope, created_at=now(), sha256=_hashed(secret))
+            made = {"created_at": now(), "sha256": _hashed(secret)}
+            token = Token(id=name, namespace=namespace, scope=scope, label=label, **made)
             tokens[name] = token
             return token
 

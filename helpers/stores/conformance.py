@@ -104,6 +104,18 @@ async def links_are_ranked_by_weight_times_score(store: MemoryStore) -> None:
     assert [link.target for link in page.links] == ["none"] and page.links_total == 3, "links come in pages"
 
 
+async def links_are_known_from_behind(store: MemoryStore) -> None:
+    """By source and type, in pages, also to a key that is not there; what was removed is gone."""
+    for key in "cab":
+        await put(store, key, links=[("hub", 0.5), ("other", 0.1)])
+    page = await store.backlinks(NAMESPACE, "hub", 1, 5)
+    assert ([link.source for link in page.links], page.total) == (["b", "c"], 3), f"links come by source: {page}"
+    await put(store, "b", remove=[{"key": "hub", "type": None}])
+    page = await store.backlinks(NAMESPACE, "hub", 0, 1)
+    assert ([link.source for link in page.links], page.total) == (["a"], 2), f"a removed link is gone: {page}"
+    assert (await store.backlinks("other", "hub", 0, 5)).total == 0, "links stay in their namespace"
+
+
 async def a_walk_is_the_walk(store: MemoryStore) -> None:
     """Depth first, best first, once each, the shortest way in the end."""
     edges = {"a": [("b", 1.0), ("c", 0.5)], "b": [("c", 1.0)], "c": [("d", 1.0)], "d": []}
@@ -221,6 +233,7 @@ BEHAVIOURS: tuple[Callable[[MemoryStore], Awaitable[None]], ...] = (
     storing_again_merges,
     an_id_names_one_memory,
     links_are_ranked_by_weight_times_score,
+    links_are_known_from_behind,
     a_walk_is_the_walk,
     queries_filter_sort_count_and_page,
     statistics_count_what_is_there,

@@ -15,7 +15,7 @@ from abilities.helpers.stores import postgres_query, postgres_read, postgres_tra
 from abilities.helpers.stores.merge import Change, How, Outcome
 from abilities.helpers.stores.postgres_check import check
 from abilities.helpers.stores.postgres_server import Connection, Server, Work, conninfo, refusal
-from abilities.helpers.stores.protocol import MAX_TOUCHES, Finding, Page, Query, WalkResult, Written
+from abilities.helpers.stores.protocol import MAX_TOUCHES, Backlinks, Finding, Page, Query, WalkResult, Written
 from abilities.helpers.stores.rows import Damaged, Incoming, Stored
 from abilities.helpers.traversal import Limits
 
@@ -69,6 +69,10 @@ class PostgresStore:
     async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> Stored:
         """See `MemoryStore.read_linked`."""
         return await self._read(lambda c: postgres_read.read_linked(c, namespace, key, offset, limit))
+
+    async def backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+        """See `MemoryStore.backlinks`."""
+        return await self._read(lambda c: postgres_read.backlinks(c, namespace, key, offset, limit))
 
     async def walk(self, namespace: str, key: str, limits: Limits) -> WalkResult:
         """See `MemoryStore.walk`."""

@@ -6,7 +6,7 @@ from typing import Any
 from abilities.declarations.base import Refused
 from abilities.helpers.stores.links import is_sound, link_of
 from abilities.helpers.stores.postgres_server import Connection
-from abilities.helpers.stores.protocol import WalkResult
+from abilities.helpers.stores.protocol import Backlinks, WalkResult
 from abilities.helpers.stores.rows import LinkRow, Row, Stored, checked
 from abilities.helpers.traversal import Ask, Limits, Link, Walk, Walked
 
@@ -77,6 +77,16 @@ async def read_linked(connection: Connection, namespace: str, key: str, offset: 
     if row is None:
         raise Refused("memory_not_found")
     return await stored_of(connection, row, limit, offset)
+
+
+async def backlinks(connection: Connection, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+    """A page of the links that lead to a key."""
+    statement = f"SELECT {_LINK} FROM links AS l WHERE l.namespace = %s AND l.target = %s ORDER BY l.source, l.type"
+    page = f"{statement} LIMIT %s OFFSET %s".encode()
+    found = await fetched(connection, page, (namespace, key, limit, offset))
+    counted = b"SELECT count(*) FROM links WHERE namespace = %s AND target = %s"
+    ((total,),) = await fetched(connection, counted, (namespace, key))
+    return Backlinks(tuple(LinkRow(*link[:4]) for link in found if is_sound(link)), total)
 
 
 async def read(connection: Connection, namespace: str, keys: Sequence[str]) -> list[Stored | Exception]:

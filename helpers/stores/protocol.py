@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from abilities.helpers.stores.merge import Change, Outcome
-from abilities.helpers.stores.rows import IMPORTANCES, Damaged, Incoming, Stored
+from abilities.helpers.stores.rows import IMPORTANCES, Damaged, Incoming, LinkRow, Stored
 from abilities.helpers.traversal import Limits, Walked
 
 MAX_TOUCHES = 10_000
@@ -79,6 +79,13 @@ class Page(NamedTuple):
     total: int
 
 
+class Backlinks(NamedTuple):
+    """Some of the links that lead to a key, by source and type, and how many there are."""
+
+    links: tuple[LinkRow, ...]
+    total: int
+
+
 class MemoryStore(Protocol):
     """A durable store of memories, for any event loop and any number of processes.
 
@@ -106,6 +113,10 @@ class MemoryStore(Protocol):
 
     async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> Stored:
         """One memory with ``limit`` of its links, best first, after ``offset``. Raises Refused."""
+        ...
+
+    async def backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+        """``limit`` of the links that lead to a key, by source, after ``offset``; damaged ones are only counted."""
         ...
 
     async def walk(self, namespace: str, key: str, limits: Limits) -> WalkResult:

@@ -13,7 +13,7 @@ from abilities.declarations.base import Refused
 from abilities.helpers.stores import sqlite_query, sqlite_read, sqlite_transfer, sqlite_write
 from abilities.helpers.stores.lane import Job, Lane
 from abilities.helpers.stores.merge import Change, How, Outcome
-from abilities.helpers.stores.protocol import MAX_TOUCHES, Finding, Page, Query, WalkResult, Written
+from abilities.helpers.stores.protocol import MAX_TOUCHES, Backlinks, Finding, Page, Query, WalkResult, Written
 from abilities.helpers.stores.rows import Damaged, Incoming, Stored, hash_of
 from abilities.helpers.stores.sqlite_check import check, check_words
 from abilities.helpers.stores.sqlite_file import StoreFile, check_version, refusal
@@ -53,6 +53,10 @@ class SqliteStore:
     async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> Stored:
         """See `MemoryStore.read_linked`."""
         return await self._reader.do(lambda c: sqlite_read.read_linked(c, namespace, key, offset, limit))
+
+    async def backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+        """See `MemoryStore.backlinks`."""
+        return await self._reader.do(lambda c: sqlite_read.backlinks(c, namespace, key, offset, limit))
 
     async def walk(self, namespace: str, key: str, limits: Limits) -> WalkResult:
         """See `MemoryStore.walk`."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from abilities.declarations.base import Refused
 from abilities.helpers.stores.links import is_sound, link_of
-from abilities.helpers.stores.protocol import WalkResult
+from abilities.helpers.stores.protocol import Backlinks, WalkResult
 from abilities.helpers.stores.rows import LinkRow, Row, Stored, checked
 from abilities.helpers.traversal import Ask, Limits, Link, Walk, Walked
 
@@ -77,6 +77,18 @@ def read_linked(connection: sqlite3.Connection, namespace: str, key: str, offset
     if row is None:
         raise Refused("memory_not_found")
     return stored_of(connection, row, limit, offset)
+
+
+def backlinks(connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+    """A page of the links that lead to a key."""
+    found = connection.execute(
+        "SELECT source, target, type, weight, rank, hash FROM links WHERE namespace = ? AND target = ?"
+        " ORDER BY source, type LIMIT ? OFFSET ?",
+        (namespace, key, limit, offset),
+    )
+    links = tuple(LinkRow(*link[:4]) for link in found if is_sound(link))
+    counted = "SELECT count(*) FROM links WHERE namespace = ? AND target = ?"
+    return Backlinks(links, int(connection.execute(counted, (namespace, key)).fetchone()[0]))
 
 
 def read(connection: sqlite3.Connection, namespace: str, keys: Sequence[str]) -> list[Stored | Exception]:

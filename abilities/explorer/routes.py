@@ -1,0 +1,64 @@
+"""The explorer's addresses: its pages, what they ask beside the abilities, and calls answered in both formats."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from abilities.adapters.http import abilities_of, parsed_body, responded
+from abilities.application import Reply, failed_reply
+from abilities.declarations.base import Fault
+from abilities.errors import AbilityError
+from abilities.explorer.pages import PAGES, Page
+from abilities.explorer.views import MAX_BYTES, VIEWS
+from abilities.helpers.render import render
+
+
+def add_explorer(app: FastAPI) -> None:
+    """Offer the pages, ``POST /api/explorer/VIEW`` and ``POST /api/explorer/try/NAME``."""
+    for path, page in PAGES.items():
+        app.add_api_route(path, _sender(page), include_in_schema=False)
+    app.add_api_route("/api/explorer/try/{name}", _try, methods=["POST"], include_in_schema=False)
+    app.add_api_route("/api/explorer/{name}", _view, methods=["POST"], include_in_schema=False)
+
+
+def _sender(page: Page) -> Callable[[], Awaitable[Response]]:
+    async def send() -> Response:
+        return Response(page.body, headers=page.headers, media_type=page.kind)
+
+    return send
+
+
+async def _view(name: str, request: Request) -> Response:
+    """What a view answers."""
+    if name not in VIEWS:
+        return responded(failed_reply(Fault.of("unknown_address")))
+    arguments = await _arguments(request)
+    if isinstance(arguments, Response):
+        return arguments
+    try:
+        context = replace(abilities_of(request).context, max_response_bytes=MAX_BYTES)
+        answer = await VIEWS.answer(name, arguments, context)
+    except AbilityError as error:
+        return responded(failed_reply(error.fault))
+    return responded(Reply(answer.payload, answer.json, failed=False))
+
+
+async def _try(name: str, request: Request) -> Response:
+    """One call of an ability, and its answer as it would be sent in either format."""
+    arguments = await _arguments(request)
+    if isinstance(arguments, Response):
+        return arguments
+    reply = await abilities_of(request).reply(name, arguments)
+    both = {"failed": reply.failed, "json": render(reply.payload), "toon": render(reply.payload, "toon")}
+    return responded(Reply(both, render(both), failed=False))
+
+
+async def _arguments(request: Request) -> dict[str, Any] | Response:
+    try:
+        return parsed_body(request.headers.get("content-type"), await request.body())
+    except ValueError:
+        return responded(failed_reply(Fault.of("malformed_request")))

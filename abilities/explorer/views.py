@@ -1,0 +1,107 @@
+"""What the page asks beside the abilities: abilities too, validated and answered alike, but offered to nobody."""
+
+from importlib.metadata import version
+
+from abilities.ability import Context, ability
+from abilities.declarations.base import Refused
+from abilities.declarations.explorer import (
+    Day,
+    DaysAnswer,
+    DaysInput,
+    FilesAnswer,
+    FilesInput,
+    Hidden,
+    LookAnswer,
+    LookInput,
+    RootedFile,
+    SessionAnswer,
+    SessionInput,
+)
+from abilities.declarations.memory import LinkData, Memory
+from abilities.helpers.envelope import fault_of
+from abilities.helpers.file_lister import File, Listing, Wanted
+from abilities.helpers.file_reader import modified_at
+from abilities.helpers.globs import Glob
+from abilities.helpers.memory_helper import DayFile
+from abilities.helpers.memory_records import memory_data
+from abilities.registry import AbilityRegistry
+
+MAX_BYTES = 1_000_000
+"""Of an answer: people's pages need not fit into a model's context."""
+MAX_HIDDEN = 1_000
+"""Files of the workspace that are compared with one page of both roots."""
+
+
+@ability(name="session", description="Who is looking, and what they may do.", read_only=True)
+async def session(context: Context, _: SessionInput) -> SessionAnswer:
+    """The caller's namespace and scope."""
+    return SessionAnswer(
+        version=version("agent-abilities"),
+        namespace=context.namespace,
+        scope="read" if context.read_only else "write",
+    )
+
+
+@ability(name="memory", description="A memory with its counters, its links and those to it.", read_only=True)
+async def look(context: Context, asked: LookInput) -> LookAnswer:
+    """A memory, without counting an access."""
+    stored, back = await context.memory.look(asked.key, asked.links_offset, asked.backlinks_offset)
+    links = [LinkData(key=link.source, link_weight=link.weight, type=link.type) for link in back.links]
+    memory = Memory.model_validate(memory_data(stored, counters=True, links=True))
+    return LookAnswer(memory=memory, backlinks=links, backlinks_total=back.total)
+
+
+@ability(name="days", description="The days of a year that have notes.", read_only=True)
+async def days(context: Context, asked: DaysInput) -> DaysAnswer:
+    """A calendar of the short-term memory."""
+    today = context.memory.today
+    year = asked.year or today.year
+    found = [
+        Day(date=day.isoformat(), size_bytes=file.size)
+        if isinstance(file, DayFile)
+        else Day(date=day.isoformat(), error=fault_of(file))
+        for day, file in await context.memory.days(year)
+    ]
+    return DaysAnswer(today=today.isoformat(), year=year, days=found)
+
+
+@ability(name="files", description="The files of both roots: which root answers, and what it hides.", read_only=True)
+async def files(context: Context, asked: FilesInput) -> FilesAnswer:
+    """Both roots as one list, beside the workspace alone."""
+    try:
+        glob = Glob(asked.pattern)
+    except Refused as error:
+        raise Refused(error.reason, "pattern") from None
+    wanted = Wanted(glob, asked.after or "", asked.limit)
+    both = await context.lister.find(wanted)
+    alone = await context.lister.beneath("workspace").find(wanted._replace(limit=asked.limit + MAX_HIDDEN))
+    return FilesAnswer(files=_compared(both, alone), after=both.after, skipped=both.skipped)
+
+
+def _compared(both: Listing, alone: Listing) -> list[RootedFile]:
+    """The files that are read and those that are hidden, as far as the first list goes."""
+    read = {file.position: file for file in both.files}
+    there = {f.position: f for f in alone.files if both.after is None or f.position <= both.after}
+    hidden = {position: file for position, file in there.items() if _is_hidden(read.get(position))}
+    return [_rooted(read.get(position), hidden.get(position)) for position in sorted(read.keys() | hidden.keys())]
+
+
+def _is_hidden(read: File | None) -> bool:
+    return read is None or read.source != "workspace"
+
+
+def _rooted(read: File | None, behind: File | None) -> RootedFile:
+    hides = behind and Hidden(size_bytes=behind.found.st_size, modified_at=modified_at(behind.found))
+    if read is None:
+        assert behind is not None
+        return RootedFile(path=behind.path, hides=hides)
+    return RootedFile(
+        path=read.path,
+        source="agent" if read.source == "agent" else "workspace",
+        size_bytes=read.found.st_size,
+        modified_at=modified_at(read.found),
+        hides=hides,
+    )
+
+
+VIEWS = AbilityRegistry([session, look, days, files], read_only=True)
