@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint types torture torture-quick failover mutants conformance bench bench-quick clean
+.PHONY: help demo test lint types torture torture-quick failover mutants browser vendor conformance bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made
@@ -17,7 +17,7 @@ test: .venv/dev  ## Run the whole suite with its branch coverage
 lint: .venv/dev  ## Check style
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-types: .venv/bench .venv/torture  ## Check types
+types: .venv/bench .venv/browser .venv/torture  ## Check types
 	@$(BIN)/mypy && $(BIN)/pyright
 
 torture: .venv/torture  ## Reach the figures of durability, confinement and fuzzing at full size (hours; goes on where it stopped)
@@ -28,6 +28,12 @@ torture-quick: .venv/torture  ## The same at small sizes, in less than ten minut
 
 failover: .venv/dev  ## Lose the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)
 	@$(BIN)/python -m tests.failover
+
+browser: .venv/browser  ## Try the explorer in a real Chromium (installed by apt where that is allowed)
+	@$(BIN)/python -m tests.browser
+
+vendor: .venv/python  ## Fetch the explorer's libraries anew from the npm registry
+	@$(BIN)/python -m tests.vendor
 
 conformance: .venv/conformance  ## Run MCP's conformance tool and Inspector against real servers
 	@$(BIN)/python -m tests.conformance
@@ -42,7 +48,7 @@ mutants: .venv/mutation  ## Change the code of four modules, mutant by mutant, a
 	@$(BIN)/python -m tests.mutation
 
 clean:  ## Remove the environment and caches
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .conformance .coverage build dist *.egg-info
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .coverage build dist *.egg-info
 
 .venv/python: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -59,6 +65,6 @@ clean:  ## Remove the environment and caches
 	@$(INSTALL) --group dev
 	@touch $@
 
-.venv/conformance .venv/bench .venv/torture .venv/mutation: .venv/dev
+.venv/conformance .venv/bench .venv/browser .venv/torture .venv/mutation: .venv/dev
 	@$(INSTALL) --group $(@F)
 	@touch $@

@@ -14,6 +14,8 @@ from tests.surfaces import SURFACES, Through, calls_through
 from tests.world import World, build, lock
 
 collect_ignore = ["fuzz.py"]  # it changes what it imports, and needs what only make torture installs
+if "ABILITIES_TEST_BROWSER" not in os.environ:
+    collect_ignore.append("browser")  # needs what only make browser installs
 
 NOBODY = 65534
 

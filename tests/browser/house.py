@@ -1,11 +1,15 @@
 """A house to look into: memories that link to each other, notes of some days, files in both roots."""
 
 import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from abilities import Abilities, Settings
+
+T = TypeVar("T")
 
 MEMORIES: list[dict[str, Any]] = [
     {
@@ -124,13 +128,19 @@ SCRIPTS = [
 """What pages have been attacked with: as keys, contents, tags and all else that others may write."""
 
 
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine came to; on a thread of its own, because Playwright's own loop runs on this one."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, work).result()
+
+
 def fill(base: Path) -> Settings:
     """Build the house, and return the settings for it."""
     settings = Settings(
         agent_dir=base / "agent", workspace_dir=base / "workspace", store_url=f"sqlite:///{base}/memory.db"
     )
     _write(base)
-    asyncio.run(_store(settings))
+    finished(_store(settings))
     return settings
 
 

@@ -40,7 +40,7 @@ function App() {
 }
 
 function Frame({ place, session, abilities, onForget }) {
-  const [title, View] = VIEWS[place.name] ?? VIEWS.memories;
+  const [title, View] = Object.hasOwn(VIEWS, place.name) ? VIEWS[place.name] : VIEWS.memories;
   const main = useRef();
   const shown = useRef(true);
   useEffect(() => {

@@ -1,6 +1,6 @@
 // All memories: found, filtered, sorted, in pages.
 
-import { call, view } from "./api.js";
+import { call } from "./api.js";
 import { at, refine } from "./address.js";
 import { Editor } from "./editor.js";
 import { Chips, Choice, counted, Fault, Field, number, Pager, useAsk, useSettled, Waiting, When } from "./parts.js";
@@ -71,11 +71,8 @@ function queried(params) {
 
 async function named(key) {
   if (!key) return null;
-  try {
-    return (await view("memory", { key })).memory.key;
-  } catch {
-    return null; // no such memory, or no text that could be a key: the search says what there is
-  }
+  const { results } = await call("memory_read_bulk", { targets: [{ type: "stored", key }], max_chars_per_item: 1 });
+  return results[0].success ? key : null;
 }
 
 function Line({ memory }) {

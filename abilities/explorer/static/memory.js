@@ -19,7 +19,7 @@ export function Memory({ place, writes }) {
   const asked = useAsk(() => view("memory", { key, links_offset: out, backlinks_offset: back }), [out, back]);
   const found = asked.data;
   if (!found) {
-    return html`<h1 tabindex="-1"><bdi>${key}</bdi></h1><${Fault} error=${asked.error} /><${Waiting} asked=${asked} />
+    return html`<div class="headline"><h1 tabindex="-1"><bdi>${key}</bdi></h1></div><${Fault} error=${asked.error} /><${Waiting} asked=${asked} />
       <p><a href=${at("memories")}>All memories</a></p>`;
   }
   const { memory } = found;

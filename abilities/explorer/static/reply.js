@@ -33,7 +33,7 @@ function Item({ record }) {
     ${data && html`<p class="faint">${[data.source ?? data.filename ?? data.key, data.size_bytes !== undefined && bytes(data.size_bytes), data.encoding,
       data.replaced && `${number(data.replaced)} bytes that are no text`].filter(Boolean).join(", ")}</p>
       <pre class="content" tabindex="0" aria-label="Content of ${input}">${data.content}</pre>`}
-    ${truncation && html`<p class="cutoff">Cut after ${number(truncation.returned_chars)}${truncation.total_chars ? ` of ${number(truncation.total_chars)}` : ""} characters
-      ${truncation.reason === "budget" ? "to fit the whole reply" : "by the limit of one item"}.</p>`}
+    ${truncation && html`<p class="cutoff">Cut after ${number(truncation.returned_chars)}${truncation.total_chars ? ` of ${number(truncation.total_chars)}` : ""} characters,
+      ${truncation.reason === "budget" ? " to fit the whole reply" : " by the limit of one item"}.</p>`}
   </article>`;
 }
