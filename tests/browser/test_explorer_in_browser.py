@@ -189,6 +189,7 @@ def test_archiving_restoring_and_deleting_ask_first(visitor: Visitor, house: Set
         visitor.settle()
         assert looked(house, "tasks/store").get("archived", False) is archived
     visitor.button("Delete for good").click()
+    expect(visitor.page.get_by_role("dialog")).to_be_visible()
     visitor.page.keyboard.press("Escape")
     expect(visitor.page.get_by_role("dialog")).to_have_count(0)
     assert looked(house, "tasks/store")
