@@ -15,6 +15,7 @@ import click
 from abilities import declare
 from abilities.ability import Ability
 from abilities.application import BUILT_IN, Abilities, registry_of
+from abilities.commands.doctor import doctor
 from abilities.commands.graph import graph
 from abilities.commands.options import rooted_settings_of, settings_of
 from abilities.commands.serve import explore, serve
@@ -179,5 +180,5 @@ def _first_sentence(ability: Ability) -> str:
     return ability.description.split(". ")[0].split(";")[0].split("\n")[0].rstrip(".") + "."
 
 
-for command in (*COMMANDS, explore, graph, serve, token):
+for command in (*COMMANDS, doctor, explore, graph, serve, token):
     main.add_command(command)

@@ -3,6 +3,9 @@
 import hashlib
 import json
 import re
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator
 from datetime import date
 from pathlib import Path
@@ -15,7 +18,7 @@ from abilities import Abilities, Settings, render
 from abilities.explorer.pages import PAGES
 from abilities.server.app import app_of
 from abilities.server.tokens import TokenFile
-from tests.surfaces import python
+from tests.surfaces import environment, python
 
 STATIC = Path(__file__).parent.parent / "abilities" / "explorer" / "static"
 
@@ -205,3 +208,24 @@ async def test_wrong_requests_get_a_clear_error(client: httpx.AsyncClient) -> No
         answer = await client.post(f"/api/explorer/{path}", content=body, headers={"Content-Type": "application/json"})
         assert (answer.status_code, answer.json()["error"]["reason"]) == (status, reason), path
     assert (await client.get("/api/explorer/session")).status_code == 405
+
+
+def test_explore_serves_this_machine_alone_and_opens_the_page(roots: Settings, tmp_path: Path) -> None:
+    note = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {note}\n')
+    browser.chmod(0o755)
+    given = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "BROWSER": str(browser), **environment(roots)}
+    command = [sys.executable, "-m", "abilities", "explore"]
+    with subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        said = process.stderr.readline()
+        address = re.search(r"the explorer at (http://127\.0\.0\.1:\d+/)", said)
+        assert address, said
+        end = time.monotonic() + 30
+        while not note.exists() or not note.read_text().strip():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert f"{note.read_text().strip()}/" == address[1]
+        assert httpx.get(address[1]).text.startswith("<!doctype html>")
+        process.terminate()

@@ -165,7 +165,7 @@ def test_dialogs_and_the_token_page_are_for_everybody_too(guarded: tuple[Visitor
 
 SHOTS = {
     "light": ("graph/project%2Fgoals?breadth=2&depth=2", "explorer-light.png"),
-    "dark": ("memories", "explorer-dark.png"),
+    "dark": ("memories?sort=importance", "explorer-dark.png"),
     "phone": ("graph/project%2Fgoals?breadth=2&depth=2", "explorer-phone.png"),
 }
 

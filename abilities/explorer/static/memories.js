@@ -81,8 +81,7 @@ function Line({ memory }) {
     <a class="key" href=${at("memory", memory.key)}><bdi>${memory.key}</bdi></a> <${Chips} memory=${memory} />
     <p class="snippet">${text.length > 240 ? `${[...text].slice(0, 240).join("")}…` : text}</p>
     <p class="faint">changed <${When} at=${memory.updated_at} /> · read ${number(memory.access_count)}×${memory.links_total ? ` · ${counted(memory.links_total, "link", "links")}` : ""}
-      ${(memory.tags ?? []).map((tag) => html` <span class="tag">${tag}</span>`)}
-      · <a href=${at("graph", memory.key)} aria-label="Graph of ${memory.key}">graph</a></p>
+      ${(memory.tags ?? []).map((tag) => html` <span class="tag">${tag}</span>`)}${" · "}<a href=${at("graph", memory.key)} aria-label="Graph of ${memory.key}">graph</a></p>
   </li>`;
 }
 
