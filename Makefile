@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint types torture torture-quick failover mutants browser vendor conformance bench bench-quick clean
+.PHONY: help demo test lint types torture torture-quick failover mutants browser reference vendor conformance bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:  ## Show what can be made
@@ -31,6 +31,9 @@ failover: .venv/dev  ## Lose the leader of a real PostgreSQL cluster under load,
 
 browser: .venv/browser  ## Try the explorer in a real Chromium (installed by apt where that is allowed)
 	@$(BIN)/python -m tests.browser
+
+reference: .venv/dev  ## Write docs/reference.md from the declarations
+	@$(BIN)/python -m tests.reference
 
 vendor: .venv/python  ## Fetch the explorer's libraries anew from the npm registry
 	@$(BIN)/python -m tests.vendor

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,14 +14,12 @@ from typing import Any
 
 import pytest
 
+from tests import reference
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PLUGIN = ROOT / "examples" / "plugin"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-GRAPH = """\
-{"type": "entity", "name": "Ada", "entityType": "person", "observations": ["writes compilers", "likes tea"]}
-{"type": "entity", "name": "tea", "entityType": "drink", "observations": ["hot"]}
-{"type": "relation", "from": "Ada", "to": "tea", "relationType": "drinks"}
-"""
 BLOCKS = [
     (path.name, number, language, code)
     for path in DOCUMENTS
@@ -45,6 +44,29 @@ def test_an_example_proves_itself(path: Path) -> None:
 
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 4
+
+
+def test_the_example_of_a_plugin_is_a_package_whose_ability_every_surface_offers(tmp_path: Path) -> None:
+    source, installed, work = tmp_path / "source", tmp_path / "installed", tmp_path / "work"
+    shutil.copytree(PLUGIN, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    work.mkdir()
+    (work / "notes.md").write_text("# One\n")
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(installed), str(source)]
+    subprocess.run(install, check=True, capture_output=True)
+    given = {**os.environ, "PYTHONPATH": str(installed)}
+
+    def run(*command: str, cwd: Path = work) -> str:
+        done = subprocess.run([sys.executable, "-m", *command], cwd=cwd, env=given, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "file_outline" in run("abilities", "list")
+    answer = json.loads(run("abilities", "call", "file_outline", '{"paths": ["notes.md", "none.md"]}'))
+    parts = [record["data"]["parts"] if record["success"] else None for record in answer["results"]]
+    assert parts == [[{"name": "One", "level": 1, "lines": "#L1-L1"}], None]
+    assert "3 passed" in run(
+        "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "tests", cwd=source
+    )
 
 
 @pytest.mark.parametrize("code", named("python"))
@@ -77,8 +99,8 @@ def test_a_toml_block_is_toml_with_known_settings(code: str) -> None:
 @pytest.mark.parametrize("code", named("console"))
 def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None:
     """Lines after a command are what it prints; '...' stands for anything."""
-    (tmp_path / "notes.md").write_text("first line\nsecond line\n")
-    (tmp_path / "memory.jsonl").write_text(GRAPH)
+    (tmp_path / "notes.md").write_text(reference.NOTES)
+    (tmp_path / "memory.jsonl").write_text(reference.GRAPH)
     store = {
         "ABILITIES_STORE_URL": f"sqlite:///{tmp_path}/memory.db",
         "ABILITIES_TOKENS_FILE": str(tmp_path / "tokens.json"),
@@ -107,6 +129,10 @@ def test_the_readme_leads_with_the_two_commands() -> None:
     assert {"demo", "test"} <= set(targets)
 
 
+def test_the_reference_is_that_of_the_declarations() -> None:
+    assert reference.PAGE.read_text() == reference.page(), "make reference"
+
+
 def test_every_setting_is_in_the_readme() -> None:
     from abilities import Settings
 
@@ -120,4 +146,4 @@ def test_the_repository_names_no_package_registry() -> None:
     words = re.compile(r"https?://[^\s)\"'>]*(?:pypi|registry|mirror|artifact)|--index-url|--extra-index")
     for path in (ROOT / name for name in files):
         if path.is_file() and not path.is_symlink() and path != Path(__file__):
-            assert not words.search(path.read_text()), path
+            assert not words.search(path.read_text(errors="replace")), path
