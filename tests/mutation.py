@@ -40,10 +40,51 @@ LEFT_OUT = [
     r"core/ReplaceComparisonOperator_.*_(Is|IsNot)",
 ]
 """Further operators for the same sign, which tell nothing more."""
+_FAST = "return len(text) if text.isascii() and encoding.unit == 1 else len(text.encode(encoding.codec))"
+_UNITS = "(int.from_bytes(around[i : i + 2], order) for i in (max(at - 2, 0), at))  # type: ignore[arg-type]"
+_LENGTH = "length = 2 if 0xC2 <= lead < 0xE0 else 3 if 0xE0 <= lead < 0xF0 else 4 if 0xF0 <= lead < 0xF5 else 1"
+_RUN = 'while run < at and run < 2 * BACK_OFF and "\\U0001f1e6" <= text[at - 1 - run] <= "\\U0001f1ff":'
+_WINDOW = "window = self.text[max(chars - VERSION_WINDOW, 0) : chars].encode(self.encoding.codec)[-VERSION_WINDOW:]"
 EXPLAINED = {
     "slots only save memory, and nothing is assigned to": [
         "ReplaceTrueWithFalse: @dataclass(slots=True)",
         "ReplaceTrueWithFalse: @dataclass(frozen=True, slots=True)",
+    ],
+    "it is '*' or '/' in a signature: how an argument must be named": [
+        "ReplaceBinaryOperator_Mul_Div: def _level(costs: Sequence[Cost], room: int, *, last: bool) -> list[int | None] | None:",
+        "ReplaceBinaryOperator_Mul_Div: def decode(raw: bytes, encoding: Encoding, *, final: bool) -> tuple[str, bool]:",
+    ],
+    "a unit is one byte or two, and the slower way counts the same": [
+        f"ReplaceComparisonOperator_Eq_{other}: {_FAST}" for other in ("Lt", "LtE")
+    ]
+    + [f"NumberReplacer: {_FAST}", 'ReplaceComparisonOperator_Eq_LtE: return "utf-8" if self.unit == 1 else self.name'],
+    "a unit is two bytes at most; of the names this one sorts last": [
+        "ReplaceComparisonOperator_Eq_GtE: if encoding.unit == 2:",
+        'ReplaceComparisonOperator_Eq_GtE: order = "little" if encoding.name == "utf-16-le" else "big"',
+        'ReplaceComparisonOperator_Eq_GtE: return Encoding(name, bom=len(bom), unit=1 if name == "utf-8-sig" else 2)',
+    ],
+    "positions are whole units, and the first one is inside of nothing": [
+        f"NumberReplacer: before, after = {_UNITS}",
+        "NumberReplacer: return at >= 2 and 0xD800 <= before < 0xDC00 and 0xDC00 <= after < 0xE000",
+    ],
+    "what begins with such a byte, or is of such a length, does not decode to one character": [
+        "NumberReplacer: for back in range(1, min(3, at) + 1):",
+        f"NumberReplacer: {_LENGTH}",
+        f"ReplaceComparisonOperator_Lt_LtE: {_LENGTH}",
+        f"ReplaceComparisonOperator_Lt_NotEq: {_LENGTH}",
+        *(
+            f"ReplaceComparisonOperator_Eq_{o}: return len(raw) == length and len(raw.decode()) == 1"
+            for o in ("LtE", "GtE")
+        ),
+    ],
+    "a marker stands for three bytes at most, and the next one is free": ["NumberReplacer: _MARK = 0xDC80"],
+    "the count grows by one from none, and only whether it is odd counts": [
+        "NumberReplacer: run = 0",
+        f"ReplaceComparisonOperator_Lt_NotEq: {_RUN}",
+        'ReplaceComparisonOperator_Eq_GtE: return run % 2 == 1 and "\\U0001f1e6" <= text[at] <= "\\U0001f1ff"',
+    ],
+    "the version looks at the last 4 KiB of it alone": [
+        f"ReplaceUnaryOperator_USub_{other}: {_WINDOW}" for other in ("Invert", "Not")
     ],
     "it is assigned before it is read": ["NumberReplacer: level, taken = 0, 0"],
     "one is the least there is": [

@@ -3,8 +3,9 @@
 import asyncio
 import os
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from abilities.helpers.text import (
     detect,
     shown,
     splits_character,
+    version_of,
 )
 from abilities.helpers.window import read_piece
 
@@ -40,6 +42,32 @@ def reference(raw: bytes) -> str:
     """What a file's bytes say, by Python's own decoders."""
     encoding = detect(raw)
     return raw[encoding.bom :].decode(encoding.codec, "replace")
+
+
+@pytest.mark.parametrize("encoding", UTF_16, ids=lambda encoding: str(encoding.name))
+def test_a_position_in_utf_16_is_inside_of_a_pair_or_not(encoding: Encoding) -> None:
+    order: Literal["little", "big"] = "little" if encoding.name == "utf-16-le" else "big"
+    edges = (0x0000, 0x0041, 0xD7FF, 0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xE000, 0xFFFF)
+    for units in product(edges, repeat=2):
+        raw = b"".join(unit.to_bytes(2, order) for unit in units)
+        try:
+            one = len(raw.decode(encoding.codec)) == 1
+        except UnicodeDecodeError:
+            one = False
+        assert [splits_character(raw, at, encoding) for at in (0, 2, 4)] == [False, one, False], units
+
+
+def test_a_version_stands_for_the_4_kib_before_it_in_twelve_digits() -> None:
+    before = bytes(range(256)) * 20
+    assert len(version_of(b"")) == len(version_of(before)) == 12
+    for distance, counts in ((1, True), (4096, True), (4097, False)):
+        changed = bytearray(before)
+        changed[-distance] ^= 1
+        assert (version_of(bytes(changed)) != version_of(before)) == counts, distance
+    text = "ab" * 5_000
+    assert Piece(text).resume(9_000) == f"byte=9000@{version_of(text[:9_000].encode())}"
+    assert Piece(text).widest_resume() == "byte=10000@000000000000"
+    assert not Piece(text).rest
 
 
 @many
@@ -95,6 +123,7 @@ def test_a_cut_keeps_what_readers_see_as_one_character(text: str, at: int, place
     ("before", "after", "one"),
     [
         *(("\r", "\n", True), ("\n", "\r", False), ("a", "\n", False), ("\r", "a", False), ("\r", "\u0301", True)),
+        *(("\t", "\n", False), ("\r", "\t", False)),
         *(("a", "\u02ff", False), ("a", "\u0300", True), ("a", "\u0903", True), ("a", "\u20dd", True)),
         *(("\u200d", "世", True), ("世", "\u200d", True), ("\u200c", "世", False)),
         *(("a", "\U0001f3fa", False), ("a", "\U0001f3fb", True), ("a", "\U0001f3ff", True), ("a", "\U0001f400", False)),
@@ -122,6 +151,7 @@ def test_a_cut_looks_back_no_further_than_it_says() -> None:
     assert [back_off(f"ab{marks}", at) for at in (31, 32, 33)] == [1, 1, 33]
     assert [back_off(flags, at) for at in (1, 2, 3, 60, 61, 62, 63)] == [1, 2, 2, 60, 60, 62, 62]
     assert [back_off(f"x{flags}", at) for at in (1, 2, 3, 4)] == [1, 1, 3, 3]
+    assert [back_off(flags, at) for at in (65, 66, 67, 97)] == [65, 66, 67, 97]
 
 
 @pytest.mark.parametrize("name", ["utf-8", "utf-16-le", "utf-16-be"])
