@@ -9,17 +9,21 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from abilities import Settings
 from tests import reference
+from tests.serving import serving
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PLUGIN = ROOT / "examples" / "plugin"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SERVED = "http://127.0.0.1:8642"
 BLOCKS = [
     (path.name, number, language, code)
     for path in DOCUMENTS
@@ -70,9 +74,15 @@ def test_the_example_of_a_plugin_is_a_package_whose_ability_every_surface_offers
 
 
 @pytest.mark.parametrize("code", named("python"))
-def test_a_python_block_runs(code: str, tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text("# A project\n")
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, timeout=60)
+def test_a_python_block_runs(code: str, tmp_path: Path, roots: Settings) -> None:
+    """A server runs for those that call one, at another port."""
+    for folder in (tmp_path, roots.workspace_dir):
+        (folder / "README.md").write_text("# A project\n")
+    with ExitStack() as running:
+        if SERVED in code:
+            code = code.replace(SERVED, running.enter_context(serving(roots, tmp_path)).address)
+        command = [sys.executable, "-W", "error", "-c", code]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
 
 
@@ -90,8 +100,6 @@ def test_a_json_block_is_json_and_a_client_block_starts_a_server(code: str) -> N
 
 @pytest.mark.parametrize("code", named("toml"))
 def test_a_toml_block_is_toml_with_known_settings(code: str) -> None:
-    from abilities import Settings
-
     document = tomllib.loads(code)
     assert document.keys() <= Settings.model_fields.keys() | {"project"}
 
@@ -113,7 +121,7 @@ def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None
     assert steps
     for step in steps:
         command, _, expected = step.partition("\n")
-        if command.startswith(("make ", "pip ", "git ", "cd ")):
+        if command.startswith(("make ", "pip ", "git ", "cd ", "abilities serve")):
             continue
         command = re.sub(r"^abilities\b", f"{sys.executable} -m abilities", command)
         done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, timeout=60, env=given)
@@ -133,9 +141,22 @@ def test_the_reference_is_that_of_the_declarations() -> None:
     assert reference.PAGE.read_text() == reference.page(), "make reference"
 
 
-def test_every_setting_is_in_the_readme() -> None:
-    from abilities import Settings
+def test_links_between_documents_lead_somewhere() -> None:
+    links = [
+        (path, target.partition("#"))
+        for path in (*DOCUMENTS, PLUGIN / "README.md")
+        for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text())
+        if not target.startswith("http")
+    ]
+    assert len(links) > 30
+    for path, (name, _, section) in links:
+        target = path.parent / name if name else path
+        assert target.exists(), f"{path}: {name}"
+        heads = re.findall(r"^#+ (.*)$", target.read_text(), re.M) if section else []
+        assert not section or section in [head.lower().replace(" ", "-") for head in heads], f"{path}: #{section}"
 
+
+def test_every_setting_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     assert [name for name in Settings.model_fields if f"`{name}`" not in text] == []
 
