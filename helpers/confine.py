@@ -230,10 +230,7 @@ class _Walk:
             raise Refused("symlink_loop")
         if target.startswith("/"):
             raise Refused("symlink_escape")
-        steps = target.split("/")
-        if steps[-1] == "":
-            steps[-1] = "."  # 'name/' asks for a directory
-        pending.extendleft(reversed(steps))
+        pending.extendleft(reversed(target.split("/")))  # behind 'name/' stands '', so that name must be a directory
 
     def _link_target(self, name: str, *, inside: bool) -> str | None:
         """The link's text, or None when the name changes under us and is to be tried again.

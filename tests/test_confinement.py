@@ -4,6 +4,7 @@ Figure 1: 50,000 tries for each of four kinds of race without one escape, while 
 checks the resolved path and then opens it, does escape in the same test.
 """
 
+import errno
 import os
 import shutil
 import subprocess
@@ -16,9 +17,9 @@ import pytest
 
 from abilities import Settings
 from abilities.declarations.base import Refused
-from abilities.helpers.confine import forbidden_root, open_file
+from abilities.helpers.confine import Policy, Root, forbidden_root, open_file
 from abilities.helpers.file_reader import FileReader, Session
-from abilities.helpers.paths import parse
+from abilities.helpers.paths import DenyList, parse
 from abilities.helpers.workers import Batch, Breaker, Watch, Workers
 from tests import racer
 from tests.figures import reached
@@ -156,6 +157,110 @@ def test_a_whole_disk_or_home_is_never_a_root(roots: Settings, monkeypatch: pyte
     roots.workspace_dir.symlink_to("/")
     with session_of(roots) as session, pytest.raises(Refused, match="root_unavailable"):
         session.read(parse("etc/hostname"), 100)
+
+
+def read(settings: Settings, path: str) -> str:
+    """A file's text, or why it is not read."""
+    with session_of(settings) as session:
+        try:
+            return session.read(parse(path), 100).piece.text
+        except Refused as error:
+            return error.reason
+
+
+def test_links_are_followed_as_often_as_the_kernel_does(roots: Settings) -> None:
+    top = roots.workspace_dir
+    (top / "0").write_text("reached")
+    for n in range(1, 43):
+        (top / str(n)).symlink_to(str(n - 1))
+    assert (read(roots, "40"), (top / "40").read_text()) == ("reached", "reached")
+    assert read(roots, "41") == "symlink_loop"
+    with pytest.raises(OSError, match="symbolic links"):
+        (top / "41").read_text()
+
+
+def test_a_link_leads_only_so_deep(roots: Settings) -> None:
+    deepest = roots.workspace_dir.joinpath(*["d"] * 64)
+    deepest.mkdir(parents=True)
+    for folders in (63, 64):
+        path = "/".join([*["d"] * folders, "file"])
+        (roots.workspace_dir / path).write_text("deep")
+        (roots.workspace_dir / f"link{folders}").symlink_to(path)
+    assert (read(roots, "link63"), read(roots, "link64")) == ("deep", "path_too_deep")
+
+
+def test_names_that_sort_before_two_dots_are_names(roots: Settings) -> None:
+    for name in ("!", "#", "-", "--", "..."):
+        folder = roots.workspace_dir / "d" / name
+        folder.mkdir(parents=True)
+        (folder / "file").write_text(name)
+        (roots.workspace_dir / f"to{name}x").symlink_to(f"d/{name}/../{name}/file")
+        assert read(roots, f"to{name}x") == name
+    (roots.workspace_dir / "slash").symlink_to("d/!/file/")
+    (roots.workspace_dir / "folder").symlink_to("d/!/")
+    assert (read(roots, "slash"), read(roots, "folder")) == ("not_found", "is_directory")
+
+
+def test_another_root_is_asked_only_where_truly_nothing_is(roots: Settings) -> None:
+    for name in ("dangling", "file/below", "loop", "folder"):
+        (roots.workspace_dir / name).parent.mkdir(exist_ok=True)
+        (roots.workspace_dir / name).write_text("the workspace's")
+    (roots.agent_dir / "file").write_text("a file where the workspace has a folder")
+    (roots.agent_dir / "dangling").symlink_to("nothing")
+    (roots.agent_dir / "loop").symlink_to("loop")
+    (roots.agent_dir / "folder").mkdir()
+    assert read(roots, "file/below") == "the workspace's"
+    assert [read(roots, name) for name in ("dangling", "loop", "folder")] == [
+        "not_found",
+        "symlink_loop",
+        "is_directory",
+    ]
+
+
+def test_a_second_name_of_a_file_is_refused_only_where_asked(roots: Settings) -> None:
+    for name in ("one", "first"):
+        (roots.workspace_dir / name).write_text(name)
+    (roots.workspace_dir / "second").hardlink_to(roots.workspace_dir / "first")
+    assert not Policy(DenyList([]), follow_links=True).deny_hardlinks
+    assert [read(roots, name) for name in ("one", "first", "second")] == ["one", "first", "first"]
+    strict = roots.model_copy(update={"deny_hardlinks": True})
+    assert [read(strict, name) for name in ("one", "first", "second")] == ["one", "hard_link", "hard_link"]
+
+
+def test_a_root_is_a_folder_that_is_there_and_may_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+
+    def opened(path: Path, *, optional: bool = False) -> str:
+        try:
+            descriptor = Root("x", path, optional=optional).open()
+        except Refused as error:
+            return error.reason
+        if descriptor is None:
+            return "empty"
+        os.close(descriptor)
+        return "opened"
+
+    assert opened(tmp_path) == opened(tmp_path, optional=True) == "opened"
+    assert [opened(tmp_path / "none", optional=optional) for optional in (True, False)] == ["empty", "root_unavailable"]
+    assert [opened(tmp_path / "file", optional=optional) for optional in (True, False)] == ["root_unavailable"] * 2
+    real = os.open
+    for number, reason in (
+        (errno.EACCES, "access_denied"),
+        (errno.EMFILE, "resource_exhausted"),
+        (errno.EIO, "root_unavailable"),
+        (errno.EPERM, "access_denied"),
+    ):
+
+        def failing(path: object, *more: object, number: int = number, **options: object) -> int:
+            if str(path).startswith(str(tmp_path)):
+                raise OSError(number, "refused")
+            return real(path, *more, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, "open", failing)
+        assert [opened(tmp_path, optional=optional) for optional in (True, False)] == [reason] * 2
+        monkeypatch.undo()
+    monkeypatch.setenv("HOME", str(tmp_path / "no such home"))
+    assert opened(tmp_path) == "opened" and not forbidden_root(tmp_path) and forbidden_root(Path("/"))
 
 
 def test_the_kernel_agrees_with_every_answer(settings: Settings, unprivileged: None) -> None:
