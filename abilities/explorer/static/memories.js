@@ -20,7 +20,6 @@ const SORTS = [
 export function Memories({ place, writes }) {
   const { params } = place;
   const [making, setMaking] = useState(false);
-  const offset = Number(params.offset ?? 0);
   const filter = (changed) => refine("memories", "", { ...params, offset: "", ...changed });
   const settled = useSettled(JSON.stringify(params));
   const asked = useAsk(() => call("query_memories", queried(JSON.parse(settled))), [settled]);
@@ -50,7 +49,7 @@ export function Memories({ place, writes }) {
     ${found && html`
       <p class="count" role="status">${counted(found.total, "memory", "memories")}${found.failed ? `; ${found.failed} of this page are damaged` : ""}</p>
       <ul class="memories" onKeyDown=${moved}>${found.memories.map((memory) => html`<${Line} memory=${memory} />`)}</ul>
-      <${Pager} what="memories" offset=${offset} shown=${found.memories.length + (found.failed ?? 0)} total=${found.total}
+      <${Pager} what="memories" offset=${found.offset} shown=${found.memories.length + (found.failed ?? 0)} total=${found.total}
         limit=${LIMIT} onMove=${(to) => refine("memories", "", { ...params, offset: to || "" })} />`}`;
 }
 

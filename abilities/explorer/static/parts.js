@@ -92,11 +92,11 @@ export function Choice({ label, value, options, onChange }) {
 }
 
 export function Pager({ offset, shown, total, limit, onMove, what }) {
-  if (!total) return null;
+  if (!total || (!shown && !offset)) return null;
   const last = Math.min(offset + shown, total);
   return html`<nav class="pager" aria-label="Pages of ${what}">
     <button disabled=${offset === 0} onClick=${() => onMove(Math.max(0, offset - limit))}>← Before</button>
-    <span>${number(offset + 1)} to ${number(last)} of ${number(total)}</span>
+    <span>${shown ? `${number(offset + 1)} to ${number(last)}` : "none"} of ${number(total)}</span>
     <button disabled=${last >= total} onClick=${() => onMove(offset + shown)}>After →</button>
   </nav>`;
 }
