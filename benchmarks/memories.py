@@ -7,6 +7,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from abilities import Abilities, Settings, render
 from abilities.helpers.stores import sqlite_query, sqlite_read
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.merge import Change
@@ -53,7 +54,8 @@ async def goals_of_memories(base: Path, rounds: int, large: int) -> list[Measure
     for name in ("stats", *PAGES):
         what = f"{name} at {large:,} against {MIDDLE:,}"
         rows.append(taken.ratio("13", what, "<= 1.5x", f"{name} {large}", f"{name} {MIDDLE}"))
-    return [*rows, *await _hot_score(base / f"{large}.db", rounds, large), *await _callers(base, rounds)]
+    hot = await _hot_score(base / f"{large}.db", rounds, large)
+    return [*rows, *hot, *await _callers(base, rounds), await _characters(base)]
 
 
 class Inline:
@@ -92,6 +94,21 @@ class Inline:
             return work(self.connection)
         finally:
             self.connection.execute("ROLLBACK")
+
+
+async def _characters(base: Path) -> Measured:
+    """Characters of a walk's reply beyond the contents, a memory."""
+    settings = Settings(workspace_dir=base, store_url=f"sqlite:///{base}/characters.db")
+    keys = [f"{n:02}".ljust(40, "k") for n in range(20)]
+    async with Abilities.open(settings) as abilities:
+        for key in keys:
+            links = [{"key": other} for other in keys if other != key]
+            given = {"content": "x" * 200, "links": links, "category": "fact", "tags": ["a", "b"]}
+            await abilities.call("store_memory", {"type": "core", "key": key, **given})
+        payload = await abilities.call("bulk_read_memory", {"key": keys[0], "breadth": 20})
+    payload["metadata"]["frontier"] = []
+    beyond = len(render(payload)) / len(keys) - 200
+    return Measured("20", "characters beyond its content, a memory in a walk", "<= 450", beyond)
 
 
 async def _hot_score(path: Path, rounds: int, large: int) -> list[Measured]:
