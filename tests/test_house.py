@@ -279,6 +279,9 @@ def test_the_wheel_installs_one_name_and_everything_it_needs(wheel: Path) -> Non
     assert "abilities/py.typed" in names
     assert {f"abilities/declarations/schemas/{a.name}.json" for a in BUILT_IN} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    static = ROOT / "abilities" / "explorer" / "static"
+    shown = {str(path.relative_to(ROOT)) for path in static.rglob("*") if path.is_file()}
+    assert len(shown) > 20 and shown <= set(names)  # the page, its libraries and their licences
 
 
 def test_an_installed_wheel_works_beside_a_users_own_helpers(wheel: Path, tmp_path: Path) -> None:
@@ -292,6 +295,8 @@ def test_an_installed_wheel_works_beside_a_users_own_helpers(wheel: Path, tmp_pa
     code = """
 import asyncio, json, declarations, helpers
 from abilities import Abilities, Settings, declare
+from abilities.explorer.pages import PAGES
+assert {"/", "/docs", "/explorer/vendor/htm-preact.js"} <= PAGES.keys()
 async def main():
     async with Abilities.open(Settings()) as abilities:
         return await abilities.call("file_read_bulk", {"paths": ["note.txt"]})
