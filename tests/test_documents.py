@@ -46,6 +46,12 @@ def test_an_example_proves_itself(path: Path) -> None:
     assert asyncio.run(module.main())
 
 
+def test_what_is_said_of_rounds_is_what_the_example_counts() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "examples" / "rounds.py")], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout, done.stderr
+    assert done.stdout in (ROOT / "docs" / "why.md").read_text()
+
+
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 4
 
