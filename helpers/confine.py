@@ -40,8 +40,8 @@ class Policy:
     """What may be opened beneath a root."""
 
     deny: DenyList
-    follow_links: bool = True
-    deny_hardlinks: bool = False
+    follow_links: bool
+    deny_hardlinks: bool
 
 
 class Root:

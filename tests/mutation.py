@@ -98,6 +98,7 @@ EXPLAINED = {
     ],
     "the careful way opens what the quick one does; a path has a part, the stack a root, a file a name": [
         f"ReplaceComparisonOperator_Eq_LtE: {_QUICK}",
+        f"ReplaceComparisonOperator_Eq_Lt: {_QUICK}",
         f"NumberReplacer: {_QUICK}",
         "ReplaceComparisonOperator_Eq_LtE: if len(self._stack) == 1:",
         "ReplaceComparisonOperator_Gt_NotEq: if stat.S_ISREG(found.st_mode) and not "

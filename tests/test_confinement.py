@@ -5,6 +5,7 @@ checks the resolved path and then opens it, does escape in the same test.
 """
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -17,9 +18,9 @@ import pytest
 
 from abilities import Settings
 from abilities.declarations.base import Refused
-from abilities.helpers.confine import Policy, Root, forbidden_root, open_file
+from abilities.helpers.confine import Root, forbidden_root, open_file
 from abilities.helpers.file_reader import FileReader, Session
-from abilities.helpers.paths import DenyList, parse
+from abilities.helpers.paths import parse
 from abilities.helpers.workers import Batch, Breaker, Watch, Workers
 from tests import racer
 from tests.figures import reached
@@ -217,11 +218,44 @@ def test_another_root_is_asked_only_where_truly_nothing_is(roots: Settings) -> N
     ]
 
 
+def test_a_name_that_cannot_be_looked_at_or_is_gone_again_says_so(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (roots.workspace_dir / "link").symlink_to("file")
+    (roots.workspace_dir / "file").write_text("found")
+    real = os.stat
+    for number, reason in ((errno.EIO, "io_error"), (errno.ENOENT, "symlink_escape")):
+
+        def failing(name: str, *, dir_fd: int | None = None, follow_symlinks: bool = True, n: int = number) -> object:
+            if name == "link" and not follow_symlinks:
+                raise OSError(n, "refused")
+            return real(name, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+
+        monkeypatch.setattr(os, "stat", failing)
+        assert read(roots, "link") == reason  # a name that keeps changing is given up
+        monkeypatch.undo()
+    assert read(roots, "link") == "found"
+
+
+def test_descriptors_are_closed_whatever_their_numbers(roots: Settings) -> None:
+    (roots.workspace_dir / "a" / "b").mkdir(parents=True)
+    (roots.workspace_dir / "a" / "b" / "file").write_text("deep")
+    low = os.open(roots.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
+    high = fcntl.fcntl(low, fcntl.F_DUPFD, 500)
+    before = len(os.listdir("/proc/self/fd"))
+    for root in (low, high):
+        opened = open_file(root, ("a", "b", "file"), roots.policy)
+        assert opened is not None
+        os.close(opened[0])
+    assert len(os.listdir("/proc/self/fd")) == before
+    os.close(low)
+    os.close(high)
+
+
 def test_a_second_name_of_a_file_is_refused_only_where_asked(roots: Settings) -> None:
     for name in ("one", "first"):
         (roots.workspace_dir / name).write_text(name)
     (roots.workspace_dir / "second").hardlink_to(roots.workspace_dir / "first")
-    assert not Policy(DenyList([]), follow_links=True).deny_hardlinks
     assert [read(roots, name) for name in ("one", "first", "second")] == ["one", "first", "first"]
     strict = roots.model_copy(update={"deny_hardlinks": True})
     assert [read(strict, name) for name in ("one", "first", "second")] == ["one", "hard_link", "hard_link"]
