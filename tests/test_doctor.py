@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import os
 import sqlite3
-import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,19 +17,24 @@ from tests.test_cli import run
 
 
 @pytest.fixture
-def sound(tmp_path: Path) -> Settings:
+def base() -> Iterator[Path]:
+    """A directory that others may enter, as a home may be."""
+    with tempfile.TemporaryDirectory(prefix="abilities-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def sound(base: Path) -> Settings:
     """Two roots, a store with a memory and a token, all of them private and apart."""
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents:  # as a home is that others may enter
-        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)
     for name in ("agent", "workspace", "state"):
-        (tmp_path / name).mkdir(mode=0o755)
+        (base / name).mkdir()
+        (base / name).chmod(0o755)
     settings = Settings(
-        agent_dir=tmp_path / "agent",
-        workspace_dir=tmp_path / "workspace",
-        store_url=f"sqlite:///{tmp_path}/state/memory.db",
-        tokens_file=tmp_path / "state" / "tokens.json",
+        agent_dir=base / "agent",
+        workspace_dir=base / "workspace",
+        store_url=f"sqlite:///{base}/state/memory.db",
+        tokens_file=base / "state" / "tokens.json",
     )
     TokenFile(settings.tokens_file).add("default", "read")
 
@@ -86,27 +89,23 @@ def test_files_that_others_may_read_or_change(sound: Settings) -> None:
     assert "everybody may write into" in told(sound)
 
 
-def test_directories_that_overlap_or_are_not_there(sound: Settings, tmp_path: Path) -> None:
-    for agent in (sound.workspace_dir, sound.workspace_dir / "agent", tmp_path):
+def test_directories_that_overlap_or_are_not_there(sound: Settings, base: Path) -> None:
+    for agent in (sound.workspace_dir, sound.workspace_dir / "agent", base):
         agent.mkdir(exist_ok=True)
         assert "overlap" in told(changed(sound, agent_dir=agent))
-    (tmp_path / "link").symlink_to(sound.workspace_dir)
-    assert "overlap" in told(changed(sound, agent_dir=tmp_path / "link"))
-    assert "broken agent directory" in told(changed(sound, agent_dir=tmp_path / "none"))
-    (tmp_path / "file").touch()
-    assert "is no directory" in told(changed(sound, workspace_dir=tmp_path / "file"))
+    (base / "link").symlink_to(sound.workspace_dir)
+    assert "overlap" in told(changed(sound, agent_dir=base / "link"))
+    assert "broken agent directory" in told(changed(sound, agent_dir=base / "none"))
+    (base / "file").touch()
+    assert "is no directory" in told(changed(sound, workspace_dir=base / "file"))
     assert "must not be '/'" in told(changed(sound, workspace_dir="/"))
 
 
 @pytest.fixture
-def shut() -> Iterator[Path]:
-    """A directory whose parents everybody may enter, and nobody but root may read."""
-    base = Path(tempfile.mkdtemp(prefix="abilities-"))
-    base.chmod(0o755)
+def shut(base: Path) -> Path:
+    """A directory that nobody but root may read."""
     (base / "shut").mkdir(mode=0)
-    yield base / "shut"
-    (base / "shut").rmdir()
-    base.rmdir()
+    return base / "shut"
 
 
 def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> None:
@@ -125,8 +124,8 @@ def test_a_store_or_tokens_inside_a_root(sound: Settings) -> None:
     assert "tokens.json lies in" in told(inside)
 
 
-def test_a_store_that_does_not_answer(sound: Settings, tmp_path: Path) -> None:
-    away = sound.store_path.rename(tmp_path / "away.db")
+def test_a_store_that_does_not_answer(sound: Settings, base: Path) -> None:
+    away = sound.store_path.rename(base / "away.db")
     assert "The store was moved or deleted" in told(sound)
     away.rename(sound.store_path).write_bytes(b"no database at all" * 1000)
     for suffix in ("-wal", "-shm"):
@@ -138,9 +137,9 @@ def test_a_store_that_does_not_answer(sound: Settings, tmp_path: Path) -> None:
     assert "secret" not in str(said) and "127.0.0.1:1/none" in said[1].words
 
 
-def test_a_store_that_never_was_is_not_made(sound: Settings, tmp_path: Path) -> None:
-    fresh = changed(sound, store_url=f"sqlite:///{tmp_path}/fresh/memory.db")
-    assert wrongs(fresh) == [] and not (tmp_path / "fresh").exists()
+def test_a_store_that_never_was_is_not_made(sound: Settings, base: Path) -> None:
+    fresh = changed(sound, store_url=f"sqlite:///{base}/fresh/memory.db")
+    assert wrongs(fresh) == [] and not (base / "fresh").exists()
 
 
 def test_a_database_far_away_without_encryption(sound: Settings) -> None:
