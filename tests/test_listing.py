@@ -233,10 +233,10 @@ async def test_listing_leaves_no_descriptor_behind(roots: Settings) -> None:
         for limit in (1, 4, 500):
             await abilities.call("file_list", {"limit": limit})
         for _ in range(100):  # the thread closes them after it has answered
-            if len(os.listdir("/proc/self/fd")) == before:
+            if len(os.listdir("/proc/self/fd")) <= before:
                 break
             await asyncio.sleep(0.05)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before  # others, of tests before, may be closed meanwhile
 
 
 NAMES = ("a", "b", "a.b", ".c")
