@@ -21,13 +21,18 @@ Names that begin with a dot match only a pattern that says the dot, as '.github/
 When 'has_more' is true, send 'next_request' as the arguments of the next call. Nothing is read or changed."""
 
 
-async def run(context: Context, arguments: FileListInput) -> dict[str, Any]:
-    """List as many files as are asked for and fit into the answer."""
+def wanted_of(arguments: FileListInput) -> Wanted:
+    """What the arguments ask for. Raises Refused, with the pattern as its field."""
     try:
         glob = Glob(arguments.pattern)
     except Refused as error:
         raise Refused(error.reason, "pattern") from None
-    listing = await context.lister.find(Wanted(glob, arguments.after or "", arguments.limit))
+    return Wanted(glob, arguments.after or "", arguments.limit)
+
+
+async def run(context: Context, arguments: FileListInput) -> dict[str, Any]:
+    """List as many files as are asked for and fit into the answer."""
+    listing = await context.lister.find(wanted_of(arguments))
     answer = _frame(listing)
     longest = max((file.position for file in listing.files), key=len, default="")
     rest = {**arguments.given(), "after": max(longest, listing.after or "", key=json_size)}

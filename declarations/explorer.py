@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from abilities.declarations.base import COUNT, Arguments, Fault, Integer, Model
-from abilities.declarations.listing import FileListInput
 from abilities.declarations.memory import Key, LinkData, Memory
 
 Offset = Annotated[int, Field(ge=0, le=COUNT), Integer]
@@ -61,10 +60,6 @@ class DaysAnswer(Model):
     today: str = Field(description="What 'today' means, YYYY-MM-DD.")
     year: int = Field(description="The year.")
     days: list[Day] = Field(description="The days, first to last.")
-
-
-class FilesInput(FileListInput):
-    """Files of both roots."""
 
 
 class Hidden(Model):

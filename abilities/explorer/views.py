@@ -3,13 +3,11 @@
 from importlib.metadata import version
 
 from abilities.ability import Context, ability
-from abilities.declarations.base import Refused
 from abilities.declarations.explorer import (
     Day,
     DaysAnswer,
     DaysInput,
     FilesAnswer,
-    FilesInput,
     Hidden,
     LookAnswer,
     LookInput,
@@ -17,11 +15,12 @@ from abilities.declarations.explorer import (
     SessionAnswer,
     SessionInput,
 )
+from abilities.declarations.listing import FileListInput
 from abilities.declarations.memory import LinkData, Memory
+from abilities.file_list import wanted_of
 from abilities.helpers.envelope import fault_of
-from abilities.helpers.file_lister import File, Listing, Wanted
+from abilities.helpers.file_lister import File, Listing
 from abilities.helpers.file_reader import modified_at
-from abilities.helpers.globs import Glob
 from abilities.helpers.memory_helper import DayFile
 from abilities.helpers.memory_records import memory_data
 from abilities.registry import AbilityRegistry
@@ -66,13 +65,9 @@ async def days(context: Context, asked: DaysInput) -> DaysAnswer:
 
 
 @ability(name="files", description="The files of both roots: which root answers, and what it hides.", read_only=True)
-async def files(context: Context, asked: FilesInput) -> FilesAnswer:
+async def files(context: Context, asked: FileListInput) -> FilesAnswer:
     """Both roots as one list, beside the workspace alone."""
-    try:
-        glob = Glob(asked.pattern)
-    except Refused as error:
-        raise Refused(error.reason, "pattern") from None
-    wanted = Wanted(glob, asked.after or "", asked.limit)
+    wanted = wanted_of(asked)
     both = await context.lister.find(wanted)
     alone = await context.lister.beneath("workspace").find(wanted._replace(limit=asked.limit + MAX_HIDDEN))
     return FilesAnswer(files=_compared(both, alone), after=both.after, skipped=both.skipped)

@@ -17,12 +17,14 @@ export class Failed extends Error {
   }
 }
 
-async function post(path, body) {
-  const headers = { "Content-Type": "application/json" };
+/** What the server answers: to a POST of a body, or to a GET without one. */
+async function asked(path, body) {
+  const headers = body ? { "Content-Type": "application/json" } : {};
   if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
+  const how = body ? { method: "POST", body: JSON.stringify(body) } : {};
   let response, payload;
   try {
-    response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), credentials: "omit" });
+    response = await fetch(path, { ...how, headers, credentials: "omit" });
     payload = await response.json();
   } catch {
     throw new Failed({ code: "UNREACHABLE", message: "The server does not answer." });
@@ -32,19 +34,13 @@ async function post(path, body) {
 }
 
 /** An ability's answer. */
-export const call = (name, args) => post(`/api/abilities/${encodeURIComponent(name)}`, args);
+export const call = (name, args) => asked(`/api/abilities/${encodeURIComponent(name)}`, args);
 
 /** What people look at beside the abilities: session, memory, days, files. */
-export const view = (name, args = {}) => post(`/api/explorer/${name}`, args);
+export const view = (name, args = {}) => asked(`/api/explorer/${name}`, args);
 
 /** One call of an ability, answered as it would be sent in both formats: {failed, json, toon}. */
-export const both = (name, args) => post(`/api/explorer/try/${encodeURIComponent(name)}`, args);
+export const both = (name, args) => asked(`/api/explorer/try/${encodeURIComponent(name)}`, args);
 
 /** The abilities that this caller may use, with their schemas. */
-export async function abilities() {
-  const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
-  const response = await fetch("/api/abilities", { headers, credentials: "omit" });
-  const payload = await response.json();
-  if (!response.ok) throw new Failed(payload.error, response.status);
-  return payload;
-}
+export const abilities = () => asked("/api/abilities");

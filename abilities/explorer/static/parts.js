@@ -14,7 +14,7 @@ export function bytes(value) {
 const encoder = new TextEncoder();
 
 /** What a text costs to send and to read: characters, bytes, and tokens at four bytes each. */
-export function sizes(text) {
+function sizes(text) {
   const size = encoder.encode(text).length;
   return { characters: [...text].length, bytes: size, tokens: Math.ceil(size / 4) };
 }
