@@ -21,22 +21,22 @@ types: .venv/bench .venv/browser .venv/torture  ## Check types
 	@$(BIN)/mypy && $(BIN)/pyright
 
 torture: .venv/torture  ## Reach the figures of durability, confinement and fuzzing at full size (hours; goes on where it stopped)
-	@$(BIN)/python -m tests.torture
+	@$(BIN)/python -m tools.torture
 
 torture-quick: .venv/torture  ## The same at small sizes, in less than ten minutes
-	@$(BIN)/python -m tests.torture --quick
+	@$(BIN)/python -m tools.torture --quick
 
 failover: .venv/dev  ## Lose the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)
-	@$(BIN)/python -m tests.failover
+	@$(BIN)/python -m tools.failover
 
 browser: .venv/browser  ## Try the explorer in a real Chromium (installed by apt where that is allowed)
 	@$(BIN)/python -m tests.browser
 
 reference: .venv/dev  ## Write docs/reference.md from the declarations
-	@$(BIN)/python -m tests.reference
+	@$(BIN)/python -m tools.reference
 
 vendor: .venv/python  ## Fetch the explorer's libraries anew from the npm registry
-	@$(BIN)/python -m tests.vendor
+	@$(BIN)/python -m tools.vendor
 
 conformance: .venv/conformance  ## Run MCP's conformance tool and Inspector against real servers
 	@$(BIN)/python -m tests.conformance
@@ -48,7 +48,7 @@ bench-quick: .venv/bench  ## The same in two minutes, with fewer rounds and memo
 	@$(BIN)/python -m benchmarks --quick
 
 mutants: .venv/mutation  ## Change the code of four modules, mutant by mutant, and see whether tests notice (hours; goes on where it stopped)
-	@$(BIN)/python -m tests.mutation
+	@$(BIN)/python -m tools.mutation
 
 clean:  ## Remove the environment and caches
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .coverage build dist *.egg-info

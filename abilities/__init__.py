@@ -10,11 +10,31 @@
 'NOT_FOUND'
 """
 
-from abilities.ability import Ability, ability
 from abilities.application import Abilities
+from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.fields import Arguments
+from abilities.declarations.model import Model
+from abilities.declarations.records import Record
+from abilities.definition import Ability, Context, ability
 from abilities.errors import AbilityError
-from abilities.helpers.render import render
+from abilities.helpers.files.reader import FileText
+from abilities.helpers.reply.render import render
 from abilities.registry import AbilityRegistry
 from abilities.settings import Settings
 
-__all__ = ["Abilities", "Ability", "AbilityError", "AbilityRegistry", "Settings", "ability", "render"]
+__all__ = [
+    "Abilities",
+    "Ability",
+    "AbilityError",
+    "AbilityRegistry",
+    "Arguments",
+    "Context",
+    "Fault",
+    "FileText",
+    "Model",
+    "Record",
+    "Refused",
+    "Settings",
+    "ability",
+    "render",
+]

@@ -1,5 +1,5 @@
 """``python -m abilities`` is the command ``abilities``."""
 
-from abilities.cli import main
+from abilities.cli.main import main
 
 main(prog_name="abilities")

@@ -2,46 +2,25 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
-from abilities.ability import Context
-from abilities.bulk_read_memory import bulk_read_memory, memory_get
-from abilities.declarations.base import Fault, Refused, as_object
+from abilities.builtin.catalog import BUILT_IN
+from abilities.declarations.faults import Refused
+from abilities.declarations.values import as_object
+from abilities.definition import Context
 from abilities.errors import AbilityError
-from abilities.file_list import file_list
-from abilities.file_read_bulk import file_read_bulk
-from abilities.helpers.file_lister import FileLister
-from abilities.helpers.file_reader import FileReader
-from abilities.helpers.memory_helper import MemoryHelper
-from abilities.helpers.render import render
+from abilities.helpers.files.lister import FileLister
+from abilities.helpers.files.reader import FileReader
+from abilities.helpers.memory.helper import MemoryHelper
+from abilities.helpers.reply.render import render
+from abilities.helpers.stores.opening import open_store
 from abilities.helpers.stores.protocol import MemoryStore
 from abilities.helpers.workers import Workers
-from abilities.memories import delete_memory, get_memory_stats, query_memories, store_memory, update_memory
-from abilities.memory_read_bulk import memory_read_bulk
 from abilities.plugins import add_plugins
 from abilities.registry import AbilityRegistry, Answer
+from abilities.replies import Reply, failed_reply
 from abilities.settings import Settings
-from abilities.stores import store_of
-
-BUILT_IN = (
-    file_read_bulk,
-    memory_read_bulk,
-    bulk_read_memory,
-    memory_get,
-    store_memory,
-    query_memories,
-    update_memory,
-    delete_memory,
-    get_memory_stats,
-    file_list,
-)
-
-
-def failed_reply(fault: Fault) -> "Reply":
-    """The reply of a call that failed as a whole; always JSON."""
-    payload = {"error": fault.payload()}
-    return Reply(payload, render(payload), failed=True)
 
 
 def registry_of(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
@@ -50,15 +29,6 @@ def registry_of(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
     problems = add_plugins(registry) if settings.plugins else []
     offered = [ability for ability in registry if ability.name not in settings.disabled]
     return AbilityRegistry(offered, read_only=True), problems
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a surface sends back: a payload, and the text that its reader gets."""
-
-    payload: dict[str, Any]
-    text: str
-    failed: bool
 
 
 Around = Callable[[str, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
@@ -110,7 +80,7 @@ class Abilities:
         """
         settings = settings or Settings()
         settings.check_roots()
-        workers, store = Workers(), store_of(settings)
+        workers, store = Workers(), open_store(settings.store_url, max_memories=settings.max_memories)
         try:
             yield cls(settings, *registry_of(settings), workers, store)
         finally:

@@ -4,7 +4,7 @@ Inside of the package `Refused` says why one thing cannot be had; what a caller 
 is an AbilityError, which carries the same `Fault` that every surface shows.
 """
 
-from abilities.declarations.base import Fault, Refused
+from abilities.declarations.faults import Fault, Refused
 
 __all__ = ["AbilityError", "Fault", "Refused"]
 

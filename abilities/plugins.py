@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
-from abilities.ability import Ability
+from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
 
 GROUP = "abilities"

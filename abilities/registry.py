@@ -1,16 +1,16 @@
 """The registry: which abilities there are, in a fixed order, and the one way to call them."""
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from abilities.ability import Ability, Context
-from abilities.declarations.base import Fault, Refused
-from abilities.door import validated
+from abilities.declarations.faults import Fault, Refused
+from abilities.definition import Ability, Context
 from abilities.errors import AbilityError
-from abilities.helpers.envelope import fault_of
-from abilities.helpers.render import json_bytes
+from abilities.helpers.reply.envelope import fault_of
+from abilities.helpers.reply.render import json_bytes
 
 
 class Answer(NamedTuple):
@@ -92,3 +92,26 @@ class AbilityRegistry:
 
     def __contains__(self, name: object) -> bool:
         return name in self._abilities
+
+
+_TOLD_APART = {"out_of_range", "wrong_type", "invalid_key", "invalid_id"}
+"""Reasons that a declaration's own validators name; every other error is an invalid_parameter."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validated(model: type[M], arguments: object) -> M:
+    """The arguments as their model.
+
+    Raises Refused: invalid_parameter, out_of_range, wrong_type, invalid_key or invalid_id, with the argument's
+    name as its field.
+    """
+    try:
+        return model.model_validate({} if arguments is None else arguments)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    reason = first["type"] if first["type"] in _TOLD_APART else "invalid_parameter"
+    name = str(first["loc"][0]) if first["loc"] else ""
+    raise Refused(reason, name if _PLAIN_NAME.fullmatch(name) else None)

@@ -17,9 +17,10 @@ from pydantic_settings import (
 )
 
 from abilities.declarations.memory import NAMESPACE
-from abilities.helpers.confine import Policy, Root, forbidden_root
-from abilities.helpers.memory_helper import MemoryFiles
-from abilities.helpers.paths import DenyList
+from abilities.helpers.files.confinement import Policy, Root, forbidden_root
+from abilities.helpers.files.deny import DenyList
+from abilities.helpers.memory.targets import MemoryFiles
+from abilities.helpers.stores.opening import check_store_url, store_path
 
 HOME = Path("~/.abilities")
 
@@ -29,9 +30,6 @@ DENY = (
     ".netrc", ".npmrc", ".pypirc", ".pgpass",
     ".ssh/**", ".git/**", ".aws/**", ".kube/**", ".gnupg/**", ".docker/config.json", ".abilities/**",
 )  # fmt: skip
-
-POSTGRES = ("postgresql", "postgres")
-"""How URLs of a PostgreSQL database begin."""
 
 MEMORY_LAYOUTS = {
     "openclaw": MemoryFiles("MEMORY.md", "memory/%Y-%m-%d.md"),
@@ -129,22 +127,13 @@ class Settings(BaseSettings):
     @field_validator("store_url")
     @classmethod
     def _known_store(cls, value: str) -> str:
-        scheme, _, rest = value.partition("://")
-        if (scheme in POSTGRES and rest) or (scheme == "sqlite" and rest.startswith("/") and rest != "/"):
-            return value
-        raise ValueError(
-            "must be 'sqlite:///' and a path, as 'sqlite:///~/.abilities/memory.db', or 'postgresql://user@host/database'"
-        )
+        check_store_url(value)
+        return value
 
     @property
-    def in_file(self) -> bool:
-        """Whether the memory store is a file, and not a database on a server."""
-        return self.store_url.startswith("sqlite:")
-
-    @property
-    def store_path(self) -> Path:
-        """The file of the memory store, where it is one."""
-        return Path(self.store_url.removeprefix("sqlite:///")).expanduser().absolute()
+    def store_path(self) -> Path | None:
+        """The file of the memory store; None if the store is a database on a server."""
+        return store_path(self.store_url)
 
     @property
     def agent_root(self) -> Root:

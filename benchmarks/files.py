@@ -13,12 +13,12 @@ from typing import Any
 import orjson
 
 from abilities import Abilities, Settings, render
-from abilities.ability import Context
 from abilities.adapters.langchain import load_tools
-from abilities.declarations.files import FileReadBulkInput
-from abilities.file_read_bulk import run as read_files
-from abilities.helpers.file_reader import FileReader, Session
-from abilities.helpers.paths import parse
+from abilities.builtin.file_read_bulk import run as read_files
+from abilities.declarations.file_read_bulk import FileReadBulkInput
+from abilities.definition import Context
+from abilities.helpers.files.paths import parse
+from abilities.helpers.files.reader import FileReader, Session
 from abilities.helpers.workers import Batch, Breaker, Watch, Workers
 from benchmarks import peers
 from benchmarks.measure import Measured, interleaved

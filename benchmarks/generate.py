@@ -7,9 +7,9 @@ from pathlib import Path
 
 import orjson
 
-from abilities.helpers.stores.rows import IMPORTANCES, Row, hash_of
-from abilities.helpers.stores.sqlite_file import StoreFile
-from abilities.helpers.stores.sqlite_search import add_words
+from abilities.helpers.stores.model import IMPORTANCES, Row, hash_of
+from abilities.helpers.stores.sqlite.file import StoreFile
+from abilities.helpers.stores.sqlite.search import add_words
 
 LINKS = 5
 HUB = "hub"

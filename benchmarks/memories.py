@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from abilities import Abilities, Settings, render
-from abilities.helpers.stores import sqlite_query, sqlite_read
+from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import put
-from abilities.helpers.stores.merge import Change
 from abilities.helpers.stores.protocol import MemoryStore, Query
-from abilities.helpers.stores.sqlite import SqliteStore
-from abilities.helpers.traversal import Limits
+from abilities.helpers.stores.sqlite.store import SqliteStore, queries, reads
+from abilities.helpers.walk import Limits
 from benchmarks.generate import HUB, NAMESPACE, generate
 from benchmarks.measure import Measured, Taken, interleaved
 
@@ -65,25 +64,25 @@ class Inline:
         self.connection = SqliteStore(path).connect(writing=False)
         self._size = size
         self._chance = random.Random(4)
-        walks = [sqlite_read.walk(self.connection, NAMESPACE, self._root(), DEFAULT) for _ in range(ROOTS)]
+        walks = [reads.walk(self.connection, NAMESPACE, self._root(), DEFAULT) for _ in range(ROOTS)]
         self._keys = cycle([[step.key for step in found.walked.steps] for found in walks])
         self._chance = random.Random(3)
 
     def walk(self) -> object:
-        return self._read(lambda c: sqlite_read.walk(c, NAMESPACE, self._root(), DEFAULT))
+        return self._read(lambda c: reads.walk(c, NAMESPACE, self._root(), DEFAULT))
 
     def hub(self) -> object:
-        return self._read(lambda c: sqlite_read.walk(c, NAMESPACE, HUB, DEFAULT))
+        return self._read(lambda c: reads.walk(c, NAMESPACE, HUB, DEFAULT))
 
     def rows(self) -> object:
         """The memories of a walk from a root of its own, by their keys."""
-        return self._read(lambda c: sqlite_read.read(c, NAMESPACE, next(self._keys)))
+        return self._read(lambda c: reads.read(c, NAMESPACE, next(self._keys)))
 
     def stats(self) -> object:
-        return self._read(lambda c: sqlite_query.stats(c, NAMESPACE))
+        return self._read(lambda c: queries.stats(c, NAMESPACE))
 
     def page(self, query: Query) -> Callable[[], object]:
-        return lambda: self._read(lambda c: sqlite_query.query(c, NAMESPACE, query))
+        return lambda: self._read(lambda c: queries.query(c, NAMESPACE, query))
 
     def _root(self) -> str:
         return f"k{self._chance.randrange(2, self._size):07}"

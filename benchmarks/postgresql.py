@@ -12,16 +12,16 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from abilities import Settings
-from abilities.helpers.stores import postgres_read
-from abilities.helpers.stores.postgres import PostgresStore
-from abilities.helpers.stores.postgres_server import Connection, Server, conninfo
-from abilities.helpers.stores.rows import Row as MemoryRow
-from abilities.helpers.traversal import Limits
+from abilities.helpers.stores.model import Row as MemoryRow
+from abilities.helpers.stores.postgres import reads
+from abilities.helpers.stores.postgres.server import Connection, Server, conninfo
+from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.walk import Limits
 from benchmarks.generate import NAMESPACE, generate
 from benchmarks.measure import Measured, interleaved
 from benchmarks.memories import shared_commits
 from benchmarks.served import walks_through_processes
-from tests import postgres
+from tests.support import postgres
 
 SMALL = 1_000
 LIMITS = {"default": Limits(3, 5, 20), "maximum": Limits(6, 20, 50)}
@@ -141,29 +141,29 @@ class Reader:
 
     async def rows(self, name: str) -> object:
         ids = next(self._ids[name])
-        return await self.server.read(lambda connection: postgres_read.read_ids(connection, NAMESPACE, ids))
+        return await self.server.read(lambda connection: reads.read_ids(connection, NAMESPACE, ids))
 
     async def trips(self) -> int:
         """The most questions that a default walk asks."""
-        most, asked, fetched = 0, 0, postgres_read.fetched
+        most, asked, fetched = 0, 0, reads.fetched
 
         async def counted(*given: Any) -> Any:
             nonlocal asked
             asked += 1
             return await fetched(*given)
 
-        postgres_read.fetched = counted
+        reads.fetched = counted
         for _ in range(ROOTS):
             asked = 0
             await self.walk("default")
             most = max(most, asked)
-        postgres_read.fetched = fetched
+        reads.fetched = fetched
         return most
 
 
 def _walk(root: str, limits: Limits) -> Any:
     def walk(connection: Connection) -> Any:
-        return postgres_read.walk(connection, NAMESPACE, root, limits)
+        return reads.walk(connection, NAMESPACE, root, limits)
 
     return walk
 

@@ -11,7 +11,7 @@ from mcp import Client
 from abilities import Abilities, Settings
 from benchmarks.generate import NAMESPACE, generate
 from benchmarks.measure import Measured, interleaved
-from tests.serving import serving
+from tests.support.serving import serving
 
 MEMORIES = 10_000
 CALLERS = 16

@@ -4,8 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from abilities.declarations.base import COUNT, Arguments, Fault, Integer, Model
+from abilities.declarations.faults import Fault
+from abilities.declarations.fields import COUNT, Arguments, Integer
 from abilities.declarations.memory import Key, LinkData, Memory
+from abilities.declarations.model import Model
 
 Offset = Annotated[int, Field(ge=0, le=COUNT), Integer]
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.base import Model
 from abilities.declarations.memory import NAMESPACE, Content, Id, Importance, Key, Metadata, Score, Tags, Text, Type
+from abilities.declarations.model import Model
 
 FORMAT = "agent-abilities"
 VERSION = 1

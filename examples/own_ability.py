@@ -13,9 +13,10 @@ from pathlib import Path
 from pydantic import Field
 
 from abilities import Abilities, AbilityRegistry, Settings, ability
-from abilities.ability import Context
-from abilities.declarations.base import Arguments, Model
-from abilities.helpers.file_reader import FileText
+from abilities.declarations.fields import Arguments
+from abilities.declarations.model import Model
+from abilities.definition import Context
+from abilities.helpers.files.reader import FileText
 
 
 class WordCountInput(Arguments):

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Any
 
-from abilities.declarations.base import Refused
+from abilities.declarations.faults import Refused
 
 ITEM_SECONDS = 2.0
 CALL_SECONDS = 10.0

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from abilities import Settings
-from tests.serving import serving
-from tests.surfaces import SURFACES, Through, calls_through
-from tests.world import World, build, lock
+from tests.support.sample_files import World, build, lock
+from tests.support.serving import serving
+from tests.support.surfaces import SURFACES, Through, calls_through
 
 collect_ignore = ["fuzz.py"]  # it changes what it imports, and needs what only make torture installs
 if "ABILITIES_TEST_BROWSER" not in os.environ:

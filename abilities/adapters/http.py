@@ -7,11 +7,13 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from abilities import declare
-from abilities.ability import Ability
-from abilities.application import Abilities, Reply, failed_reply
-from abilities.declarations.base import Fault, as_object
+from abilities import schemas
+from abilities.application import Abilities
+from abilities.declarations.faults import Fault
+from abilities.declarations.values import as_object
+from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
+from abilities.replies import Reply, failed_reply
 
 MAX_DEPTH = 16
 """How deep the JSON of a request may be nested."""
@@ -47,7 +49,7 @@ def add_abilities(app: FastAPI, registry: AbilityRegistry) -> None:
     """Offer the registry: ``GET /api/abilities``, and ``POST /api/abilities/NAME`` with the arguments as JSON."""
 
     async def list_abilities(request: Request) -> list[dict[str, Any]]:
-        return [declare.declaration(ability)["mcp"] for ability in abilities_of(request).offered]
+        return [schemas.declaration(ability)["mcp"] for ability in abilities_of(request).offered]
 
     async def unknown(name: str) -> Response:
         return responded(failed_reply(Fault.of("unknown_ability")), status=404)
@@ -70,13 +72,13 @@ def add_ability(app: FastAPI, ability: Ability) -> None:
         methods=["POST"],
         summary=ability.title,
         description=ability.description,
-        openapi_extra=described(ability, body=declare.exact_schema(ability, nullable=True)),
+        openapi_extra=described(ability, body=schemas.exact_schema(ability, nullable=True)),
     )
 
 
 def described(ability: Ability, *, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """What OpenAPI says of a route that calls an ability: its body, where it takes one, and its answers."""
-    content: dict[str, Any] = {_JSON: {"schema": declare.output_schema(ability)}}
+    content: dict[str, Any] = {_JSON: {"schema": schemas.output_schema(ability)}}
     if "output_format" in ability.input.model_fields:
         content[_TOON] = {"schema": {"type": "string"}}
     found: dict[str, Any] = {

@@ -11,10 +11,11 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, PrivateAttr
 
-from abilities.ability import Ability
-from abilities.application import Abilities, Reply, failed_reply, registry_of
-from abilities.declarations.base import Fault
-from abilities.declare import input_schema
+from abilities.application import Abilities, registry_of
+from abilities.declarations.faults import Fault
+from abilities.definition import Ability
+from abilities.replies import Reply, failed_reply
+from abilities.schemas import input_schema
 from abilities.settings import Settings
 
 T = TypeVar("T")

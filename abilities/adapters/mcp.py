@@ -12,9 +12,9 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from abilities.ability import Ability
 from abilities.application import Abilities
-from abilities.declare import annotations, input_schema, output_schema
+from abilities.definition import Ability
+from abilities.schemas import annotations, input_schema, output_schema
 
 INSTRUCTIONS = (
     "Read many files or memories in one call instead of one call each. Every item has its own outcome; when an "

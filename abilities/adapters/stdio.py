@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from abilities.adapters.mcp import server_of
 from abilities.application import Abilities
-from abilities.declarations.base import as_object, parsed_json
+from abilities.declarations.values import as_object, parsed_json
 
 MAX_LINE = 1024 * 1024
 """Bytes of one incoming message; a longer line is skipped and answered with an error."""

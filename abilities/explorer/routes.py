@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from abilities.adapters.http import abilities_of, parsed_body, responded
-from abilities.application import Reply, failed_reply
-from abilities.declarations.base import Fault
+from abilities.declarations.faults import Fault
 from abilities.errors import AbilityError
 from abilities.explorer.pages import PAGES, Page
 from abilities.explorer.views import MAX_BYTES, VIEWS
-from abilities.helpers.render import render
+from abilities.helpers.reply.render import render
+from abilities.replies import Reply, failed_reply
 
 
 def add_explorer(app: FastAPI) -> None:

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from abilities.ability import Context, ability
+from abilities.builtin.file_list import wanted_of
 from abilities.declarations.explorer import (
     Day,
     DaysAnswer,
@@ -15,14 +15,14 @@ from abilities.declarations.explorer import (
     SessionAnswer,
     SessionInput,
 )
-from abilities.declarations.listing import FileListInput
+from abilities.declarations.file_list import FileListInput
 from abilities.declarations.memory import LinkData, Memory
-from abilities.file_list import wanted_of
-from abilities.helpers.envelope import fault_of
-from abilities.helpers.file_lister import File, Listing
-from abilities.helpers.file_reader import modified_at
-from abilities.helpers.memory_helper import DayFile
-from abilities.helpers.memory_records import memory_data
+from abilities.definition import Context, ability
+from abilities.helpers.files.lister import File, Listing
+from abilities.helpers.files.reader import modified_at
+from abilities.helpers.memory.helper import DayFile
+from abilities.helpers.memory.records import memory_data
+from abilities.helpers.reply.envelope import fault_of
 from abilities.registry import AbilityRegistry
 
 MAX_BYTES = 1_000_000

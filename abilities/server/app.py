@@ -13,17 +13,18 @@ from starlette.routing import Match, Route
 
 from abilities.adapters.http import add_abilities, responded
 from abilities.adapters.mcp import server_of
-from abilities.application import Abilities, Reply, failed_reply
-from abilities.declarations.base import Fault
+from abilities.application import Abilities
+from abilities.declarations.faults import Fault
 from abilities.explorer.pages import PAGES
 from abilities.explorer.routes import add_explorer
-from abilities.helpers.render import render
+from abilities.helpers.reply.render import render
+from abilities.helpers.tokens import TokenFile
+from abilities.replies import Reply, failed_reply
 from abilities.server.callers import Callers
 from abilities.server.guard import App, Guard
-from abilities.server.memories import add_memories
 from abilities.server.oauth import METADATA, add_metadata, challenge_of
-from abilities.server.tokens import TokenFile
-from abilities.server.watch import Watch
+from abilities.server.rest import add_memories
+from abilities.server.telemetry import Watch
 from abilities.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Sequence
 
 from abilities.application import Abilities
-from abilities.declarations.base import Refused
-from abilities.server.tokens import TokenFile
+from abilities.declarations.faults import Refused
+from abilities.helpers.tokens import TokenFile
 
 _log = logging.getLogger("abilities")
 

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from abilities.adapters.http import responded
-from abilities.application import failed_reply
-from abilities.declarations.base import Fault, Refused
+from abilities.declarations.faults import Fault, Refused
+from abilities.replies import failed_reply
 from abilities.server.callers import Callers
-from abilities.server.watch import request_id, taken_up
+from abilities.server.telemetry import request_id, taken_up
 
 MAX_BODY = 256 * 1024
 MAX_HEADERS = 16 * 1024

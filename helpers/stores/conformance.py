@@ -14,11 +14,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 from uuid import uuid4
 
-from abilities.declarations.base import Refused
-from abilities.helpers.stores.merge import Change, Kind
+from abilities.declarations.faults import Refused
+from abilities.helpers.stores.changes import Change, Kind
+from abilities.helpers.stores.model import Incoming, Stored
 from abilities.helpers.stores.protocol import MemoryStore, Query, Written
-from abilities.helpers.stores.rows import Incoming, Stored
-from abilities.helpers.traversal import Limits
+from abilities.helpers.walk import Limits
 
 Open = Callable[[], AbstractAsyncContextManager[MemoryStore]]
 NAMESPACE = "conformance"

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from abilities.helpers.stores.merge import Change, Outcome
-from abilities.helpers.stores.rows import IMPORTANCES, Damaged, Incoming, LinkRow, Stored
-from abilities.helpers.traversal import Limits, Walked
+from abilities.helpers.stores.changes import Change, Outcome
+from abilities.helpers.stores.model import IMPORTANCES, Damaged, Incoming, LinkRow, Stored
+from abilities.helpers.walk import Limits, Walked
 
 MAX_TOUCHES = 10_000
 """Accesses a store holds back until they are written; more are forgotten, counting is best effort."""

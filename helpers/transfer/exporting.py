@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import aiofiles
 
-from abilities.declarations.base import parsed_json
+from abilities.declarations.values import parsed_json
+from abilities.helpers.stores.model import Damaged, Stored
 from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.stores.rows import Damaged, Stored
-from abilities.helpers.transfer.record import HEADING, heading_of, line_of
+from abilities.helpers.transfer.export_lines import HEADING, heading_of, line_of
 from abilities.helpers.transfer.streams import Unfinished
 
 PAGE = 500

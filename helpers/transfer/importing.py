@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import aiofiles
 
-from abilities.declarations.base import FAULTS, Refused, as_object, parsed_json
+from abilities.declarations.faults import FAULTS, Refused
 from abilities.declarations.transfer import VERSION
-from abilities.helpers.clock import now
+from abilities.declarations.values import as_object, now, parsed_json
 from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.transfer.key_value import KeyValueFile
-from abilities.helpers.transfer.knowledge_graph import knowledge_graph
-from abilities.helpers.transfer.record import Unusable, heading_of
+from abilities.helpers.transfer.export_lines import Unusable, heading_of
+from abilities.helpers.transfer.kv_memory import KeyValueFile
+from abilities.helpers.transfer.mcp_memory import knowledge_graph
 from abilities.helpers.transfer.sources import Brought, Source, exported
 from abilities.helpers.transfer.streams import lines
 

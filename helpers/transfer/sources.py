@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
-from abilities.helpers.stores.rows import Incoming
-from abilities.helpers.transfer.record import Unusable, heading_of, stored_of
+from abilities.helpers.stores.model import Incoming
+from abilities.helpers.transfer.export_lines import Unusable, heading_of, stored_of
 from abilities.helpers.transfer.streams import lines
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import aiofiles
 
-from abilities.helpers.stores.sqlite_file import sync_folder
+from abilities.helpers.durable import sync_folder
 
 CHUNK = 1 << 20
 MAX_LINE = 64 << 20

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from abilities import Settings
-from tests.browser.house import fill
+from tests.browser.sample_memories import fill
 from tests.browser.visitor import FLAGS, Visitor
-from tests.serving import Server, serving
+from tests.support.serving import Server, serving
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from typing import Any
 from playwright.sync_api import expect
 
 from abilities import Abilities, Settings, render
-from abilities.application import BUILT_IN
-from tests.browser.house import MEMORIES, finished
+from abilities.builtin.catalog import BUILT_IN
+from tests.browser.sample_memories import MEMORIES, finished
 from tests.browser.visitor import Visitor
 
 

@@ -11,10 +11,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from abilities import Settings
-from abilities.server.tokens import TokenFile
-from tests.browser.house import SCRIPTS, attack, finished
+from abilities.helpers.tokens import TokenFile
+from tests.browser.sample_memories import SCRIPTS, attack, finished
 from tests.browser.visitor import VIEWS, Visitor
-from tests.serving import serving
+from tests.support.serving import serving
 
 RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
 LOOKS: dict[str, dict[str, Any]] = {

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from abilities import Settings
-from abilities.application import BUILT_IN
-from tests.serving import serving
+from abilities.builtin.catalog import BUILT_IN
+from tests.support.serving import serving
 
 HERE = Path(__file__).parent
 TOOLS = HERE.parent.parent / ".conformance"

@@ -13,13 +13,15 @@ import uvicorn
 from pydantic import Field
 
 from abilities import Abilities, AbilityRegistry, Settings, ability
-from abilities.ability import Context
-from abilities.declarations.base import Arguments, Model
+from abilities.declarations.fields import Arguments
+from abilities.declarations.model import Model
+from abilities.definition import Context
 from abilities.errors import Refused
-from abilities.helpers.stores.sqlite import SqliteStore
+from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.workers import Workers
 from abilities.server.app import app_of
-from abilities.server.punctual import PunctualProtocol
+from abilities.server.timeouts import PunctualProtocol
+from tests.support.stores import store_file
 
 
 class Nothing(Arguments):
@@ -66,7 +68,7 @@ FIXTURES = (test_simple_text, test_error_handling, test_custom_header, test_reso
 
 async def serve(folder: Path) -> None:
     settings = Settings(agent_dir=folder, workspace_dir=folder, store_url=f"sqlite:///{folder}/memory.db")
-    store, workers = SqliteStore(settings.store_path), Workers()
+    store, workers = SqliteStore(store_file(settings)), Workers()
     abilities = Abilities(settings, AbilityRegistry(FIXTURES, read_only=True), [], workers, store)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)

@@ -7,10 +7,12 @@ from typing import Annotated
 from pydantic import Field
 
 from abilities import ability
-from abilities.ability import Context
-from abilities.declarations.base import Arguments, Model, Record
-from abilities.helpers.envelope import fault_of
-from abilities.helpers.file_reader import FileText
+from abilities.declarations.fields import Arguments
+from abilities.declarations.model import Model
+from abilities.declarations.records import Record
+from abilities.definition import Context
+from abilities.helpers.files.reader import FileText
+from abilities.helpers.reply.envelope import fault_of
 
 _HEADING = re.compile(r"(#{1,6})\s+(.+)|(\s*)(?:async\s+)?(?:def|class)\s+(\w+)")
 _LONGEST = 80

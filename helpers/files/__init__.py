@@ -1,0 +1,1 @@
+"""Files: resolved in two roots, confined, bounded, read and listed."""

@@ -1,0 +1,1 @@
+"""Replies: one envelope that keeps its bound."""

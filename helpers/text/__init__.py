@@ -1,0 +1,1 @@
+"""Text: decoded without losing a byte, cut where a reader would, and resumed."""

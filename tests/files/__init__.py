@@ -1,0 +1,1 @@
+"""Files: confinement, reading, listing, failures."""

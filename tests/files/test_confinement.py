@@ -1,0 +1,366 @@
+"""Confinement: nothing outside of a root is ever read, though names change under the reader.
+
+Figure 1: 50,000 tries for each of four kinds of race without one escape, while a naive reader, which
+checks the resolved path and then opens it, does escape in the same test.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from abilities import Settings
+from abilities.declarations.faults import Refused
+from abilities.helpers.files.confinement import Root, forbidden_root, open_directory, open_file
+from abilities.helpers.files.paths import parse
+from abilities.helpers.files.reader import FileReader, Session
+from abilities.helpers.workers import Batch, Breaker, Watch, Workers
+from tests.support import racer
+from tests.support.measurements import reached
+
+TRIES = int(os.environ.get("ABILITIES_RACE_TRIES", "50000"))
+SECRET = "SECRET from outside"
+GIVEN_UP = "symlink_escape"
+"""Said of a name that keeps changing."""
+
+
+@contextmanager
+def racing(one: Path, other: Path) -> Iterator[None]:
+    """A process that swaps two names meanwhile."""
+    process = subprocess.Popen([sys.executable, racer.__file__, str(one), str(other)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"racing\n"
+    try:
+        yield
+        assert process.poll() is None, "the racer died before the race was over"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def session_of(settings: Settings) -> Iterator[Session]:
+    """A reading session on this thread."""
+    reader = FileReader([settings.agent_root, settings.workspace_root], settings.policy, Workers())
+    batch = Batch(reader.session, lambda *_: None, [], Breaker(), lambda: None)
+    with reader.session(Watch(batch, pooled=False)) as session:
+        yield session
+
+
+def naive(root: Path, path: str) -> str:
+    """Resolve, check the prefix, open: the way that is a race. A link's '..' is left to the kernel."""
+    if path.endswith("up.txt"):
+        folder = os.open(root / "d" / "deep", os.O_RDONLY)
+        try:
+            with open(os.open("../secret.txt", os.O_RDONLY, dir_fd=folder)) as file:
+                return file.read()
+        finally:
+            os.close(folder)
+    resolved = Path(os.path.realpath(root / path))
+    if not resolved.is_relative_to(os.path.realpath(root)):
+        raise PermissionError(path)
+    return (root / path).read_text()
+
+
+def file_becomes_link(root: Path, outside: Path) -> tuple[str, Path, Path]:
+    (root / "a.txt").write_text("inside")
+    (root / "swap").symlink_to(outside / "secret.txt")
+    return "a.txt", root / "a.txt", root / "swap"
+
+
+def folder_becomes_link(root: Path, outside: Path) -> tuple[str, Path, Path]:
+    (root / "d").mkdir()
+    (root / "d" / "secret.txt").write_text("inside")
+    (root / "swap").symlink_to(outside)
+    return "d/secret.txt", root / "d", root / "swap"
+
+
+def link_changes_target(root: Path, outside: Path) -> tuple[str, Path, Path]:
+    (root / "real").mkdir()
+    (root / "real" / "secret.txt").write_text("inside")
+    (root / "link").symlink_to("real")
+    (root / "swap").symlink_to("../outside")
+    return "link/secret.txt", root / "link", root / "swap"
+
+
+def folder_moves_up(root: Path, outside: Path) -> tuple[str, Path, Path]:
+    """The folder that a link climbs out of with '..' is moved, so that '..' is now outside."""
+    (root / "d" / "deep").mkdir(parents=True)
+    (root / "d" / "secret.txt").write_text("inside")
+    (root / "d" / "deep" / "up.txt").symlink_to("../secret.txt")
+    (outside / "deep").mkdir()
+    (outside / "deep" / "up.txt").symlink_to("../secret.txt")
+    return "d/deep/up.txt", root / "d" / "deep", outside / "deep"
+
+
+KINDS = [file_becomes_link, folder_becomes_link, link_changes_target, folder_moves_up]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_race_ever_reads_outside_while_the_naive_reader_does(kind: object, roots: Settings) -> None:
+    root, outside = roots.workspace_dir, roots.workspace_dir.parent / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text(SECRET)
+    path, one, other = kind(root, outside)  # type: ignore[operator]
+    request = parse(path)
+    seen: dict[str, int] = {}
+    with racing(one, other), session_of(roots) as session:
+        for _ in range(TRIES):
+            try:
+                outcome = session.read(request, 100).piece.text
+            except Refused as error:
+                outcome = error.reason
+            seen[outcome] = seen.get(outcome, 0) + 1
+        escapes = sum(_naive_escapes(root, path) for _ in range(20_000))
+    assert seen.keys() <= {"inside", "symlink_escape"}, seen
+    assert seen["inside"] > TRIES // 100, seen
+    assert escapes > 0, "the race is not one: even the naive reader never lost it"
+    name = getattr(kind, "__name__", "").replace("_", " ")
+    reached(1, f"{name}: 0 escapes in {TRIES:,} tries; the naive reader {escapes:,} in 20,000")
+
+
+def _naive_escapes(root: Path, path: str) -> bool:
+    try:
+        return naive(root, path) == SECRET
+    except OSError:
+        return False
+
+
+def _listed(arguments: dict[str, object]) -> list[str]:
+    paths = arguments.get("paths")
+    return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
+
+
+def test_a_descriptor_is_never_left_open(world: object, settings: Settings) -> None:
+    from tests.support.file_cases import FILE_ROWS
+
+    before = len(os.listdir("/proc/self/fd"))
+    with session_of(settings) as session:
+        for path in (path for row in FILE_ROWS for path in _listed(row.arguments)):
+            try:
+                session.read(parse(path), 100)
+            except Refused:
+                continue
+    assert len(os.listdir("/proc/self/fd")) <= before  # others, of tests before, may be closed meanwhile
+
+
+def test_a_whole_disk_or_home_is_never_a_root(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert forbidden_root(Path("/"))
+    assert forbidden_root(Path(os.path.expanduser("~")))
+    assert not forbidden_root(roots.workspace_dir)
+    shutil.rmtree(roots.workspace_dir)
+    roots.workspace_dir.symlink_to("/")
+    with session_of(roots) as session, pytest.raises(Refused, match="root_unavailable"):
+        session.read(parse("etc/hostname"), 100)
+
+
+def read(settings: Settings, path: str) -> str:
+    """A file's text, or why it is not read."""
+    with session_of(settings) as session:
+        try:
+            return session.read(parse(path), 100).piece.text
+        except Refused as error:
+            return error.reason
+
+
+def test_links_are_followed_as_often_as_the_kernel_does(roots: Settings) -> None:
+    top = roots.workspace_dir
+    (top / "0").write_text("reached")
+    for n in range(1, 43):
+        (top / str(n)).symlink_to(str(n - 1))
+    assert (read(roots, "40"), (top / "40").read_text()) == ("reached", "reached")
+    assert read(roots, "41") == "symlink_loop"
+    with pytest.raises(OSError, match="symbolic links"):
+        (top / "41").read_text()
+
+
+def test_a_link_leads_only_so_deep(roots: Settings) -> None:
+    deepest = roots.workspace_dir.joinpath(*["d"] * 64)
+    deepest.mkdir(parents=True)
+    for folders in (63, 64):
+        path = "/".join([*["d"] * folders, "file"])
+        (roots.workspace_dir / path).write_text("deep")
+        (roots.workspace_dir / f"link{folders}").symlink_to(path)
+    assert (read(roots, "link63"), read(roots, "link64")) == ("deep", "path_too_deep")
+
+
+def test_names_that_sort_before_two_dots_are_names(roots: Settings) -> None:
+    for name in ("!", "#", "-", "--", "..."):
+        folder = roots.workspace_dir / "d" / name
+        folder.mkdir(parents=True)
+        (folder / "file").write_text(name)
+        (roots.workspace_dir / f"to{name}x").symlink_to(f"d/{name}/../{name}/file")
+        assert read(roots, f"to{name}x") == name
+    (roots.workspace_dir / "slash").symlink_to("d/!/file/")
+    (roots.workspace_dir / "folder").symlink_to("d/!/")
+    assert (read(roots, "slash"), read(roots, "folder")) == ("not_found", "is_directory")
+
+
+def test_another_root_is_asked_only_where_truly_nothing_is(roots: Settings) -> None:
+    for name in ("dangling", "file/below", "loop", "folder"):
+        (roots.workspace_dir / name).parent.mkdir(exist_ok=True)
+        (roots.workspace_dir / name).write_text("the workspace's")
+    (roots.agent_dir / "file").write_text("a file where the workspace has a folder")
+    (roots.agent_dir / "dangling").symlink_to("nothing")
+    (roots.agent_dir / "loop").symlink_to("loop")
+    (roots.agent_dir / "folder").mkdir()
+    assert read(roots, "file/below") == "the workspace's"
+    assert [read(roots, name) for name in ("dangling", "loop", "folder")] == [
+        "not_found",
+        "symlink_loop",
+        "is_directory",
+    ]
+
+
+def test_a_name_that_cannot_be_looked_at_or_is_gone_again_says_so(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (roots.workspace_dir / "link").symlink_to("file")
+    (roots.workspace_dir / "file").write_text("found")
+    real = os.stat
+    for number, times, reason in ((errno.EIO, 1, "io_error"), (errno.ENOENT, 1, "found"), (errno.ENOENT, 99, GIVEN_UP)):
+        failures = [number] * times
+
+        def failing(
+            name: str, *, dir_fd: int | None = None, follow_symlinks: bool = True, left: list[int] = failures
+        ) -> object:
+            if name == "link" and not follow_symlinks and left:
+                raise OSError(left.pop(), "refused")
+            return real(name, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+
+        monkeypatch.setattr(os, "stat", failing)
+        assert read(roots, "link") == reason
+        monkeypatch.undo()
+    assert read(roots, "link") == "found"
+
+
+def test_descriptors_are_closed_whatever_their_numbers(roots: Settings) -> None:
+    (roots.workspace_dir / "a" / "b").mkdir(parents=True)
+    (roots.workspace_dir / "a" / "b" / "file").write_text("deep")
+    low = os.open(roots.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
+    high = fcntl.fcntl(low, fcntl.F_DUPFD, 500)
+    before = len(os.listdir("/proc/self/fd"))
+    for root in (low, high):
+        opened = open_file(root, ("a", "b", "file"), roots.policy)
+        assert opened is not None
+        os.close(opened[0])
+    assert len(os.listdir("/proc/self/fd")) <= before  # others, of tests before, may be closed meanwhile
+    os.close(low)
+    os.close(high)
+
+
+def test_a_second_name_of_a_file_is_refused_only_where_asked(roots: Settings) -> None:
+    for name in ("one", "first"):
+        (roots.workspace_dir / name).write_text(name)
+    (roots.workspace_dir / "second").hardlink_to(roots.workspace_dir / "first")
+    assert [read(roots, name) for name in ("one", "first", "second")] == ["one", "first", "first"]
+    strict = roots.model_copy(update={"deny_hardlinks": True})
+    assert [read(strict, name) for name in ("one", "first", "second")] == ["one", "hard_link", "hard_link"]
+
+
+def test_a_root_is_a_folder_that_is_there_and_may_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+
+    def opened(path: Path, *, optional: bool = False) -> str:
+        try:
+            descriptor = Root("x", path, optional=optional).open()
+        except Refused as error:
+            return error.reason
+        if descriptor is None:
+            return "empty"
+        os.close(descriptor)
+        return "opened"
+
+    assert opened(tmp_path) == opened(tmp_path, optional=True) == "opened"
+    assert [opened(tmp_path / "none", optional=optional) for optional in (True, False)] == ["empty", "root_unavailable"]
+    assert [opened(tmp_path / "file", optional=optional) for optional in (True, False)] == ["root_unavailable"] * 2
+    with pytest.raises(Refused, match="root_unavailable"):
+        Root("x", tmp_path / "none").open()  # only where it is said may a root be missing
+    top = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    (tmp_path / "link").symlink_to(".")
+    for name in ("file", "none", "link"):
+        with pytest.raises(Refused, match="io_error"):
+            open_directory(name, top)
+    os.close(top)
+    real = os.open
+    for number, reason in (
+        (errno.EACCES, "access_denied"),
+        (errno.EMFILE, "resource_exhausted"),
+        (errno.EIO, "root_unavailable"),
+        (errno.EPERM, "access_denied"),
+    ):
+
+        def failing(path: object, *more: object, number: int = number, **options: object) -> int:
+            if str(path).startswith(str(tmp_path)):
+                raise OSError(number, "refused")
+            return real(path, *more, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(os, "open", failing)
+        assert [opened(tmp_path, optional=optional) for optional in (True, False)] == [reason] * 2
+        monkeypatch.undo()
+    monkeypatch.setenv("HOME", str(tmp_path / "no such home"))
+    assert opened(tmp_path) == "opened" and not forbidden_root(tmp_path) and forbidden_root(Path("/"))
+
+
+def test_the_kernel_agrees_with_every_answer(settings: Settings, unprivileged: None) -> None:
+    """``openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)`` is the oracle: it and we open the same files."""
+    root = os.open(settings.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
+    compared = 0
+    for path in _every_name(settings.workspace_dir):
+        request = parse(path)
+        if settings.policy.deny.refuses(request.name) or "link-" in path or "#" in path:
+            continue
+        ours, kernel = _ours(root, request.parts, settings), _kernel(root, path)
+        assert ours == kernel, path
+        compared += 1
+    os.close(root)
+    assert compared > 30
+
+
+def test_the_kernel_agrees_about_links(settings: Settings) -> None:
+    root = os.open(settings.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
+    links = [name for name in _every_name(settings.workspace_dir) if "link-" in name and name not in ("link-env",)]
+    for path in links:
+        assert _ours(root, parse(path).parts, settings) == _kernel(root, path), path
+    os.close(root)
+    assert len(links) > 15
+
+
+def _every_name(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if "closed" not in path.parts)
+
+
+def _ours(root: int, parts: tuple[str, ...], settings: Settings) -> int | None:
+    try:
+        opened = open_file(root, parts, settings.policy)
+    except Refused:
+        return None
+    if opened is None:
+        return None
+    descriptor, found = opened
+    os.close(descriptor)
+    return found.st_ino
+
+
+def _kernel(root: int, path: str) -> int | None:
+    import ctypes
+    import stat
+    import struct
+
+    how = struct.pack("QQQ", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0, 0x08 | 0x02)
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.syscall(437, root, path.encode(), how, len(how))
+    if descriptor < 0:
+        assert ctypes.get_errno() != 38, "this kernel has no openat2"
+        return None
+    found = os.fstat(descriptor)
+    os.close(descriptor)
+    return found.st_ino if stat.S_ISREG(found.st_mode) else None

@@ -1,0 +1,322 @@
+"""file_list: what it lists is what file_read_bulk reads, whatever stands in the two roots. Rows L."""
+
+import asyncio
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies
+
+from abilities import Abilities, AbilityError, Settings, render
+from abilities.declarations.faults import Fault
+from abilities.declarations.file_list import FileListAnswer
+from abilities.helpers.files import lister
+from abilities.helpers.files.globs import Glob
+from tests.support.file_cases import Row, refused
+from tests.support.sample_files import World
+from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
+
+WRONG: list[Row] = [
+    refused("L1-empty", "invalid_parameter", "pattern", "file_list", pattern=""),
+    refused("L1-number", "invalid_parameter", "pattern", "file_list", pattern=5),
+    refused("L1-long", "invalid_parameter", "pattern", "file_list", pattern="a" * 1025),
+    refused("L1-braces", "invalid_parameter", "pattern", "file_list", pattern="{a,b}" * 6),
+    refused("L2-absolute", "absolute_path", "pattern", "file_list", pattern="/etc/*"),
+    refused("L2-up", "parent_traversal", "pattern", "file_list", pattern="src/../*"),
+    refused("L2-up-in-braces", "parent_traversal", "pattern", "file_list", pattern="{.,x}./y"),
+    refused("L2-backslash", "backslash", "pattern", "file_list", pattern="src\\*"),
+    refused("L2-control", "control_character", "pattern", "file_list", pattern="a\n*"),
+    refused("L2-bidi", "control_character", "pattern", "file_list", pattern="a\u202e*"),
+    refused("L2-surrogate", "invalid_parameter", "pattern", "file_list", pattern="\ud800"),
+    refused("L2-deep", "path_too_deep", "pattern", "file_list", pattern="a/" * 33 + "b"),
+    *[
+        refused(f"L3-{n}", "invalid_parameter", "limit", "file_list", limit=limit)
+        for n, limit in enumerate((0, 501, -1, 1.5, True, "x", "１"))
+    ],
+    refused("L4-number", "invalid_parameter", "after", "file_list", after=5),
+    refused("L4-long", "invalid_parameter", "after", "file_list", after="a" * 1101),
+    refused("L5", "invalid_parameter", "path", "file_list", path="src"),
+]
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("row", WRONG, ids=str)
+async def test_a_wrong_call_is_refused_alike_on_every_surface(row: Row, surface: str, settings: Settings) -> None:
+    assert row.call is not None
+    expected = {"error": Fault.of(row.call[0], field=row.call[1]).payload()}
+    assert await python(settings, row.name, row.arguments) == expected
+    try:
+        assert await SURFACES[surface](settings, row.name, row.arguments) == expected
+    except CannotCarry:
+        assert row.id == "L2-surrogate"
+
+
+async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
+    through: Through, settings: Settings, world: World, unprivileged: None
+) -> None:
+    call = through(settings)
+    listed = [file for pattern in ("**/*", "**/.*", "**/.*/**") for file in await every(call, pattern=pattern)]
+    paths = [file["path"] for file in listed]
+    hostile = ("outside", "absolute", "environ", "zero", "stdin", "far", "loop", "self", "dangling", "env", "git")
+    assert not [path for path in paths if path.startswith("link-") and any(word in path for word in hostile)]
+    assert not {"fifo", "socket", "device", ".env", "id_rsa", "x.pem", ".git/config", "deep/y.KEY"} & set(paths)
+    assert {"link-inside.txt", "link-chain.txt", ".env.example", "both.txt", "memory/2026-01-02.md"} <= set(paths)
+    assert "link-dir/a.txt" not in paths, "folders behind links are not entered"
+    assert "folder.txt" not in paths, "the agent's folder hides the workspace's file"
+    assert str(world.base) not in render({"listed": listed})
+    unreadable = {"mode000.txt": "access_denied", "locked.txt": "access_denied", "dir/link-up.txt": None}
+    for file, record in zip(listed, await read(settings, paths), strict=True):
+        if record["success"]:
+            told = {name: record["data"][name] for name in ("source", "size_bytes", "modified_at")}
+            assert told == {name: file[name] for name in told}
+        else:
+            reason = record["error"]["reason"]
+            assert reason in ("binary_file", unreadable.get(file["path"])), file
+
+
+async def every(call: Call, **arguments: Any) -> list[dict[str, Any]]:
+    """All files that match, page after page."""
+    files: list[dict[str, Any]] = []
+    while True:
+        answer = await call("file_list", **arguments)
+        FileListAnswer.model_validate(answer)
+        files += answer["files"]
+        assert answer["has_more"] == ("next_request" in answer)
+        if not answer["has_more"]:
+            return files
+        assert answer["next_request"].get("after", "") > arguments.get("after", ""), "each page goes on"
+        arguments = answer["next_request"]
+
+
+async def read(settings: Settings, paths: Sequence[str]) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    async with Abilities.open(settings) as abilities:
+        for start in range(0, len(paths), 25):
+            asked = {"paths": list(paths[start : start + 25]), "max_chars_per_file": 10}
+            records += (await abilities.call("file_read_bulk", asked))["results"]
+    return records
+
+
+def write(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(path)
+
+
+PATTERNS = [
+    ("**/*", ["a", "a.txt", "a/b.txt", "a/c/d.md", "both.md", "z.py"]),
+    ("*", ["a", "a.txt", "both.md", "z.py"]),
+    ("a/**", ["a", "a/b.txt", "a/c/d.md"]),
+    ("a/", ["a", "a/b.txt", "a/c/d.md"]),
+    ("./a/*", ["a/b.txt"]),
+    ("**/*.{md,py}", ["a/c/d.md", "both.md", "z.py"]),
+    ("{a,x}/{b,y}.t{x,y}t", ["a/b.txt"]),
+    ("[ab]*", ["a", "a.txt", "both.md"]),
+    ("[!ab]*", ["z.py"]),
+    ("?.py", ["z.py"]),
+    ("A.txt", []),
+    ("**/.h/*", [".h/in.txt"]),
+    (".*", [".hidden"]),
+    ("z.py", ["z.py"]),
+    ("a", ["a"]),
+    (".", ["a", "a.txt", "a/b.txt", "a/c/d.md", "both.md", "z.py"]),
+    ("%2e%2e/*", []),
+    ("~/*", []),
+]
+
+
+async def test_l7_patterns_are_globs(roots: Settings, through: Through) -> None:
+    write(roots.agent_dir, "both.md", "a", ".h/in.txt")
+    write(roots.workspace_dir, "both.md", "a/b.txt", "a/c/d.md", "a.txt", "z.py", ".hidden", ".git/config")
+    call = through(roots)
+    for pattern, expected in PATTERNS:
+        answer = await call("file_list", pattern=pattern)
+        assert [file["path"] for file in answer["files"]] == expected, pattern
+        assert not answer["has_more"]
+    sources = {file["path"]: file["source"] for file in (await call("file_list"))["files"]}
+    assert sources["both.md"] == sources["a"] == "agent", "the agent's directory wins"
+    assert sources["a/b.txt"] == "workspace", "beneath a plain file of the agent's, the workspace answers"
+
+
+async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> None:
+    paths = [f"{folder}f{n:02}.txt" for n in range(12) for folder in ("", "a/", "a/b/", "a-/")]
+    write(roots.agent_dir, *paths[::3])
+    write(roots.workspace_dir, *paths)
+    call = through(roots)
+    first = await call("file_list", limit=7)
+    assert first["next_request"] == {"limit": 7, "after": first["files"][-1]["path"]}
+    for limit in (9, 48):
+        assert [file["path"] for file in await every(call, limit=limit)] == sorted(paths)
+    assert [file["path"] for file in await every(call, after="a/b/f05.txt")] == [
+        p for p in sorted(paths) if p > "a/b/f05.txt"
+    ]
+
+
+async def test_l9_odd_names_are_listed_as_they_are_asked_for(roots: Settings, through: Through) -> None:
+    write(roots.workspace_dir, "name#L2", "n#byte=5", "#L1-", "sp .txt ", "🙂.txt", "a%2eb", "two\nlines", "c:d")
+    Path(os.fsdecode(os.fsencode(roots.workspace_dir) + b"/bad\xff.txt")).write_text("x")
+    answer = await through(roots)("file_list")
+    paths = [file["path"] for file in answer["files"]]
+    assert paths == ["#L1-#L1-", "a%2eb", "n#byte=5#L1-", "name#L2#L1-", "sp .txt ", "🙂.txt"]
+    assert answer["skipped"] == 3
+    texts = [record["data"]["content"] for record in await read(roots, paths)]
+    assert texts == ["#L1-", "a%2eb", "n#byte=5", "name#L2", "sp .txt ", "🙂.txt"[:10]]
+
+
+async def test_l10_the_answer_keeps_its_bound(roots: Settings, through: Through) -> None:
+    paths = [f"{n:03}{'ä' * 120}/{'世' * 80}.txt" for n in range(120)]
+    write(roots.workspace_dir, *paths)
+    limit = 40_000
+    call = through(roots.model_copy(update={"max_response_bytes": limit}))
+    first = await call("file_list", limit=500)
+    assert len(render(first).encode()) <= limit
+    assert len(first["files"]) < 120 and first["has_more"]
+    assert [file["path"] for file in await every(call, limit=500)] == paths
+
+
+async def test_l11_a_folder_that_may_not_be_read_is_said(
+    roots: Settings, through: Through, tmp_path: Path, unprivileged: None
+) -> None:
+    user = os.geteuid()
+    if os.getuid() == 0:
+        os.seteuid(0)
+    for folder in (*tmp_path.parents[:3], tmp_path, roots.agent_dir, roots.workspace_dir):
+        folder.chmod(0o755)
+    write(roots.agent_dir, "closed/in.txt")
+    write(roots.workspace_dir, "closed/other.txt", "open.txt")
+    (roots.agent_dir / "closed").chmod(0)
+    os.seteuid(user)
+    answer = await through(roots)("file_list")
+    if os.getuid() == 0:
+        os.seteuid(0)
+    (roots.agent_dir / "closed").chmod(0o755)
+    assert [file["path"] for file in answer["files"]] == ["open.txt"], "a refusal hides the workspace's, as in reading"
+    assert (answer["skipped"], answer["skipped_folders"]) == (1, ["closed/"])
+
+
+async def test_l12_a_folder_of_too_many_entries_is_said(
+    roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lister, "MAX_ENTRIES", 10)
+    write(roots.workspace_dir, "a.txt", "z.txt", *(f"many/{n}" for n in range(11)), *(f"some/{n}" for n in range(10)))
+    answer = await through(roots)("file_list")
+    assert [file["path"] for file in answer["files"]] == ["a.txt", *sorted(f"some/{n}" for n in range(10)), "z.txt"]
+    assert answer["skipped_folders"] == ["many/"]
+
+
+async def test_l13_when_time_is_over_the_next_call_goes_on(
+    roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lister, "SECONDS", 0.0)
+    paths = ["a.txt", "a/1", "a/b/2", "a/b/c/3", "a/d/4", "b/e/5", "c.txt"]
+    write(roots.workspace_dir, *paths)
+    call = through(roots)
+    first = await call("file_list", pattern="**/[0-9]")
+    assert first == {"files": [], "has_more": True, "next_request": {"pattern": "**/[0-9]", "after": "a/"}}
+    assert [file["path"] for file in await every(call)] == paths
+
+
+async def test_l14_a_root_that_is_gone_is_said(roots: Settings, through: Through) -> None:
+    roots.workspace_dir.rmdir()
+    with pytest.raises(AbilityError) as caught:
+        await through(roots)("file_list")
+    assert caught.value.fault.reason == "root_unavailable"
+
+
+async def test_listing_leaves_no_descriptor_behind(roots: Settings) -> None:
+    write(roots.workspace_dir, *(f"{a}/{b}/f" for a in "abc" for b in "def"))
+    before = len(os.listdir("/proc/self/fd"))
+    async with Abilities.open(roots) as abilities:
+        for limit in (1, 4, 500):
+            await abilities.call("file_list", {"limit": limit})
+        for _ in range(100):  # the thread closes them after it has answered
+            if len(os.listdir("/proc/self/fd")) <= before:
+                break
+            await asyncio.sleep(0.05)
+        assert len(os.listdir("/proc/self/fd")) <= before  # others, of tests before, may be closed meanwhile
+
+
+NAMES = ("a", "b", "a.b", ".c")
+GLOBS = ("**/*", "*", "*/*", "a/**", "**/b", "{a,b}/*", "**/a/**/b", "**", "[ab]*/?", ".c/*", "**/.c", "a.b")
+
+
+def plant(root: Path, chance: random.Random, depth: int = 0) -> None:
+    """A random tree of files, folders, links inside and outside, and pipes."""
+    for name in NAMES:
+        path = root / name
+        kind = chance.choice(("file", "file", "folder", "folder", "link", "none", "none", "fifo"))
+        if kind == "file":
+            path.write_text(name)
+        elif kind == "folder" and depth < 3:
+            path.mkdir()
+            plant(path, chance, depth + 1)
+        elif kind == "link":
+            path.symlink_to(chance.choice((*NAMES, "../a", "../b", "../../../outside", "/etc/hostname", "none")))
+        elif kind == "fifo":
+            os.mkfifo(path)
+
+
+def matches(pattern: Sequence[str], path: Sequence[str]) -> bool:
+    """Whether a path matches a pattern without braces: by the definition, one component after another."""
+    import fnmatch
+
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return matches(pattern[1:], path) or (bool(path) and path[0][0] != "." and matches(pattern, path[1:]))
+    fits = bool(path) and fnmatch.fnmatchcase(path[0], pattern[0]) and (path[0][0] != "." or pattern[0][0] == ".")
+    return fits and matches(pattern[1:], path[1:])
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) -> None:
+    chance = random.Random(seed)
+    (roots.workspace_dir.parent / "outside").write_text("SECRET")
+    plant(roots.agent_dir, chance)
+    plant(roots.workspace_dir, chance)
+    names = {str(Path(at, name).relative_to(root)) for root in (roots.agent_dir, roots.workspace_dir)
+             for at, folders, files in os.walk(root) for name in (*files, *folders)}  # fmt: skip
+    records = await read(roots, sorted(names))
+    top = {"agent": roots.agent_dir, "workspace": roots.workspace_dir}
+    readable = {r["input"]: r["data"]["source"] for r in records if r["success"]}
+    readable = {p: s for p, s in readable.items() if not any((top[s] / up).is_symlink() for up in Path(p).parents[:-1])}
+    async with Abilities.open(roots) as abilities:
+
+        async def call(name: str, **arguments: Any) -> dict[str, Any]:
+            return await abilities.call(name, arguments)
+
+        for pattern in GLOBS:
+            wanted = [p.split("/") for p in (pattern.replace("{a,b}", "a"), pattern.replace("{a,b}", "b"))]
+            expected = {p: s for p, s in readable.items() if any(matches(w, p.split("/")) for w in wanted)}
+            found = await every(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
+            assert {file["path"]: file["source"] for file in found} == expected, pattern
+            assert [file["path"] for file in found] == sorted(expected)
+
+
+@given(strategies.text("ab*?[]!{},./-", max_size=30), strategies.text("ab./-", min_size=1, max_size=20))
+@settings(max_examples=500, deadline=None)
+def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
+    from abilities.declarations.faults import Refused
+
+    try:
+        glob = Glob(pattern)
+    except Refused as error:
+        assert error.reason in ("absolute_path", "parent_traversal", "invalid_parameter", "path_too_deep")
+        return
+    states = glob.start
+    for name in path.split("/"):
+        states = glob.step(states, name)
+    glob.accepts(states)
+
+
+def test_a_pattern_made_to_be_slow_is_not() -> None:
+    glob = Glob("*a" * 120 + "b")
+    assert not glob.accepts(glob.step(glob.start, "a" * 255))
+    deep = Glob("**/a/" * 15 + "b")
+    states = deep.start
+    for _ in range(32):
+        states = deep.step(states, "a")
+    assert len(states) <= 31

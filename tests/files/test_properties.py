@@ -1,0 +1,435 @@
+"""Properties of the envelope: order and count, the bound, a fair share, and continuation without loss."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from abilities import Abilities, Settings, render
+from abilities.helpers.files.window import read_piece
+from abilities.helpers.reply.budget import MIN_SHARE, Cost, escaped_size, fitting, share
+from abilities.helpers.text.codec import Encoding, byte_length, count_replaced, decode, detect, shown
+from abilities.helpers.text.cutting import back_off, splits_character
+from abilities.helpers.text.pieces import Piece, version_of
+
+EXAMPLES = int(os.environ.get("ABILITIES_EXAMPLES", "60"))
+many = hypothesis_settings(max_examples=EXAMPLES * 5, deadline=None)
+some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
+
+ALPHABET = list('abc \n\r\t"\\\u0001\u007fäß世界\u0301\ufe0f\u200d👩👧🇩🇪🇫각\u1100\u1161\ufffd')
+texts = st.text(st.sampled_from(ALPHABET), max_size=300)
+raws = st.lists(st.one_of(texts.map(str.encode), st.binary(max_size=6).filter(lambda raw: 0 not in raw))).map(b"".join)
+UTF_16 = [Encoding("utf-16-le", 2, 2), Encoding("utf-16-be", 2, 2)]
+
+
+def reference(raw: bytes) -> str:
+    """What a file's bytes say, by Python's own decoders."""
+    encoding = detect(raw)
+    return raw[encoding.bom :].decode(encoding.codec, "replace")
+
+
+@pytest.mark.parametrize("encoding", UTF_16, ids=lambda encoding: str(encoding.name))
+def test_a_position_in_utf_16_is_inside_of_a_pair_or_not(encoding: Encoding) -> None:
+    order: Literal["little", "big"] = "little" if encoding.name == "utf-16-le" else "big"
+    edges = (0x0000, 0x0041, 0xD7FF, 0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xE000, 0xFFFF)
+    for units in product(edges, repeat=2):
+        raw = b"".join(unit.to_bytes(2, order) for unit in units)
+        try:
+            one = len(raw.decode(encoding.codec)) == 1
+        except UnicodeDecodeError:
+            one = False
+        assert [splits_character(raw, at, encoding) for at in (0, 2, 4)] == [False, one, False], units
+
+
+def test_a_version_stands_for_the_4_kib_before_it_in_twelve_digits() -> None:
+    before = bytes(range(256)) * 20
+    assert len(version_of(b"")) == len(version_of(before)) == 12
+    for distance, counts in ((1, True), (4096, True), (4097, False)):
+        changed = bytearray(before)
+        changed[-distance] ^= 1
+        assert (version_of(bytes(changed)) != version_of(before)) == counts, distance
+    text = "ab" * 5_000
+    assert Piece(text).resume(9_000) == f"byte=9000@{version_of(text[:9_000].encode())}"
+    assert Piece(text).widest_resume() == "byte=10000@000000000000"
+    assert not Piece(text).rest
+
+
+@many
+@given(raws)
+def test_decoding_shows_what_python_shows_and_loses_no_byte(raw: bytes) -> None:
+    encoding = detect(b"")
+    text, marked = decode(raw, encoding, final=True)
+    assert shown(text) == raw.decode("utf-8", "replace")
+    assert byte_length(text, encoding) == len(raw)
+    assert marked == (count_replaced(text) > 0)
+
+
+@many
+@given(st.binary(max_size=60), st.sampled_from(UTF_16))
+def test_decoding_utf_16_loses_no_byte(raw: bytes, encoding: Encoding) -> None:
+    text, _ = decode(raw, encoding, final=True)
+    assert shown(text) == raw.decode(encoding.codec, "replace")
+    assert byte_length(text, encoding) == len(raw)
+
+
+@many
+@given(texts, st.integers(1, 320))
+def test_a_cut_backs_off_a_little_and_never_to_nothing(text: str, at: int) -> None:
+    place = back_off(text, at)
+    assert place == len(text) if at >= len(text) else at - 32 <= place <= at
+    assert place > 0 or not text
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "place"),
+    [
+        ("e\u0301x", 1, 1),
+        ("xe\u0301", 2, 1),
+        ("a\r\nb", 2, 1),
+        ("a👩\u200d👧b", 2, 1),
+        ("a👩\u200d👧b", 3, 1),
+        ("a👍🏽b", 2, 1),
+        ("a❤\ufe0fb", 2, 1),
+        ("🇩🇪🇫🇷", 3, 2),
+        ("🇩🇪🇫🇷", 2, 2),
+        ("x각", 1, 1),
+        ("x\u1100\u1161\u11a8", 2, 1),
+        ("xनि", 2, 1),
+        ("abc", 2, 2),
+        ("abc", 9, 3),
+    ],
+)
+def test_a_cut_keeps_what_readers_see_as_one_character(text: str, at: int, place: int) -> None:
+    assert back_off(text, at) == place
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "one"),
+    [
+        *(("\r", "\n", True), ("\n", "\r", False), ("a", "\n", False), ("\r", "a", False), ("\r", "\u0301", True)),
+        *(("\t", "\n", False), ("\r", "\t", False)),
+        *(("a", "\u02ff", False), ("a", "\u0300", True), ("a", "\u0903", True), ("a", "\u20dd", True)),
+        *(("\u200d", "世", True), ("世", "\u200d", True), ("\u200c", "世", False)),
+        *(("a", "\U0001f3fa", False), ("a", "\U0001f3fb", True), ("a", "\U0001f3ff", True), ("a", "\U0001f400", False)),
+        *(("a", "\U000e001f", False), ("a", "\U000e0020", True), ("a", "\U000e007f", True), ("a", "\U000e0080", False)),
+        *(("\u10ff", "\u1161", False), ("\u1100", "\u115f", False), ("\u1100", "\u1160", True)),
+        *(("\u11ff", "\u11ff", True), ("\u1200", "\u1161", False), ("\u1100", "\u1200", False)),
+        *(
+            ("\uabff", "\u11a8", False),
+            ("\uac00", "\u1160", True),
+            ("\ud7a3", "\u11ff", True),
+            ("\ud7a4", "\u11a8", False),
+        ),
+        *(("\uac00", "\u115f", False), ("\uac00", "\u1200", False)),
+        *(("\U0001f1e6", "\U0001f1ff", True), ("\U0001f1ff", "\U0001f1e6", True)),
+        *(("\U0001f1e5", "\U0001f1e6", False), ("\U0001f200", "\U0001f1e6", False)),
+        *(("\U0001f1e6", "\U0001f1e5", False), ("\U0001f1e6", "\U0001f200", False)),
+    ],
+)
+def test_a_cut_parts_two_that_are_not_one_character(before: str, after: str, one: bool) -> None:
+    assert (back_off(f"xy{before}{after}", 3) < 3) == one
+
+
+def test_a_cut_looks_back_no_further_than_it_says() -> None:
+    marks, flags = "\u0301" * 40, "\U0001f1e6" * 200
+    assert [back_off(f"ab{marks}", at) for at in (31, 32, 33)] == [1, 1, 33]
+    assert [back_off(flags, at) for at in (1, 2, 3, 60, 61, 62, 63)] == [1, 2, 2, 60, 60, 62, 62]
+    assert [back_off(f"x{flags}", at) for at in (1, 2, 3, 4)] == [1, 1, 3, 3]
+    assert [back_off(flags, at) for at in (65, 66, 67, 97)] == [65, 66, 67, 97]
+
+
+@pytest.mark.parametrize("name", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_a_position_inside_of_a_character_is_known_by_the_bytes_around_it(name: str) -> None:
+    encoding = Encoding(name, 0, 1 if name == "utf-8" else 2)
+    seen = 0
+    for point in (
+        *range(0, 0xD800, 97),
+        *range(0xE000, 0x110000, 997),
+        0x7F,
+        0x80,
+        0x7FF,
+        0x800,
+        0xFFFF,
+        0x10000,
+        0x10FFFF,
+    ):
+        start, raw = len("a".encode(name)), f"a{chr(point)}b".encode(name)
+        end = len(raw) - start
+        for at in range(0, len(raw), encoding.unit):
+            assert splits_character(raw, at, encoding) == (start < at < end), (point, at)
+            seen += 1
+    assert seen > 5_000
+    for broken in (
+        b"\xc3(",
+        b"\xe2\x82x",
+        b"\xf0\x9f\x98",
+        b"\xc0\x80",
+        b"\xf5\x80\x80\x80",
+        b"\xed\xa0\x80",
+        b"\x80\x80",
+    ):
+        assert not any(splits_character(b"a" + broken, at, Encoding("utf-8", 0, 1)) for at in range(len(broken) + 1))
+
+
+@many
+@given(texts, st.integers(0, 1000))
+def test_what_fits_is_the_longest_prefix_that_does(text: str, room: int) -> None:
+    count = fitting(text, room)
+    assert escaped_size(text[:count]) <= room
+    assert count == len(text) or escaped_size(text[: count + 1]) > room
+
+
+costs = st.builds(
+    lambda fixed, more, out, content: Cost(fixed, fixed + more, out, content),
+    *(st.integers(100, 400), st.integers(0, 300), st.integers(150, 500), st.integers(0, 30_000)),
+)
+
+
+@many
+@given(st.lists(costs, min_size=1, max_size=25), st.integers(14_000, 80_000))
+def test_the_budget_is_kept_and_shared_fairly(items: list[Cost], room: int) -> None:
+    grants = share(items, room)
+    assert len(grants) == len(items)
+    assert grants[0] is not None
+    assert sum(_taken(item, grant) for item, grant in zip(items, grants, strict=True)) <= room
+    cut = [grant for item, grant in zip(items, grants, strict=True) if grant is not None and grant < item.content]
+    assert len(set(cut)) <= 1, "all cut items are cut at one level"
+    assert all(grant >= MIN_SHARE for grant in cut)
+    left_out = [grant is None for grant in grants]
+    assert left_out == sorted(left_out), "the last ones are left out first"
+    if cut:
+        spare = room - sum(_taken(item, grant) for item, grant in zip(items, grants, strict=True))
+        assert spare < len(items) + max(item.cut - item.whole for item in items), "room is not wasted"
+
+
+small = st.builds(Cost, st.integers(1, 40), st.integers(1, 90), st.integers(1, 60), st.integers(0, 300))
+
+
+@many
+@given(st.lists(small, min_size=1, max_size=5), st.integers(0, 1200))
+def test_a_share_is_the_one_that_trying_every_level_finds(items: list[Cost], room: int) -> None:
+    assert share(items, room) == tried(items, room)
+
+
+def test_the_last_byte_of_a_share_is_granted_too() -> None:
+    """The first item needs just its share, and so leaves a byte more to the second."""
+    assert share([Cost(1, 1, 1, 70), Cost(1, 1, 1, 1000)], 143) == [70, 71]
+    assert share([Cost(1, 11, 1, 80), Cost(1, 1, 1, 1000)], 152) == [80, 70], "whole, where a cut would save nothing"
+    assert [fitting("abc", room) for room in (-5, 0, 1, 3, 4)] == [0, 0, 1, 3, 3]
+
+
+def tried(items: list[Cost], room: int) -> list[int | None]:
+    """Leave out one more until there is a level, at least the minimum, at which the others fit; the highest counts."""
+    for kept in range(len(items), 0, -1):
+        left = room - sum(item.left_out for item in items[kept:])
+        wholes = [item.whole + item.content for item in items[:kept]]
+        fitting_levels = [
+            level
+            for level in range(-1_000, 400)
+            if sum(min(whole, item.cut + level) for whole, item in zip(wholes, items, strict=False)) <= left
+        ]
+        level = max(fitting_levels)
+        if level >= 64 or sum(wholes) <= left or kept == 1:
+            shown = [
+                item.content if whole <= item.cut + level else max(level, 64)
+                for whole, item in zip(wholes, items, strict=False)
+            ]
+            return [*shown, *([None] * (len(items) - kept))]
+    raise AssertionError("the first item is never left out")
+
+
+def _taken(item: Cost, grant: int | None) -> int:
+    if grant is None:
+        return item.left_out
+    return item.whole + item.content if grant >= item.content else item.cut + grant
+
+
+@some
+@given(raw=raws, bom=st.sampled_from([b"", b"\xef\xbb\xbf"]), chars=st.integers(1, 40))
+def test_following_resume_points_returns_every_byte_once(raw: bytes, bom: bytes, chars: int) -> None:
+    assert "".join(_pieces(bom + raw, chars)) == reference(bom + raw)
+
+
+@some
+@given(
+    text=texts.map(lambda text: text.replace("\0", "")), order=st.sampled_from(["le", "be"]), chars=st.integers(1, 40)
+)
+def test_following_resume_points_through_utf_16(text: str, order: str, chars: int) -> None:
+    raw = ("\ufeff" + text).encode(f"utf-16-{order}")
+    assert "".join(_pieces(raw, chars)) == text
+
+
+def _pieces(raw: bytes, chars: int) -> Iterator[str]:
+    from abilities.helpers.text.ranges import WHOLE, parse_range
+
+    descriptor = os.memfd_create("piece")
+    try:
+        os.write(descriptor, raw)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        asked = WHOLE
+        for _ in range(len(raw) + 2):
+            piece: Piece = read_piece(descriptor, len(raw), asked, chars, lambda: None)
+            assert len(piece.text) <= chars
+            yield shown(piece.text)
+            if not piece.rest:
+                return
+            assert piece.text, "a cut is never to nothing"
+            asked = parse_range(piece.resume(len(piece.text)))
+        raise AssertionError("continuation never ended")
+    finally:
+        os.close(descriptor)
+
+
+contents = st.one_of(
+    texts,
+    st.builds(lambda text, times: text * times, texts, st.sampled_from([5, 40, 400])),
+    st.builds(lambda char, times: char * times, st.sampled_from(ALPHABET), st.sampled_from([700, 9_000, 60_000])),
+)
+
+
+@hypothesis_settings(max_examples=max(EXAMPLES // 2, 10), deadline=None)
+@given(
+    files=st.lists(st.one_of(contents.map(str.encode), raws), min_size=1, max_size=8),
+    picks=st.lists(st.integers(0, 9), min_size=1, max_size=25),
+    chars=st.sampled_from([500, 4_001, 20_000, 100_000]),
+    limit=st.sampled_from([40_000, 64_000, 200_000]),
+)
+def test_following_next_request_returns_every_byte_of_every_item_once(
+    tmp_path_factory: pytest.TempPathFactory, files: list[bytes], picks: list[int], chars: int, limit: int
+) -> None:
+    asyncio.run(_follow(tmp_path_factory.mktemp("files"), files, picks, chars, limit))
+
+
+async def _follow(base: Path, files: list[bytes], picks: list[int], chars: int, limit: int) -> None:
+    for n, raw in enumerate(files):
+        (base / f"{n}.txt").write_bytes(raw)
+    paths = [f"{n}.txt" for n in picks]
+    settings = Settings(workspace_dir=base, agent_dir=base, max_response_bytes=limit)
+    told = dict.fromkeys(set(picks), "")
+    async with Abilities.open(settings) as abilities:
+        request: dict[str, Any] | None = {"paths": paths, "max_chars_per_file": chars}
+        first = True
+        while request is not None:
+            payload = await abilities.call("file_read_bulk", request)
+            check_reply(payload, request, limit)
+            if first:
+                request, first = {"paths": sorted(set(paths)), "max_chars_per_file": chars}, False
+                continue
+            for record in payload["results"]:
+                if record["success"]:
+                    told[int(record["data"]["path"].removesuffix(".txt"))] += record["data"]["content"]
+            request = payload.get("next_request")
+    for n, text in told.items():
+        assert text == (reference(files[n]) if n < len(files) else "")
+
+
+def check_reply(payload: dict[str, Any], request: dict[str, Any], limit: int) -> None:
+    """What holds for every reply whatever was asked."""
+    records = payload["results"]
+    assert [record["input"] for record in records] == request["paths"]
+    assert len(render(payload).encode()) <= limit
+    summary = payload["summary"]
+    assert summary["requested"] == len(records) == summary["succeeded"] + summary["failed"]
+    assert summary["truncated"] == sum("truncation" in record for record in records)
+    assert summary["returned_chars"] == sum(len(r["data"]["content"]) for r in records if r["success"])
+    rest = [r["truncation"]["next"] for r in records if "truncation" in r]
+    budget = [r["input"] for r in records if not r["success"] and r["error"]["reason"] == "response_budget"]
+    asked = payload.get("next_request", {"paths": []})
+    assert sorted(asked["paths"]) == sorted([*rest, *budget])
+    if rest or budget:
+        assert asked == {**request, "paths": asked["paths"]}
+        assert summary["succeeded"] > 0, "at least one item has content, so continuation ends"
+    for record in records:
+        if "truncation" in record:
+            assert record["truncation"]["returned_chars"] == len(record["data"]["content"]) > 0
+
+
+@pytest.mark.parametrize("name", ["q" * 200, '"' * 160, "世" * 80, "🙂" * 60])
+@pytest.mark.parametrize("fill", ["\x01", '"', "x", "🙂", "\n"])
+async def test_the_bound_holds_with_the_longest_names_and_the_costliest_text(
+    tmp_path: Path, name: str, fill: str
+) -> None:
+    folder = tmp_path / "w"
+    deep = folder / name / name
+    deep.mkdir(parents=True)
+    (deep / "f").write_text(fill * 30_000)
+    path = f"{name}/{name}/f"
+    count = min(25, 8000 // (len(render(path).encode()) + 2))
+    (tmp_path / "a").mkdir()
+    settings = Settings(workspace_dir=folder, agent_dir=tmp_path / "a", max_response_bytes=40_000)
+    async with Abilities.open(settings) as abilities:
+        request: dict[str, Any] | None = {"paths": [path] * count}
+        total, replies = 0, 0
+        while request is not None and replies < 3:
+            payload = await abilities.call("file_read_bulk", request)
+            check_reply(payload, request, 40_000)
+            total += payload["summary"]["returned_chars"]
+            request, replies = payload.get("next_request"), replies + 1
+        assert total > 0
+
+
+async def test_the_bound_holds_among_hostile_items(tmp_path: Path) -> None:
+    for folder in ("a", "w"):
+        (tmp_path / folder).mkdir()
+    deep = tmp_path / "w" / ("🙂" * 60) / ("🙂" * 60) / ("🙂" * 60)
+    deep.mkdir(parents=True)
+    (deep / "f").write_text("text" * 30_000)
+    long = "/".join(["🙂" * 60] * 3) + "/f"
+    hostile = ["\x01" * 200, "\x02" * 2000, {"k": "\x03" * 150}, ["é" * 190], *(["\\" * 150] * 8)]
+    settings = Settings(workspace_dir=tmp_path / "w", agent_dir=tmp_path / "a", max_response_bytes=40_000)
+    async with Abilities.open(settings) as abilities:
+        payload = await abilities.call("file_read_bulk", {"paths": [*hostile, long]})
+    assert len(render(payload).encode()) <= 40_000
+    assert payload["results"][-1]["data"]["content"]
+
+
+async def test_small_files_are_whole_and_large_ones_share_alike(roots: Settings) -> None:
+    for n in range(20):
+        (roots.workspace_dir / f"small{n}.txt").write_text("small " * 20)
+    for n in range(5):
+        (roots.workspace_dir / f"large{n}.txt").write_text("large " * 20_000)
+    paths = [*(f"large{n}.txt" for n in range(5)), *(f"small{n}.txt" for n in range(20))]
+    async with Abilities.open(roots) as abilities:
+        payload = await abilities.call("file_read_bulk", {"paths": paths})
+    lengths = [len(record["data"]["content"]) for record in payload["results"]]
+    assert set(lengths[5:]) == {120}
+    assert len(set(lengths[:5])) == 1
+    assert all(record["truncation"]["reason"] == "budget" for record in payload["results"][:5])
+    assert len(render(payload).encode()) > 0.98 * roots.max_response_bytes, "the room there is gets used"
+
+
+async def test_memory_targets_continue_byte_for_byte(roots: Settings) -> None:
+    text = "käse und 世界 👩‍👩‍👧‍👦\r\n" * 3_000
+    (roots.agent_dir / "MEMORY.md").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    request: dict[str, Any] | None = {
+        "targets": [{"type": "long_term"}, {"type": "short_term"}],
+        "max_chars_per_item": 7_777,
+    }
+    told = ""
+    async with Abilities.open(roots) as abilities:
+        while request is not None:
+            payload = await abilities.call("memory_read_bulk", request)
+            told += payload["results"][0]["data"]["content"]
+            request = payload.get("next_request")
+    assert told == text
+
+
+async def test_a_changed_file_is_never_continued_with_the_wrong_piece(roots: Settings) -> None:
+    log = roots.workspace_dir / "log.txt"
+    log.write_text("first line\n" * 5_000)
+    async with Abilities.open(roots) as abilities:
+        payload = await abilities.call("file_read_bulk", {"paths": ["log.txt"], "max_chars_per_file": 100})
+        with log.open("a") as file:
+            file.write("appended\n")
+        grown = await abilities.call("file_read_bulk", payload["next_request"])
+        assert grown["results"][0]["success"], "a log may grow meanwhile"
+        log.write_text("other line\n" * 5_000)
+        changed = await abilities.call("file_read_bulk", payload["next_request"])
+    assert changed["results"][0]["error"]["reason"] == "changed"

@@ -1,0 +1,204 @@
+"""Figures 2 and 3: one stuck item stops neither the others nor the process, and nothing is left over."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from abilities import Abilities, Settings
+from abilities.declarations.faults import Refused
+from abilities.helpers.workers import STUCK_CALLS, Watch, Workers
+from tests.support.measurements import reached
+
+
+@contextmanager
+def plain(_: Watch) -> Iterator[None]:
+    yield
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Reads of a file that begins with STUCK hang, as on a dead network drive, until the event is set."""
+    released = threading.Event()
+    read = os.read
+
+    def slow(descriptor: int, size: int) -> bytes:
+        raw = read(descriptor, size)
+        if raw.startswith(b"STUCK"):
+            released.wait(30)
+        return raw
+
+    monkeypatch.setattr("abilities.helpers.files.window.os.read", slow)
+    yield released
+    released.set()
+
+
+def fill(settings: Settings, stuck_files: int) -> list[str]:
+    names = [f"{n:02}.txt" for n in range(25)]
+    for n, name in enumerate(names):
+        (settings.workspace_dir / name).write_text("STUCK" if n < stuck_files else "healthy")
+    return names
+
+
+async def test_twenty_four_stuck_items_leave_the_healthy_one_answered_in_time(
+    roots: Settings, stuck: threading.Event
+) -> None:
+    names = fill(roots, 24)
+    began = time.monotonic()
+    async with Abilities.open(roots) as abilities:
+        payload = await abilities.call("file_read_bulk", {"paths": names})
+    taken = time.monotonic() - began
+    assert taken < 10.5
+    *failed, healthy = payload["results"]
+    assert {record["error"]["reason"] for record in failed} == {"timeout"}
+    assert all(record["error"]["retryable"] for record in failed)
+    assert healthy["data"]["content"] == "healthy"
+    reached(2, f"24 of 25 items stuck: the call ended after {taken:.1f} s, the healthy item was answered")
+
+
+async def test_a_place_where_calls_are_stuck_is_refused_at_once_until_it_recovers(
+    roots: Settings, stuck: threading.Event
+) -> None:
+    fill(roots, 1)
+    async with Abilities.open(roots) as abilities:
+        ask = {"paths": ["00.txt", "01.txt"]}
+        answers = await asyncio.gather(*(abilities.call("file_read_bulk", ask) for _ in range(STUCK_CALLS)))
+        assert all(answer["results"][1]["success"] for answer in answers), "the breaker counts whole calls"
+        began = time.monotonic()
+        refused = await abilities.call("file_read_bulk", {"paths": ["01.txt"]})
+        assert refused["results"][0]["error"]["reason"] == "timeout"
+        assert time.monotonic() - began < 1
+        stuck.set()
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            again = await abilities.call("file_read_bulk", {"paths": ["01.txt"]})
+            if again["results"][0]["success"]:
+                return
+    raise AssertionError("the place never recovered")
+
+
+async def test_calls_go_on_after_cancelled_calls_left_threads_stuck(roots: Settings, stuck: threading.Event) -> None:
+    fill(roots, 1)
+    (roots.agent_dir / "own.txt").write_text("own")
+    async with Abilities.open(roots) as abilities:
+        for _ in range(6):
+            task = asyncio.create_task(abilities.call("file_read_bulk", {"paths": ["00.txt"]}))
+            await asyncio.sleep(0.05)
+            task.cancel()
+        payload = await asyncio.wait_for(abilities.call("file_read_bulk", {"paths": ["own.txt"]}), 8)
+    assert payload["results"][0]["success"]
+
+
+def test_a_process_with_stuck_reads_exits_at_once(tmp_path: Path) -> None:
+    script = """
+        import asyncio, os, sys, threading, time
+        from abilities import Abilities, Settings
+        from abilities.helpers import window
+        window.os.read = lambda *_: time.sleep(60)
+        async def main():
+            async with Abilities.open(Settings(workspace_dir=sys.argv[1])) as abilities:
+                payload = await abilities.call("file_read_bulk", {"paths": ["a.txt"] * 3})
+                print(payload["summary"]["failed"], flush=True)
+        asyncio.run(main())
+        print(time.time(), flush=True)
+    """
+    (tmp_path / "a.txt").write_text("x")
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], capture_output=True, timeout=30, check=True
+    )
+    failed, left = done.stdout.split()
+    assert failed == b"3"
+    ended = time.time() - float(left)
+    assert ended < 3
+    reached(2, f"a process with stuck reads ended after {ended:.2f} s")
+
+
+@pytest.mark.parametrize("name", ["fifo", "socket", "link-zero"])
+async def test_a_special_file_never_blocks(name: str, settings: Settings) -> None:
+    async with Abilities.open(settings) as abilities:
+        await abilities.call("file_read_bulk", {"paths": ["ok.txt"]})
+        began = time.monotonic()
+        await abilities.call("file_read_bulk", {"paths": [name]})
+        taken = time.monotonic() - began
+        assert taken < 0.5
+    reached(2, f"{name}: refused after {taken * 1000:.1f} ms")
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_a_thousand_cancelled_calls_leave_nothing_behind(roots: Settings) -> None:
+    names, others = fill(roots, 0), set(threading.enumerate())
+    async with Abilities.open(roots) as abilities:
+        await asyncio.gather(*(abilities.call("file_read_bulk", {"paths": names}) for _ in range(16)))
+        gc.collect()  # what earlier tests left must not be counted as ours
+        threads, before = threading.active_count(), descriptors()
+        for n in range(1000):
+            task = asyncio.create_task(abilities.call("file_read_bulk", {"paths": names}))
+            await asyncio.sleep(0.0001 * (n % 7))
+            task.cancel()
+        for _ in range(200):
+            if descriptors() <= before and threading.active_count() <= threads:
+                break
+            await asyncio.sleep(0.02)
+        assert descriptors() <= before
+        assert threading.active_count() <= threads
+        assert (await abilities.call("file_read_bulk", {"paths": names}))["summary"]["succeeded"] == 25
+    for _ in range(200):
+        if not [thread for thread in set(threading.enumerate()) - others if thread.name == "abilities-worker"]:
+            reached(3, "1,000 cancelled calls: no descriptor and no thread left over")
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("worker threads outlive the application")
+
+
+def test_sixty_four_calls_at_once_stay_within_256_descriptors(roots: Settings) -> None:
+    fill(roots, 0)
+    script = """
+        import asyncio, resource, sys
+        from abilities import Abilities, Settings
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+        async def main():
+            settings = Settings(agent_dir=sys.argv[1], workspace_dir=sys.argv[2])
+            async with Abilities.open(settings) as abilities:
+                ask = {"paths": [f"{n:02}.txt" for n in range(25)]}
+                answers = await asyncio.gather(*(abilities.call("file_read_bulk", ask) for _ in range(64)))
+            print(sum(answer["summary"]["succeeded"] for answer in answers))
+        asyncio.run(main())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(roots.agent_dir), str(roots.workspace_dir)],
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split() == [b"1600"], done.stderr
+    reached(3, "64 calls at once with 256 descriptors: all 1,600 items answered")
+
+
+async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs() -> None:
+    workers = Workers()
+
+    def half(_: None, item: int) -> int:
+        if item % 2:
+            raise Refused("not_found")
+        return item // 2
+
+    results = await workers.map(plain, half, range(100))
+    assert results[::2] == list(range(50))
+    assert all(isinstance(error, Refused) for error in results[1::2])
+    workers.close()
+
+
+async def test_no_items_are_no_work() -> None:
+    assert await Workers().map(plain, lambda *_: None, []) == []

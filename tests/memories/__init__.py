@@ -1,0 +1,1 @@
+"""Memories: the abilities, the walk, the specifications."""

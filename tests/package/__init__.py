@@ -1,0 +1,1 @@
+"""The package: architecture, documents, requirements, settings."""

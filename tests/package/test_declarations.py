@@ -1,0 +1,81 @@
+"""What clients are told of each ability: names, schemas, annotations, descriptions."""
+
+import json
+
+from abilities import Settings, schemas
+from abilities.adapters.langchain import load_tools
+from abilities.builtin.catalog import BUILT_IN
+from tests.support.sources import ROOT
+
+SCHEMAS = ROOT / "declarations" / "schemas"
+
+
+def test_declarations_on_disk_are_those_of_the_code() -> None:
+    assert {path.name for path in SCHEMAS.iterdir()} == {f"{ability.name}.json" for ability in BUILT_IN}
+    for ability in BUILT_IN:
+        assert (SCHEMAS / f"{ability.name}.json").read_text() == schemas.as_json(ability), (
+            "abilities declarations --write"
+        )
+
+
+def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
+    names = [
+        "file_read_bulk",
+        "memory_read_bulk",
+        "bulk_read_memory",
+        "memory_get",
+        "store_memory",
+        "query_memories",
+        "update_memory",
+        "delete_memory",
+        "get_memory_stats",
+        "file_list",
+    ]
+    assert [ability.name for ability in BUILT_IN] == names
+    assert [tool.name for tool in load_tools(Settings())] == names
+    for ability in BUILT_IN:
+        declared = json.loads((SCHEMAS / f"{ability.name}.json").read_text())
+        assert declared["name"] == declared["mcp"]["name"] == declared["anthropic"]["name"] == ability.name
+        assert declared["openai"]["function"]["name"] == ability.name
+
+
+def test_reading_abilities_are_marked_read_only_and_idempotent() -> None:
+    writing = {"store_memory", "update_memory", "delete_memory"}
+    for ability in BUILT_IN:
+        assert ability.read_only == (ability.name not in writing)
+        if ability.name in writing:
+            continue
+        assert schemas.annotations(ability) == {
+            "readOnlyHint": True,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        }
+
+
+def test_published_schemas_are_plain_and_bounded() -> None:
+    for ability in BUILT_IN:
+        schema = schemas.input_schema(ability)
+        assert schema["additionalProperties"] is False
+        for name, field in schema["properties"].items():
+            assert {"anyOf", "oneOf", "$ref", "title"}.isdisjoint(field), name
+            assert field["description"]
+        if "bulk" not in ability.name or ability.name == "bulk_read_memory":
+            continue
+        items, limit = schema["properties"].values()
+        assert (items["type"], items["minItems"], items["maxItems"]) == ("array", 1, 25)
+        assert (limit["type"], limit["minimum"], limit["maximum"], limit["default"]) == ("integer", 1, 100_000, 20_000)
+
+
+def test_schemas_hold_no_reference_no_null_and_no_validators_leftover() -> None:
+    for ability in BUILT_IN:
+        text = schemas.as_json(ability)
+        assert not [
+            word for word in ('"null"', '"ge"', '"$ref"', '"$defs"', '"default": null', "x-exact") if word in text
+        ]
+
+
+def test_descriptions_fit_where_clients_cut_them_and_begin_differently() -> None:
+    firsts = [ability.description.split(";")[0] for ability in BUILT_IN]
+    assert len(set(firsts)) == len(BUILT_IN)
+    assert all(len(ability.description) <= 2_000 for ability in BUILT_IN)

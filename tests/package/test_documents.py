@@ -1,0 +1,176 @@
+"""What the repository says to people runs: examples, README blocks, the two commands."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abilities import Settings
+from tests.support.serving import serving
+from tools import reference
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PLUGIN = ROOT / "examples" / "plugin"
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SERVED = "http://127.0.0.1:8642"
+BLOCKS = [
+    (path.name, number, language, code)
+    for path in DOCUMENTS
+    for number, (language, code) in enumerate(re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text(), re.M | re.S))
+]
+
+
+def named(language: str) -> list[Any]:
+    chosen = [pytest.param(code, id=f"{name}-{n}") for name, n, kind, code in BLOCKS if kind == language]
+    assert chosen, language
+    return chosen
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_proves_itself(path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert asyncio.run(module.main())
+
+
+def test_what_is_said_of_rounds_is_what_the_example_counts() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "examples" / "rounds.py")], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout, done.stderr
+    assert done.stdout in (ROOT / "docs" / "why.md").read_text()
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 4
+
+
+def test_the_example_of_a_plugin_is_a_package_whose_ability_every_surface_offers(tmp_path: Path) -> None:
+    source, installed, work = tmp_path / "source", tmp_path / "installed", tmp_path / "work"
+    shutil.copytree(PLUGIN, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    work.mkdir()
+    (work / "notes.md").write_text("# One\n")
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(installed), str(source)]
+    subprocess.run(install, check=True, capture_output=True)
+    given = {**os.environ, "PYTHONPATH": str(installed)}
+
+    def run(*command: str, cwd: Path = work) -> str:
+        done = subprocess.run([sys.executable, "-m", *command], cwd=cwd, env=given, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "file_outline" in run("abilities", "list")
+    answer = json.loads(run("abilities", "call", "file_outline", '{"paths": ["notes.md", "none.md"]}'))
+    parts = [record["data"]["parts"] if record["success"] else None for record in answer["results"]]
+    assert parts == [[{"name": "One", "level": 1, "lines": "#L1-L1"}], None]
+    assert "3 passed" in run(
+        "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "tests", cwd=source
+    )
+
+
+@pytest.mark.parametrize("code", named("python"))
+def test_a_python_block_runs(code: str, tmp_path: Path, roots: Settings) -> None:
+    """A server runs for those that call one, at another port."""
+    for folder in (tmp_path, roots.workspace_dir):
+        (folder / "README.md").write_text("# A project\n")
+    with ExitStack() as running:
+        if SERVED in code:
+            code = code.replace(SERVED, running.enter_context(serving(roots, tmp_path)).address)
+        command = [sys.executable, "-W", "error", "-c", code]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize("code", named("json"))
+def test_a_json_block_is_json_and_a_client_block_starts_a_server(code: str) -> None:
+    document = json.loads(code)
+    for server in document.get("mcpServers", {}).values():
+        if server.get("type") == "http":
+            assert server["url"].endswith("/mcp") and server["headers"].keys() == {"Authorization"}
+            continue
+        assert server["command"] in ("abilities", "uvx")
+        assert server["args"][-1] == "mcp"
+        assert all(name.startswith("ABILITIES_") for name in server["env"])
+
+
+@pytest.mark.parametrize("code", named("toml"))
+def test_a_toml_block_is_toml_with_known_settings(code: str) -> None:
+    document = tomllib.loads(code)
+    assert document.keys() <= Settings.model_fields.keys() | {"project"}
+
+
+@pytest.mark.parametrize("code", named("console"))
+def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None:
+    """Lines after a command are what it prints; '...' stands for anything."""
+    (tmp_path / "notes.md").write_text(reference.NOTES)
+    (tmp_path / "memory.jsonl").write_text(reference.GRAPH)
+    store = {
+        "ABILITIES_STORE_URL": f"sqlite:///{tmp_path}/memory.db",
+        "ABILITIES_TOKENS_FILE": str(tmp_path / "tokens.json"),
+    }
+    given = {**os.environ, **store, "COLUMNS": "80"}
+    if "memory.jsonl" not in code:  # what other blocks show comes after the import
+        bring = [sys.executable, "-m", "abilities", "import", "memory.jsonl"]
+        subprocess.run(bring, cwd=tmp_path, env=given, check=True, capture_output=True)
+    steps = re.split(r"^\$ ", code, flags=re.M)[1:]
+    assert steps
+    for step in steps:
+        command, _, expected = step.partition("\n")
+        if command.startswith(("make ", "pip ", "git ", "cd ", "abilities serve")):
+            continue
+        command = re.sub(r"^abilities\b", f"{sys.executable} -m abilities", command)
+        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, timeout=60, env=given)
+        told = "\n".join(line.rstrip() for line in done.stdout.decode().splitlines())
+        pattern = re.escape(expected.rstrip()).replace(r"\.\.\.", ".*")
+        assert re.fullmatch(pattern, told.rstrip(), re.S), told + done.stderr.decode()
+
+
+def test_the_readme_leads_with_the_two_commands() -> None:
+    console = [code for name, _, language, code in BLOCKS if name == "README.md" and language == "console"]
+    assert re.findall(r"^\$ make (\w+)", console[0], re.M) == ["demo", "test"]
+    targets = re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text(), re.M)
+    assert {"demo", "test"} <= set(targets)
+
+
+def test_the_reference_is_that_of_the_declarations() -> None:
+    assert reference.PAGE.read_text() == reference.page(), "make reference"
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    links = [
+        (path, target.partition("#"))
+        for path in (*DOCUMENTS, PLUGIN / "README.md")
+        for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text())
+        if not target.startswith("http")
+    ]
+    assert len(links) > 30
+    for path, (name, _, section) in links:
+        target = path.parent / name if name else path
+        assert target.exists(), f"{path}: {name}"
+        heads = re.findall(r"^#+ (.*)$", target.read_text(), re.M) if section else []
+        assert not section or section in [head.lower().replace(" ", "-") for head in heads], f"{path}: #{section}"
+
+
+def test_every_setting_is_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert [name for name in Settings.model_fields if f"`{name}`" not in text] == []
+
+
+def test_the_repository_names_no_package_registry() -> None:
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split()
+    assert files
+    words = re.compile(r"https?://[^\s)\"'>]*(?:pypi|registry|mirror|artifact)|--index-url|--extra-index")
+    for path in (ROOT / name for name in files):
+        if path.is_file() and not path.is_symlink() and path != Path(__file__):
+            assert not words.search(path.read_text(errors="replace")), path

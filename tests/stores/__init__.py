@@ -1,0 +1,1 @@
+"""Stores: every store against one suite, damage, import and export."""

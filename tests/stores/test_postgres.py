@@ -1,0 +1,444 @@
+"""The store in PostgreSQL: conformance, rows B and S, walks and promises as of the embedded one, on a real server."""
+
+import asyncio
+import json
+import random
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from abilities import Abilities, Settings
+from abilities.cli.main import main
+from abilities.helpers.stores.conformance import BEHAVIOURS, NAMESPACE, check, put
+from abilities.helpers.stores.model import hash_of
+from abilities.helpers.stores.postgres import reads
+from abilities.helpers.stores.postgres import server as postgres_server
+from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.walk import Limits
+from tests.memories import test_memories
+from tests.stores.test_stores import GRAPHS, KILLS, reason, walked_right
+from tests.support import postgres
+from tests.support.file_cases import Row
+from tests.support.measurements import reached
+from tests.support.memory_cases import MEMORY_STORE_ROWS
+from tests.support.surfaces import Through, calls_through, environment
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """A PostgreSQL server."""
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture
+def url(server: str) -> Iterator[str]:
+    """An empty database."""
+    with postgres.database(server) as url:
+        yield url
+
+
+@pytest.fixture
+def roots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings for two empty roots and an empty database; what the tests do to a store's rows is done there."""
+    monkeypatch.setattr(test_memories, "tamper", tamper)
+    for name in ("agent", "workspace"):
+        (tmp_path / name).mkdir()
+    return Settings(agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace", store_url=url)
+
+
+@pytest.fixture(params=["python", "http"])
+def through(request: pytest.FixtureRequest) -> Through:
+    """Calls through Python, and through one that crosses event loops and processes' ways."""
+    return calls_through(request.param)
+
+
+def tamper(settings: Settings, statement: str, *values: Any) -> None:
+    """Change the database behind the store's back; a hash that is to fit is made anew."""
+    plain, hashed = re.subn(r", hash = \w+\(.*\) WHERE", " WHERE", statement)
+    table = "links" if " links " in statement else "memories"
+    with psycopg.connect(settings.store_url) as connection:
+        connection.execute("SET search_path = abilities")
+        changed = connection.execute(f"{plain.replace('9e999', chr(39) + 'Infinity' + chr(39))} RETURNING *".encode())
+        names = [column.name for column in changed.description or ()]
+        (found,) = changed.fetchall()
+        if hashed:
+            fields = dict(zip(names, found, strict=True))
+            chosen = ["source", "target", "type", "weight", "rank"] if table == "links" else names[:-1]
+            fresh = hash_of(tuple(fields[name] for name in chosen))
+            key = ("source", "target") if table == "links" else ("namespace", "key")
+            where = f"UPDATE {table} SET hash = %s WHERE {key[0]} = %s AND {key[1]} = %s"
+            assert connection.execute(where.encode(), (fresh, fields[key[0]], fields[key[1]])).rowcount == 1
+
+
+@asynccontextmanager
+async def opened(url: str, **given: Any) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url, **given)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_the_store_conforms(server: str) -> None:
+    @asynccontextmanager
+    async def empty() -> AsyncIterator[PostgresStore]:
+        with postgres.database(server) as url:
+            async with opened(url) as store:
+                yield store
+
+    assert len(await check(empty)) == len(BEHAVIOURS)
+
+
+@pytest.mark.parametrize("row", MEMORY_STORE_ROWS, ids=str)
+async def test_a_wrong_call_is_refused_as_by_the_embedded_store(row: Row, roots: Settings, through: Through) -> None:
+    assert row.call is not None
+    call = through(roots)
+    if any(text in ascii(row.arguments) for text in ("\\ud800", "inf", "nan")):
+        call = calls_through("python")(roots)
+    assert await test_memories.reason(call, row.name, **row.arguments) == FAULTS_SHOWN.get(row.call[0], row.call[0])
+
+
+FAULTS_SHOWN = {"id_not_found": "not_found", "memory_not_found": "not_found"}
+
+
+async def test_walks_are_the_walks_in_memory(url: str) -> None:
+    async with opened(url) as store:
+        assert await walked_right(store, range(GRAPHS)) == GRAPHS
+
+
+async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for the links of each level, the first and the last included, and one for the memories."""
+    asked: list[str] = []
+    fetched = reads.fetched
+
+    async def counted(connection: Any, statement: bytes, values: Any) -> Any:
+        asked.append(statement.decode())
+        return await fetched(connection, statement, values)
+
+    async with opened(url) as store:
+        chain = [put(store, f"c{n}", links=[(f"c{n + 1}", 0.5)]) for n in range(10)]
+        tree = [put(store, f"t{n}", links=[(f"t{n * 4 + k}", k / 10) for k in range(1, 5)]) for n in range(200)]
+        await asyncio.gather(*chain, *tree)
+        monkeypatch.setattr(reads, "fetched", counted)
+        for key in ("c0", "t0", "t1", "t3"):
+            for depth in (1, 3, 6):
+                asked.clear()
+                await store.walk(NAMESPACE, key, Limits(depth, 20, 50))
+                assert len(asked) <= depth + 2, (key, depth, len(asked))
+
+
+async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from abilities.helpers.stores.conformance import put\n"
+        "from abilities.helpers.stores.postgres.store import PostgresStore\n"
+        "async def main():\n"
+        "    store = PostgresStore(sys.argv[1])\n"
+        "    await put(store, 'k', links=[(sys.argv[2], 0.5)])\n"
+        "    await store.close()\n"
+        "asyncio.run(main())\n"
+    )
+    running = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", code, url, f"t{n}", stderr=asyncio.subprocess.PIPE)
+        for n in range(10)
+    ]
+    for process in running:
+        _, said = await process.communicate()
+        assert process.returncode == 0, said.decode()
+    async with opened(url) as store:
+        assert (await store.read_linked(NAMESPACE, "k", 0, 20)).links_total == 10
+
+
+def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
+    asyncio.run(_made(url))
+    with psycopg.connect(url) as connection:
+        found = connection.execute(
+            "SELECT c.relname, i.indisunique, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] WHERE n.nspname = 'abilities'"
+        ).fetchall()
+    keys = [(table, column) for table, unique, column in found if unique]
+    assert {table for table, _ in keys} == {"memories", "links", "shelf", "tags", "words", "counters", "version"}
+    assert all(column == "namespace" for table, column in keys if table != "version")
+
+
+async def _made(url: str) -> None:
+    async with opened(url) as store:
+        await put(store, "k")
+
+
+async def test_a_server_that_is_not_there_is_said_to_be_and_nothing_hangs(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_server, "WAIT_SECONDS", 1)
+    for url in (
+        "postgresql://postgres@127.0.0.1:1/none",
+        re.sub(r"/postgres(?=\?|$)", "/no_such_database", server),
+        "postgresql://postgres@192.0.2.1/blackhole?connect_timeout=2",
+    ):
+        async with asyncio.timeout(60), opened(url) as store:
+            assert await reason(put(store, "k")) == "unavailable"
+            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "unavailable"
+
+
+async def test_a_connection_that_is_cut_is_made_again(url: str, server: str) -> None:
+    async with opened(url) as store:
+        await put(store, "k")
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (urlsplit(url).path[1:],)
+            )
+        told = [await reason(put(store, f"k{n}")) for n in range(10)]
+        assert set(told) <= {"unavailable", "done"} and told[-3:] == ["done"] * 3
+
+
+async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
+    """Every process of the leader is killed under load and its standby promoted; reads go on in between."""
+    with postgres.replicated() as (leader, standby):
+        async with opened(leader.url.replace("@", f"@127.0.0.1:{standby.port},")) as store:
+            await put(store, "k")
+            acknowledged: list[str] = ["k"]
+            stopping = asyncio.Event()
+
+            async def write(worker: int) -> None:
+                for n in range(100_000):
+                    if stopping.is_set():
+                        return
+                    if await reason(put(store, f"{worker}-{n}")) == "done":
+                        acknowledged.append(f"{worker}-{n}")
+
+            writers = [asyncio.create_task(write(worker)) for worker in range(8)]
+            await asyncio.sleep(1)
+            leader.kill()
+            before = len(acknowledged)
+            assert before > 20
+            for key in acknowledged:
+                assert (await store.read(NAMESPACE, [key]))[0].row.key == key  # type: ignore[union-attr]
+            standby.run("pg_ctl", "promote", "-w")
+            async with asyncio.timeout(60):
+                while len(acknowledged) < before + 100:
+                    await asyncio.sleep(0.1)
+            stopping.set()
+            await asyncio.gather(*writers)
+            found = await store.read(NAMESPACE, acknowledged)
+            assert [memory for memory in found if isinstance(memory, Exception)] == []
+
+
+WRITER = """
+import asyncio, sys
+from abilities.helpers.stores.conformance import put
+from abilities.helpers.stores.postgres.store import PostgresStore
+async def main():
+    store, name = PostgresStore(sys.argv[1]), sys.argv[2]
+    async def write(n):
+        await put(store, f"{name}-{n}", links=[(f"{name}-{n - 1}", 0.5)], tags=["t"])
+        print(n, flush=True)
+    for n in range(0, 10**6, 8):
+        await asyncio.gather(*(write(n + m) for m in range(8)))
+asyncio.run(main())
+"""
+
+
+async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
+    """Of the writers in one round, of the server in the next."""
+    acknowledged: set[str] = set()
+    with postgres.started("fsync=on") as node:
+        for round_ in range(KILLS // 5):
+            names = [f"r{round_}w{worker}" for worker in range(2)]
+            commands = [[sys.executable, "-c", WRITER, node.url, name] for name in names]
+            writers = [subprocess.Popen(c, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for c in commands]
+            for name, writer in zip(names, writers, strict=True):
+                assert writer.stdout
+                acknowledged.add(f"{name}-{int(writer.stdout.readline())}")
+            await asyncio.sleep(random.Random(round_).random() * 0.5)
+            if round_ % 2:
+                node.kill()
+                node.start("fsync=on")
+            for name, writer in zip(names, writers, strict=True):
+                writer.kill()
+                told, _ = writer.communicate()
+                acknowledged |= {f"{name}-{n}" for n in told.decode().split("\n")[:-1]}
+        assert len(acknowledged) > 40
+        done = f"PostgreSQL, {KILLS // 5} rounds, of writers and server: {len(acknowledged):,} acknowledged, 0 lost"
+        async with opened(node.url) as store:
+            keys = sorted(acknowledged)
+            found = zip(keys, await store.read(NAMESPACE, keys), strict=True)
+            assert [key for key, memory in found if isinstance(memory, Exception)] == []
+            assert {finding.state for finding in await store.check(lambda _: None, full=True)} <= {"sound", "note"}
+    reached(5, done)
+
+
+async def test_a_change_that_no_standby_has_is_not_acknowledged() -> None:
+    """PostgreSQL reports a commit as done whose wait for a standby was interrupted; the store does not."""
+    waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with postgres.replicated() as (leader, standby):
+        async with opened(leader.url) as store:
+            await put(store, "k")
+            standby.stop()
+            writing = asyncio.create_task(reason(put(store, "new")))
+            with psycopg.connect(leader.url, autocommit=True) as connection:
+                while not connection.execute(waiting).fetchall():
+                    await asyncio.sleep(0.01)
+            assert await writing == "unavailable"
+            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+            standby.start()
+            assert await reason(put(store, "new")) == "done"
+
+
+async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None:
+    """Somebody holds a row that a change needs, and waits for the lock that the change holds."""
+    async with opened(url) as store:
+        await put(store, "k")
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute("SET deadlock_timeout = '30s'")  # so that it is the change that is given up
+            await other.execute("SELECT FROM abilities.counters FOR UPDATE")
+            writing = asyncio.create_task(put(store, "other"))
+            while not (await (await other.execute(WAITING)).fetchall()):
+                await asyncio.sleep(0.01)
+            await other.execute(postgres_server._LOCK.encode(), (f"abilities:{NAMESPACE}",))
+            await other.rollback()
+            assert (await writing).created
+
+
+WAITING = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
+    await _made(url)
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO abilities.version VALUES (99)")
+    async with opened(url) as store:
+        assert await reason(put(store, "k")) == "schema_too_new"
+        assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "schema_too_new"
+
+
+async def test_a_held_lock_makes_it_busy_not_wrong(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_server, "_SETTINGS", postgres_server._SETTINGS.replace("'3s'", "'0.3s'"))
+    async with opened(url) as store:
+        await put(store, "k")
+        with psycopg.connect(url) as connection:
+            connection.execute(postgres_server._LOCK.encode(), (f"abilities:{NAMESPACE}",))
+            assert await reason(put(store, "other")) == "busy"
+            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done", "reads go on"
+        assert await reason(put(store, "other")) == "done"
+        with psycopg.connect(url) as connection:
+            connection.execute("LOCK TABLE abilities.builtin.memories IN ACCESS EXCLUSIVE MODE")
+            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "busy"
+            assert await reason(put(store, "more")) == "busy"
+        assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+
+
+async def test_a_database_that_can_only_be_read_is_read(url: str) -> None:
+    await _made(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        name = urlsplit(url).path[1:]
+        connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode())
+    async with opened(url) as store:
+        assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+        assert await reason(put(store, "new")) == "read_only"
+
+
+async def test_a_change_that_the_database_refuses_fails_alone(url: str) -> None:
+    async with opened(url) as store:
+        told = await asyncio.gather(*(reason(put(store, f"k{n}", content="\0" if n == 3 else "x")) for n in range(6)))
+        assert told == ["storage_error" if n == 3 else "done" for n in range(6)]
+
+
+STATES = {
+    "08006": "unavailable",
+    "22000": "storage_error",
+    "25006": "read_only",
+    "28P01": "unavailable",
+    "40001": "busy",
+    "42501": "read_only",
+    "53100": "storage_full",
+    "53300": "resource_exhausted",
+    "55P03": "busy",
+    "57014": "busy",
+    "57P01": "unavailable",
+    "XX001": "corrupted",
+}
+
+
+@pytest.mark.parametrize(("state", "reason"), STATES.items(), ids=STATES)
+def test_a_state_of_the_server_has_a_reason(state: str, reason: str) -> None:
+    assert postgres_server.refusal(psycopg.errors.lookup(state)()).reason == reason
+
+
+async def test_search_is_right_without_an_index_too(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_server, "_WORDS", "CREATE INDEX words_search ON nowhere (folded)")
+    settings = Settings(store_url=url, workspace_dir=Path.cwd() / "tests")
+    async with Abilities.open(settings) as abilities:
+        await abilities.call("store_memory", {"type": "core", "content": "Größe 100%_x", "key": "k"})
+        for text, total in (("GRÖSSE", 1), ("%", 1), ("0%_", 1), ("_y", 0), ("\\", 0)):
+            assert (await abilities.call("query_memories", {"search": text}))["total"] == total, text
+
+
+def test_a_store_moves_between_a_file_and_a_database_without_loss(roots: Settings, tmp_path: Path) -> None:
+    """Export, import and export again, both ways: the same bytes; and a check finds both sound."""
+    file = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/memory.db"})
+    asyncio.run(_filled(file))
+
+    def run(settings: Settings, *command: str) -> Any:
+        done = CliRunner().invoke(main, list(command), env=environment(settings))
+        assert done.exit_code == 0, done.output
+        return done
+
+    run(file, "export", str(tmp_path / "one"))
+    assert "60 added" in run(roots, "import", str(tmp_path / "one")).stderr
+    assert "60 unchanged" in run(roots, "import", str(tmp_path / "one")).stderr
+    run(roots, "export", str(tmp_path / "two"))
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    back = file.model_copy(update={"store_url": f"sqlite:///{tmp_path}/back.db"})
+    run(back, "import", str(tmp_path / "two"))
+    assert run(back, "export").stdout_bytes == (tmp_path / "one").read_bytes()
+    for settings in (file, roots, back):
+        found = json.loads(run(settings, "check", "--json").stdout)
+        assert {finding["state"] for finding in found} <= {"sound", "note"} and len(found) >= 6
+    for command in ("backup", "restore"):
+        given = [command, str(tmp_path / ("new" if command == "backup" else "one"))]
+        refused = CliRunner().invoke(main, given, env=environment(roots))
+        assert refused.exit_code == 1 and "pg_dump" in refused.stderr
+
+
+async def _filled(settings: Settings) -> None:
+    async with Abilities.open(settings) as abilities:
+        for n in range(60):
+            links = [{"key": f"k/{(n * k) % 70}", "link_weight": k / 10, "type": f"t{k % 3}"} for k in range(1, 9)]
+            given = {"type": ("core", "learning", "task")[n % 3], "content": f"Größe {n} 世界", "key": f"k/{n}"}
+            made = await abilities.call("store_memory", {**given, "links": links, "tags": ["a", f"t{n % 7}"]})
+            if n % 9 == 0:
+                await abilities.call("delete_memory", {"id": made["id"]})
+            await abilities.call("memory_get", {"key": f"k/{n // 2}"})
+
+
+async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -> None:
+    await _filled(roots)
+    for statement, name in (
+        ("UPDATE memories SET content = 'x' WHERE key = 'k/1'", "memories"),
+        ("UPDATE links SET rank = 0.1 WHERE source = 'k/2'", "links"),
+        ("DELETE FROM tags WHERE id = (SELECT id FROM memories WHERE key = 'k/3')", "tags"),
+        ("UPDATE counters SET number = 99 WHERE name = 'size'", "counters"),
+        ("DELETE FROM words WHERE id = (SELECT id FROM memories WHERE key = 'k/4')", "search"),
+    ):
+        with psycopg.connect(roots.store_url) as connection:
+            connection.execute("SET search_path = abilities")
+            connection.execute(statement.encode())
+        async with opened(roots.store_url) as store:
+            damaged = {found.name for found in await store.check(lambda _: None, full=True) if found.state == "damaged"}
+        assert name in damaged, statement
+
+
+async def test_a_url_that_cannot_be_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="PostgreSQL URL"):
+        PostgresStore("postgresql://host:not-a-port:x/y?z")

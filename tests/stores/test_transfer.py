@@ -1,0 +1,538 @@
+"""Import, export, backup, restore and check: nothing is lost on the way, and what is killed can be finished."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings, strategies
+
+from abilities.cli.main import main
+from abilities.helpers.stores.conformance import put
+from abilities.helpers.stores.model import Incoming
+from abilities.helpers.transfer import adjustment, streams
+from abilities.helpers.transfer.adjustment import Foreign, adjusted, key_of
+from abilities.helpers.transfer.export_lines import line_of, stored_of
+from benchmarks.generate import generate
+from tests.stores.test_stores import check_whole, opened
+from tests.support.measurements import reached
+
+BACKUPS = int(os.environ.get("ABILITIES_BACKUPS", "5"))
+MEMORIES = int(os.environ.get("ABILITIES_MEMORIES", "5000"))
+NOW = "2026-01-01T00:00:00.000Z"
+
+
+def run(store: Path, *arguments: str | Path, stdin: bytes | None = None) -> Result:
+    """A command on a store, in this process."""
+    environment = {"ABILITIES_STORE_URL": f"sqlite:///{store}", "ABILITIES_WORKSPACE_DIR": str(store.parent)}
+    return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
+
+
+def exported(store: Path) -> bytes:
+    done = run(store, "export")
+    assert done.exit_code == 0, done.output
+    return done.stdout_bytes
+
+
+texts = strategies.text(strategies.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+keys = strategies.text("abc/:#é世 ", min_size=1, max_size=6).filter(lambda key: key == key.strip())
+shares = strategies.sampled_from([0.0, 0.1, 1 / 3, 0.5, 1.0])
+json_values = strategies.recursive(
+    strategies.none() | strategies.booleans() | strategies.integers(-(2**53), 2**53) | texts,
+    lambda inner: strategies.lists(inner, max_size=2) | strategies.dictionaries(texts, inner, max_size=2),
+    max_leaves=4,
+)
+times = strategies.integers(0, 2**31).map(lambda s: time.strftime("%Y-%m-%dT%H:%M:%S.123Z", time.gmtime(s)))
+links = strategies.fixed_dictionaries({"key": keys, "link_weight": shares}, optional={"type": texts.filter(bool)})
+memories = strategies.fixed_dictionaries(
+    {
+        "namespace": strategies.sampled_from(["default", "other"]),
+        "key": keys,
+        "id": strategies.uuids(version=4).map(str),
+        "type": strategies.sampled_from(["core", "learning", "task"]),
+        "content": texts.filter(bool),
+        "importance": strategies.sampled_from(["high", "medium", "low"]),
+        "created_at": times,
+        "updated_at": times,
+        "accessed_at": times,
+    },
+    optional={
+        "summary": texts,
+        "category": texts,
+        "tags": strategies.lists(texts.filter(bool).map(lambda t: t[:30]), max_size=3, unique=True),
+        "archived": strategies.booleans(),
+        "memory_score": shares,
+        "metadata": strategies.dictionaries(texts, json_values, max_size=3),
+        "access_count": strategies.integers(0, 99),
+        "links": strategies.lists(links, max_size=4),
+    },
+)
+
+
+@given(
+    strategies.lists(
+        memories, min_size=1, max_size=6, unique_by=(lambda m: (m["namespace"], m["key"]), lambda m: m["id"])
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_what_was_exported_comes_back_byte_for_byte(told: list[dict[str, Any]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = Path(folder) / "one.db", Path(folder) / "two.db"
+        stored = [stored_of(json.dumps(memory).encode()) for memory in told]
+
+        async def fill() -> None:
+            async with opened(first) as store:
+                await store.put([Incoming(memory) for memory in stored])
+
+        asyncio.run(fill())
+        lines = exported(first)
+        assert lines.count(b"\n") == len(told) + 1
+        imported = run(second, "import", "-", stdin=lines)
+        assert imported.exit_code == 0, imported.output
+        assert exported(second) == lines
+        again = run(second, "import", "-", stdin=lines)
+        assert again.stderr == f"Imported: {len(told):,} unchanged.\n"
+        assert exported(second) == lines
+        for line in lines.splitlines()[1:]:
+            assert line_of(stored_of(line)) == line + b"\n"
+
+
+def fill(path: Path, count: int, **fields: Any) -> None:
+    async def go() -> None:
+        async with opened(path) as store:
+            made = (put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields) for n in range(count))
+            await asyncio.gather(*made)
+
+    asyncio.run(go())
+
+
+def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
+    store, other, file = tmp_path / "m.db", tmp_path / "o.db", tmp_path / "m.jsonl"
+    fill(store, 3)
+    run(store, "export", file)
+    changed = file.read_text().replace("content of k0001", "changed")
+    file.write_text(changed)
+    kept = run(store, "import", file)
+    assert kept.exit_code == 0
+    assert kept.stderr == (
+        "line 3 (k0001): differs from the memory that is there, which was kept\nImported: 2 unchanged, 1 kept.\n"
+    )
+    dry = run(store, "import", file, "--replace", "--dry-run")
+    assert dry.stderr == "Would import: 1 replaced, 2 unchanged.\n"
+    assert b"changed" not in exported(store)
+    assert run(store, "import", file, "--replace").stderr == "Imported: 1 replaced, 2 unchanged.\n"
+    assert exported(store) == changed.encode()
+    lines = changed.splitlines()
+    told = json.loads(lines[1])
+    taken = run(store, "import", "-", stdin="\n".join([lines[0], json.dumps({**told, "key": "x"})]).encode())
+    assert taken.exit_code == 1 and "line 2 (x): The id and the key name different memories." in taken.stderr
+    assert run(other, "import", file, "--namespace", "team").exit_code == 0
+    assert exported(other) == changed.replace('"default"', '"team"').replace('"conformance"', '"team"').encode()
+    assert exported(other).count(b"\n") == 4
+    part = run(other, "export", "--namespace", "none")
+    assert part.stdout_bytes.count(b"\n") == 1
+
+
+def test_lines_that_are_no_memories_are_said_and_the_rest_is_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, file, report = tmp_path / "m.db", tmp_path / "m.jsonl", tmp_path / "report.jsonl"
+    fill(store, 2)
+    run(store, "export", file)
+    heading, good, other = file.read_bytes().splitlines()
+    told = json.loads(other)
+    bad = [b"{", b"[]", b"\xff", json.dumps({**told, "content": ""}).encode(), json.dumps({**told, "new": 1}).encode()]
+    bad += [json.dumps({**told, "id": "x"}).encode(), b"x" * 3_000, json.dumps({**told, "metadata": [1]}).encode()]
+    monkeypatch.setattr(streams, "MAX_LINE", 2_000)
+    monkeypatch.setattr(streams, "CHUNK", 500)
+    file.write_bytes(b"\n".join([heading, *bad, b"", good]))
+    done = run(tmp_path / "n.db", "import", file, "--report", report)
+    assert done.exit_code == 1
+    assert done.stderr.endswith("Imported: 1 added, 8 refused.\n"), done.stderr
+    notes = [json.loads(line) for line in report.read_text().splitlines()]
+    assert [note["place"] for note in notes] == [f"line {n}" for n in range(2, 10)]
+    assert "too long" in notes[6]["words"]
+    newer = tmp_path / "newer.jsonl"
+    newer.write_text('{"format":"agent-abilities","version":2}\n')
+    assert "newer version" in run(store, "import", newer).stderr
+    newer.write_text("hello")
+    assert "neither" in run(store, "import", newer).stderr
+    assert run(store, "import", tmp_path / "none").exit_code == 2
+    assert run(store, "export", "--namespace", "NO").exit_code == 2
+
+
+GRAPH = [
+    {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["writes compilers", "likes tea"]},
+    {"type": "entity", "name": "tea", "entityType": "", "observations": []},
+    {"type": "entity", "name": " odd\tname", "entityType": "t" * 80, "observations": ["a" * 4_000, "b " * 4_000]},
+    {"type": "entity", "name": "n" * 300, "entityType": "x", "observations": ["long name"], "extra": {"kept": True}},
+    {"type": "relation", "from": "Ada", "to": "tea", "relationType": "drinks"},
+    {"type": "relation", "from": "Ada", "to": "tea", "relationType": "drinks"},
+    {"type": "relation", "from": "Ada", "to": "n" * 300, "relationType": "r" * 60},
+    {"type": "relation", "from": "Ada", "to": "not there", "relationType": "knows"},
+    {"type": "relation", "from": "ghost", "to": "Ada", "relationType": "haunts"},
+]
+
+
+def told(store: Path) -> dict[str, dict[str, Any]]:
+    return {memory["key"]: memory for memory in map(json.loads, exported(store).splitlines()[1:])}
+
+
+def test_the_mcp_memory_servers_file_is_brought(tmp_path: Path) -> None:
+    store, file = tmp_path / "m.db", tmp_path / "memory.jsonl"
+    file.write_text("\n".join(map(json.dumps, GRAPH)))
+    done = run(store, "import", file)
+    assert done.exit_code == 0, done.stderr
+    found = told(store)
+    long, odd = key_of("n" * 300), key_of(" odd\tname")
+    assert found["Ada"]["content"] == "writes compilers\nlikes tea"
+    assert (found["Ada"]["type"], found["Ada"]["category"]) == ("core", "person")
+    links = {(link["key"], link["type"]): link["link_weight"] for link in found["Ada"]["links"]}
+    (shortened,) = (kind for key, kind in links if key == long)
+    assert links == {("tea", "drinks"): 0.5, (long, shortened): 0.5, ("not there", "knows"): 0.5}
+    assert found["Ada"]["metadata"]["link_types"] == {shortened: "r" * 60}
+    assert found["tea"]["content"] == "tea"
+    assert found[odd]["metadata"] == {"name": " odd\tname", "category": "t" * 80}
+    parts = [found[odd], found[f"{odd}#2"], found[f"{odd}#3"]]
+    assert "".join(part["content"] for part in parts) == "a" * 4_000 + "\n" + "b " * 4_000
+    assert [part.get("links") for part in parts] == [
+        [{"key": f"{odd}#{n}", "link_weight": 1.0, "type": "continues"}] if n < 4 else None for n in (2, 3, 4)
+    ]
+    assert found[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
+    assert found["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
+    assert done.stderr.endswith("Imported: 7 added, 5 adjusted.\n"), done.stderr
+    before = exported(store)
+    again = run(store, "import", file)
+    assert again.stderr.endswith("Imported: 7 unchanged, 5 adjusted.\n")
+    assert exported(store) == before
+
+
+def key_value_file(path: Path, **names: str) -> None:
+    """A kv-memory database, its columns under other names where asked."""
+    columns = {
+        n: names.get(n, n) for n in ("key", "content", "memory_score", "source_key", "target_key", "link_weight")
+    }
+    with sqlite3.connect(path) as connection:
+        connection.executescript(f"""
+            CREATE TABLE memories ({columns["key"]} TEXT PRIMARY KEY, {columns["content"]} TEXT, summary TEXT,
+                type TEXT, tags TEXT, metadata TEXT, {columns["memory_score"]} INTEGER, created_at TEXT, mood TEXT);
+            CREATE TABLE memory_links ({columns["source_key"]} TEXT, {columns["target_key"]} TEXT, link_type TEXT,
+                {columns["link_weight"]} INTEGER);
+            INSERT INTO memories VALUES
+                ('a', 'first', 's', 'learning', '["x", "y"]', '{{"big": 123456789012345678901234, "n": NaN}}', 90,
+                    '2025-03-04 05:06:07', 'calm'),
+                ('b', 'second', NULL, 'diary', 'x, z', 'no json', 250, 'yesterday', NULL),
+                ('c', 'third', NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+            INSERT INTO memory_links VALUES ('a', 'b', 'about', 80), ('a', 'c', NULL, NULL), ('b', 'a', 'x', 500);
+        """)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {},
+        {"key": "memory_key", "content": "text", "memory_score": "score"},
+        {"source_key": "from_key", "target_key": "to_key", "link_weight": "weight"},
+    ],
+)
+def test_a_kv_memory_database_is_brought(names: dict[str, str], tmp_path: Path) -> None:
+    store, file = tmp_path / "m.db", tmp_path / "kv.db"
+    key_value_file(file, **names)
+    file.chmod(0o444)
+    before = file.read_bytes()
+    done = run(store, "import", file)
+    assert done.exit_code == 0, done.output
+    found = told(store)
+    a, b, c = (found[key] for key in "abc")
+    assert (a["content"], a["summary"], a["type"], a["tags"]) == ("first", "s", "learning", ["x", "y"])
+    assert (a["memory_score"], a["created_at"]) == (0.9, "2025-03-04T05:06:07.000Z")
+    assert a["metadata"] == {"big": "123456789012345678901234", "n": "NaN", "mood": "calm"}
+    assert a["links"] == [
+        {"key": "b", "link_weight": 0.8, "type": "about"},
+        {"key": "c", "link_weight": 0.5},
+    ]
+    assert (b["type"], b["tags"], "memory_score" in b) == ("core", ["x", "z"], False)
+    assert b["metadata"] == {
+        "metadata": "no json", "score": 250, "type": "diary", "created_at": "yesterday", "link_weights": {"a": "5.0"},
+    }  # fmt: skip
+    assert b["links"] == [{"key": "a", "link_weight": 1.0, "type": "x"}]
+    assert c["content"] == "third" and "metadata" not in c
+    assert file.read_bytes() == before and not list(tmp_path.glob("kv.db-*"))
+    assert run(store, "import", file).stderr.endswith("Imported: 3 unchanged, 1 adjusted.\n")
+
+
+def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "other.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE memories (x)")
+    connection.close()
+    done = run(tmp_path / "m.db", "import", file)
+    assert done.exit_code == 1 and "no table 'memories' with a key and a content" in done.stderr
+
+
+anything = strategies.text(max_size=30) | strategies.text("ab \n", min_size=4, max_size=9).map(lambda t: t * 1_400)
+foreigners = strategies.builds(
+    Foreign,
+    name=anything,
+    content=anything,
+    category=anything,
+    summary=anything,
+    tags=strategies.lists(anything, max_size=12),
+    links=strategies.lists(strategies.tuples(anything, anything, strategies.floats()), max_size=3),
+    score=strategies.none() | shares,
+    metadata=strategies.dictionaries(strategies.text(max_size=5), anything | strategies.integers(), max_size=2),
+)
+
+
+@given(foreigners)
+@settings(max_examples=100, deadline=None)
+def test_whatever_comes_is_brought_within_our_bounds_and_nothing_is_lost(foreign: Foreign) -> None:
+    found = adjusted(foreign, "default", NOW).memories
+    for incoming in found:
+        assert stored_of(line_of(incoming.stored)).row == incoming.stored.row
+    keys = [incoming.stored.row.key for incoming in found]
+    assert len(set(keys)) == len(keys) and keys[0] == key_of(foreign.name)
+    chained = [link.target for i in found for link in i.stored.links if link.type == "continues"]
+    assert chained[: len(keys) - 1] == keys[1:] or set(keys[1:]) <= set(chained)
+    whole = "".join(incoming.stored.row.content for incoming in found)
+    assert whole.startswith(adjustment._storable(foreign.content))
+
+
+def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:
+    source, target, file = tmp_path / "a.db", tmp_path / "b.db", tmp_path / "m.jsonl"
+    fill(source, 3_000)
+    run(source, "export", file)
+    kills = 0
+    for attempt in range(6):
+        process = start(target, "import", str(file))
+        time.sleep(0.35 + attempt * 0.12)
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+        if target.exists():
+            check_whole(target)
+    assert kills > 0
+    done = run(target, "import", file)
+    assert done.exit_code == 0
+    assert exported(target) == file.read_bytes()
+
+
+def start(store: Path, *arguments: str) -> "subprocess.Popen[bytes]":
+    environment = {**os.environ, "ABILITIES_STORE_URL": f"sqlite:///{store}"}
+    command = [sys.executable, "-m", "abilities", *arguments]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=store.parent)
+
+
+def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
+    store, file = tmp_path / "a.db", tmp_path / "m.jsonl"
+    fill(store, 5_000)
+    whole, part = exported(store), tmp_path / "m.jsonl.part"
+    kills = 0
+    for attempt in range(40):
+        process = start(store, "export", str(file), "--resume")
+        end = time.monotonic() + 10
+        while not (part.exists() and part.stat().st_size > attempt * 20_000) and time.monotonic() < end:
+            if process.poll() is not None:
+                break
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        if process.wait() == 0:
+            break
+        kills += 1
+        assert not file.exists()
+    if not file.exists():
+        with part.open("ab") as torn:
+            torn.write(b'{"namespace":"defa')
+        assert run(store, "export", file, "--resume").exit_code == 0
+    assert kills > 0
+    assert file.read_bytes() == whole and not part.exists()
+    assert file.stat().st_mode & 0o077 == 0, "memories are their owner's"
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from abilities.helpers.stores.conformance import put
+from abilities.helpers.stores.sqlite.store import SqliteStore
+async def main():
+    store, n = SqliteStore(Path(sys.argv[1])), 0
+    while True:
+        await put(store, f"w{n}", content="x" * (n % 2000 + 1), links=[(f"w{n - 1}", 0.5)], tags=["t"])
+        print(n, flush=True)
+        n += 1
+asyncio.run(main())
+"""
+
+
+def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    fill(store, 50)
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(store)], stdout=subprocess.PIPE)
+    assert writer.stdout
+    try:
+        for n in range(BACKUPS):
+            acknowledged = int(writer.stdout.readline())
+            copy = tmp_path / f"copy{n}.db"
+            done = run(store, "backup", copy)
+            assert done.exit_code == 0, done.output
+            check_whole(copy)
+            with sqlite3.connect(copy) as connection:
+                (count,) = connection.execute("SELECT count(*) FROM memories WHERE key GLOB 'w*'").fetchone()
+                assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+            connection.close()
+            assert count > acknowledged
+        reached(7, f"{BACKUPS} of {BACKUPS} live backups whole, with all that was acknowledged before")
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert sorted(p.name for p in tmp_path.iterdir() if "new" in p.name) == []
+
+
+def test_a_backup_is_restored_and_what_was_there_is_kept(tmp_path: Path) -> None:
+    store, copy = tmp_path / "m.db", tmp_path / "copy.db"
+    fill(store, 20)
+    before = exported(store)
+    assert run(store, "backup", copy).exit_code == 0
+    again = run(store, "backup", copy)
+    assert again.exit_code == 1 and "exists already; nothing was changed" in again.stderr
+    fill(store, 30, content="later")
+    later = exported(store)
+    assert "exists already" in run(store, "restore", copy).stderr
+    done = run(store, "restore", copy, "--replace")
+    assert done.exit_code == 0, done.output
+    assert exported(store) == before
+    (aside,) = tmp_path.glob("m.db-before-*")
+    fill(store, 25)
+    shutil.copy(aside, tmp_path / "moved.db")
+    assert exported(tmp_path / "moved.db") == later
+    store.unlink()
+    assert run(store, "export").exit_code == 1, "the store is gone"
+    assert run(store, "restore", copy).exit_code == 0, "a lost store may come back under its name"
+    assert exported(store) == before
+    assert {p.name for p in tmp_path.iterdir()} <= {
+        "m.db",
+        "m.db-lock",
+        "copy.db",
+        aside.name,
+        "moved.db",
+        "moved.db-lock",
+    }
+
+
+async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
+    path, copy = tmp_path / "m.db", tmp_path / "copy.db"
+    async with opened(path) as store:
+        await put(store, "k")
+        assert (await asyncio.to_thread(run, path, "backup", copy)).exit_code == 0
+        await store.read("conformance", ["k"])
+        refused = await asyncio.to_thread(run, path, "restore", copy, "--replace")
+        assert refused.exit_code == 1 and "busy" in refused.stderr
+        await put(store, "k2")
+    assert b'"k2"' in await asyncio.to_thread(exported, path)
+
+
+def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
+    store, copy = tmp_path / "m.db", tmp_path / "copy.db"
+    fill(store, 20)
+    run(store, "backup", copy)
+    tamper(copy, "UPDATE memories SET content = 'other' WHERE key = 'k0003'")
+    before = store.read_bytes()
+    done = run(store, "restore", copy, "--replace")
+    assert done.exit_code == 1 and "1 memories are damaged" in done.stderr
+    assert store.read_bytes() == before and not list(tmp_path.glob("*-new-*"))
+    copy.write_text("hello")
+    assert "damaged" in run(store, "restore", copy, "--replace").stderr
+
+
+def tamper(path: Path, *statements: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.create_function("link_hash", 5, lambda *_: 1)
+        for statement in statements:
+            assert connection.execute(statement).rowcount != 0
+    connection.close()
+
+
+DAMAGE: dict[str, tuple[str, ...]] = {
+    "memories": (
+        "UPDATE memories SET content = content || '!' WHERE key = 'k0001'",
+        "UPDATE memories SET score = 0.61 WHERE key = 'k0001'",
+        "UPDATE shelf SET size = size + 1 WHERE id = (SELECT id FROM memories WHERE key = 'k0001')",
+        "DELETE FROM shelf WHERE id = (SELECT id FROM memories WHERE key = 'k0001')",
+    ),
+    "links": (
+        "UPDATE links SET weight = 0.4 WHERE source = 'k0001'",
+        "UPDATE links SET rank = 0.9 WHERE source = 'k0001'",
+    ),
+    "tags": (
+        "UPDATE tags SET tag = 'u' WHERE id = (SELECT id FROM memories WHERE key = 'k0001')",
+        "UPDATE counters SET number = 3 WHERE name = 'tag'",
+    ),
+    "counters": ("UPDATE counters SET number = number + 1 WHERE name = 'type'",),
+    "search": ("INSERT INTO search (search, rowid, folded) VALUES ('delete', 2, 'content of k0001')",),
+    "index": ("DELETE FROM search_data WHERE id = (SELECT max(id) FROM search_data)",),
+}
+
+
+@pytest.mark.parametrize(("name", "statement"), [(n, s) for n, statements in DAMAGE.items() for s in statements])
+def test_damage_of_every_kind_is_found(name: str, statement: str, tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    fill(store, 10)
+    sound = run(store, "check", "--full")
+    assert sound.exit_code == 0
+    assert "1 links lead to memories that are not there." in sound.stdout
+    tamper(store, statement)
+    done = run(store, "check", "--full", "--json")
+    findings = {finding["name"]: finding for finding in json.loads(done.stdout)}
+    assert done.exit_code == 1
+    assert findings[name]["state"] == "damaged", findings
+    assert findings[name]["number"] > 0
+    printed = run(store, "check", "--full")
+    assert printed.exit_code == 1 and f"damaged {findings[name]['words']}" in printed.stdout
+
+
+def test_checking_says_what_stands_beside_and_what_is_no_store(tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    assert f"there is no store at {store}" in run(store, "check").stderr
+    fill(store, 2)
+    (tmp_path / "m.db-new-1-abc").write_text("")
+    done = run(store, "check")
+    assert done.exit_code == 0 and "1 unfinished copies were left beside the store" in done.stdout
+    store.write_bytes(b"x" * 5_000)
+    assert run(store, "check").exit_code == 1
+
+
+def peak(*command: str) -> int:
+    """The memory that a command needed at most, in bytes, measured by its own parent."""
+    code = (
+        "import resource, subprocess as s, sys; s.run(sys.argv[1:], check=True, stdout=s.DEVNULL, stderr=2);"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, check=True)
+    return int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
+
+
+def test_memory_stays_bounded_however_many_memories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: dict[int, list[int]] = {}
+    for count in (1_000, MEMORIES):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        generate(folder / "a.db", count)
+        abilities = [sys.executable, "-m", "abilities"]
+        monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/a.db")
+        figures[count] = [peak(*abilities, "export", str(folder / "m.jsonl")), peak(*abilities, "check")]
+        monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/b.db")
+        figures[count].append(peak(*abilities, "import", str(folder / "m.jsonl")))
+    grown = [many - few for few, many in zip(figures[1_000], figures[MEMORIES], strict=True)]
+    assert max(grown) < 64 << 20, figures
+    most = max(figures[MEMORIES]) >> 20
+    reached(11, f"{MEMORIES:,} memories: at most {most} MiB, {max(grown) >> 20} MiB more than with 1,000")

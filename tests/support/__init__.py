@@ -1,0 +1,1 @@
+"""What tests share: sample files and memories, cases, servers, databases."""

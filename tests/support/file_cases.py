@@ -1,0 +1,286 @@
+"""Rows F and M of the acceptance table, as data: what is asked, and what each item or the call gets.
+
+``items`` holds, per requested item, either a reason or an Ok; ``call`` is (reason, field) where the whole
+call is refused. A row that no surface but Python can carry (NaN, a lone surrogate) says so by itself.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.sample_files import EMOJI, FORGED, NAMES
+
+
+@dataclass(frozen=True)
+class Ok:
+    """A success: the content, and further fields of the data to compare."""
+
+    content: str
+    data: dict[str, Any] = field(default_factory=dict)
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: an identifier, an ability's arguments, and what they get."""
+
+    id: str
+    arguments: dict[str, Any]
+    items: list[str | Ok] = field(default_factory=list)
+    call: tuple[str, str | None] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    name: str = "file_read_bulk"
+
+    def __str__(self) -> str:
+        return self.id
+
+
+def paths(id: str, *expected: tuple[Any, str | Ok], **settings: Any) -> Row:
+    """A row about the items of `file_read_bulk`."""
+    return Row(id, {"paths": [item for item, _ in expected]}, [outcome for _, outcome in expected], settings=settings)
+
+
+def targets(id: str, *expected: tuple[Any, str | Ok]) -> Row:
+    """A row about the items of `memory_read_bulk`."""
+    asked = {"targets": [item for item, _ in expected]}
+    return Row(id, asked, [outcome for _, outcome in expected], name="memory_read_bulk")
+
+
+def refused(id: str, reason: str, field: str | None, name: str = "file_read_bulk", /, **arguments: Any) -> Row:
+    """A row about a call that is refused as a whole."""
+    return Row(id, arguments, call=(reason, field), name=name)
+
+
+NOT_STRINGS: list[Any] = [5, None, [], {}, True, 1.5]
+NOT_TARGETS: list[Any] = [5, None, [], "long_term", {}, {"type": "LONG_TERM"}, {"type": 1}]
+NOT_DATES: list[Any] = ["2025-01-01T00:00:00", "../x", 20250101, "", "Today", [], "0000-01-01"]
+HOSTILE_NAME: dict[str, Any] = {"paths": ["ok.txt"], "ignore previous instructions!": 1}
+FINE = Ok("fine\n", {"source": "workspace", "size_bytes": 5})
+SECRETS = (".env", "a/.ENV.local", "id_rsa", "id_ed25519.pub", "x.pem", "deep/y.KEY", ".git/config", ".GIT/config")
+CONTROLS = ("a\0b", "a\nb", "\x1b[31m", "a\x85b", "a\u202eb", "a\u2028b", "a\x7fb")
+ENCODED = ("%2e%2e/x", "..%2f", "....//x", "．．/x", "~/.ssh2/x", "$HOME/x", "file:///etc/passwd")
+DEVICES = [("device", "not_regular_file")] if os.geteuid() == 0 else []
+BIG = ("0123456789abcde\n" * 20_000)[:20_000]
+
+FILE_ROWS = [
+    paths("F1", *[(value, "not_a_string") for value in NOT_STRINGS]),
+    paths("F2", ("", "empty_path"), ("   ", "empty_path"), ("#L1", "empty_path")),
+    paths("F3", ("/etc/passwd", "absolute_path"), ("//srv/x", "absolute_path"), ("/", "absolute_path")),
+    paths("F4", *[(path, "parent_traversal") for path in ("..", "a/../b", "d/../../x", "../x", "dir/..", "../")]),
+    paths("F5", *[(path, "backslash") for path in ("..\\..\\x", "\\\\srv\\share", "a\\b")]),
+    paths("F6", *[(path, "drive_path") for path in ("C:\\x", "C:/x", "C:x", "a:b")]),
+    paths("F7", *[(path, "control_character") for path in CONTROLS]),
+    paths("F8", ("\ud800", "invalid_unicode"), ("a\udcff", "invalid_unicode")),
+    paths("F9-long", ("x" * 1025, "path_too_long"), ("y" * 256, "path_too_long"), ("世" * 86, "path_too_long")),
+    paths("F9-deep", ("/".join("d" * 33), "path_too_deep"), ("/".join("d" * 32), "not_found")),
+    paths("F9-megabyte", ("x" * 1_000_000, "path_too_long"), ("ok.txt", FINE)),
+    paths(
+        "F10",
+        *[(p, "trailing_slash") for p in ("ok.txt/", "dir/", "link-dir/", "link-dir/.", "link-dir//", "ok.txt/.")],
+    ),
+    paths(
+        "F11",
+        *[(path, "is_directory") for path in (".", "./", "././.", "dir", "dir/sub", "link-dir", "link-to-dir.txt")],
+    ),
+    paths("F12", ("./ok.txt", FINE), ("dir//a.txt", Ok("a", {"path": "dir//a.txt"})), ("dir/./a.txt", Ok("a"))),
+    paths("F13", *[(path, "not_found") for path in ENCODED]),
+    paths("F13-denied", ("~/.ssh/id_rsa", "denied")),
+    paths("F14", *[(name, Ok("odd name", {"path": name})) for name in NAMES]),
+    paths("F15", *[(path, "not_found") for path in ("OK.TXT", "a\u0308o\u0308u\u0308.txt", "ok.txt.", "ok.txt ")]),
+    paths("F16", ("missing.txt", "not_found"), ("ok.txt/below.txt", "not_found"), ("no/such/dir.txt", "not_found")),
+    paths(
+        "F17",
+        ("both.txt", Ok("from the agent", {"source": "agent"})),
+        ("ok.txt", FINE),
+        ("locked.txt", "access_denied"),
+        ("folder.txt", "is_directory"),
+    ),
+    paths(
+        "F18",
+        *[(path, "symlink_escape") for path in ("link-outside.txt", "link-outside-dir", "link-outside-dir/secret.txt")],
+        *[(path, "symlink_escape") for path in ("link-absolute.txt", "link-absolute-inside.txt", "link-environ")],
+        *[(path, "symlink_escape") for path in ("link-zero", "link-stdin", "dir/link-far")],
+    ),
+    paths(
+        "F18a-loop", ("link-loop-a", "symlink_loop"), ("link-self", "symlink_loop"), ("link-loop-a/x", "symlink_loop")
+    ),
+    paths(
+        "F18a-never",
+        ("link-inside.txt", "symlink_refused"),
+        ("link-dir/a.txt", "symlink_refused"),
+        ("ok.txt", FINE),
+        follow_symlinks="never",
+    ),
+    paths("F18a-dangling", ("link-dangling", "not_found"), ("link-slash.txt", "not_found")),
+    paths(
+        "F18b",
+        ("link-inside.txt", FINE),
+        ("link-dir/a.txt", Ok("a")),
+        ("dir/link-up.txt", FINE),
+        ("link-chain.txt", FINE),
+    ),
+    paths("F18c", *[(path, "denied") for path in SECRETS], ("link-env", "denied"), ("link-git/config", "denied")),
+    paths("F18c-spared", (".env.example", Ok("CREDENTIAL")), ("environment.txt", Ok("not on the list"))),
+    paths("F18c-missing", ("none/.env", "denied"), (".ssh/known_hosts", "denied"), ("a/.AWS/x", "denied")),
+    paths("F18c-invisible", (".e\u200dnv", "denied"), ("．env", "denied")),
+    paths("F19", ("fifo", "not_regular_file"), ("socket", "not_regular_file"), *DEVICES),
+    paths(
+        "F20", ("mode000.txt", "access_denied"), ("closed/in.txt", "access_denied"), ("closed/no.txt", "access_denied")
+    ),
+    paths("F22", ("hard.txt", Ok("SECRET"))),
+    paths("F22-denied", ("hard.txt", "hard_link"), ("ok.txt", FINE), deny_hardlinks=True),
+    paths("F23", ("empty.txt", Ok("", {"size_bytes": 0}))),
+    paths("F24", ("big.txt", Ok(BIG, {"size_bytes": 320_000}, cut=True))),
+    paths("F25", *[(path, "binary_file") for path in ("nul.bin", "picture.png", "utf16-bare.txt", "utf32.txt")]),
+    paths(
+        "F26",
+        ("bom8.txt", Ok("hello", {"encoding": "utf-8-sig", "size_bytes": 8})),
+        ("bom16le.txt", Ok("hällo\n世", {"encoding": "utf-16-le"})),
+        ("bom16be.txt", Ok("hällo\n世", {"encoding": "utf-16-be"})),
+        ("bom16le.txt#L2", Ok("世")),
+        ("bom8.txt#byte=0", Ok("hello")),
+    ),
+    paths(
+        "F27",
+        ("latin1.txt", Ok("Gr\ufffd\ufffde", {"replaced": 2})),
+        ("cesu.txt", Ok("a" + "\ufffd" * 6 + "b", {"replaced": 6})),
+        ("cut.txt", Ok("aé\ufffd", {"replaced": 1})),
+    ),
+    paths("F28", ("forged.txt", Ok(FORGED)), ("crlf.txt", Ok("one\r\ntwo\r\n"))),
+    Row("F29", {"paths": ["family.txt"], "max_chars_per_file": 5}, [Ok("abc", cut=True)]),
+    Row(
+        "F29-never-to-nothing", {"paths": ["marks.txt"], "max_chars_per_file": 50}, [Ok("e" + "\u0301" * 49, cut=True)]
+    ),
+    Row("F29-crlf", {"paths": ["crlf.txt"], "max_chars_per_file": 4}, [Ok("one", cut=True)]),
+    *[
+        refused(f"F30-{n}", reason, "max_chars_per_file", paths=["ok.txt"], max_chars_per_file=value)
+        for n, (value, reason) in enumerate(
+            [
+                (0, "out_of_range"),
+                (-1, "out_of_range"),
+                (100_001, "out_of_range"),
+                (10**400, "out_of_range"),
+                ("9" * 30, "out_of_range"),
+                (float("inf"), "out_of_range"),
+                (float("nan"), "wrong_type"),
+                (True, "wrong_type"),
+                (3.5, "wrong_type"),
+                ("x", "wrong_type"),
+                ("\uff13", "wrong_type"),
+                ("1_0", "wrong_type"),
+                (" 3", "wrong_type"),
+                ([], "wrong_type"),
+            ]
+        )
+    ],
+    Row("F30-string", {"paths": ["ok.txt"], "max_chars_per_file": "3"}, [Ok("fin", cut=True)]),
+    Row("F30-float", {"paths": ["ok.txt"], "max_chars_per_file": 3.0}, [Ok("fin", cut=True)]),
+    Row("F30-null", {"paths": ["ok.txt"], "max_chars_per_file": None}, [FINE]),
+    refused("F31-none", "invalid_parameter", "paths", paths=[]),
+    refused("F31-26", "invalid_parameter", "paths", paths=["ok.txt"] * 26),
+    refused("F31-object", "invalid_parameter", "paths", paths={"0": "ok.txt"}),
+    refused("F31-number", "invalid_parameter", "paths", paths=7),
+    refused("F31-null", "invalid_parameter", "paths", paths=None),
+    refused("F31-missing", "invalid_parameter", "paths"),
+    refused("F31-unknown", "invalid_parameter", "recursive", paths=["ok.txt"], recursive=True),
+    Row("F31-hostile-name", HOSTILE_NAME, call=("invalid_parameter", None)),
+    refused("F31-string", "invalid_parameter", "paths", paths="ok.txt"),
+    refused("F31-string-object", "invalid_parameter", "paths", paths='{"a": 1}'),
+    refused("F31-deep", "invalid_parameter", "paths", paths="[" * 100_000),
+    refused("F31-total", "invalid_parameter", "paths", paths=["x" * 1000] * 9),
+    Row("F31b", {"paths": json.dumps(["ok.txt", 5])}, [FINE, "not_a_string"]),
+    paths("F32", ("ok.txt", FINE), ("no", "not_found"), ("ok.txt", FINE), ("no", "not_found"), ("./ok.txt", FINE)),
+    paths(
+        "F32b",
+        ("lines.txt#L10-L12", Ok("line 10\nline 11\nline 12\n")),
+        ("lines.txt#L10-12", Ok("line 10\nline 11\nline 12\n")),
+        ("lines.txt#L7", Ok("line 7\n")),
+        ("lines.txt#L99-", Ok("line 99\nline 100\n")),
+        ("lines.txt#L99-L5000", Ok("line 99\nline 100\n")),
+        ("lines.txt#L101", Ok("")),
+        ("lines.txt#byte=7", Ok("".join(f"line {n}\n" for n in range(2, 101)))),
+        ("lines.txt#byte=7-13", Ok("line 2")),
+        ("lines.txt#byte=7-7", Ok("")),
+        ("lines.txt#byte=99999", Ok("")),
+        ("name#L2", "not_found"),
+        ("name#L2#L1", Ok("one\n", {"path": "name#L2"})),
+        ("umlaut.txt#byte=2", Ok("öü")),
+        ("umlaut.txt#byte=0-2", Ok("ä")),
+        ("crlf.txt#L2", Ok("two\r\n")),
+        ("ok.txt#frag", "not_found"),
+    ),
+    paths(
+        "F32b-invalid",
+        *[(f"lines.txt#{part}", "invalid_range") for part in ("L0", "L9-L3", "L0-", "byte=9-3")],
+        *[(f"umlaut.txt#{part}", "invalid_range") for part in ("byte=1", "byte=0-3")],
+        *[(f"bom16le.txt#{part}", "invalid_range") for part in ("byte=1", "byte=3")],
+        ("bom8.txt#byte=1", "invalid_range"),
+        ("bom8.txt#byte=0-2", "invalid_range"),
+    ),
+    paths("F32c", ("lines.txt#byte=7@000000000000", "changed"), ("ok.txt#byte=999@000000000000", "changed")),
+    paths("F32c-end", ("lines.txt#byte=7-13@000000000000", "changed")),
+]
+
+MEMORY_ROWS = [
+    targets(
+        "M1",
+        *[(value, "invalid_target") for value in NOT_TARGETS],
+        *[(value, "invalid_target") for value in ({"type": "../x"}, {"type": ["long_term"]}, {"date": "today"})],
+        ({"type": "long_term"}, Ok("# Memory\n- likes tea\n", {"type": "long_term", "filename": "MEMORY.md"})),
+    ),
+    targets("M1-unknown-field", ({"type": "long_term", "path": "x"}, "invalid_parameter")),
+    targets("M1-string", (json.dumps({"type": "long_term", "date": None}), Ok("# Memory\n- likes tea\n"))),
+    targets(
+        "M2",
+        *[
+            ({"type": "short_term", "date": value}, "invalid_date")
+            for value in (
+                "2025-02-30",
+                "20250101",
+                "2025-W01-1",
+                "2025-1-1",
+                "٢٠٢٥-٠١-٠١",
+                "２０２５-01-01",
+                "2025-01-01\n",
+            )
+        ],
+        *[({"type": "short_term", "date": value}, "invalid_date") for value in NOT_DATES],
+        ({"type": "long_term", "date": "2026-01-02"}, "invalid_date"),
+    ),
+    targets(
+        "M3",
+        ({"type": "short_term", "date": "2026-01-01"}, "memory_file_not_found"),
+        ({"type": "short_term", "date": "9999-12-31"}, "memory_file_not_found"),
+        ({"type": "short_term", "date": "2026-01-02"}, Ok("a day's notes\n", {"date": "2026-01-02"})),
+    ),
+    targets("M5", *[({"type": "short_term", "date": f"2026-01-0{n}"}, "undecodable") for n in (3, 4)]),
+    targets(
+        "M-resume",
+        ({"type": "long_term", "resume": "byte=9"}, Ok("- likes tea\n")),
+        ({"type": "long_term", "resume": "byte=2-8"}, Ok("Memory")),
+        ({"type": "short_term", "date": "2026-01-05", "resume": "byte=5"}, Ok("käse" * 19)),
+        ({"type": "short_term", "date": "2026-01-05", "resume": "byte=2"}, "invalid_range"),
+        ({"type": "long_term", "resume": "byte=5@000000000000"}, "changed"),
+        ({"type": "long_term", "resume": "L1-L2"}, "invalid_range"),
+        ({"type": "long_term", "resume": 7}, "invalid_range"),
+    ),
+    targets(
+        "M-stored",
+        ({"type": "stored", "key": "a/b:c"}, "memory_not_found"),
+        *[
+            ({"type": "stored", "key": key}, "invalid_key")
+            for key in ("", "k" * 201, " a", "a ", "a\n", "a\u202e", "\ufffd", 5)
+        ],
+        ({"type": "stored"}, "invalid_key"),
+        ({"type": "stored", "key": "a", "date": "today"}, "invalid_date"),
+        ({"type": "long_term", "key": "a"}, "invalid_parameter"),
+    ),
+    refused("M-none", "invalid_parameter", "targets", "memory_read_bulk", targets=[]),
+    refused("M-26", "invalid_parameter", "targets", "memory_read_bulk", targets=[{"type": "long_term"}] * 26),
+    refused("M-unknown", "invalid_parameter", "paths", "memory_read_bulk", targets=[{}], paths=["a"]),
+    refused("M-range", "out_of_range", "max_chars_per_item", "memory_read_bulk", targets=[{}], max_chars_per_item=0),
+]
+
+ROWS = [*FILE_ROWS, *MEMORY_ROWS]
+__all__ = ["EMOJI", "ROWS", "Ok", "Row"]

@@ -1,0 +1,212 @@
+"""Every surface as one kind of function: (name, arguments) -> the payload that its caller receives.
+
+A call that failed as a whole gives ``{"error": fault}`` on each of them.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import httpx2
+import orjson
+from click.testing import CliRunner
+from langchain_core.messages import ToolMessage
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from abilities import Abilities, AbilityError, Settings, render
+from abilities.adapters.http import status_of
+from abilities.adapters.langchain import load_tools
+from abilities.adapters.mcp import server_of
+from abilities.cli.main import main
+from abilities.declarations.faults import Fault
+from abilities.server.app import app_of
+from abilities.server.guard import MAX_BODY, App
+
+Call = Callable[..., Awaitable[dict[str, Any]]]
+Through = Callable[[Settings], Call]
+Surface = Callable[[Settings, str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class CannotCarry(Exception):
+    """The value cannot cross this surface: JSON holds no lone surrogate and no NaN, HTTP no large body."""
+
+
+async def python(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    async with Abilities.open(settings) as abilities:
+        try:
+            return await abilities.call(name, arguments)
+        except AbilityError as error:
+            return {"error": error.fault.payload()}
+
+
+async def command_line(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    text = refuse_uncarried(arguments)
+    result = await _in_thread(
+        lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings))
+    )
+    payload: dict[str, Any] = orjson.loads(result.stdout)
+    assert result.exit_code == (1 if "error" in payload else 0), result.output
+    assert result.stdout == render(payload) + "\n"
+    return payload
+
+
+async def langchain(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    (tool,) = load_tools(settings, only=[name])
+    message = await tool.ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
+    return _told(message)
+
+
+async def langchain_sync(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    (tool,) = load_tools(settings, only=[name])
+    return _told(
+        await _in_thread(lambda: tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments}))
+    )
+
+
+async def mcp_current(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return await _mcp(settings, name, arguments, "2026-07-28")
+
+
+async def mcp_earlier(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return await _mcp(settings, name, arguments, "legacy")
+
+
+async def mcp_structured(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return await _mcp(settings.model_copy(update={"structured": True}), name, arguments, "legacy")
+
+
+async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    text = refuse_uncarried(arguments)
+    if len(text.encode()) > MAX_BODY:
+        raise CannotCarry
+    async with Abilities.open(settings) as abilities:
+        transport = httpx.ASGITransport(app=app_of(abilities))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            kind = {"Content-Type": "application/json"}
+            response = await client.post(f"/api/abilities/{name}", content=text, headers=kind)
+    payload: dict[str, Any] = orjson.loads(response.content)
+    assert response.text == render(payload)
+    assert response.status_code == (status_of(payload["error"]) if "error" in payload else 200)
+    assert response.headers["content-type"] == "application/json"
+    return payload
+
+
+async def mcp_http_current(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return await _mcp_http(settings, name, arguments, "2026-07-28")
+
+
+async def mcp_http_earlier(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return await _mcp_http(settings, name, arguments, "legacy")
+
+
+SURFACES: dict[str, Surface] = {
+    surface.__name__: surface
+    for surface in (
+        python,
+        command_line,
+        langchain,
+        langchain_sync,
+        mcp_current,
+        mcp_earlier,
+        mcp_structured,
+        http,
+        mcp_http_current,
+        mcp_http_earlier,
+    )
+}
+
+
+WRITES = ("store_memory", "update_memory", "delete_memory")
+
+
+def calls_through(name: str) -> Through:
+    """Calls through one surface, with keyword arguments; what is read, or refused, is the same as in Python."""
+
+    def calls_of(settings: Settings) -> Call:
+        async def call(ability: str, **arguments: Any) -> dict[str, Any]:
+            payload = await SURFACES[name](settings, ability, arguments)
+            if ability not in WRITES or "error" in payload:
+                assert payload == await python(settings, ability, arguments)
+            if "error" in payload:
+                raise AbilityError(Fault.model_validate(payload["error"]))
+            return payload
+
+        return call
+
+    return calls_of
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The settings as the variables of a process."""
+    given = settings.model_dump(mode="json", exclude_unset=True)
+    joined = {name: ",".join(value) if isinstance(value, list) else str(value) for name, value in given.items()}
+    return {f"ABILITIES_{name.upper()}": value for name, value in joined.items()}
+
+
+def told_by(result: Any, *, structured: bool = False) -> dict[str, Any]:
+    """The payload of an MCP tool result, after checking that it says the same in each of its parts."""
+    (part,) = result.content
+    payload: dict[str, Any] = orjson.loads(part.text)
+    assert part.text == render(payload)
+    assert result.is_error == ("error" in payload)
+    assert result.structured_content == (payload if structured and not result.is_error else None)
+    return payload
+
+
+async def _mcp(settings: Settings, name: str, arguments: dict[str, Any], mode: str) -> dict[str, Any]:
+    refuse_uncarried(arguments)
+    async with Abilities.open(settings) as abilities, Client(server_of(abilities), mode=mode) as client:
+        return told_by(await client.call_tool(name, arguments), structured=settings.structured)
+
+
+async def _mcp_http(settings: Settings, name: str, arguments: dict[str, Any], mode: str) -> dict[str, Any]:
+    if len(refuse_uncarried(arguments).encode()) > MAX_BODY - 1_000:
+        raise CannotCarry
+    async with (
+        Abilities.open(settings) as abilities,
+        begun(app_of(abilities)) as app,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as sender,
+        Client(streamable_http_client("http://127.0.0.1/mcp", http_client=sender), mode=mode) as client,
+    ):
+        return told_by(await client.call_tool(name, arguments))
+
+
+@asynccontextmanager
+async def begun(app: App) -> AsyncIterator[Any]:
+    """An application between its startup and its shutdown, as a server runs it (ASGI lifespan)."""
+    asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    scope = {"type": "lifespan", "asgi": {"version": "3.0"}}
+    running = asyncio.ensure_future(app(scope, asked.get, told.put))
+    for moment in ("startup", "shutdown"):
+        await asked.put({"type": f"lifespan.{moment}"})
+        assert (await told.get())["type"] == f"lifespan.{moment}.complete"
+        if moment == "startup":
+            yield app
+    await running
+
+
+def _told(message: Any) -> dict[str, Any]:
+    assert isinstance(message, ToolMessage)
+    payload: dict[str, Any] = orjson.loads(str(message.content))
+    assert message.content == render(payload)
+    assert message.status == ("error" if "error" in payload else "success")
+    assert message.artifact == (None if "error" in payload else payload)
+    return payload
+
+
+def refuse_uncarried(arguments: dict[str, Any]) -> str:
+    try:
+        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except ValueError as error:
+        raise CannotCarry from error
+    return text
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    return await asyncio.to_thread(work)

@@ -1,0 +1,1 @@
+"""Surfaces: Python, LangChain, MCP, HTTP, the command line, the explorer."""

@@ -1,0 +1,127 @@
+"""The command line as a user types it, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abilities import Settings
+from tests.support.surfaces import environment
+
+
+def run(
+    settings: Settings | None, *arguments: str, stdin: bytes = b"", **more: Any
+) -> subprocess.CompletedProcess[bytes]:
+    variables = {**os.environ, **(environment(settings) if settings else {}), **more}
+    command = [sys.executable, "-m", "abilities", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, env=variables, timeout=60)
+
+
+def test_a_call_with_failed_items_was_answered(settings: Settings) -> None:
+    done = run(settings, "call", "file_read_bulk", '{"paths": ["ok.txt", "none"]}')
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert [record["success"] for record in answer["results"]] == [True, False]
+    assert done.stderr == b""
+
+
+def test_arguments_come_from_stdin(settings: Settings) -> None:
+    done = run(settings, "call", "file_read_bulk", "-", stdin='{"paths": ["🙂.txt"]}'.encode())
+    assert json.loads(done.stdout)["results"][0]["data"]["content"] == "odd name"
+
+
+def test_a_call_that_failed_as_a_whole_says_why_on_stdout(settings: Settings) -> None:
+    done = run(settings, "call", "file_read_bulk", "{}")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["field"] == "paths"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["call", "none", "{}"],
+            b"there is no ability named 'none'; there are: file_read_bulk, memory_read_bulk",
+        ),
+        (["call", "file_read_bulk", "{"], b"not valid JSON"),
+        (["call", "file_read_bulk", '{"paths": NaN}'], b"not valid JSON"),
+        (["call"], b"Missing argument"),
+        (["describe", "none"], b"there is no ability"),
+        (["no-such-command"], b"No such command"),
+        (["--workspace-dir", "/", "call", "file_read_bulk", "{}"], b"workspace_dir must not be"),
+        (["--workspace-dir", "/", "mcp"], b"workspace_dir must not be"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_plain_words(arguments: list[str], words: bytes, settings: Settings) -> None:
+    done = run(settings, *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stdout == b""
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("wrong", [{"ABILITIES_TIMEZONE": "Mars"}, {"ABILITIES_CONFIG": "/proc/self/environ"}])
+def test_unusable_settings_are_usage(wrong: dict[str, Any]) -> None:
+    done = run(None, "list", **wrong)
+    assert done.returncode == 2
+    assert b"settings" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_list_and_describe_tell_people_and_programs(settings: Settings) -> None:
+    assert b"file_read_bulk" in run(settings, "list").stdout
+    names = [entry["name"] for entry in json.loads(run(settings, "list", "--json").stdout)]
+    assert names[:2] == ["file_read_bulk", "memory_read_bulk"]
+    told = run(settings, "describe", "file_read_bulk").stdout.decode()
+    assert "paths (array, required)" in told
+    declared = json.loads(run(settings, "describe", "file_read_bulk", "--json").stdout)
+    assert declared == json.loads(run(settings, "declarations").stdout)[0]
+
+
+def test_a_table_for_people(settings: Settings) -> None:
+    paths = ["ok.txt", "none", "big.txt", "[bold]evil", "\x1b[31m"]
+    done = run(settings, "call", "file_read_bulk", json.dumps({"paths": paths}), "--pretty", COLUMNS="200")
+    told = done.stdout.decode()
+    assert "2 of 5 read, 3 failed, 1 cut" in told
+    assert "No such file" in told
+    assert "[bold]evil" in told, "markup in a name is shown, not obeyed"
+    assert "\x1b" not in told, "no control sequence reaches the terminal"
+    failed = run(settings, "call", "file_read_bulk", "{}", "--pretty")
+    assert failed.returncode == 1 and b"INVALID_INPUT" in failed.stdout
+
+
+def test_init_makes_an_agent_directory_and_keeps_what_is_there(tmp_path: Path) -> None:
+    place = tmp_path / "agent"
+    done = run(None, "init", str(place))
+    assert done.returncode == 0, done.stderr
+    assert (place / "MEMORY.md").read_text().startswith("# Memory")
+    assert (place / "memory").is_dir()
+    (place / "MEMORY.md").write_text("mine")
+    assert b"nothing was changed" in run(None, "init", str(place)).stdout
+    assert (place / "MEMORY.md").read_text() == "mine"
+    ask = '{"targets": [{"type": "long_term"}]}'
+    answer = json.loads(run(None, "--agent-dir", str(place), "call", "memory_read_bulk", ask).stdout)
+    assert answer["results"][0]["data"]["content"] == "mine"
+
+
+def test_help_shows_examples() -> None:
+    done = run(None, "call", "--help")
+    assert b'abilities call file_read_bulk \'{"paths": ["README.md"' in done.stdout
+    assert run(None, "--version").stdout.startswith(b"abilities, version")
+
+
+def test_the_demonstration_runs_both_ways(settings: Settings) -> None:
+    done = run(settings, "demo", COLUMNS="160")
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.decode()
+    assert told.count("calls of one item each") == 2
+    assert told.count("The link leads outside its root.") == 2
+    assert told.count("Left out by the limits: nightly (depth).") == 2
+    langchain, mcp = told.split("MCP client over stdio")
+    assert [line for line in langchain.splitlines() if line.startswith(("ok", "cut", "failed"))] == [
+        line for line in mcp.splitlines() if line.startswith(("ok", "cut", "failed"))
+    ]

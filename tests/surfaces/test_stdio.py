@@ -1,0 +1,187 @@
+"""MCP over stdio, against the real process: the rows in both eras, hostile lines, a clean stdout."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from abilities import Settings
+from abilities.builtin.catalog import BUILT_IN
+from tests.support.file_cases import ROWS
+from tests.support.surfaces import CannotCarry, environment, python, refuse_uncarried, told_by
+
+COMMAND = [sys.executable, "-m", "abilities", "mcp"]
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+def variables(settings: Settings) -> dict[str, str]:
+    return {**os.environ, **environment(settings)}
+
+
+def server(settings: Settings) -> Any:
+    return stdio_client(StdioServerParameters(command=COMMAND[0], args=COMMAND[1:], env=variables(settings)))
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_every_row_crosses_a_real_pipe_unchanged(mode: str, settings: Settings) -> None:
+    carried = 0
+    async with Client(server(settings), mode=mode) as client:
+        for row in (row for row in ROWS if not row.settings):
+            try:
+                refuse_uncarried(row.arguments)
+            except CannotCarry:
+                continue
+            result = await client.call_tool(row.name, row.arguments)
+            assert told_by(result) == await python(settings, row.name, row.arguments), row.id
+            carried += 1
+    assert carried > 60
+
+
+async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None:
+    async with Client(server(settings)) as client:
+        tools = (await client.list_tools()).tools
+        assert [tool.name for tool in tools] == [ability.name for ability in BUILT_IN]
+        for tool in tools:
+            assert tool.annotations is not None
+            writes = tool.name in ("store_memory", "update_memory", "delete_memory")
+            assert tool.annotations.read_only_hint is not writes
+            assert tool.output_schema is None
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("no_such_tool", {})
+        assert caught.value.code == -32602
+
+
+async def test_structured_content_is_sent_only_when_asked_for(settings: Settings) -> None:
+    async with Client(server(settings.model_copy(update={"structured": True}))) as client:
+        assert all(tool.output_schema for tool in (await client.list_tools()).tools)
+        result = await client.call_tool("file_read_bulk", {"paths": ["ok.txt", "none"]})
+        assert result.structured_content is not None
+        told_by(result, structured=True)
+
+
+def exchange(settings: Settings, *lines: bytes, **more: str) -> tuple[list[dict[str, Any]], bytes]:
+    """Send lines at once, close stdin, and return every answer and what stderr said."""
+    process = subprocess.run(
+        COMMAND, input=b"\n".join(lines) + b"\n", capture_output=True, timeout=60, env={**variables(settings), **more}
+    )
+    assert process.returncode == 0, process.stderr
+    return [json.loads(line) for line in process.stdout.splitlines()], process.stderr
+
+
+def request(number: int | str, method: str, params: dict[str, Any]) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+
+GARBAGE = {
+    "words": (b"garbage", -32700),
+    "half": (b'{"jsonrpc": "2.0", "id": 1', -32700),
+    "nan": (b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":NaN}}', -32700),
+    "surrogate": (b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":"\\ud800"}}', -32700),
+    "utf-8": (b'{"jsonrpc":"2.0","id":9,"method":"\xff"}', -32700),
+    "deep": (b"[" * 100_000, -32700),
+    "array": (b"[]", -32600),
+    "no version": (b'{"id": 1, "method": "ping"}', -32600),
+    "long": (b'"' + b"x" * 2_000_000 + b'"', -32700),
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_a_line_that_is_no_message_gets_an_error_and_the_next_one_its_answer(kind: str, settings: Settings) -> None:
+    line, code = GARBAGE[kind]
+    answers, _ = exchange(settings, request(1, "initialize", HELLO), line, request(2, "ping", {}))
+    (error,) = [answer["error"] for answer in answers if "error" in answer]
+    assert error["code"] == code
+    assert {answer["id"] for answer in answers if "result" in answer} == {1, 2}
+
+
+async def test_fifty_megabytes_in_one_line_do_not_swell_the_process(settings: Settings) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables(settings)
+    )
+    assert process.stdin and process.stdout
+
+    async def ask(line: bytes) -> dict[str, Any]:
+        assert process.stdin and process.stdout
+        process.stdin.write(line + b"\n")
+        await process.stdin.drain()
+        answer: dict[str, Any] = json.loads(await asyncio.wait_for(process.stdout.readline(), 30))
+        return answer
+
+    assert (await ask(request(1, "initialize", HELLO)))["id"] == 1
+    before = _peak_kib(process.pid)
+    assert (await ask(b'"' + b"x" * 50_000_000))["error"]["code"] == -32700
+    assert (await ask(request(2, "ping", {})))["id"] == 2
+    assert _peak_kib(process.pid) - before < 8 * 1024
+    process.stdin.close()
+    assert await process.wait() == 0
+
+
+def _peak_kib(pid: int) -> int:
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1])
+
+
+def test_every_request_is_answered_though_the_input_ends_at_once(settings: Settings) -> None:
+    for _ in range(5):
+        calls = [
+            request(n, "tools/call", {"name": "file_read_bulk", "arguments": {"paths": ["ok.txt", "big.txt"]}})
+            for n in range(2, 12)
+        ]
+        answers, _ = exchange(settings, request(1, "initialize", HELLO), *calls)
+        assert sorted(answer["id"] for answer in answers) == list(range(1, 12))
+
+
+def test_a_client_that_goes_away_ends_the_server_quietly(settings: Settings) -> None:
+    process = subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables(settings)
+    )
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(request(1, "initialize", HELLO) + b"\n")
+    process.stdin.flush()
+    assert process.stdout.readline()
+    process.stdout.close()
+    process.stdin.write(request(2, "ping", {}) + b"\n")
+    process.stdin.flush()
+    assert process.wait(20) == 0
+    assert process.stderr.read() == b""
+    process.stdin.close()
+    process.stderr.close()
+
+
+PRINTER = """
+import os, subprocess, sys
+from abilities import ability
+from abilities.ability import Context
+from abilities.declarations.records import Arguments, Model
+
+class Answer(Model):
+    said: bool
+
+@ability(description="Prints where it should not.")
+async def loud(context: Context, arguments: Arguments) -> Answer:
+    print("printed")
+    os.write(1, b"written\\n")
+    subprocess.run(["echo", "echoed"])
+    return Answer(said=True)
+"""
+
+
+def test_what_an_ability_prints_never_reaches_the_wire(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(PRINTER)
+    info = tmp_path / "loud-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[abilities]\nloud = loud:loud\n")
+    calls = request(1, "initialize", HELLO), request(2, "tools/call", {"name": "loud", "arguments": {}})
+    answers, errors = exchange(settings, *calls, PYTHONPATH=str(tmp_path))
+    assert [answer["id"] for answer in answers] == [1, 2]
+    assert answers[1]["result"]["content"][0]["text"] == '{"said":true}'
+    assert {b"printed", b"written", b"echoed"} <= set(errors.split())

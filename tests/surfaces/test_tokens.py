@@ -1,0 +1,310 @@
+"""Tokens: row H2 on every route, namespaces that stay apart, and what becomes of a server whose tokens change."""
+
+import asyncio
+import hmac
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from click.testing import CliRunner
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from abilities import Abilities, Settings
+from abilities.builtin.catalog import BUILT_IN
+from abilities.cli.main import main
+from abilities.declarations.faults import Fault
+from abilities.explorer.pages import PAGES
+from abilities.helpers.tokens import TokenFile
+from abilities.server.app import app_of
+from tests.support.surfaces import begun, environment
+
+WRITES = {
+    "store_memory": {"type": "core", "content": "x", "key": "mine"},
+    "update_memory": {"id": "00000000-0000-4000-8000-000000000000", "content": "x"},
+    "delete_memory": {"id": "00000000-0000-4000-8000-000000000000"},
+}
+SCOPE = {"error": Fault.of("scope").payload()}
+UNAUTHORIZED = {"error": Fault.of("unauthorized").payload()}
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Settings:
+    """Settings whose namespaces have folders of their own."""
+    for name in ("ada", "bob"):
+        (tmp_path / "agents" / name).mkdir(parents=True)
+        (tmp_path / "work" / name).mkdir(parents=True)
+        (tmp_path / "work" / name / "whose.txt").write_text(name)
+    return Settings(
+        agent_dir=tmp_path / "agents" / "{namespace}",
+        workspace_dir=tmp_path / "work" / "{namespace}",
+        store_url=f"sqlite:///{tmp_path}/memory.db",
+        tokens_file=tmp_path / "tokens.json",
+        namespace="ada",
+    )
+
+
+class Served:
+    """A served application, asked in process with any headers."""
+
+    def __init__(self, app: Any, client: httpx.AsyncClient) -> None:
+        self._app = app
+        self.client = client
+
+    async def ask(self, method: str, path: str, token: str | None, **given: Any) -> httpx.Response:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return await self.client.request(method, path, headers=headers, **given)
+
+    @asynccontextmanager
+    async def mcp(self, token: str, mode: str) -> AsyncIterator[Client]:
+        sender = httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app=self._app), headers={"Authorization": f"Bearer {token}"}
+        )
+        async with (
+            sender,
+            Client(streamable_http_client("http://localhost/mcp", http_client=sender), mode=mode) as made,
+        ):
+            yield made
+
+
+@asynccontextmanager
+async def served(settings: Settings, address: str = "127.0.0.1") -> AsyncIterator[Served]:
+    async with (
+        Abilities.open(settings) as abilities,
+        begun(app_of(abilities, address)) as app,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client,
+    ):
+        yield Served(app, client)
+
+
+def routes(described: dict[str, Any]) -> list[tuple[str, str]]:
+    found = [(method.upper(), path) for path, methods in described["paths"].items() for method in methods]
+    return [*found, ("POST", "/mcp"), ("GET", "/mcp"), ("GET", "/metrics"), ("GET", "/docs"), ("GET", "/openapi.json")]
+
+
+async def test_h2_no_or_a_wrong_token_is_refused_on_every_route(apart: Settings) -> None:
+    _, token = TokenFile(apart.tokens_file).add("ada", "write")
+    _, other = TokenFile(apart.tokens_file).add("ada", "read")
+    wrong: list[list[tuple[bytes, bytes]]] = [
+        [],
+        [(b"Authorization", b"")],
+        [(b"Authorization", b"Bearer")],
+        [(b"Authorization", b"Bearer ")],
+        [(b"Authorization", token.encode())],
+        [(b"Authorization", b"Basic " + token.encode())],
+        [(b"Authorization", b"Bearer " + token[:-1].encode())],
+        [(b"Authorization", b"Bearer " + token.encode() + b"A")],
+        [(b"Authorization", b"Bearer " + token.upper().encode())],
+        [(b"Authorization", b"Bearer " + token[:13].encode() + other[13:].encode())],
+        [(b"Authorization", b"Bearer \xff\xfe" + token.encode())],
+        [(b"Authorization", b"Bearer " + token.encode())] * 2,
+        [(b"X-Authorization", b"Bearer " + token.encode())],
+        [(b"Cookie", b"token=" + token.encode())],
+    ]
+    async with served(apart) as server:
+        described = (await server.ask("GET", "/openapi.json", token)).json()
+        asked = [route for route in routes(described) if route[1] not in ("/healthz", "/readyz", *PAGES)]
+        assert len(asked) >= 22
+        for method, path in [*asked, ("GET", "/nothing")]:
+            for headers in wrong:
+                refused = await server.client.request(method, path, headers=headers, params={"token": token})
+                assert (refused.status_code, refused.json()) == (401, UNAUTHORIZED), (path, headers)
+                assert refused.headers["www-authenticate"] == "Bearer"
+            assert (await server.ask(method, path, token)).status_code != 401, path
+        for path in ("/healthz", "/readyz"):
+            assert (await server.ask("GET", path, None)).json() == {"status": "ok"}
+
+
+async def test_h2_a_read_token_cannot_write_on_any_route(apart: Settings) -> None:
+    _, token = TokenFile(apart.tokens_file).add("ada", "read")
+    missing = WRITES["delete_memory"]["id"]
+    readable = [ability.name for ability in BUILT_IN if ability.read_only]
+    async with served(apart) as server:
+        for name, arguments in WRITES.items():
+            refused = await server.ask("POST", f"/api/abilities/{name}", token, json=arguments)
+            assert (refused.status_code, refused.json()) == (403, SCOPE)
+        for method, path in (
+            ("POST", "/api/memories"),
+            ("PATCH", f"/api/memories/by-id/{missing}"),
+            ("DELETE", f"/api/memories/by-id/{missing}"),
+        ):
+            given = {"json": {"content": "x"}} if method != "DELETE" else {}
+            refused = await server.ask(method, path, token, **given)
+            assert (refused.status_code, refused.json()) == (403, SCOPE)
+        listed = (await server.ask("GET", "/api/abilities", token)).json()
+        assert [ability["name"] for ability in listed] == readable
+        for mode in ("2026-07-28", "legacy"):
+            async with server.mcp(token, mode) as client:
+                assert [tool.name for tool in (await client.list_tools()).tools] == readable
+                for name, arguments in WRITES.items():
+                    told = await client.call_tool(name, arguments)
+                    assert told.is_error and json.loads(told.content[0].text) == SCOPE  # type: ignore[union-attr]
+        assert (await server.ask("GET", "/api/stats", token)).json()["total_memories"] == 0
+
+
+async def test_a_token_sees_its_own_namespace_on_every_route(apart: Settings) -> None:
+    file = TokenFile(apart.tokens_file)
+    tokens = {name: file.add(name, "write")[1] for name in ("ada", "bob")}
+    async with served(apart) as server:
+        for name, token in tokens.items():
+            given = {"type": "core", "content": f"of {name}", "key": "same", "tags": [name]}
+            assert (await server.ask("POST", "/api/memories", token, json=given)).json()["created"]
+        for name, token in tokens.items():
+            for path in ("/api/memories/same", "/api/memories/same/bulk", "/api/memories"):
+                told = (await server.ask("GET", path, token)).text
+                assert f"of {name}" in told and told.count('"content"') == 1
+            stats = (await server.ask("GET", "/api/stats", token)).json()
+            assert (stats["total_memories"], stats["top_tags"]) == (1, [{"tag": name, "count": 1}])
+            files = await server.ask("POST", "/api/abilities/file_read_bulk", token, json={"paths": ["whose.txt"]})
+            assert files.json()["results"][0]["data"]["content"] == name
+            for mode in ("2026-07-28", "legacy"):
+                async with server.mcp(token, mode) as client:
+                    told = str(await client.call_tool("memory_get", {"key": "same"}))
+                    assert f"of {name}" in told
+                    read = (await client.read_resource("memory://same")).contents[0]
+                    assert f"of {name}" in read.text  # type: ignore[union-attr]
+
+
+async def test_tokens_take_effect_at_once_and_a_lost_file_locks_out(apart: Settings) -> None:
+    file = TokenFile(apart.tokens_file)
+    async with served(apart) as server:
+        assert (await server.ask("GET", "/api/stats", None)).status_code == 200
+        kept, token = file.add("ada", "read")
+        assert (await server.ask("GET", "/api/stats", None)).status_code == 401
+        assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+        file.revoke(kept.id)
+        for given in (None, token):
+            assert (await server.ask("GET", "/api/stats", given)).status_code == 401
+        _, again = file.add("ada", "read")
+        assert (await server.ask("GET", "/api/stats", again)).status_code == 200
+        whole = apart.tokens_file.read_bytes()
+        for damaged in (b"", b"[{}]", whole[:-9], whole.replace(b'"ada"', b'"../x"'), b"\xff"):
+            apart.tokens_file.write_bytes(damaged)
+            assert (await server.ask("GET", "/api/stats", again)).status_code == 401
+        apart.tokens_file.write_bytes(whole)
+        assert (await server.ask("GET", "/api/stats", again)).status_code == 200
+        apart.tokens_file.unlink()
+        for given in (None, again):
+            assert (await server.ask("GET", "/api/stats", given)).status_code == 401
+
+
+async def test_beyond_loopback_a_token_is_needed_even_when_there_is_none(apart: Settings) -> None:
+    async with served(apart, "0.0.0.0") as server:
+        assert (await server.ask("GET", "/api/stats", None)).status_code == 401
+
+
+async def test_several_namespaces_do_not_share_files_by_accident(roots: Settings, tmp_path: Path) -> None:
+    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
+    token = TokenFile(settings.tokens_file).add("ada", "read")[1]
+    async with served(settings) as server:
+        assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+        TokenFile(settings.tokens_file).add("bob", "read")
+        assert (await server.ask("GET", "/api/stats", token)).status_code == 401
+    async with served(settings.model_copy(update={"shared_files": True})) as server:
+        assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+
+
+def test_only_the_hash_of_a_token_is_kept(apart: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = TokenFile(apart.tokens_file)
+    kept, token = file.add("ada", "write")
+    assert stat.S_IMODE(os.stat(apart.tokens_file).st_mode) == 0o600
+    assert token.rpartition("_")[2] not in apart.tokens_file.read_text()
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: str, other: str) -> bool:
+        compared.append((len(one), len(other)))
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    assert file.find(token) == kept
+    for wrong in ("", "x", token[:-1] + "-", "abl_00000000_" + token[13:], token + "\n", "ä" * 56):
+        assert file.find(wrong) is None
+    assert compared == [(64, 64)] * 7  # the same work for every text
+
+
+def test_tokens_made_by_many_processes_at_once_are_all_kept(apart: Settings) -> None:
+    code = (
+        "import sys; from pathlib import Path; from abilities.helpers.tokens import TokenFile\n"
+        "print(*[TokenFile(Path(sys.argv[1])).add('ada', 'read')[1] for _ in range(10)])"
+    )
+    command = [sys.executable, "-c", code, str(apart.tokens_file)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(6)]
+    told = [token for process in running for token in process.communicate(timeout=60)[0].decode().split()]
+    file = TokenFile(apart.tokens_file)
+    assert len(set(told)) == 60
+    assert {found.id for token in told if (found := file.find(token))} == {token.id for token in file.tokens()}
+
+
+def test_the_commands_make_list_and_revoke(apart: Settings) -> None:
+    def run(*arguments: str) -> Any:
+        return CliRunner().invoke(main, ["token", *arguments], env=environment(apart))
+
+    assert "no tokens" in run("list").stderr
+    made = run("add", "--namespace", "bob", "--scope", "read")
+    assert made.exit_code == 0 and "may read in namespace bob" in made.stderr
+    assert "does not exist" not in made.stderr
+    found = TokenFile(apart.tokens_file).find(made.stdout.strip())
+    assert found and (found.namespace, found.scope) == ("bob", "read")
+    assert run("list").stdout.split() == [found.id, "read", found.created_at, "bob"]
+    assert json.loads(run("list", "--json").stdout) == [found.model_dump(exclude={"sha256"})]
+    late = run("add", "--namespace", "eve", "--scope", "write")
+    assert late.stderr.count("does not exist yet") == 2  # neither folder of this namespace is there
+    assert run("revoke", late.stdout[4:12]).exit_code == 0
+    assert run("add", "--namespace", "No", "--scope", "read").exit_code == 2
+    assert run("add", "--namespace", "ada", "--scope", "all").exit_code == 2
+    assert run("revoke", "00000000").exit_code == 1
+    assert run("revoke", found.id).exit_code == 0
+    assert TokenFile(apart.tokens_file).tokens() == []
+    apart.tokens_file.write_text("{")
+    for command in (("list",), ("revoke", found.id), ("add", "--scope", "read")):
+        assert run(*command).exit_code == 2 and run(*command).stdout == ""
+
+
+def test_the_commands_keep_files_of_namespaces_apart(roots: Settings, tmp_path: Path) -> None:
+    given = {**environment(roots), "ABILITIES_TOKENS_FILE": str(tmp_path / "tokens.json")}
+    add = ["token", "add", "--scope", "read", "--namespace"]
+    assert CliRunner().invoke(main, [*add, "ada"], env=given).exit_code == 0
+    refused = CliRunner().invoke(main, [*add, "bob"], env=given)
+    assert refused.exit_code == 2 and "shared_files" in refused.stderr
+    TokenFile(tmp_path / "tokens.json").add("bob", "read")
+    stopped = CliRunner().invoke(main, ["serve"], env=given)
+    assert stopped.exit_code == 2 and "shared_files" in stopped.stderr
+
+
+async def test_clients_are_told_where_tokens_come_from_if_the_settings_say_so(apart: Settings) -> None:
+    TokenFile(apart.tokens_file).add("ada", "read")
+    path = "/.well-known/oauth-protected-resource/mcp"
+    async with served(apart) as server:
+        assert (await server.ask("GET", path, None)).status_code == 404
+    named = apart.model_copy(update={"authorization_servers": ("https://login.example.org",)})
+    async with served(named) as server:
+        told = (await server.ask("GET", path, None)).json()
+        refused = await server.ask("POST", "/mcp", None)
+    assert told["resource"] == "http://localhost/mcp"
+    assert told["authorization_servers"] == ["https://login.example.org/"]
+    assert told["scopes_supported"] == ["read", "write"]
+    assert refused.headers["www-authenticate"] == f'Bearer resource_metadata="http://localhost{path}"'
+
+
+async def test_sixty_four_callers_of_two_namespaces_never_see_each_other(apart: Settings) -> None:
+    file = TokenFile(apart.tokens_file)
+    tokens = {name: file.add(name, "write")[1] for name in ("ada", "bob")}
+
+    async with served(apart) as server:
+
+        async def use(name: str, n: int) -> None:
+            given = {"type": "core", "content": f"{name} {n}", "key": f"k{n}"}
+            assert (await server.ask("POST", "/api/memories", tokens[name], json=given)).status_code == 200
+            told = (await server.ask("GET", f"/api/memories/k{n}", tokens[name])).json()
+            assert told["data"]["content"] == f"{name} {n}"
+
+        await asyncio.gather(*(use(name, n) for n in range(32) for name in tokens))

@@ -1,0 +1,1 @@
+"""Long runs and generators for developers; none of them is a test."""
