@@ -16,14 +16,14 @@ from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.reply.render import render
 from abilities.helpers.stores.opening import open_store
 from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.workers import Workers
+from abilities.helpers.workers import WorkerPool
 from abilities.plugins import add_plugins
-from abilities.registry import AbilityRegistry, Answer
+from abilities.registry import AbilityAnswer, AbilityRegistry
 from abilities.replies import Reply, failed_reply
 from abilities.settings import Settings
 
 
-def registry_of(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
+def build_registry(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
     """The abilities that the settings offer, built-in ones first, and what was wrong with plugins."""
     registry = AbilityRegistry(BUILT_IN)
     problems = add_plugins(registry) if settings.plugins else []
@@ -31,7 +31,7 @@ def registry_of(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
     return AbilityRegistry(offered, read_only=True), problems
 
 
-Around = Callable[[str, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
+Middleware = Callable[[str, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
 """What stands around each call that a surface makes: given the ability's name and the call, it returns the reply."""
 
 
@@ -47,11 +47,11 @@ class Abilities:
         settings: Settings,
         registry: AbilityRegistry,
         problems: list[str],
-        workers: Workers,
+        workers: WorkerPool,
         store: MemoryStore,
         *,
         read_only: bool = False,
-        around: Around | None = None,
+        around: Middleware | None = None,
     ) -> None:
         self.settings = settings
         self.registry = registry
@@ -80,9 +80,9 @@ class Abilities:
         """
         settings = settings or Settings()
         settings.check_roots()
-        workers, store = Workers(), open_store(settings.store_url, max_memories=settings.max_memories)
+        workers, store = WorkerPool(), open_store(settings.store_url, max_memories=settings.max_memories)
         try:
-            yield cls(settings, *registry_of(settings), workers, store)
+            yield cls(settings, *build_registry(settings), workers, store)
         finally:
             workers.close()
             await store.close()
@@ -103,19 +103,19 @@ class Abilities:
 
     async def _reply(self, name: str, arguments: Any) -> Reply:
         try:
-            answer = await self.registry.answer(name, arguments, self.context)
+            answer = await self.registry.run_ability(name, arguments, self.context)
             if (as_object(arguments) or {}).get("output_format") == "toon":
                 return await self._toon(name, arguments, answer)
         except AbilityError as error:
             return failed_reply(error.fault)
         return Reply(answer.payload, answer.json, failed=False)
 
-    async def _toon(self, name: str, arguments: Any, answer: Answer) -> Reply:
+    async def _toon(self, name: str, arguments: Any, answer: AbilityAnswer) -> Reply:
         """The answer as TOON. Where that is over the bound that the JSON kept, less is asked for until it fits."""
         limit = room = self.context.max_response_bytes
         while (size := len((text := render(answer.payload, "toon")).encode())) > limit:
             room = min(room * limit // size, room - 1_000)
-            answer = await self.registry.answer(name, arguments, replace(self.context, max_response_bytes=room))
+            answer = await self.registry.run_ability(name, arguments, replace(self.context, max_response_bytes=room))
         return Reply(answer.payload, text, failed=False)
 
     @property
@@ -124,31 +124,31 @@ class Abilities:
         return self.registry.only(read_only=True) if self.context.read_only else self.registry
 
     @property
-    def waiting(self) -> int:
+    def queue_size(self) -> int:
         """How many calls wait for the store at this moment."""
-        return self._store.waiting
+        return self._store.queue_size
 
-    async def ready(self) -> bool:
+    async def is_ready(self) -> bool:
         """Whether the store answers."""
         try:
-            await self._store.stats(self.settings.namespace)
+            await self._store.read_stats(self.settings.namespace)
         except Refused:
             return False
         return True
 
-    def within(self, namespace: str, *, read_only: bool = False) -> Self:
+    def for_namespace(self, namespace: str, *, read_only: bool = False) -> Self:
         """The same application for another namespace, and for reading alone if so asked.
 
         Raises ValueError for a name that cannot be a namespace.
         """
         if namespace == self.settings.namespace and read_only == self.context.read_only:
             return self
-        return self._like(self.settings.within(namespace), read_only, self._around)
+        return self._like(self.settings.for_namespace(namespace), read_only, self._around)
 
-    def watched(self, around: Around) -> Self:
+    def with_middleware(self, around: Middleware) -> Self:
         """The same application, with something around each `reply`."""
         return self._like(self.settings, self.context.read_only, around)
 
-    def _like(self, settings: Settings, read_only: bool, around: Around | None) -> Self:
+    def _like(self, settings: Settings, read_only: bool, around: Middleware | None) -> Self:
         shared = (self.registry, self.problems, self._workers, self._store)
         return type(self)(settings, *shared, read_only=read_only, around=around)

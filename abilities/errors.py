@@ -1,15 +1,21 @@
-"""The one exception of a call that failed as a whole.
+"""The exceptions of this package, all beneath one root.
 
-Inside of the package `Refused` says why one thing cannot be had; what a caller of `Abilities.call` meets
-is an AbilityError, which carries the same `Fault` that every surface shows.
+::
+
+    AbilitiesError
+    ├── AbilityError    a call failed as a whole; what users of `Abilities.call` catch
+    ├── Refused         one thing cannot be had, for a reason in `declarations.faults`; becomes a Fault
+    ├── UnusableLine    a line of an import is not a memory
+    ├── UnsoundCopy     a backup is damaged; nothing was put in place
+    └── Abandoned       nobody waits for this work any more; never leaves its thread
 """
 
-from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.faults import AbilitiesError, Fault, Refused
 
-__all__ = ["AbilityError", "Fault", "Refused"]
+__all__ = ["AbilitiesError", "AbilityError", "Fault", "Refused"]
 
 
-class AbilityError(Exception):
+class AbilityError(AbilitiesError):
     """A call failed as a whole; ``fault`` says why."""
 
     def __init__(self, fault: Fault) -> None:

@@ -6,14 +6,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.faults import Fault, Reason, Refused
 from abilities.definition import Ability, Context
 from abilities.errors import AbilityError
-from abilities.helpers.reply.envelope import fault_of
 from abilities.helpers.reply.render import json_bytes
 
 
-class Answer(NamedTuple):
+class AbilityAnswer(NamedTuple):
     """An answer as a JSON-able dict, and as JSON."""
 
     payload: dict[str, Any]
@@ -63,26 +62,26 @@ class AbilityRegistry:
 
         Raises AbilityError, and nothing else but cancellation.
         """
-        return (await self.answer(name, arguments, context)).payload
+        return (await self.run_ability(name, arguments, context)).payload
 
-    async def answer(self, name: str, arguments: object, context: Context) -> "Answer":
+    async def run_ability(self, name: str, arguments: object, context: Context) -> "AbilityAnswer":
         """As `call`, with the answer's JSON, which had to be made to know its size."""
         ability = self.get(name)
         if ability is None:
-            raise AbilityError(Fault.of("unknown_ability"))
+            raise AbilityError(Fault.from_reason("unknown_ability"))
         if context.read_only and not ability.read_only:
-            raise AbilityError(Fault.of("scope"))
+            raise AbilityError(Fault.from_reason("scope"))
         try:
-            answer = await ability.run(context, validated(ability.input, arguments))
+            answer = await ability.run(context, validate_arguments(ability.input, arguments))
             payload = answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer
             encoded = json_bytes(payload)
             if len(encoded) > context.max_response_bytes:
                 raise Refused("response_too_large")
-            return Answer(payload, encoded.decode())
+            return AbilityAnswer(payload, encoded.decode())
         except AbilityError:
             raise
         except Exception as error:
-            raise AbilityError(fault_of(error)) from None
+            raise AbilityError(Fault.from_exception(error)) from None
 
     def __iter__(self) -> Iterator[Ability]:
         return iter(self._abilities.values())
@@ -94,7 +93,12 @@ class AbilityRegistry:
         return name in self._abilities
 
 
-_TOLD_APART = {"out_of_range", "wrong_type", "invalid_key", "invalid_id"}
+_VALIDATOR_REASONS: dict[str, Reason] = {
+    "out_of_range": "out_of_range",
+    "wrong_type": "wrong_type",
+    "invalid_key": "invalid_key",
+    "invalid_id": "invalid_id",
+}
 """Reasons that a declaration's own validators name; every other error is an invalid_parameter."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
@@ -102,7 +106,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 M = TypeVar("M", bound=BaseModel)
 
 
-def validated(model: type[M], arguments: object) -> M:
+def validate_arguments(model: type[M], arguments: object) -> M:
     """The arguments as their model.
 
     Raises Refused: invalid_parameter, out_of_range, wrong_type, invalid_key or invalid_id, with the argument's
@@ -112,6 +116,7 @@ def validated(model: type[M], arguments: object) -> M:
         return model.model_validate({} if arguments is None else arguments)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    reason = first["type"] if first["type"] in _TOLD_APART else "invalid_parameter"
+
+    reason = _VALIDATOR_REASONS.get(first["type"], "invalid_parameter")
     name = str(first["loc"][0]) if first["loc"] else ""
     raise Refused(reason, name if _PLAIN_NAME.fullmatch(name) else None)

@@ -9,7 +9,7 @@ from abilities.helpers.reply.render import render
 
 def failed_reply(fault: Fault) -> "Reply":
     """The reply of a call that failed as a whole; always JSON."""
-    payload = {"error": fault.payload()}
+    payload = {"error": fault.to_payload()}
     return Reply(payload, render(payload), failed=True)
 
 

@@ -15,12 +15,12 @@ from abilities.declarations.values import as_object
 from abilities.definition import Ability
 
 
-def input_schema(ability: Ability) -> dict[str, Any]:
+def build_input_schema(ability: Ability) -> dict[str, Any]:
     """The JSON Schema of an ability's arguments."""
     return _schema(ability.input)
 
 
-def exact_schema(ability: Ability, *, nullable: bool) -> dict[str, Any]:
+def build_exact_schema(ability: Ability, *, nullable: bool) -> dict[str, Any]:
     """The JSON Schema of exactly the arguments that are accepted, for programs; null may stand for an optional one."""
     schema = cast(dict[str, Any], orjson.loads(_encoded_schema(ability.input, exact=True)))
     required = schema.get("required", [])
@@ -31,12 +31,12 @@ def exact_schema(ability: Ability, *, nullable: bool) -> dict[str, Any]:
     return schema
 
 
-def output_schema(ability: Ability) -> dict[str, Any]:
+def build_output_schema(ability: Ability) -> dict[str, Any]:
     """The JSON Schema of an ability's answer; optional fields are left out of an answer, never null."""
     return _schema(ability.answer)
 
 
-def annotations(ability: Ability) -> dict[str, bool]:
+def build_annotations(ability: Ability) -> dict[str, bool]:
     """MCP's hints about what a call does; nothing here reaches beyond this machine."""
     return {
         "readOnlyHint": ability.read_only,
@@ -46,9 +46,9 @@ def annotations(ability: Ability) -> dict[str, bool]:
     }
 
 
-def declaration(ability: Ability) -> dict[str, Any]:
+def build_declaration(ability: Ability) -> dict[str, Any]:
     """One ability in the form of each kind of client."""
-    name, description, schema = ability.name, ability.description, input_schema(ability)
+    name, description, schema = ability.name, ability.description, build_input_schema(ability)
     return {
         "name": name,
         "mcp": {
@@ -56,28 +56,28 @@ def declaration(ability: Ability) -> dict[str, Any]:
             "title": ability.title,
             "description": description,
             "inputSchema": schema,
-            "outputSchema": output_schema(ability),
-            "annotations": annotations(ability),
+            "outputSchema": build_output_schema(ability),
+            "annotations": build_annotations(ability),
         },
         "openai": {"type": "function", "function": {"name": name, "description": description, "parameters": schema}},
         "anthropic": {"name": name, "description": description, "input_schema": schema},
     }
 
 
-def as_json(ability: Ability) -> str:
+def format_declaration(ability: Ability) -> str:
     """A declaration as the text of its file."""
-    return json.dumps(declaration(ability), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(build_declaration(ability), indent=2, ensure_ascii=False) + "\n"
 
 
-def schema_directory() -> Path:
+def find_schema_directory() -> Path:
     """Where the declarations of the built-in abilities are kept."""
     return Path(str(files("abilities.declarations"))) / "schemas"
 
 
-def write(abilities: Iterable[Ability]) -> list[Path]:
+def write_declarations(abilities: Iterable[Ability]) -> list[Path]:
     """Write one file an ability into `schema_directory`, remove others, and return what was written."""
-    directory = schema_directory()
-    texts = {directory / f"{ability.name}.json": as_json(ability) for ability in abilities}
+    directory = find_schema_directory()
+    texts = {directory / f"{ability.name}.json": format_declaration(ability) for ability in abilities}
     for path in set(directory.glob("*.json")) - texts.keys():
         path.unlink()
     for path, text in texts.items():

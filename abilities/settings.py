@@ -17,7 +17,7 @@ from pydantic_settings import (
 )
 
 from abilities.declarations.memory import NAMESPACE
-from abilities.helpers.files.confinement import Policy, Root, forbidden_root
+from abilities.helpers.files.confinement import Policy, Root, is_forbidden_root
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.memory.targets import MemoryFiles
 from abilities.helpers.stores.opening import check_store_url, store_path
@@ -164,7 +164,7 @@ class Settings(BaseSettings):
     def check_roots(self) -> None:
         """Raises ValueError when a whole home directory or file system would be shared."""
         for name, root in (("workspace_dir", self.workspace_root), ("agent_dir", self.agent_root)):
-            if forbidden_root(root.path):
+            if is_forbidden_root(root.path):
                 raise ValueError(f"{name} must not be '/' or your home directory; name a folder that you want to share")
 
     def check_namespaces(self, namespaces: Iterable[str]) -> None:
@@ -176,7 +176,7 @@ class Settings(BaseSettings):
                 "or set shared_files"
             )
 
-    def within(self, namespace: str) -> Self:
+    def for_namespace(self, namespace: str) -> Self:
         """The same settings for another namespace. Raises ValueError for a name that cannot be one."""
         if not re.fullmatch(NAMESPACE, namespace):
             raise ValueError("a namespace is 1 to 63 of a-z, 0-9, '_' and '-', and begins with a letter or digit")

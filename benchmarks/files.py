@@ -17,9 +17,9 @@ from abilities.adapters.langchain import load_tools
 from abilities.builtin.file_read_bulk import run as read_files
 from abilities.declarations.file_read_bulk import FileReadBulkInput
 from abilities.definition import Context
-from abilities.helpers.files.paths import parse
-from abilities.helpers.files.reader import FileReader, Session
-from abilities.helpers.workers import Batch, Breaker, Watch, Workers
+from abilities.helpers.files.paths import parse_path
+from abilities.helpers.files.reader import FileReader, ReadingSession
+from abilities.helpers.workers import Batch, CircuitBreaker, Worker, WorkerPool
 from benchmarks import peers
 from benchmarks.measure import Measured, interleaved
 
@@ -82,10 +82,10 @@ async def goal_1_and_2(base: Path, rounds: int) -> list[Measured]:
 
 
 @contextmanager
-def session(reader: FileReader) -> Iterator[Session]:
+def session(reader: FileReader) -> Iterator[ReadingSession]:
     """A reading session on this thread, as a worker would have it."""
-    batch = Batch(reader.session, lambda *_: None, [], Breaker(), lambda: None)
-    with reader.session(Watch(batch, pooled=False)) as opened:
+    batch = Batch(reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None)
+    with reader.open_session(Worker(batch, pooled=False)) as opened:
         yield opened
 
 
@@ -105,13 +105,13 @@ async def goal_4(base: Path, rounds: int) -> list[Measured]:
     """The safe reader in process against a bare loop."""
     rows: list[Measured] = []
     settings = Settings(agent_dir=base / "agent", workspace_dir=base / "workspace")
-    reader = FileReader([settings.agent_root, settings.workspace_root], settings.policy, Workers())
+    reader = FileReader([settings.agent_root, settings.workspace_root], settings.policy, WorkerPool())
     for kilobytes, goal in ((1, 2.5), (16, 2.0), (256, 1.6)):
         names = fill(settings.workspace_dir, kilobytes)
 
         def safe(names: list[str] = names) -> list[Any]:
             with session(reader) as opened:
-                return [opened.read(parse(name), 1_000_000) for name in names]
+                return [opened.read(parse_path(name), 1_000_000) for name in names]
 
         ways = {
             "bare": lambda names=names, size=kilobytes * 1024: bare(settings.workspace_dir, names, size),
@@ -123,13 +123,13 @@ async def goal_4(base: Path, rounds: int) -> list[Measured]:
     return rows
 
 
-class Inline(Workers):
+class Inline(WorkerPool):
     """Workers that do the work where they are called."""
 
     async def map(self, session: Any, function: Any, items: Any) -> list[Any]:
         """The same batch without a thread."""
-        batch = Batch(session, function, items, Breaker(), lambda: None)
-        batch.run(Watch(batch, pooled=False))
+        batch = Batch(session, function, items, CircuitBreaker(), lambda: None)
+        batch.run(Worker(batch, pooled=False))
         return batch.results
 
 

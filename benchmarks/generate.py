@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from abilities.helpers.stores.model import IMPORTANCES, Row, hash_of
+from abilities.helpers.stores.model import IMPORTANCES, Row, hash_values
 from abilities.helpers.stores.sqlite.file import StoreFile
 from abilities.helpers.stores.sqlite.search import add_words
 
@@ -28,7 +28,7 @@ def generate(path: Path, count: int, seed: int = 1) -> None:
     connection.execute("BEGIN")
     insert = f"INSERT INTO memories VALUES ({', '.join('?' * 16)})"
     rows = list(_rows(count, random.Random(seed)))
-    connection.executemany(insert, ((*row, hash_of(row)) for row in rows))
+    connection.executemany(insert, ((*row, hash_values(row)) for row in rows))
     connection.executemany(
         f"INSERT INTO shelf VALUES ({', '.join('?' * 12)})",
         sorted(_shelf(memory, row) for memory, row in enumerate(rows, 1)),
@@ -81,4 +81,4 @@ def _ranked(rows: list[Row], n: int, targets: set[int], chance: random.Random) -
     for target in sorted(targets):
         weight = 0.5 if n == 0 else chance.randrange(101) / 100
         link = (rows[n].key, rows[target].key, "association", weight, weight * rows[target].score)
-        yield (NAMESPACE, link[0], -link[4], -weight, link[1], link[2], hash_of(link))
+        yield (NAMESPACE, link[0], -link[4], -weight, link[1], link[2], hash_values(link))

@@ -12,11 +12,11 @@ from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.protocol import MemoryStore, Query
 from abilities.helpers.stores.sqlite.store import SqliteStore, queries, reads
-from abilities.helpers.walk import Limits
+from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import HUB, NAMESPACE, generate
 from benchmarks.measure import Measured, Taken, interleaved
 
-DEFAULT = Limits(3, 5, 20)
+DEFAULT = WalkLimits(3, 5, 20)
 SMALL = 1_000
 MIDDLE = 10_000
 ROOTS = 200
@@ -65,7 +65,7 @@ class Inline:
         self._size = size
         self._chance = random.Random(4)
         walks = [reads.walk(self.connection, NAMESPACE, self._root(), DEFAULT) for _ in range(ROOTS)]
-        self._keys = cycle([[step.key for step in found.walked.steps] for found in walks])
+        self._keys = cycle([[step.key for step in found.outcome.steps] for found in walks])
         self._chance = random.Random(3)
 
     def walk(self) -> object:

@@ -14,9 +14,9 @@ import psycopg
 from abilities import Settings
 from abilities.helpers.stores.model import Row as MemoryRow
 from abilities.helpers.stores.postgres import reads
-from abilities.helpers.stores.postgres.server import Connection, Server, conninfo
+from abilities.helpers.stores.postgres.server import Connection, Server, build_conninfo
 from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.walk import Limits
+from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import NAMESPACE, generate
 from benchmarks.measure import Measured, interleaved
 from benchmarks.memories import shared_commits
@@ -24,7 +24,7 @@ from benchmarks.served import walks_through_processes
 from tests.support import postgres
 
 SMALL = 1_000
-LIMITS = {"default": Limits(3, 5, 20), "maximum": Limits(6, 20, 50)}
+LIMITS = {"default": WalkLimits(3, 5, 20), "maximum": WalkLimits(6, 20, 50)}
 GOALS = {"default": "<= 4x", "maximum": "<= 8x"}
 ROOTS = 100
 _SHELVED = (
@@ -68,7 +68,7 @@ async def filled(server: str, base: Path, size: int) -> str:
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE memories_{size} TEMPLATE template0 ENCODING 'UTF8'".encode())
     store = PostgresStore(url)
-    await store.size()
+    await store.count_memories()
     await store.close()
     if not (base / f"{size}.db").exists():
         generate(base / f"{size}.db", size)
@@ -121,13 +121,13 @@ class Reader:
     """Walks from some roots of a database, and reads of the same memories by their ids."""
 
     def __init__(self, url: str, size: int) -> None:
-        self.server = Server(conninfo(url))
+        self.server = Server(build_conninfo(url))
         chance = random.Random(3)
         self._roots = [f"k{chance.randrange(2, size):07}" for _ in range(ROOTS)]
         self._turn: dict[str, Any] = {}
         self._ids: dict[str, Any] = {}
 
-    async def learn(self, name: str, limits: Limits) -> None:
+    async def learn(self, name: str, limits: WalkLimits) -> None:
         """Make each walk once, for the ids of its memories."""
         found: list[list[str]] = []
         for root in self._roots:
@@ -145,23 +145,23 @@ class Reader:
 
     async def trips(self) -> int:
         """The most questions that a default walk asks."""
-        most, asked, fetched = 0, 0, reads.fetched
+        most, asked, fetched = 0, 0, reads.fetch
 
         async def counted(*given: Any) -> Any:
             nonlocal asked
             asked += 1
             return await fetched(*given)
 
-        reads.fetched = counted
+        reads.fetch = counted
         for _ in range(ROOTS):
             asked = 0
             await self.walk("default")
             most = max(most, asked)
-        reads.fetched = fetched
+        reads.fetch = fetched
         return most
 
 
-def _walk(root: str, limits: Limits) -> Any:
+def _walk(root: str, limits: WalkLimits) -> Any:
     def walk(connection: Connection) -> Any:
         return reads.walk(connection, NAMESPACE, root, limits)
 

@@ -62,7 +62,7 @@ class Entry(Model):
     truncation: Truncation | None = Field(default=None, description="Present when its content was cut.")
 
 
-class Via(Model):
+class EntryLink(Model):
     """The link that an entry was reached by."""
 
     type: str = Field(default="association", description="The kind of link; default association.")
@@ -74,11 +74,11 @@ class Associated(Entry):
 
     depth: int = Field(description="Links from the first memory, on the shortest way.")
     parent: str = Field(description="The memory before it on that way.")
-    link: Via = Field(description="The link between them.")
+    link: EntryLink = Field(description="The link between them.")
     combinedScore: float = Field(description="link_weight times the memory's score.")  # noqa: N815 - as specified
 
 
-class Cut(Model):
+class FrontierEntry(Model):
     """A good memory that the limits left out."""
 
     key: str = Field(description="Its key.")
@@ -98,7 +98,7 @@ class WalkMetadata(Model):
     invalidLinks: int = Field(description="Links with a weight or score that cannot be.")  # noqa: N815
     limits: dict[str, int] = Field(description="The limits applied: depth, breadth, total.")
     limitsReached: list[str] = Field(description="The limits that left something out.")  # noqa: N815
-    frontier: list[Cut] = Field(description="The best memories that were left out, 10 at most.")
+    frontier: list[FrontierEntry] = Field(description="The best memories that were left out, 10 at most.")
 
 
 class BulkReadMemoryAnswer(Model):

@@ -24,7 +24,7 @@ class SessionAnswer(Model):
     scope: Literal["read", "write"] = Field(description="What the caller may do.")
 
 
-class LookInput(Arguments):
+class MemoryViewInput(Arguments):
     """A memory to look at."""
 
     key: Key = Field(description="The memory's key.")
@@ -32,7 +32,7 @@ class LookInput(Arguments):
     backlinks_offset: Offset = Field(default=0, description="Show links from others after so many; default 0.")
 
 
-class LookAnswer(Model):
+class MemoryViewAnswer(Model):
     """A memory with its counters, and some of the links from it and to it."""
 
     memory: Memory = Field(description="The memory; looking at it counts no access.")
@@ -64,7 +64,7 @@ class DaysAnswer(Model):
     days: list[Day] = Field(description="The days, first to last.")
 
 
-class Hidden(Model):
+class HiddenFile(Model):
     """A file of the workspace that no agent reads, because the agent directory has something by its name."""
 
     size_bytes: int = Field(description="Size in bytes.")
@@ -80,7 +80,7 @@ class RootedFile(Model):
     )
     size_bytes: int | None = Field(default=None, description="Size in bytes of what is read.")
     modified_at: str | None = Field(default=None, description="Its last modification, RFC 3339 UTC.")
-    hides: Hidden | None = Field(default=None, description="The workspace's file that is hidden.")
+    hides: HiddenFile | None = Field(default=None, description="The workspace's file that is hidden.")
 
 
 class FilesAnswer(Model):

@@ -1,12 +1,18 @@
-"""Why something could not be answered: the closed set of reasons, and the fault that a caller receives."""
+"""Why something could not be answered: the closed set of reasons, and the fault that a caller receives.
 
-from typing import Any, Literal, Self
+A reason decides everything else about a fault: its code, its sentence, and whether the same request may succeed
+later. Nothing outside this table ever reaches a caller.
+"""
 
-from pydantic import (
-    Field,
-)
+import logging
+import secrets
+from typing import Any, Literal, NamedTuple, Self
+
+from pydantic import Field
 
 from abilities.declarations.model import Model
+
+_log = logging.getLogger("abilities")
 
 Code = Literal[
     "INVALID_INPUT",
@@ -18,90 +24,230 @@ Code = Literal[
     "INTERNAL_ERROR",
 ]
 
-FAULTS: dict[str, tuple[Code, str]] = {
-    "not_a_string": ("INVALID_INPUT", "Path must be a string."),
-    "empty_path": ("INVALID_INPUT", "Path is empty."),
-    "absolute_path": ("INVALID_INPUT", "Use a path relative to the workspace."),
-    "parent_traversal": ("INVALID_INPUT", "Path must not contain '..' components."),
-    "backslash": ("INVALID_INPUT", "Use '/' as the separator."),
-    "drive_path": ("INVALID_INPUT", "Drive letters are not allowed."),
-    "control_character": ("INVALID_INPUT", "Path contains a control character."),
-    "invalid_unicode": ("INVALID_INPUT", "Path is not valid Unicode."),
-    "path_too_long": ("INVALID_INPUT", "Path is too long: at most 1,024 characters, 255 bytes a component."),
-    "path_too_deep": ("INVALID_INPUT", "Path has more than 32 components."),
-    "trailing_slash": ("INVALID_INPUT", "Path must name a file."),
-    "is_directory": ("INVALID_INPUT", "Path is a directory."),
-    "binary_file": ("INVALID_INPUT", "File is not text."),
-    "invalid_range": ("INVALID_INPUT", "The range is not valid for this file."),
-    "changed": ("INVALID_INPUT", "The file changed; read it again from the start."),
-    "invalid_target": ("INVALID_INPUT", "The target's type must be long_term, short_term or stored."),
-    "invalid_date": ("INVALID_INPUT", "date must be YYYY-MM-DD."),
-    "invalid_key": ("INVALID_INPUT", "key must be 1 to 200 plain characters, no space at either end."),
-    "out_of_range": ("INVALID_INPUT", "The value is outside its range."),
-    "wrong_type": ("INVALID_INPUT", "The value has the wrong type."),
-    "invalid_parameter": ("INVALID_INPUT", "An argument is missing, unknown or malformed; follow the input schema."),
-    "malformed_request": ("INVALID_INPUT", "The request is no plain JSON object, too large or too slow."),
-    "unknown_address": ("NOT_FOUND", "There is nothing at this address for this method."),
-    "foreign_host": ("PERMISSION_ERROR", "This server is not addressed by that name."),
-    "foreign_origin": ("PERMISSION_ERROR", "Pages of other sites may not call this server."),
-    "unauthorized": ("PERMISSION_ERROR", "A valid token is needed: send 'Authorization: Bearer TOKEN'."),
-    "scope": ("PERMISSION_ERROR", "This token may read; it may not change anything."),
-    "overloaded": ("LIMIT_EXCEEDED", "Too many calls at the same time; try again."),
-    "unknown_ability": ("INVALID_INPUT", "No ability has this name."),
-    "not_found": ("NOT_FOUND", "No such file in the agent directory or workspace."),
-    "memory_file_not_found": ("NOT_FOUND", "No memory file for this target."),
-    "symlink_escape": ("PERMISSION_ERROR", "The link leads outside its root."),
-    "symlink_loop": ("PERMISSION_ERROR", "The links lead in a circle."),
-    "symlink_refused": ("PERMISSION_ERROR", "Symbolic links are not followed here."),
-    "denied": ("PERMISSION_ERROR", "This file is not shared with agents."),
-    "not_regular_file": ("PERMISSION_ERROR", "Not a regular file."),
-    "access_denied": ("PERMISSION_ERROR", "File is not readable."),
-    "hard_link": ("PERMISSION_ERROR", "Files with more than one name are not shared here."),
-    "memory_not_found": ("NOT_FOUND", "No memory with this key."),
-    "id_not_found": ("NOT_FOUND", "No memory with this id."),
-    "invalid_id": ("INVALID_INPUT", "id must be a lower-case UUID of version 4, as a memory's id is shown."),
-    "key_taken": ("INVALID_INPUT", "The id and the key name different memories."),
-    "read_only": ("PERMISSION_ERROR", "Storage is read-only; memories can be read, not changed."),
-    "undecodable": ("CORRUPTED_DATA", "Stored memory is damaged."),
-    "checksum_mismatch": ("CORRUPTED_DATA", "The stored memory does not match its checksum."),
-    "invalid_stored_value": ("CORRUPTED_DATA", "The stored memory holds a value that cannot be."),
-    "corrupted": ("CORRUPTED_DATA", "The store is damaged; it is left untouched. Restore a copy of it."),
-    "response_budget": ("LIMIT_EXCEEDED", "Response limit reached; request this item separately."),
-    "response_too_large": ("LIMIT_EXCEEDED", "The answer is over the response limit; ask for less."),
-    "storage_quota": ("LIMIT_EXCEEDED", "The memory limit is reached; delete memories that are not needed."),
-    "range_too_far": ("LIMIT_EXCEEDED", "The lines lie beyond the first 64 MiB; use #byte= to go there."),
-    "resource_exhausted": ("STORAGE_ERROR", "The system is short of resources; try again."),
-    "io_error": ("STORAGE_ERROR", "The file could not be read."),
-    "timeout": ("STORAGE_ERROR", "Reading took too long; try again."),
-    "root_unavailable": ("STORAGE_ERROR", "The directory that holds this file is not available."),
-    "unavailable": ("STORAGE_ERROR", "The memory store is not available."),
-    "busy": ("STORAGE_ERROR", "Storage is busy; try again."),
-    "storage_full": ("STORAGE_ERROR", "Storage is full; nothing was changed."),
-    "storage_error": ("STORAGE_ERROR", "Storage could not be read or written."),
-    "storage_moved": ("STORAGE_ERROR", "The store was moved or deleted; nothing was changed."),
-    "schema_too_new": ("STORAGE_ERROR", "The store was written by a newer version; nothing was changed."),
-    "internal": ("INTERNAL_ERROR", "Unexpected error."),
-}
-"""reason -> (code, the one sentence said about it, at most 120 characters)."""
+Reason = Literal[
+    "not_a_string",
+    "empty_path",
+    "absolute_path",
+    "parent_traversal",
+    "backslash",
+    "drive_path",
+    "control_character",
+    "invalid_unicode",
+    "path_too_long",
+    "path_too_deep",
+    "trailing_slash",
+    "is_directory",
+    "binary_file",
+    "invalid_range",
+    "changed",
+    "invalid_target",
+    "invalid_date",
+    "invalid_key",
+    "out_of_range",
+    "wrong_type",
+    "invalid_parameter",
+    "malformed_request",
+    "unknown_address",
+    "foreign_host",
+    "foreign_origin",
+    "unauthorized",
+    "scope",
+    "overloaded",
+    "unknown_ability",
+    "not_found",
+    "memory_file_not_found",
+    "symlink_escape",
+    "symlink_loop",
+    "symlink_refused",
+    "denied",
+    "not_regular_file",
+    "access_denied",
+    "hard_link",
+    "memory_not_found",
+    "id_not_found",
+    "invalid_id",
+    "key_taken",
+    "read_only",
+    "undecodable",
+    "checksum_mismatch",
+    "invalid_stored_value",
+    "corrupted",
+    "response_budget",
+    "response_too_large",
+    "storage_quota",
+    "range_too_far",
+    "resource_exhausted",
+    "io_error",
+    "timeout",
+    "root_unavailable",
+    "unavailable",
+    "busy",
+    "storage_full",
+    "storage_error",
+    "storage_moved",
+    "schema_too_new",
+    "internal",
+]
+"""Every cause that a caller can be told of; the type checker holds each refusal against it."""
 
-SHARED_REASONS = {
+
+class Meaning(NamedTuple):
+    """What a reason stands for: its code, and one sentence of at most 120 characters."""
+
+    code: Code
+    message: str
+
+
+FAULTS: dict[Reason, Meaning] = {
+    "not_a_string": Meaning("INVALID_INPUT", "Path must be a string."),
+    "empty_path": Meaning("INVALID_INPUT", "Path is empty."),
+    "absolute_path": Meaning("INVALID_INPUT", "Use a path relative to the workspace."),
+    "parent_traversal": Meaning("INVALID_INPUT", "Path must not contain '..' components."),
+    "backslash": Meaning("INVALID_INPUT", "Use '/' as the separator."),
+    "drive_path": Meaning("INVALID_INPUT", "Drive letters are not allowed."),
+    "control_character": Meaning("INVALID_INPUT", "Path contains a control character."),
+    "invalid_unicode": Meaning("INVALID_INPUT", "Path is not valid Unicode."),
+    "path_too_long": Meaning(
+        "INVALID_INPUT",
+        "Path is too long: at most 1,024 characters, and 255 bytes per component.",
+    ),
+    "path_too_deep": Meaning("INVALID_INPUT", "Path has more than 32 components."),
+    "trailing_slash": Meaning("INVALID_INPUT", "Path must name a file."),
+    "is_directory": Meaning("INVALID_INPUT", "Path is a directory."),
+    "binary_file": Meaning("INVALID_INPUT", "File is not text."),
+    "invalid_range": Meaning("INVALID_INPUT", "The range is not valid for this file."),
+    "changed": Meaning("INVALID_INPUT", "The file changed; read it again from the start."),
+    "invalid_target": Meaning(
+        "INVALID_INPUT",
+        "The target's type must be long_term, short_term or stored.",
+    ),
+    "invalid_date": Meaning("INVALID_INPUT", "date must be YYYY-MM-DD."),
+    "invalid_key": Meaning(
+        "INVALID_INPUT",
+        "key must be 1 to 200 printable characters, with no space at either end.",
+    ),
+    "out_of_range": Meaning("INVALID_INPUT", "The value is outside its range."),
+    "wrong_type": Meaning("INVALID_INPUT", "The value has the wrong type."),
+    "invalid_parameter": Meaning(
+        "INVALID_INPUT",
+        "An argument is missing, unknown or malformed; follow the input schema.",
+    ),
+    "malformed_request": Meaning(
+        "INVALID_INPUT",
+        "The request body must be a JSON object, within the size and time limits.",
+    ),
+    "unknown_address": Meaning("NOT_FOUND", "There is nothing at this address for this method."),
+    "foreign_host": Meaning("PERMISSION_ERROR", "This server does not answer to that host name."),
+    "foreign_origin": Meaning("PERMISSION_ERROR", "Pages of other sites may not call this server."),
+    "unauthorized": Meaning(
+        "PERMISSION_ERROR",
+        "A valid token is needed: send 'Authorization: Bearer TOKEN'.",
+    ),
+    "scope": Meaning("PERMISSION_ERROR", "This token may read but not change anything."),
+    "overloaded": Meaning("LIMIT_EXCEEDED", "Too many calls at the same time; try again."),
+    "unknown_ability": Meaning("INVALID_INPUT", "No ability has this name."),
+    "not_found": Meaning("NOT_FOUND", "No such file in the agent directory or workspace."),
+    "memory_file_not_found": Meaning("NOT_FOUND", "No memory file for this target."),
+    "symlink_escape": Meaning("PERMISSION_ERROR", "The link leads outside its root."),
+    "symlink_loop": Meaning("PERMISSION_ERROR", "The links form a loop."),
+    "symlink_refused": Meaning("PERMISSION_ERROR", "Symbolic links are not followed here."),
+    "denied": Meaning("PERMISSION_ERROR", "This file is not shared with agents."),
+    "not_regular_file": Meaning("PERMISSION_ERROR", "Not a regular file."),
+    "access_denied": Meaning("PERMISSION_ERROR", "File is not readable."),
+    "hard_link": Meaning("PERMISSION_ERROR", "Files with more than one name are not shared here."),
+    "memory_not_found": Meaning("NOT_FOUND", "No memory with this key."),
+    "id_not_found": Meaning("NOT_FOUND", "No memory with this id."),
+    "invalid_id": Meaning(
+        "INVALID_INPUT",
+        "id must be a lower-case version 4 UUID, exactly as a memory's id is shown.",
+    ),
+    "key_taken": Meaning("INVALID_INPUT", "The id and the key name different memories."),
+    "read_only": Meaning(
+        "PERMISSION_ERROR",
+        "Storage is read-only; memories can be read but not changed.",
+    ),
+    "undecodable": Meaning("CORRUPTED_DATA", "Stored memory is damaged."),
+    "checksum_mismatch": Meaning(
+        "CORRUPTED_DATA",
+        "The stored memory does not match its checksum.",
+    ),
+    "invalid_stored_value": Meaning(
+        "CORRUPTED_DATA",
+        "The stored memory contains an invalid value.",
+    ),
+    "corrupted": Meaning(
+        "CORRUPTED_DATA",
+        "The store is damaged and was left untouched. Restore a backup.",
+    ),
+    "response_budget": Meaning(
+        "LIMIT_EXCEEDED",
+        "Response limit reached; request this item separately.",
+    ),
+    "response_too_large": Meaning(
+        "LIMIT_EXCEEDED",
+        "The answer exceeds the response limit; ask for less.",
+    ),
+    "storage_quota": Meaning(
+        "LIMIT_EXCEEDED",
+        "The memory limit is reached; delete memories that are not needed.",
+    ),
+    "range_too_far": Meaning(
+        "LIMIT_EXCEEDED",
+        "The lines lie beyond the first 64 MiB; use #byte= to go there.",
+    ),
+    "resource_exhausted": Meaning("STORAGE_ERROR", "The system is short of resources; try again."),
+    "io_error": Meaning("STORAGE_ERROR", "The file could not be read."),
+    "timeout": Meaning("STORAGE_ERROR", "Reading took too long; try again."),
+    "root_unavailable": Meaning(
+        "STORAGE_ERROR",
+        "The directory that holds this file is not available.",
+    ),
+    "unavailable": Meaning("STORAGE_ERROR", "The memory store is not available."),
+    "busy": Meaning("STORAGE_ERROR", "Storage is busy; try again."),
+    "storage_full": Meaning("STORAGE_ERROR", "Storage is full; nothing was changed."),
+    "storage_error": Meaning("STORAGE_ERROR", "Storage could not be read or written."),
+    "storage_moved": Meaning(
+        "STORAGE_ERROR",
+        "The store was moved or deleted; nothing was changed.",
+    ),
+    "schema_too_new": Meaning(
+        "STORAGE_ERROR",
+        "The store was written by a newer version; nothing was changed.",
+    ),
+    "internal": Meaning("INTERNAL_ERROR", "Unexpected error."),
+}
+
+SHOWN_REASONS: dict[Reason, Reason] = {
     "memory_file_not_found": "not_found",
     "memory_not_found": "not_found",
     "id_not_found": "not_found",
     "storage_error": "io_error",
 }
-"""Sentences of their own for a reason that two kinds of item share."""
+"""The reason that callers see instead, for causes that have a sentence of their own but no reason of their own."""
 
 
-class Refused(Exception):
-    """Something asked for cannot be had; ``reason`` is a key of `FAULTS`, the only thing a caller learns."""
+class AbilitiesError(Exception):
+    """The root of every exception that this package raises; `abilities.errors` draws the tree."""
 
-    def __init__(self, reason: str, field: str | None = None) -> None:
+
+class Refused(AbilitiesError):
+    """Something that was asked for cannot be had.
+
+    ``reason`` is a key of `FAULTS` and all that a caller learns; ``field`` is the argument at fault, if one is.
+    """
+
+    def __init__(self, reason: Reason, field: str | None = None) -> None:
         if reason not in FAULTS:
-            raise ValueError(f"{reason!r} is no reason in FAULTS")
+            raise ValueError(f"{reason!r} is not a reason in FAULTS")
+
         super().__init__(reason)
-        self.reason = reason
+        self.reason: Reason = reason
         self.field = field
+
+    @property
+    def message(self) -> str:
+        """The reason's sentence."""
+        return FAULTS[self.reason].message
 
 
 class Fault(Model):
@@ -110,23 +256,49 @@ class Fault(Model):
     code: Code = Field(description="The kind of failure, one of seven.")
     reason: str = Field(description="The exact cause, from a closed set.")
     message: str = Field(description="One fixed sentence for the reason.")
-    retryable: bool = Field(default=False, description="True when the same request may succeed later; default false.")
-    field: str | None = Field(default=None, description="The argument at fault, for a wrong call.")
-    ref: str | None = Field(default=None, description="For an internal error: the reference the log also has.")
+    retryable: bool = Field(
+        default=False,
+        description="True if the same request may succeed later; default false.",
+    )
+    field: str | None = Field(
+        default=None,
+        description="The argument at fault, if the arguments are wrong.",
+    )
+    ref: str | None = Field(
+        default=None,
+        description="For an internal error: the reference under which the log has the details.",
+    )
 
     @classmethod
-    def of(cls, reason: str, *, field: str | None = None, ref: str | None = None) -> Self:
-        """The fault of a reason in `FAULTS`; a STORAGE_ERROR is retryable."""
-        code, message = FAULTS[reason]
+    def from_reason(cls, reason: Reason, *, field: str | None = None, ref: str | None = None) -> Self:
+        """Return the fault of a reason; STORAGE_ERROR is the code that is worth another try."""
+        meaning = FAULTS[reason]
+
         return cls(
-            code=code,
-            reason=SHARED_REASONS.get(reason, reason),
-            message=message,
-            retryable=code == "STORAGE_ERROR",
+            code=meaning.code,
+            reason=SHOWN_REASONS.get(reason, reason),
+            message=meaning.message,
+            retryable=meaning.code == "STORAGE_ERROR",
             field=field,
             ref=ref,
         )
 
-    def payload(self) -> dict[str, Any]:
-        """The fault as JSON has it: fields at their default are left out."""
+    @classmethod
+    def from_exception(cls, error: Exception) -> Self:
+        """Return what a caller may learn of an exception.
+
+        An unexpected one becomes INTERNAL_ERROR with a reference, under which it is logged.
+        """
+        if isinstance(error, Refused):
+            return cls.from_reason(error.reason, field=error.field)
+
+        if isinstance(error, MemoryError):
+            return cls.from_reason("resource_exhausted")
+
+        ref = secrets.token_hex(6)
+        _log.error("unexpected error, ref %s", ref, exc_info=error)
+        return cls.from_reason("internal", ref=ref)
+
+    def to_payload(self) -> dict[str, Any]:
+        """Return the fault as it stands in JSON: fields at their default are left out."""
         return self.model_dump(exclude_defaults=True)

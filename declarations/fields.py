@@ -18,7 +18,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function
 
 from abilities.declarations.model import Model
-from abilities.declarations.values import as_object, parsed_json
+from abilities.declarations.values import as_object, parse_json
 
 EXACT = "x-exact"
 """Where a schema has what only `exact` ones show: what programs check by, and models need not read."""
@@ -51,7 +51,7 @@ class Arguments(Model):
         optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
         return {name: value for name, value in given.items() if value is not None or name not in optional}
 
-    def given(self) -> dict[str, Any]:
+    def explicit_arguments(self) -> dict[str, Any]:
         """The arguments that the caller gave, in the declared order and their normal form."""
         return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
 
@@ -97,7 +97,7 @@ def _object(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return as_object(parsed_json(value)) or value
+        return as_object(parse_json(value)) or value
     except ValueError:
         return value
 
@@ -107,7 +107,7 @@ def _array(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        parsed = parsed_json(value)
+        parsed = parse_json(value)
     except ValueError:
         return value
     return cast(object, parsed) if isinstance(parsed, list) else value

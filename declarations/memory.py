@@ -15,7 +15,7 @@ from abilities.declarations.fields import (
     Object,
 )
 from abilities.declarations.model import Model
-from abilities.declarations.values import has_control
+from abilities.declarations.values import has_control_character
 
 NAMESPACE = "[a-z0-9][a-z0-9_-]{0,62}"
 _MID = r"[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]"
@@ -56,7 +56,7 @@ def is_key(key: object) -> bool:
         isinstance(key, str)
         and 1 <= len(key) <= 200
         and key == key.strip()
-        and not has_control(key)
+        and not has_control_character(key)
         and not any(unicodedata.category(char) == "Cs" or char == "\ufffd" for char in key)
     )
 
@@ -93,7 +93,7 @@ class LinkInput(Model):
     )
 
 
-class LinkName(Model):
+class LinkSelector(Model):
     """A link to remove; without a type, all links to that key."""
 
     key: Key = Field(description="The key of the memory linked to.")
@@ -101,7 +101,7 @@ class LinkName(Model):
 
 
 Links = Annotated[list[LinkInput], Field(max_length=1000), Array]
-LinkNames = Annotated[list[LinkName], Field(max_length=1000), Array]
+LinkNames = Annotated[list[LinkSelector], Field(max_length=1000), Array]
 
 
 class LinkData(Model):

@@ -50,7 +50,7 @@ class ExportedMemory(Model):
     links: list[ExportedLink] = Field(default=[])
 
 
-def without_defaults(values: dict[str, Any]) -> dict[str, Any]:
+def drop_defaults(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of a memory that a line has to say."""
     defaults = {name: field.default for name, field in ExportedMemory.model_fields.items() if not field.is_required()}
     return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}

@@ -11,7 +11,7 @@ BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206
 _CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 
 
-def has_control(text: str) -> bool:
+def has_control_character(text: str) -> bool:
     """Whether a text holds a control, a line or paragraph separator, or a bidirectional control."""
     return any(c in BIDI_CONTROLS or unicodedata.category(c) in _CONTROL_CATEGORIES for c in text)
 
@@ -21,11 +21,11 @@ def as_object(value: object) -> dict[str, Any] | None:
     return cast(dict[str, Any], value) if isinstance(value, dict) else None
 
 
-def parsed_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """A JSON document's value: strict about NaN, UTF-8 and lone surrogates, any size of integer. Raises ValueError."""
     return from_json(text, allow_inf_nan=False)
 
 
-def now() -> str:
+def utc_now() -> str:
     """This moment: RFC 3339 UTC in milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

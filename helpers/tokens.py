@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from abilities.declarations.memory import NAMESPACE
 from abilities.declarations.model import Model
-from abilities.declarations.values import now
+from abilities.declarations.values import utc_now
 
 Scope = Literal["read", "write"]
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class TokenFile:
         def put(tokens: dict[str, Token]) -> Token:
             while (name := secrets.token_hex(4)) in tokens:
                 pass
-            made = {"created_at": now(), "sha256": _hashed(secret)}
+            made = {"created_at": utc_now(), "sha256": _hashed(secret)}
             token = Token(id=name, namespace=namespace, scope=scope, label=label, **made)
             tokens[name] = token
             return token

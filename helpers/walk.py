@@ -20,7 +20,7 @@ FRONTIER = 10
 """Best candidates that were not retrieved, shown at the end of a walk."""
 
 
-class Limits(NamedTuple):
+class WalkLimits(NamedTuple):
     """How far a walk goes; the target counts into ``total``."""
 
     depth: int
@@ -28,7 +28,7 @@ class Limits(NamedTuple):
     total: int
 
 
-class Link(NamedTuple):
+class WalkLink(NamedTuple):
     """A link as a store tells it: ``score`` is link_weight times the target's memory_score."""
 
     key: str
@@ -38,7 +38,7 @@ class Link(NamedTuple):
     state: State
 
 
-class Ask(NamedTuple):
+class LinkRequest(NamedTuple):
     """The question for some of a memory's links, best first, beginning after ``offset`` of them."""
 
     key: str
@@ -52,12 +52,12 @@ class Step:
     key: str
     depth: int
     parent: "Step | None" = None
-    link: Link | None = None
+    link: WalkLink | None = None
     expanded: bool = False
     taken: int = 0
     looked: int = 0
-    kept: list["tuple[Step, Link]"] = field(default_factory=list["tuple[Step, Link]"])
-    known: list[Link] = field(default_factory=list[Link])
+    kept: list["tuple[Step, WalkLink]"] = field(default_factory=list["tuple[Step, WalkLink]"])
+    known: list[WalkLink] = field(default_factory=list[WalkLink])
     exhausted: bool = False
 
 
@@ -72,7 +72,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(slots=True)
-class Walked:
+class WalkOutcome:
     """What a walk found: the steps in retrieval order, the target first, and what it counted."""
 
     steps: list[Step]
@@ -86,19 +86,19 @@ class Walked:
 class Walk:
     """One walk; `run` is the conversation with whoever knows the links."""
 
-    def __init__(self, target: str, limits: Limits) -> None:
+    def __init__(self, target: str, limits: WalkLimits) -> None:
         self._limits = limits
-        self._walked = Walked([Step(target, 0)])
+        self._walked = WalkOutcome([Step(target, 0)])
         self._by_key = {target: self._walked.steps[0]}
         self._stopped = False
 
-    def run(self) -> Generator[Ask, Sequence[Link], Walked]:
+    def run(self) -> Generator[LinkRequest, Sequence[WalkLink], WalkOutcome]:
         """Walk. Yields questions; each is answered with the next links of that memory, none when it has no more."""
         yield from self._expand(self._walked.steps[0])
         yield from self._survey()
         return self._walked
 
-    def _expand(self, step: Step) -> Generator[Ask, Sequence[Link], None]:
+    def _expand(self, step: Step) -> Generator[LinkRequest, Sequence[WalkLink], None]:
         if step.depth >= self._limits.depth:
             return
         if step.expanded:
@@ -113,11 +113,11 @@ class Walk:
                 return
             yield from self._look(step, link)
 
-    def _revisit(self, step: Step) -> Generator[Ask, Sequence[Link], None]:
+    def _revisit(self, step: Step) -> Generator[LinkRequest, Sequence[WalkLink], None]:
         for target, link in step.kept:
             yield from self._shorten(step, target, link)
 
-    def _look(self, step: Step, link: Link) -> Generator[Ask, Sequence[Link], None]:
+    def _look(self, step: Step, link: WalkLink) -> Generator[LinkRequest, Sequence[WalkLink], None]:
         """Take up one link: count it, meet its memory again, or retrieve that."""
         if link.state == "present" and link.key not in self._by_key:
             if len(self._walked.steps) >= self._limits.total:
@@ -142,24 +142,24 @@ class Walk:
             step.kept.append((again, link))
             yield from self._shorten(step, again, link)
 
-    def _shorten(self, step: Step, target: Step, link: Link) -> Generator[Ask, Sequence[Link], None]:
+    def _shorten(self, step: Step, target: Step, link: WalkLink) -> Generator[LinkRequest, Sequence[WalkLink], None]:
         """Walk on from a memory that has a shorter way now."""
         if step.depth + 1 < target.depth:
             target.depth, target.parent, target.link = step.depth + 1, step, link
             yield from self._expand(target)
 
-    def _next(self, step: Step) -> Generator[Ask, Sequence[Link], Link | None]:
+    def _next(self, step: Step) -> Generator[LinkRequest, Sequence[WalkLink], WalkLink | None]:
         """The first link of a memory that was not looked at yet."""
         yield from self._know(step, step.looked)
         return step.known[step.looked] if step.looked < len(step.known) else None
 
-    def _know(self, step: Step, place: int) -> Generator[Ask, Sequence[Link], None]:
+    def _know(self, step: Step, place: int) -> Generator[LinkRequest, Sequence[WalkLink], None]:
         while place >= len(step.known) and not step.exhausted:
-            told = yield Ask(step.key, len(step.known))
+            told = yield LinkRequest(step.key, len(step.known))
             step.known.extend(told)
             step.exhausted = not told
 
-    def _survey(self) -> Generator[Ask, Sequence[Link], None]:
+    def _survey(self) -> Generator[LinkRequest, Sequence[WalkLink], None]:
         """Find the best candidates that were left, and so the limits that cut something."""
         best: dict[str, Candidate] = {}
         cut: set[Cut] = set()
@@ -180,9 +180,9 @@ class Walk:
             return "breadth"
         return "depth" if step.depth >= self._limits.depth else "total"
 
-    def _left(self, step: Step) -> Generator[Ask, Sequence[Link], list[Link]]:
+    def _left(self, step: Step) -> Generator[LinkRequest, Sequence[WalkLink], list[WalkLink]]:
         """The best links of a memory that were not looked at and lead to memories that were not retrieved."""
-        left: dict[str, Link] = {}
+        left: dict[str, WalkLink] = {}
         place = step.looked
         while len(left) < FRONTIER:
             yield from self._know(step, place)

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Any
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.faults import AbilitiesError, Refused
 
 ITEM_SECONDS = 2.0
 CALL_SECONDS = 10.0
@@ -26,15 +26,15 @@ STUCK_CALLS = 4
 """Calls that may leave a stuck thread behind in one place before that place is refused without trying."""
 _POLL = 0.5  # seconds between looks at a call that has not begun
 
-Session = Callable[["Watch"], AbstractContextManager[Any]]
+Session = Callable[["Worker"], AbstractContextManager[Any]]
 Function = Callable[[Any, Any], Any]
 
 
-class Closed(Exception):
+class Abandoned(AbilitiesError):
     """Nobody waits for this work any more."""
 
 
-class Watch:
+class Worker:
     """One thread's part in a batch: which item it works on, since when, and in which ``place`` (it says itself)."""
 
     def __init__(self, batch: "Batch", *, pooled: bool) -> None:
@@ -48,7 +48,7 @@ class Watch:
     def check(self) -> None:
         """Called between blocking steps. Raises Closed when nobody waits for this item any more."""
         if self.abandoned or self.batch.closed:
-            raise Closed()
+            raise Abandoned()
 
     def refuse_stuck(self) -> None:
         """Raises Refused("timeout") at once where too many other calls are stuck in this place."""
@@ -60,7 +60,7 @@ class Watch:
         return self.index >= 0 and time.monotonic() - self.started >= ITEM_SECONDS
 
 
-class Breaker:
+class CircuitBreaker:
     """Counts, per place, the calls that have left a stuck thread behind there."""
 
     def __init__(self) -> None:
@@ -90,7 +90,12 @@ class Batch:
     """The items of one call and what became of them; threads share it, every change is under its lock."""
 
     def __init__(
-        self, session: Session, function: Function, items: Sequence[Any], breaker: Breaker, wake: Callable[[], None]
+        self,
+        session: Session,
+        function: Function,
+        items: Sequence[Any],
+        breaker: CircuitBreaker,
+        wake: Callable[[], None],
     ) -> None:
         self.breaker = breaker
         self.closed = False
@@ -102,9 +107,9 @@ class Batch:
         self._lock = threading.Lock()
         self._todo = deque(range(len(items)))
         self._left = len(items)
-        self._watches: set[Watch] = set()
+        self._watches: set[Worker] = set()
 
-    def run(self, watch: Watch) -> None:
+    def run(self, watch: Worker) -> None:
         """Work on items until none is left; the body of each thread."""
         with self._lock:
             self._watches.add(watch)
@@ -112,12 +117,12 @@ class Batch:
             with self._session(watch) as session:
                 while self._take(watch):
                     self._put(watch, self._outcome(session, watch))
-        except Closed:
+        except Abandoned:
             pass
         finally:
             self._leave(watch)
 
-    def give_up(self, watch: Watch) -> bool:
+    def give_up(self, watch: Worker) -> bool:
         """Answer a stuck item in its thread's place and leave that thread behind; whether it was still at work."""
         with self._lock:
             if watch.index < 0 or watch.abandoned:
@@ -133,7 +138,7 @@ class Batch:
             while self._todo:
                 self._finish(self._todo.popleft(), Refused("timeout"))
 
-    def active(self) -> list[Watch]:
+    def active(self) -> list[Worker]:
         """The threads that work on an item now."""
         with self._lock:
             return [watch for watch in self._watches if watch.index >= 0 and not watch.abandoned]
@@ -143,15 +148,15 @@ class Batch:
         """Items that no thread has taken yet."""
         return len(self._todo)
 
-    def _outcome(self, session: Any, watch: Watch) -> Any:
+    def _outcome(self, session: Any, watch: Worker) -> Any:
         try:
             return self._function(session, self._items[watch.index])
-        except Closed:
+        except Abandoned:
             raise
         except Exception as error:
             return error
 
-    def _take(self, watch: Watch) -> bool:
+    def _take(self, watch: Worker) -> bool:
         with self._lock:
             if self.closed or watch.abandoned or not self._todo:
                 return False
@@ -159,7 +164,7 @@ class Batch:
             watch.index = self._todo.popleft()
             return True
 
-    def _put(self, watch: Watch, result: Any) -> None:
+    def _put(self, watch: Worker, result: Any) -> None:
         with self._lock:
             if not watch.abandoned:
                 index, watch.index = watch.index, -1
@@ -171,7 +176,7 @@ class Batch:
         if not self._left:
             self._wake()
 
-    def _leave(self, watch: Watch) -> None:
+    def _leave(self, watch: Worker) -> None:
         with self._lock:
             self._watches.discard(watch)
             watch.index = -1
@@ -179,7 +184,7 @@ class Batch:
                 self.breaker.remove(watch.place, id(self))
 
 
-class Workers:
+class WorkerPool:
     """A few daemon threads that run batches of blocking work for an event loop."""
 
     def __init__(self) -> None:
@@ -187,8 +192,8 @@ class Workers:
         self._lock = threading.Lock()
         self._idle = 0
         self._threads = 0
-        self._running: set[Watch] = set()
-        self._breaker = Breaker()
+        self._running: set[Worker] = set()
+        self._breaker = CircuitBreaker()
 
     async def map(self, session: Session, function: Function, items: Sequence[Any]) -> list[Any]:
         """Apply ``function(session, item)`` to every item; results and exceptions in the items' order.
@@ -244,7 +249,7 @@ class Workers:
         for watch in late:
             self._give_up(watch)
         for _ in range(min(FAN_OUT - len(batch.active()), batch.waiting) if late else 0):
-            watch = Watch(batch, pooled=False)
+            watch = Worker(batch, pooled=False)
             threading.Thread(target=batch.run, args=(watch,), name="abilities-rescue", daemon=True).start()
 
     def _reclaim(self) -> None:
@@ -254,7 +259,7 @@ class Workers:
         for watch in left:
             self._give_up(watch)
 
-    def _give_up(self, watch: Watch) -> None:
+    def _give_up(self, watch: Worker) -> None:
         if watch.batch.give_up(watch) and watch.pooled:
             with self._lock:
                 self._threads -= 1
@@ -273,7 +278,7 @@ class Workers:
 
     def _serve(self) -> None:
         while (batch := self._next()) is not None:
-            watch = Watch(batch, pooled=True)
+            watch = Worker(batch, pooled=True)
             with self._lock:
                 self._running.add(watch)
             batch.run(watch)

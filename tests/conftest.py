@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from abilities import Settings
-from tests.support.sample_files import World, build, lock
+from tests.support.sample_files import SampleFiles, build_samples, lock_samples
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through
 
@@ -36,18 +36,18 @@ def _own_home(monkeypatch: pytest.MonkeyPatch, _home: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def world() -> Iterator[World]:
+def world() -> Iterator[SampleFiles]:
     """The world, in a place that every user can reach; built once, for tests that only read."""
     base = Path(tempfile.mkdtemp(prefix="abilities-"))
     base.chmod(0o755)
-    made = build(base)
-    lock(made)
+    made = build_samples(base)
+    lock_samples(made)
     yield made
     shutil.rmtree(base)
 
 
 @pytest.fixture
-def settings(world: World) -> Settings:
+def settings(world: SampleFiles) -> Settings:
     """Settings for the world."""
     return Settings(
         agent_dir=world.agent, workspace_dir=world.workspace, store_url=f"sqlite:///{world.base}/store/memory.db"

@@ -17,14 +17,14 @@ atheris: Any = importlib.import_module("atheris")  # it has no types
 with atheris.instrument_imports(include=["abilities"]):
     from abilities import AbilityError
     from abilities.builtin.catalog import BUILT_IN
-    from abilities.cli.drawing import Drawing, as_mermaid, drawing_of
+    from abilities.cli.drawing import Drawing, as_mermaid, draw_walk
     from abilities.declarations.faults import FAULTS, Refused
-    from abilities.helpers.files.paths import parse
+    from abilities.helpers.files.paths import parse_path
     from abilities.helpers.files.window import read_piece
     from abilities.helpers.reply.render import json_size, render
     from abilities.helpers.text.ranges import WHOLE, Range, parse_range
-    from abilities.helpers.walk import Limits, Link, State, Walk
-    from abilities.registry import validated
+    from abilities.helpers.walk import State, Walk, WalkLimits, WalkLink
+    from abilities.registry import validate_arguments
 
 FILE = os.memfd_create("fuzz")
 CODES = {code for code, _ in FAULTS.values()}
@@ -39,7 +39,7 @@ def door(raw: bytes) -> None:
         return
     text = raw[1:].decode("utf-8", "surrogateescape" if raw[0] & 1 else "replace")
     try:
-        parsed = parse(text)
+        parsed = parse_path(text)
         assert not {"", ".", ".."} & set(parsed.parts) and "\0" not in parsed.path
     except Refused as error:
         assert FAULTS[error.reason][0] in CODES
@@ -48,7 +48,7 @@ def door(raw: bytes) -> None:
     except orjson.JSONDecodeError:
         arguments = {"paths": [text], "key": text, "targets": [text], "content": text, "type": "core", "pattern": text}
     try:
-        validated(BUILT_IN[raw[0] % len(BUILT_IN)].input, arguments)
+        validate_arguments(BUILT_IN[raw[0] % len(BUILT_IN)].input, arguments)
     except AbilityError as error:
         assert error.fault.code in CODES
     except Refused as error:
@@ -74,23 +74,23 @@ def reader(raw: bytes) -> None:
     assert piece.rest or piece.total_chars == len(piece.text)
 
 
-def _graph(raw: bytes) -> tuple[dict[str, list[Link]], Limits]:
+def _graph(raw: bytes) -> tuple[dict[str, list[WalkLink]], WalkLimits]:
     provider = atheris.FuzzedDataProvider(raw)
-    limits = Limits(*(provider.ConsumeIntInRange(1, most) for most in (6, 5, MANY)))
-    links: dict[str, list[Link]] = {}
+    limits = WalkLimits(*(provider.ConsumeIntInRange(1, most) for most in (6, 5, MANY)))
+    links: dict[str, list[WalkLink]] = {}
     states: list[State] = ["present", "present", "present", "absent", "invalid"]
     for _ in range(provider.ConsumeIntInRange(0, 40)):
         source, target, weight, state = (provider.ConsumeIntInRange(0, most) for most in (MANY, MANY, 4, 4))
         score = RANKED_LAST[states[state]] if states[state] in RANKED_LAST else weight / 4
-        links.setdefault(f"m{source}", []).append(Link(f"m{target}", weight / 4, "t", score, states[state]))
+        links.setdefault(f"m{source}", []).append(WalkLink(f"m{target}", weight / 4, "t", score, states[state]))
     for found in links.values():
         found.sort(key=lambda link: (-link.score, -link.weight, link.key))
     return links, limits
 
 
-def _walked(links: dict[str, list[Link]], limits: Limits) -> Any:
+def _walked(links: dict[str, list[WalkLink]], limits: WalkLimits) -> Any:
     conversation = Walk("m0", limits).run()
-    told: list[Link] | None = None
+    told: list[WalkLink] | None = None
     while True:
         try:
             asked = conversation.send(told) if told is not None else next(conversation)
@@ -121,7 +121,7 @@ def renderers(raw: bytes) -> None:
     assert orjson.loads(render(payload)) == payload
     assert render(payload, "toon")
     links, limits = _graph(raw)
-    drawing = drawing_of(_walked(links, limits))
+    drawing = draw_walk(_walked(links, limits))
     nodes = [replace(node, key=texts[n % 4] + node.key) for n, node in enumerate(drawing.nodes)]
     names = {old.key: new.key for old, new in zip(drawing.nodes, nodes, strict=True)}
     edges = [edge._replace(source=names[edge.source], target=names[edge.target]) for edge in drawing.edges]

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import pytest
 
 from abilities.helpers.stores.conformance import NAMESPACE
-from abilities.helpers.stores.model import Stored
-from abilities.helpers.stores.protocol import Finding
+from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.protocol import IntegrityFinding
 from tests.stores.test_stores import filled, opened
 from tests.support.measurements import reached
 
@@ -155,11 +155,11 @@ def _apply(files: dict[str, bytearray], record: Record, torn: random.Random | No
             file[record.offset + start : record.offset + start + len(piece)] = piece
 
 
-async def _looked_at(path: Path, acknowledged: set[int]) -> tuple[list[str], list[Finding]]:
+async def _looked_at(path: Path, acknowledged: set[int]) -> tuple[list[str], list[IntegrityFinding]]:
     """The acknowledged changes that are not there, and what a check finds damaged."""
     keys = [f"k{n}" for n in sorted(acknowledged)]
     async with opened(path) as store:
         found = await store.read(NAMESPACE, keys) if keys else []
-        missing = [key for key, memory in zip(keys, found, strict=True) if not isinstance(memory, Stored)]
+        missing = [key for key, memory in zip(keys, found, strict=True) if not isinstance(memory, StoredMemory)]
         findings = await store.check(lambda _: None, full=True)
     return missing, [finding for finding in findings if finding.state == "damaged"]

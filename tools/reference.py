@@ -66,8 +66,8 @@ def _ability(ability: Ability) -> str:
     marks = "reads only" if ability.read_only else "writes" + (", destructive" if ability.destructive else "")
     parts = [
         f"## {ability.name}\n\n*{ability.title}; {marks}.*\n\n{ability.description}\n",
-        _arguments(schemas.input_schema(ability)),
-        "Answer:\n\n" + _fields(schemas.output_schema(ability)),
+        _arguments(schemas.build_input_schema(ability)),
+        "Answer:\n\n" + _fields(schemas.build_output_schema(ability)),
         *(_example(ability.name, arguments) for arguments in EXAMPLES[ability.name]),
     ]
     return "\n".join(parts)

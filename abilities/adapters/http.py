@@ -39,32 +39,32 @@ _ERROR: dict[str, Any] = {
 }
 
 
-def abilities_of(request: Request) -> Abilities:
+def get_abilities(request: Request) -> Abilities:
     """The application that the request's caller may use, which the guard put into its scope."""
     found: Abilities = request.scope["abilities"]
     return found
 
 
-def add_abilities(app: FastAPI, registry: AbilityRegistry) -> None:
+def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
     """Offer the registry: ``GET /api/abilities``, and ``POST /api/abilities/NAME`` with the arguments as JSON."""
 
     async def list_abilities(request: Request) -> list[dict[str, Any]]:
-        return [schemas.declaration(ability)["mcp"] for ability in abilities_of(request).offered]
+        return [schemas.build_declaration(ability)["mcp"] for ability in get_abilities(request).offered]
 
     async def unknown(name: str) -> Response:
-        return responded(failed_reply(Fault.of("unknown_ability")), status=404)
+        return to_response(failed_reply(Fault.from_reason("unknown_ability")), status=404)
 
     app.add_api_route("/api/abilities", list_abilities, summary="List the abilities and their schemas")
     for ability in registry:
-        add_ability(app, ability)
+        add_ability_route(app, ability)
     app.add_api_route("/api/abilities/{name}", unknown, methods=["POST"], include_in_schema=False)
 
 
-def add_ability(app: FastAPI, ability: Ability) -> None:
+def add_ability_route(app: FastAPI, ability: Ability) -> None:
     """A route of its own for one ability, so that its schemas are published."""
 
     async def call(request: Request) -> Response:
-        return await sent(ability.name, request, {})
+        return await call_with_body(ability.name, request, {})
 
     app.add_api_route(
         f"/api/abilities/{ability.name}",
@@ -72,13 +72,13 @@ def add_ability(app: FastAPI, ability: Ability) -> None:
         methods=["POST"],
         summary=ability.title,
         description=ability.description,
-        openapi_extra=described(ability, body=schemas.exact_schema(ability, nullable=True)),
+        openapi_extra=describe_operation(ability, body=schemas.build_exact_schema(ability, nullable=True)),
     )
 
 
-def described(ability: Ability, *, body: dict[str, Any] | None = None) -> dict[str, Any]:
+def describe_operation(ability: Ability, *, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """What OpenAPI says of a route that calls an ability: its body, where it takes one, and its answers."""
-    content: dict[str, Any] = {_JSON: {"schema": schemas.output_schema(ability)}}
+    content: dict[str, Any] = {_JSON: {"schema": schemas.build_output_schema(ability)}}
     if "output_format" in ability.input.model_fields:
         content[_TOON] = {"schema": {"type": "string"}}
     found: dict[str, Any] = {
@@ -89,40 +89,40 @@ def described(ability: Ability, *, body: dict[str, Any] | None = None) -> dict[s
     return found
 
 
-async def sent(name: str, request: Request, named: dict[str, Any]) -> Response:
+async def call_with_body(name: str, request: Request, named: dict[str, Any]) -> Response:
     """A call whose arguments are the body; what the address names already must not stand there again."""
     try:
-        arguments = parsed_body(request.headers.get("content-type"), await request.body())
+        arguments = parse_body(request.headers.get("content-type"), await request.body())
     except ValueError:
-        return responded(failed_reply(Fault.of("malformed_request")))
+        return to_response(failed_reply(Fault.from_reason("malformed_request")))
     if named.keys() & arguments.keys():
-        return responded(failed_reply(Fault.of("invalid_parameter", field=next(iter(named)))))
-    return await called(abilities_of(request), name, {**arguments, **named})
+        return to_response(failed_reply(Fault.from_reason("invalid_parameter", field=next(iter(named)))))
+    return await call_ability(get_abilities(request), name, {**arguments, **named})
 
 
-async def called(abilities: Abilities, name: str, arguments: object) -> Response:
+async def call_ability(abilities: Abilities, name: str, arguments: object) -> Response:
     """Call an ability and answer with what it says."""
     reply = await abilities.reply(name, arguments)
     toon = not reply.failed and (as_object(arguments) or {}).get("output_format") == "toon"
-    return responded(reply, media=f"{_TOON}; charset=utf-8" if toon else _JSON)
+    return to_response(reply, media=f"{_TOON}; charset=utf-8" if toon else _JSON)
 
 
-def responded(reply: Reply, *, status: int | None = None, media: str = _JSON) -> Response:
+def to_response(reply: Reply, *, status: int | None = None, media: str = _JSON) -> Response:
     """A reply as a response; its status follows from the fault."""
     headers: dict[str, str] = {}
     if status is None:
-        status = status_of(reply.payload["error"]) if reply.failed else 200
+        status = get_status(reply.payload["error"]) if reply.failed else 200
     if status in (429, 503):
         headers["Retry-After"] = str(RETRY_SECONDS)
     return Response(reply.text.encode(), status, headers, media_type=media)
 
 
-def status_of(fault: dict[str, Any]) -> int:
+def get_status(fault: dict[str, Any]) -> int:
     """The status of a call that failed as a whole."""
     return 409 if fault["reason"] in _CONFLICTS else STATUS[fault["code"]]
 
 
-def parsed_body(kind: str | None, body: bytes) -> dict[str, Any]:
+def parse_body(kind: str | None, body: bytes) -> dict[str, Any]:
     """The JSON object of a request. Raises ValueError.
 
     Refused are other media types, invalid UTF-8, NaN, two fields of one name, and nesting over `MAX_DEPTH`.

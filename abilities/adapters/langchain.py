@@ -11,11 +11,11 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, PrivateAttr
 
-from abilities.application import Abilities, registry_of
+from abilities.application import Abilities, build_registry
 from abilities.declarations.faults import Fault
 from abilities.definition import Ability
 from abilities.replies import Reply, failed_reply
-from abilities.schemas import input_schema
+from abilities.schemas import build_input_schema
 from abilities.settings import Settings
 
 T = TypeVar("T")
@@ -39,9 +39,9 @@ def load_tools(
     if not isinstance(source, Abilities):
         source = source or Settings()
         source.check_roots()
-    registry = source.registry if isinstance(source, Abilities) else registry_of(source)[0]
+    registry = source.registry if isinstance(source, Abilities) else build_registry(source)[0]
     host = _Host(source)
-    return [AbilityTool.of(ability, host) for ability in registry.only(*(only or ()), read_only=read_only)]
+    return [AbilityTool.from_ability(ability, host) for ability in registry.only(*(only or ()), read_only=read_only)]
 
 
 class AbilitiesToolkit(BaseToolkit):
@@ -72,12 +72,12 @@ class AbilityTool(BaseTool):
     _host: "_Host" = PrivateAttr()
 
     @classmethod
-    def of(cls, ability: Ability, host: "_Host") -> "AbilityTool":
+    def from_ability(cls, ability: Ability, host: "_Host") -> "AbilityTool":
         """The tool of an ability, run by a host."""
         tool = cls(
             name=ability.name,
             description=ability.description,
-            args_schema=input_schema(ability),
+            args_schema=build_input_schema(ability),
             response_format="content_and_artifact",
             handle_tool_error=True,
         )
@@ -122,9 +122,9 @@ class _Host:
         abilities = await self._abilities()
         namespace = (config.get("configurable") or {}).get("namespace", abilities.settings.namespace)
         try:
-            return await abilities.within(namespace if isinstance(namespace, str) else "").reply(name, arguments)
+            return await abilities.for_namespace(namespace if isinstance(namespace, str) else "").reply(name, arguments)
         except ValueError:
-            return failed_reply(Fault.of("invalid_parameter", field="namespace"))
+            return failed_reply(Fault.from_reason("invalid_parameter", field="namespace"))
 
     async def _abilities(self) -> Abilities:
         """The open application; the first caller has it opened."""

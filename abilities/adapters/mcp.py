@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 
 from abilities.application import Abilities
 from abilities.definition import Ability
-from abilities.schemas import annotations, input_schema, output_schema
+from abilities.schemas import build_annotations, build_input_schema, build_output_schema
 
 INSTRUCTIONS = (
     "Read many files or memories in one call instead of one call each. Every item has its own outcome; when an "
@@ -22,12 +22,12 @@ INSTRUCTIONS = (
 )
 
 
-def server_of(abilities: Abilities) -> Server[Any]:
+def create_server(abilities: Abilities) -> Server[Any]:
     """An MCP server for an open application, for every protocol revision that the SDK speaks.
 
     Behind HTTP, each request's scope holds the ``abilities`` of its caller.
     """
-    tools = {ability.name: tool_of(ability, abilities) for ability in abilities.registry}
+    tools = {ability.name: to_tool(ability, abilities) for ability in abilities.registry}
     templates = {ability.name: _template(ability) for ability in abilities.registry if ability.resource}
 
     def of(context: ServerRequestContext[Any]) -> Abilities:
@@ -70,16 +70,16 @@ def server_of(abilities: Abilities) -> Server[Any]:
     )
 
 
-def tool_of(ability: Ability, abilities: Abilities) -> types.Tool:
+def to_tool(ability: Ability, abilities: Abilities) -> types.Tool:
     """An ability as an MCP tool; its output schema is declared only where structured content is sent."""
     settings = abilities.settings
     return types.Tool(
         name=ability.name,
         title=ability.title,
         description=ability.description,
-        input_schema=input_schema(ability),
-        output_schema=output_schema(ability) if settings.structured else None,
-        annotations=types.ToolAnnotations.model_validate(annotations(ability)),
+        input_schema=build_input_schema(ability),
+        output_schema=build_output_schema(ability) if settings.structured else None,
+        annotations=types.ToolAnnotations.model_validate(build_annotations(ability)),
         _meta={"anthropic/maxResultSizeChars": settings.max_response_bytes},
     )
 

@@ -23,9 +23,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from abilities.adapters.mcp import server_of
+from abilities.adapters.mcp import create_server
 from abilities.application import Abilities
-from abilities.declarations.values import as_object, parsed_json
+from abilities.declarations.values import as_object, parse_json
 
 MAX_LINE = 1024 * 1024
 """Bytes of one incoming message; a longer line is skipped and answered with an error."""
@@ -40,7 +40,7 @@ _TOO_LONG = b""  # stands for a line over the limit; a line that was read is nev
 
 async def serve_stdio(abilities: Abilities) -> None:
     """Serve MCP on this process's stdin and stdout until stdin ends or nobody reads stdout any more."""
-    server = server_of(abilities)
+    server = create_server(abilities)
     with _claimed() as (source, wire):
         to_server, requests = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         answers, from_server = anyio.create_memory_object_stream[SessionMessage](0)
@@ -92,7 +92,7 @@ class _Pump:
     def _message(self, line: bytes) -> types.JSONRPCMessage | None:
         """A line as a message; None when it is none and has been answered."""
         try:
-            parsed = parsed_json(line)
+            parsed = parse_json(line)
         except ValueError:
             self._refuse(None, types.PARSE_ERROR, "Parse error: each line must be one JSON message, 1 MiB at most.")
             return None

@@ -7,8 +7,8 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.file_list import FileListAnswer, FileListInput
 from abilities.definition import Ability, Context
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.lister import File, Listing, Wanted
-from abilities.helpers.files.reader import modified_at
+from abilities.helpers.files.lister import FoundFile, Listing, ListingRequest
+from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.reply.render import json_size
 
 DESCRIPTION = """\
@@ -21,21 +21,21 @@ Names that begin with a dot match only a pattern that says the dot, as '.github/
 When 'has_more' is true, send 'next_request' as the arguments of the next call. Nothing is read or changed."""
 
 
-def wanted_of(arguments: FileListInput) -> Wanted:
+def parse_listing_request(arguments: FileListInput) -> ListingRequest:
     """What the arguments ask for. Raises Refused, with the pattern as its field."""
     try:
         glob = Glob(arguments.pattern)
     except Refused as error:
         raise Refused(error.reason, "pattern") from None
-    return Wanted(glob, arguments.after or "", arguments.limit)
+    return ListingRequest(glob, arguments.after or "", arguments.limit)
 
 
 async def run(context: Context, arguments: FileListInput) -> dict[str, Any]:
     """List as many files as are asked for and fit into the answer."""
-    listing = await context.lister.find(wanted_of(arguments))
+    listing = await context.lister.list_files(parse_listing_request(arguments))
     answer = _frame(listing)
     longest = max((file.position for file in listing.files), key=len, default="")
-    rest = {**arguments.given(), "after": max(longest, listing.after or "", key=json_size)}
+    rest = {**arguments.explicit_arguments(), "after": max(longest, listing.after or "", key=json_size)}
     room = context.max_response_bytes - json_size({**answer, "next_request": rest})
     files = [_shown(file) for file in listing.files]
     fits = _fitting(files, room)
@@ -53,12 +53,12 @@ def _frame(listing: Listing) -> dict[str, Any]:
     return {"files": [], "has_more": False, **skipped, **folders}
 
 
-def _shown(file: File) -> dict[str, Any]:
+def _shown(file: FoundFile) -> dict[str, Any]:
     return {
         "path": file.path,
         "source": file.source,
-        "size_bytes": file.found.st_size,
-        "modified_at": modified_at(file.found),
+        "size_bytes": file.stat.st_size,
+        "modified_at": format_modified_at(file.stat),
     }
 
 

@@ -15,7 +15,7 @@ from abilities.declarations.memories import (
     UpdateMemoryInput,
 )
 from abilities.definition import Ability, Context
-from abilities.helpers.memory.records import fitted, memory_data, page
+from abilities.helpers.memory.records import build_write_answer, fit_page, to_memory_data
 from abilities.helpers.stores.protocol import Query
 
 STORE = """\
@@ -48,23 +48,23 @@ ones, and the ten most used tags. Takes no arguments."""
 
 async def store(context: Context, arguments: StoreMemoryInput) -> dict[str, Any]:
     """Create or merge a memory."""
-    written = await context.memory.change("store", arguments.given())
+    written = await context.memory.change("store", arguments.explicit_arguments())
     assert written.stored is not None
     frame: dict[str, Any] = {"id": written.stored.row.id, "created": written.created, "memory": {}}
-    return fitted(written.stored, frame, context.max_response_bytes)
+    return build_write_answer(written.stored, frame, context.max_response_bytes)
 
 
 async def update(context: Context, arguments: UpdateMemoryInput) -> dict[str, Any]:
     """Change a memory."""
-    written = await context.memory.change("update", arguments.given())
+    written = await context.memory.change("update", arguments.explicit_arguments())
     assert written.stored is not None
     frame: dict[str, Any] = {"memory": {}, "updated_fields": list(written.updated)}
-    return fitted(written.stored, frame, context.max_response_bytes)
+    return build_write_answer(written.stored, frame, context.max_response_bytes)
 
 
 async def delete(context: Context, arguments: DeleteMemoryInput) -> dict[str, Any]:
     """Archive a memory or delete it for good."""
-    await context.memory.change("delete" if arguments.permanent else "archive", arguments.given())
+    await context.memory.change("delete" if arguments.permanent else "archive", arguments.explicit_arguments())
     return {"success": True, "action": "deleted" if arguments.permanent else "archived", "id": arguments.id}
 
 
@@ -83,7 +83,7 @@ async def query(context: Context, arguments: QueryMemoriesInput) -> dict[str, An
         descending=arguments.sort_order == "desc",
     )
     found = await context.memory.query(asked)
-    shown = page(found.memories, context.max_response_bytes)
+    shown = fit_page(found.memories, context.max_response_bytes)
     limit = arguments.limit if shown.places == len(found.memories) else shown.places
     return {
         "memories": shown.memories,
@@ -100,7 +100,7 @@ async def stats(context: Context, _: GetMemoryStatsInput) -> dict[str, Any]:
     figures = await context.memory.stats()
     most = figures.pop("most_accessed")
     known = {name: value for name, value in figures.items() if value is not None}
-    return {**known, **({} if most is None else {"most_accessed": memory_data(most, counters=True)})}
+    return {**known, **({} if most is None else {"most_accessed": to_memory_data(most, counters=True)})}
 
 
 store_memory = Ability(

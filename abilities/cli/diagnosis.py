@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from abilities.application import Abilities, registry_of
+from abilities.application import Abilities, build_registry
 from abilities.errors import AbilityError
 from abilities.helpers.files.confinement import Root
 from abilities.helpers.files.deny import DenyList
@@ -45,7 +45,7 @@ _MENDING = {
 }
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """One thing that was looked at; ``mend`` says what to do where it is not well."""
 
     state: State
@@ -54,7 +54,7 @@ class Finding(NamedTuple):
     mend: str = ""
 
 
-async def examined(settings: Settings) -> list[Finding]:
+async def diagnose(settings: Settings) -> list[Diagnosis]:
     """Everything that is worth saying, in the order in which one would look. Changes nothing."""
     return [
         *_system(),
@@ -67,42 +67,42 @@ async def examined(settings: Settings) -> list[Finding]:
     ]
 
 
-def _system() -> Iterator[Finding]:
-    yield Finding(
+def _system() -> Iterator[Diagnosis]:
+    yield Diagnosis(
         "ok", "version", f"agent-abilities {version('agent-abilities')} on Python {platform.python_version()}"
     )
     there = [extra for extra, module in _EXTRAS.items() if find_spec(module)]
     missing = [extra for extra in _EXTRAS if extra not in there]
     mend = f"where you want them: pip install 'agent-abilities[{','.join(missing)}]'" if missing else ""
-    yield Finding(
+    yield Diagnosis(
         "ok", "extras", f"{', '.join(there) or 'none'}" + (f"; without {', '.join(missing)}" if missing else ""), mend
     )
     if os.geteuid() == 0:
-        yield Finding(
+        yield Diagnosis(
             "note", "user", "this is root, whom file permissions do not hold back", "run it as a user of its own"
         )
 
 
-def _settings(settings: Settings) -> Iterator[Finding]:
+def _settings(settings: Settings) -> Iterator[Diagnosis]:
     file = Path(os.environ.get("ABILITIES_CONFIG", HOME / "config.toml")).expanduser()
     given = sorted(name for name in os.environ if name.startswith("ABILITIES_") and name != "ABILITIES_CONFIG")
     words = f"{file}" if file.exists() else f"no file at {file}"
-    yield Finding("ok", "settings", words + (f"; from the environment: {', '.join(given)}" if given else ""))
+    yield Diagnosis("ok", "settings", words + (f"; from the environment: {', '.join(given)}" if given else ""))
     if file.exists():
         yield from _private(file, "settings", secret="@" in settings.store_url)
     today = datetime.now(settings.zone).strftime("%Y-%m-%d %H:%M")
-    yield Finding("ok", "time", f"it is {today} in {settings.timezone or 'the time zone of the system'}")
-    open_names = [name for name in _SECRETS if not DenyList(settings.deny).refuses(name)]
+    yield Diagnosis("ok", "time", f"it is {today} in {settings.timezone or 'the time zone of the system'}")
+    open_names = [name for name in _SECRETS if not DenyList(settings.deny).denies(name)]
     if open_names:
         words = f"the deny list does not cover {', '.join(open_names)}"
-        yield Finding("unsafe", "deny", words, "add them to 'deny', which replaces the default list")
+        yield Diagnosis("unsafe", "deny", words, "add them to 'deny', which replaces the default list")
 
 
-def _roots(settings: Settings) -> Iterator[Finding]:
+def _roots(settings: Settings) -> Iterator[Diagnosis]:
     try:
         settings.check_roots()
     except ValueError as error:
-        yield Finding("broken", "directories", str(error), "name folders that an agent may read")
+        yield Diagnosis("broken", "directories", str(error), "name folders that an agent may read")
         return
     agent, workspace = settings.agent_root, settings.workspace_root
     for root in (agent, workspace):
@@ -110,94 +110,94 @@ def _roots(settings: Settings) -> Iterator[Finding]:
     inner, outer = _real(agent.path), _real(workspace.path)
     if inner == outer or outer in inner.parents or inner in outer.parents:
         words = "the agent's directory and the workspace overlap: files of one are read by the other's paths too"
-        yield Finding(
+        yield Diagnosis(
             "unsafe", "directories", words, "set agent_dir and workspace_dir to folders apart from each other"
         )
 
 
-def _root(root: Root) -> Finding:
+def _root(root: Root) -> Diagnosis:
     about = f"{root.name} directory"
     if not root.path.is_dir():
         if root.path.exists():
-            return Finding("broken", about, f"{root.path} is no directory", f"set {root.name}_dir to one")
+            return Diagnosis("broken", about, f"{root.path} is no directory", f"set {root.name}_dir to one")
         if root.optional:
-            return Finding(
+            return Diagnosis(
                 "ok", about, f"{root.path} is not there; nothing is read from it", "to have notes: abilities init"
             )
-        return Finding("broken", about, f"{root.path} is not there", f"make it, or set {root.name}_dir to another")
+        return Diagnosis("broken", about, f"{root.path} is not there", f"make it, or set {root.name}_dir to another")
     try:
         os.close(os.open(root.path, os.O_RDONLY | os.O_DIRECTORY))
     except OSError:
-        return Finding("broken", about, f"{root.path} may not be read by this user", f"chmod u+rx {root.path}")
+        return Diagnosis("broken", about, f"{root.path} may not be read by this user", f"chmod u+rx {root.path}")
     if root.path.stat().st_mode & stat.S_IWOTH:
         words = f"everybody may write into {root.path}, and so tell the agent what they like"
-        return Finding("unsafe", about, words, f"set {root.name}_dir to a folder of yours, or: chmod o-w {root.path}")
-    return Finding("ok", about, str(root.path))
+        return Diagnosis("unsafe", about, words, f"set {root.name}_dir to a folder of yours, or: chmod o-w {root.path}")
+    return Diagnosis("ok", about, str(root.path))
 
 
-def _store_place(settings: Settings) -> Iterator[Finding]:
+def _store_place(settings: Settings) -> Iterator[Diagnosis]:
     path = settings.store_path
     if path is None:
         yield from _database(settings.store_url)
         return
     found = sqlite3.sqlite_version_info
     if found < _SQLITE_NEEDED:
-        yield Finding(
+        yield Diagnosis(
             "broken", "SQLite", f"{sqlite3.sqlite_version} is too old", "use a Python with SQLite 3.37 or newer"
         )
     elif found < _SQLITE_SOUND:
         words = f"{sqlite3.sqlite_version}: other programs that write to the store while it is in use may damage it"
-        yield Finding("note", "SQLite", words, "open it with abilities alone, or use SQLite 3.51.3 or newer")
+        yield Diagnosis("note", "SQLite", words, "open it with abilities alone, or use SQLite 3.51.3 or newer")
     yield from _apart(path, "store", settings)
     if path.exists():
         yield from _private(path, "store", secret=True)
     kind = _file_system(path)
     if kind in _REMOTE:
         words = f"{path} is on a network file system ({kind}), where locks and the log cannot be trusted"
-        yield Finding("unsafe", "store", words, "set store_url to a local disk, or to a PostgreSQL database")
+        yield Diagnosis("unsafe", "store", words, "set store_url to a local disk, or to a PostgreSQL database")
     nearest = next(parent for parent in path.parents if parent.exists())
     if (free := shutil.disk_usage(nearest).free) < _FREE:
-        yield Finding("note", "store", f"only {free // 1_000_000} MB are free on its disk", "make room")
+        yield Diagnosis("note", "store", f"only {free // 1_000_000} MB are free on its disk", "make room")
 
 
-def _database(url: str) -> Iterator[Finding]:
+def _database(url: str) -> Iterator[Diagnosis]:
     parts = urlsplit(url)
     hosts = [host.rpartition("@")[2].partition(":")[0] for host in parts.netloc.split(",")]
     mode = parse_qs(parts.query).get("sslmode", ["prefer"])[0]
     away = [host for host in hosts if host not in ("", "localhost", "127.0.0.1", "[")]
     if away and mode not in ("require", "verify-ca", "verify-full"):
         words = f"the way to {', '.join(away)} need not be encrypted (sslmode={mode})"
-        yield Finding("unsafe", "store", words, "add ?sslmode=verify-full to store_url")
+        yield Diagnosis("unsafe", "store", words, "add ?sslmode=verify-full to store_url")
     if parts.password:
-        yield Finding("note", "store", "its password stands in store_url", "keep it in ~/.pgpass, which libpq reads")
+        yield Diagnosis("note", "store", "its password stands in store_url", "keep it in ~/.pgpass, which libpq reads")
 
 
-async def _store(settings: Settings) -> list[Finding]:
+async def _store(settings: Settings) -> list[Diagnosis]:
     parts = urlsplit(settings.store_url)
     path = settings.store_path
     where = f"{parts.netloc.rpartition('@')[2]}{parts.path}" if path is None else str(path)
     if path is not None and not any(path.parent.glob(f"{path.name}*")):
-        return [Finding("ok", "store", f"{where} is made when first needed")]
+        return [Diagnosis("ok", "store", f"{where} is made when first needed")]
     try:
         async with Abilities.open(settings.model_copy(update=_ROOTLESS)) as abilities:
             figures = await abilities.call("get_memory_stats")
     except AbilityError as error:
         mend = _MENDING.get(error.fault.reason, "the log says more: abilities call get_memory_stats")
-        return [Finding("broken", "store", f"{where}: {error.fault.message}", mend)]
+        return [Diagnosis("broken", "store", f"{where}: {error.fault.message}", mend)]
     words = f"{where} answers: {figures['total_memories']:,} memories in namespace {settings.namespace}"
-    return [Finding("ok", "store", words, "whether it is whole, says: abilities check")]
+    return [Diagnosis("ok", "store", words, "whether it is whole, says: abilities check")]
 
 
 _ROOTLESS = {"agent_dir": Path("/nonexistent"), "workspace_dir": Path("/nonexistent"), "plugins": False, "disabled": ()}
 """Settings that open whatever the directories are, with the abilities there are."""
 
 
-def _tokens(settings: Settings) -> Iterator[Finding]:
+def _tokens(settings: Settings) -> Iterator[Diagnosis]:
     path = settings.tokens_file
     try:
         tokens = TokenFile(path).tokens()
     except ValueError as error:
-        yield Finding(
+        yield Diagnosis(
             "broken", "tokens", f"{path}: {error}; everybody is refused", "restore it, or remove it and make new ones"
         )
         return
@@ -207,52 +207,52 @@ def _tokens(settings: Settings) -> Iterator[Finding]:
     yield from _served(settings, tokens)
 
 
-def _served(settings: Settings, tokens: list[Token]) -> Iterator[Finding]:
+def _served(settings: Settings, tokens: list[Token]) -> Iterator[Diagnosis]:
     if not tokens:
-        yield Finding("ok", "tokens", "none: 'abilities serve' answers this machine alone")
+        yield Diagnosis("ok", "tokens", "none: 'abilities serve' answers this machine alone")
         if settings.allowed_hosts:
             words = f"allowed_hosts ({', '.join(settings.allowed_hosts)}) needs tokens, and there are none"
-            yield Finding("broken", "tokens", words, "abilities token add --scope read")
+            yield Diagnosis("broken", "tokens", words, "abilities token add --scope read")
         return
     writing = sum(token.scope == "write" for token in tokens)
     spaces = sorted({token.namespace for token in tokens})
-    yield Finding("ok", "tokens", f"{len(tokens)}, of which {writing} may write, for {', '.join(spaces)}")
+    yield Diagnosis("ok", "tokens", f"{len(tokens)}, of which {writing} may write, for {', '.join(spaces)}")
     try:
         settings.check_namespaces(spaces)
     except ValueError as error:
-        yield Finding("broken", "tokens", str(error), "'abilities serve' does not start like that")
+        yield Diagnosis("broken", "tokens", str(error), "'abilities serve' does not start like that")
 
 
-def _abilities(settings: Settings) -> Iterator[Finding]:
-    registry, problems = registry_of(settings)
+def _abilities(settings: Settings) -> Iterator[Diagnosis]:
+    registry, problems = build_registry(settings)
     off = f"; switched off: {', '.join(settings.disabled)}" if settings.disabled else ""
-    yield Finding("ok", "abilities", f"{len(registry)} are offered{off}")
+    yield Diagnosis("ok", "abilities", f"{len(registry)} are offered{off}")
     for problem in problems:
-        yield Finding("note", "plugins", problem, "update or remove that package, or set plugins = false")
+        yield Diagnosis("note", "plugins", problem, "update or remove that package, or set plugins = false")
 
 
-def _private(path: Path, about: str, *, secret: bool) -> Iterator[Finding]:
+def _private(path: Path, about: str, *, secret: bool) -> Iterator[Diagnosis]:
     """Whether others may read or change a file, or put another in its place; a folder may keep them out."""
     if not all(parent.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH) for parent in path.parents):
         return
     mode = path.stat().st_mode
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        yield Finding("unsafe", about, f"other users may change {path}", f"chmod 600 {path}")
+        yield Diagnosis("unsafe", about, f"other users may change {path}", f"chmod 600 {path}")
     elif secret and mode & (stat.S_IRGRP | stat.S_IROTH):
-        yield Finding("unsafe", about, f"other users may read {path}", f"chmod 600 {path}")
+        yield Diagnosis("unsafe", about, f"other users may read {path}", f"chmod 600 {path}")
     folder = path.parent.stat().st_mode
     if folder & stat.S_IWOTH and not folder & stat.S_ISVTX:
-        yield Finding("unsafe", about, f"other users may replace {path}", f"chmod o-w {path.parent}")
+        yield Diagnosis("unsafe", about, f"other users may replace {path}", f"chmod o-w {path.parent}")
 
 
-def _apart(path: Path, about: str, settings: Settings) -> Iterator[Finding]:
+def _apart(path: Path, about: str, settings: Settings) -> Iterator[Diagnosis]:
     """Whether a file lies in a directory that agents read from."""
     for root in (settings.agent_root, settings.workspace_root):
         place = _real(root.path)
-        if place in _real(path).parents and not settings.policy.deny.refuses(str(_real(path).relative_to(place))):
+        if place in _real(path).parents and not settings.policy.deny.denies(str(_real(path).relative_to(place))):
             words = f"{path} lies in the {root.name} directory, where agents and their tools may reach it"
             option = {"store": "store_url", "tokens": "tokens_file"}[about]
-            yield Finding("unsafe", about, words, f"move it out, as into {HOME}, and set {option}")
+            yield Diagnosis("unsafe", about, words, f"move it out, as into {HOME}, and set {option}")
 
 
 def _file_system(path: Path) -> str:

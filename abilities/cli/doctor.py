@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from abilities.cli.diagnosis import Finding, examined
-from abilities.cli.options import settings_of
+from abilities.cli.diagnosis import Diagnosis, diagnose
+from abilities.cli.options import load_settings
 
 _COLOURS = {"ok": "green", "note": "yellow", "unsafe": "red", "broken": "red"}
 
@@ -21,7 +21,7 @@ def doctor(given: dict[str, Any], as_json: bool) -> None:
 
     Changes nothing. Exits with 1 when something is unsafe or broken.
     """
-    findings = asyncio.run(examined(settings_of(given)))
+    findings = asyncio.run(diagnose(load_settings(given)))
     if as_json:
         click.echo(json.dumps([finding._asdict() for finding in findings]))
     else:
@@ -31,7 +31,7 @@ def doctor(given: dict[str, Any], as_json: bool) -> None:
         sys.exit(1)
 
 
-def _say(finding: Finding) -> None:
+def _say(finding: Diagnosis) -> None:
     click.echo(f"{click.style(f'{finding.state:<7}', fg=_COLOURS[finding.state])} {finding.about:<20} {finding.words}")
     if finding.mend:
         click.echo(f"{'':<28} {click.style(finding.mend, dim=True)}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal, NamedTuple
 
-from abilities.helpers.walk import Walked
+from abilities.helpers.walk import WalkOutcome
 
 Kind = Literal["way", "again", "cut"]
 
@@ -30,7 +30,7 @@ _STYLE = """
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DrawnNode:
     """A memory; ``number`` is its place in the order of retrieval, 0 for one that was cut, and ``note`` says why."""
 
     key: str
@@ -39,7 +39,7 @@ class Node:
     note: str = ""
 
 
-class Edge(NamedTuple):
+class DrawnEdge(NamedTuple):
     """A link between two nodes: the way on which its target was retrieved, another one, or one that was cut."""
 
     source: str
@@ -51,22 +51,22 @@ class Edge(NamedTuple):
 class Drawing(NamedTuple):
     """The nodes in the order of retrieval, the cut ones last, and the links between them."""
 
-    nodes: list[Node]
-    edges: list[Edge]
+    nodes: list[DrawnNode]
+    edges: list[DrawnEdge]
 
 
-def drawing_of(walked: Walked) -> Drawing:
+def draw_walk(walked: WalkOutcome) -> Drawing:
     """The picture of a walk."""
     steps = walked.steps
     depths = {step.key: step.depth for step in steps}
-    nodes = [Node(step.key, number, step.depth) for number, step in enumerate(steps, 1)]
-    nodes += [Node(cut.key, 0, depths[cut.source] + 1, f"cut by {cut.cut_by}") for cut in walked.frontier]
+    nodes = [DrawnNode(step.key, number, step.depth) for number, step in enumerate(steps, 1)]
+    nodes += [DrawnNode(cut.key, 0, depths[cut.source] + 1, f"cut by {cut.cut_by}") for cut in walked.frontier]
     edges = [
-        Edge(step.key, target.key, link.weight, "way" if target.link is link else "again")
+        DrawnEdge(step.key, target.key, link.weight, "way" if target.link is link else "again")
         for step in steps
         for target, link in step.kept
     ]
-    edges += [Edge(cut.source, cut.key, cut.weight, "cut") for cut in walked.frontier]
+    edges += [DrawnEdge(cut.source, cut.key, cut.weight, "cut") for cut in walked.frontier]
     return Drawing(nodes, edges)
 
 
@@ -126,7 +126,7 @@ def _places(drawing: Drawing) -> dict[str, tuple[float, float]]:
     }
 
 
-def _node(node: Node, place: tuple[float, float]) -> str:
+def _node(node: DrawnNode, place: tuple[float, float]) -> str:
     x, y = place
     label = node.key if len(node.key) <= _LABEL else node.key[: _LABEL - 1] + "…"
     first = f"{node.number}. {label}" if node.number else label
@@ -138,7 +138,7 @@ def _node(node: Node, place: tuple[float, float]) -> str:
     )
 
 
-def _edge(edge: Edge, places: dict[str, tuple[float, float]]) -> str:
+def _edge(edge: DrawnEdge, places: dict[str, tuple[float, float]]) -> str:
     """A curve from box to box: to the right, around within a column, and beneath the boxes on the way back."""
     (x1, y1), (x2, y2) = places[edge.source], places[edge.target]
     half = _HEIGHT / 2

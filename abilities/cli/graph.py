@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from abilities.application import Abilities
-from abilities.cli.drawing import as_mermaid, as_svg, drawing_of
-from abilities.cli.options import rooted_settings_of
-from abilities.declarations.faults import FAULTS, Refused
-from abilities.helpers.walk import Limits
+from abilities.cli.drawing import as_mermaid, as_svg, draw_walk
+from abilities.cli.options import load_shared_settings
+from abilities.declarations.faults import Refused
+from abilities.helpers.walk import WalkLimits
 
 
 @click.command()
@@ -31,15 +31,15 @@ def graph(
     """
 
     async def run() -> str:
-        async with Abilities.open(rooted_settings_of(given)) as abilities:
-            found = await abilities.context.memory.walk(key, Limits(depth, breadth, total))
-        drawing = drawing_of(found.walked)
+        async with Abilities.open(load_shared_settings(given)) as abilities:
+            found = await abilities.context.memory.walk(key, WalkLimits(depth, breadth, total))
+        drawing = draw_walk(found.outcome)
         return as_svg(drawing) if form == "svg" else as_mermaid(drawing)
 
     try:
         text = asyncio.run(run())
     except Refused as error:
-        raise click.ClickException(FAULTS[error.reason][1]) from None
+        raise click.ClickException(error.message) from None
     except ImportError:
         raise click.UsageError("drawing is not installed; run: pip install 'agent-abilities[graph]'") from None
     if output is None:

@@ -13,15 +13,15 @@ from typing import Any
 import click
 
 from abilities import schemas
-from abilities.application import Abilities, registry_of
+from abilities.application import Abilities, build_registry
 from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.doctor import doctor
 from abilities.cli.graph import graph
-from abilities.cli.options import rooted_settings_of, settings_of
+from abilities.cli.options import load_settings, load_shared_settings
 from abilities.cli.serve import explore, serve
 from abilities.cli.store import COMMANDS
 from abilities.cli.token import token
-from abilities.declarations.values import parsed_json
+from abilities.declarations.values import parse_json
 from abilities.definition import Ability
 
 _CALL_EXAMPLES = """\b
@@ -50,9 +50,9 @@ def main(context: click.Context, /, **given: Any) -> None:
 @click.pass_obj
 def list_(given: dict[str, Any], as_json: bool) -> None:
     """List the abilities that are offered."""
-    registry, problems = registry_of(settings_of(given))
+    registry, problems = build_registry(load_settings(given))
     if as_json:
-        click.echo(json.dumps([{"name": a.name, "title": a.title, **schemas.annotations(a)} for a in registry]))
+        click.echo(json.dumps([{"name": a.name, "title": a.title, **schemas.build_annotations(a)} for a in registry]))
     else:
         for ability in registry:
             click.echo(f"{ability.name:<20} {_first_sentence(ability)}")
@@ -68,9 +68,9 @@ def describe(given: dict[str, Any], name: str, as_json: bool) -> None:
     """Say what an ability does and which arguments it takes."""
     ability = _named(given, name)
     if as_json:
-        click.echo(schemas.as_json(ability), nl=False)
+        click.echo(schemas.format_declaration(ability), nl=False)
         return
-    schema = schemas.input_schema(ability)
+    schema = schemas.build_input_schema(ability)
     click.echo(f"{ability.name}: {ability.title}\n\n{ability.description}\n\nArguments:")
     for argument, field in schema.get("properties", {}).items():
         mark = "required" if argument in schema.get("required", ()) else "optional"
@@ -91,7 +91,7 @@ def call(given: dict[str, Any], name: str, arguments: str, pretty: bool) -> None
     parsed = _parsed(arguments)
 
     async def run() -> bool:
-        async with Abilities.open(rooted_settings_of(given)) as abilities:
+        async with Abilities.open(load_shared_settings(given)) as abilities:
             reply = await abilities.reply(name, parsed)
         if pretty:
             from abilities.cli.table import print_payload
@@ -111,10 +111,14 @@ def call(given: dict[str, Any], name: str, arguments: str, pretty: bool) -> None
 def declarations(given: dict[str, Any], write: bool) -> None:
     """Print what clients are told of each ability: its MCP, OpenAI and Anthropic declarations."""
     if write:
-        for path in schemas.write(BUILT_IN):
+        for path in schemas.write_declarations(BUILT_IN):
             click.echo(path)
     else:
-        click.echo(json.dumps([schemas.declaration(a) for a in registry_of(settings_of(given))[0]], ensure_ascii=False))
+        click.echo(
+            json.dumps(
+                [schemas.build_declaration(a) for a in build_registry(load_settings(given))[0]], ensure_ascii=False
+            )
+        )
 
 
 @main.command()
@@ -127,7 +131,7 @@ def mcp(given: dict[str, Any]) -> None:
         raise click.UsageError("MCP is not installed; run: pip install 'agent-abilities[mcp]'") from None
 
     async def run() -> None:
-        async with Abilities.open(rooted_settings_of(given)) as abilities:
+        async with Abilities.open(load_shared_settings(given)) as abilities:
             for problem in abilities.problems:
                 click.echo(problem, err=True)
             await serve_stdio(abilities)
@@ -140,7 +144,7 @@ def mcp(given: dict[str, Any]) -> None:
 @click.pass_obj
 def init(given: dict[str, Any], directory: Path | None) -> None:
     """Make an agent directory with a starter MEMORY.md; what is there already stays as it is."""
-    settings = settings_of(given | ({"agent_dir": directory} if directory else {}))
+    settings = load_settings(given | ({"agent_dir": directory} if directory else {}))
     root = settings.agent_root.path
     (root / settings.memory_files.short_term).parent.mkdir(parents=True, exist_ok=True)
     notes = root / settings.memory_files.long_term
@@ -158,11 +162,11 @@ def demo(given: dict[str, Any]) -> None:
     """Read 25 files and 6 memories the way an agent would, through LangChain and through MCP."""
     from abilities.cli.demo import run_demo
 
-    asyncio.run(run_demo(rooted_settings_of(given).workspace_dir))
+    asyncio.run(run_demo(load_shared_settings(given).workspace_dir))
 
 
 def _named(given: dict[str, Any], name: str) -> Ability:
-    registry = registry_of(settings_of(given))[0]
+    registry = build_registry(load_settings(given))[0]
     ability = registry.get(name)
     if ability is None:
         raise click.UsageError(f"there is no ability named {name!r}; there are: {', '.join(a.name for a in registry)}")
@@ -172,7 +176,7 @@ def _named(given: dict[str, Any], name: str) -> Ability:
 def _parsed(text: str) -> Any:
     raw = sys.stdin.buffer.read() if text == "-" else text
     try:
-        return parsed_json(raw)
+        return parse_json(raw)
     except ValueError as error:
         raise click.UsageError(f"the arguments are not valid JSON: {error}") from None
 

@@ -9,7 +9,7 @@ from abilities.helpers.stores.opening import open_store
 from abilities.settings import Settings
 
 
-def settings_of(given: dict[str, Any]) -> Settings:
+def load_settings(given: dict[str, Any]) -> Settings:
     """The settings of the options, the environment and the file. Raises click.UsageError."""
     try:
         settings = Settings(**given)
@@ -25,9 +25,9 @@ def settings_of(given: dict[str, Any]) -> Settings:
     return settings
 
 
-def rooted_settings_of(given: dict[str, Any]) -> Settings:
+def load_shared_settings(given: dict[str, Any]) -> Settings:
     """Settings whose directories may be shared. Raises click.UsageError."""
-    settings = settings_of(given)
+    settings = load_settings(given)
     try:
         settings.check_roots()
     except ValueError as error:

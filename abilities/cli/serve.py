@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from abilities.application import Abilities
-from abilities.cli.options import rooted_settings_of
+from abilities.cli.options import load_shared_settings
 from abilities.settings import Settings
 
 IDLE_SECONDS = 10
@@ -28,7 +28,7 @@ def serve(given: dict[str, Any], host: str, port: int) -> None:
     Without tokens only this machine can connect. With tokens (see 'abilities token') every caller needs one, and
     other addresses than loopback can be served; put a proxy that speaks TLS before them.
     """
-    _serve(rooted_settings_of(given), host, port, browse=False)
+    _serve(load_shared_settings(given), host, port, browse=False)
 
 
 @click.command()
@@ -40,17 +40,17 @@ def explore(given: dict[str, Any], port: int, browser: bool) -> None:
 
     Serves what 'abilities serve' does, to this machine alone, until Ctrl-C.
     """
-    _serve(rooted_settings_of(given), "127.0.0.1", port, browse=browser)
+    _serve(load_shared_settings(given), "127.0.0.1", port, browse=browser)
 
 
 def _serve(settings: Settings, host: str, port: int, *, browse: bool) -> None:
     """Serve until stopped. Raises click.UsageError, click.ClickException."""
     try:
-        from abilities.server.app import LOOPBACK, beyond_loopback
+        from abilities.server.app import LOOPBACK, is_beyond_loopback
     except ImportError:
         raise click.UsageError("serving is not installed; run: pip install 'agent-abilities[http,mcp]'") from None
     tokens = _namespaces(settings)
-    if beyond_loopback(settings, host) and not tokens:
+    if is_beyond_loopback(settings, host) and not tokens:
         raise click.UsageError(
             f"without tokens only {', '.join(LOOPBACK)} can be served, under no further name: "
             "whoever connects would need no password.\n"
@@ -79,17 +79,17 @@ def _namespaces(settings: Settings) -> set[str]:
 async def _run(settings: Settings, host: str, listening: socket.socket, *, browse: bool) -> None:
     import uvicorn
 
-    from abilities.server.app import app_of, names_of
+    from abilities.server.app import create_app, list_host_names
     from abilities.server.logs import log_to_stderr
-    from abilities.server.timeouts import PunctualProtocol
+    from abilities.server.timeouts import TimeoutProtocol
 
     log_to_stderr()
     async with Abilities.open(settings) as abilities:
         for problem in abilities.problems:
             click.echo(problem, err=True)
         config = uvicorn.Config(
-            app_of(abilities, host),
-            http=PunctualProtocol,
+            create_app(abilities, host),
+            http=TimeoutProtocol,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -99,7 +99,7 @@ async def _run(settings: Settings, host: str, listening: socket.socket, *, brows
         at = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         click.echo(f"Serving {at}/api and {at}/mcp, and the explorer at {at}/ - press Ctrl-C to stop.", err=True)
         if host != "127.0.0.1" or settings.allowed_hosts:
-            click.echo(_addressed(names_of(settings, host)), err=True)
+            click.echo(_addressed(list_host_names(settings, host)), err=True)
         if browse:  # the socket listens already, so the page waits for the server
             threading.Thread(target=webbrowser.open, args=(at,), daemon=True).start()
         await uvicorn.Server(config).serve(sockets=[listening])

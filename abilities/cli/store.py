@@ -13,16 +13,16 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from abilities.cli.options import settings_of
-from abilities.declarations.faults import FAULTS, Refused
+from abilities.cli.options import load_settings
+from abilities.declarations.faults import Refused
 from abilities.declarations.memory import is_key
-from abilities.helpers.stores.model import Damaged
+from abilities.helpers.stores.model import DamagedMemory
 from abilities.helpers.stores.opening import open_store
-from abilities.helpers.stores.protocol import Finding
-from abilities.helpers.stores.sqlite.backup import Unsound, backup, restore
-from abilities.helpers.transfer.export_lines import Unusable
+from abilities.helpers.stores.protocol import IntegrityFinding
+from abilities.helpers.stores.sqlite.backup import UnsoundCopy, backup, restore
+from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.exporting import export
-from abilities.helpers.transfer.importing import Note, Way, import_memories, open_source
+from abilities.helpers.transfer.importing import ImportNote, ImportOptions, import_memories, open_source
 from abilities.settings import Settings
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def import_(
     SQLite file. Doing it again changes nothing; a broken import is finished by doing it again.
     """
     settings = _checked_settings(given, namespace)
-    way = Way(namespace or settings.namespace, namespace is not None, replace, dry_run)
+    way = ImportOptions(namespace or settings.namespace, namespace is not None, replace, dry_run)
 
     async def run() -> Counter[str]:
         opened = await open_source(None if str(file) == "-" else file, way)
@@ -77,10 +77,10 @@ def export_(given: dict[str, Any], file: Path, namespace: str | None, resume: bo
     _existing(given)
     path = None if str(file) == "-" else file
 
-    async def run() -> tuple[int, list[Damaged]]:
+    async def run() -> tuple[int, list[DamagedMemory]]:
         store = open_store(settings.store_url, max_memories=settings.max_memories)
         try:
-            with _bar("Exporting", await store.size()) as bar:
+            with _bar("Exporting", await store.count_memories()) as bar:
                 return await export(store, path, namespace, resume=resume, progress=bar.advance)
         finally:
             await store.close()
@@ -109,7 +109,7 @@ def backup_(given: dict[str, Any], file: Path) -> None:
 @click.pass_obj
 def restore_(given: dict[str, Any], file: Path, replace: bool) -> None:
     """Put the backup FILE in the store's place, checked first; a store that is there is kept aside."""
-    settings = settings_of(given)
+    settings = load_settings(given)
     with _words(), _bar("Copying, then checking the copy", 1.0) as bar:
         aside = restore(file, _file_of(settings), bar.reach, replace=replace)
     kept = f" The store that was there is kept as {aside}." if aside else ""
@@ -127,7 +127,7 @@ def check(given: dict[str, Any], as_json: bool, full: bool) -> None:
     """
     settings = _existing(given)
 
-    async def run() -> list[Finding]:
+    async def run() -> list[IntegrityFinding]:
         store = open_store(settings.store_url, max_memories=settings.max_memories)
         try:
             with _bar("Checking", None) as bar:
@@ -172,12 +172,12 @@ def _bar(words: str, total: float | None) -> Generator[_Bar]:
 
 
 @contextmanager
-def _told(report: Path | None) -> Generator[Callable[[Note], None]]:
+def _told(report: Path | None) -> Generator[Callable[[ImportNote], None]]:
     """Say the first remarks, count the others, and write all of them where asked."""
     count = 0
     file = report.open("w", encoding="utf-8") if report else None
 
-    def tell(note: Note) -> None:
+    def tell(note: ImportNote) -> None:
         nonlocal count
         count += 1
         if file:
@@ -201,11 +201,11 @@ def _plain(text: str) -> str:
     return text if is_key(text) else ascii(text)
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: IntegrityFinding) -> dict[str, Any]:
     return {**finding._asdict(), "examples": list(finding.examples)}
 
 
-def _print_findings(findings: list[Finding]) -> None:
+def _print_findings(findings: list[IntegrityFinding]) -> None:
     console = Console(highlight=False)
     marks = {"sound": ("ok", "green"), "note": ("note", "yellow"), "damaged": ("damaged", "red")}
     for finding in findings:
@@ -218,9 +218,9 @@ def _print_findings(findings: list[Finding]) -> None:
 
 def _checked_settings(given: dict[str, Any], namespace: str | None) -> Settings:
     """The settings, once the namespace was found to be one."""
-    settings = settings_of(given)
+    settings = load_settings(given)
     try:
-        settings.within(namespace or settings.namespace)
+        settings.for_namespace(namespace or settings.namespace)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return settings
@@ -228,7 +228,7 @@ def _checked_settings(given: dict[str, Any], namespace: str | None) -> Settings:
 
 def _existing(given: dict[str, Any]) -> Settings:
     """Settings with a store that is there; a database is asked when it is needed."""
-    settings = settings_of(given)
+    settings = load_settings(given)
     path = settings.store_path
     if path is not None and not path.exists():
         raise click.ClickException(f"there is no store at {path}")
@@ -253,10 +253,10 @@ def _words() -> Generator[None]:
     try:
         yield
     except Refused as error:
-        raise click.ClickException(FAULTS[error.reason][1]) from None
+        raise click.ClickException(error.message) from None
     except FileExistsError as error:
         raise click.ClickException(f"{error} exists already; nothing was changed") from None
-    except (Unusable, Unsound) as error:
+    except (UnusableLine, UnsoundCopy) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'the file'}: {error.strerror}") from None

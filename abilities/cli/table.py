@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from abilities.declarations.values import has_control
+from abilities.declarations.values import has_control_character
 
 
 def print_payload(payload: dict[str, Any], console: Console | None = None) -> None:
@@ -50,7 +50,7 @@ def _failed(record: dict[str, Any]) -> list[Text]:
 
 def _asked(record: dict[str, Any]) -> Text:
     """The item as it was asked, without what could steer a terminal."""
-    return Text("".join("\ufffd" if has_control(char) else char for char in record["input"]))
+    return Text("".join("\ufffd" if has_control_character(char) else char for char in record["input"]))
 
 
 def _summed_up(payload: dict[str, Any]) -> str:

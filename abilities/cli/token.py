@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from abilities.cli.options import settings_of
+from abilities.cli.options import load_settings
 from abilities.helpers.tokens import Scope, Token, TokenFile
 from abilities.settings import Settings
 
@@ -28,10 +28,10 @@ def add(given: dict[str, Any], namespace: str | None, scope: Scope, label: str) 
     """Make a token and print it: it is shown this once, only its hash is kept."""
     if len(label) > 100:
         raise click.BadParameter("100 characters at most", param_hint="--label")
-    settings = settings_of(given)
+    settings = load_settings(given)
     file = TokenFile(settings.tokens_file)
     try:
-        settings = settings.within(namespace or settings.namespace)
+        settings = settings.for_namespace(namespace or settings.namespace)
         settings.check_namespaces([settings.namespace, *(token.namespace for token in file.tokens())])
         made, text = file.add(settings.namespace, scope, label)
     except (ValueError, OSError) as error:
@@ -48,7 +48,7 @@ def add(given: dict[str, Any], namespace: str | None, scope: Scope, label: str) 
 @click.pass_obj
 def list_(given: dict[str, Any], as_json: bool) -> None:
     """List the tokens; they themselves are not kept."""
-    found = _tokens(settings_of(given))
+    found = _tokens(load_settings(given))
     if as_json:
         click.echo(json.dumps([token.model_dump(exclude={"sha256"}) for token in found]))
         return
@@ -64,7 +64,7 @@ def list_(given: dict[str, Any], as_json: bool) -> None:
 def revoke(given: dict[str, Any], name: str) -> None:
     """Revoke a token by its ID, at once."""
     try:
-        revoked = TokenFile(settings_of(given).tokens_file).revoke(name)
+        revoked = TokenFile(load_settings(given).tokens_file).revoke(name)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
     if revoked is None:

@@ -20,7 +20,7 @@ _AT = {"index.html": "/", "docs.html": "/docs"}
 _PREFIX = "/explorer/"
 
 
-class Page(NamedTuple):
+class StaticPage(NamedTuple):
     """A file as it is sent."""
 
     body: bytes
@@ -38,8 +38,8 @@ class Page(NamedTuple):
         }
 
 
-def _found(folder: Traversable, prefix: str) -> dict[str, Page]:
-    pages: dict[str, Page] = {}
+def _found(folder: Traversable, prefix: str) -> dict[str, StaticPage]:
+    pages: dict[str, StaticPage] = {}
     for entry in folder.iterdir():
         kind = _KINDS.get(entry.name.rpartition(".")[2])
         if entry.is_dir():
@@ -47,7 +47,7 @@ def _found(folder: Traversable, prefix: str) -> dict[str, Page]:
         elif kind is not None:
             policy = _LIBRARY if entry.name == "docs.html" else _STRICT
             at = _AT.get(entry.name, prefix + entry.name)
-            pages[at] = Page(entry.read_bytes(), f"{kind}; charset=utf-8", policy)
+            pages[at] = StaticPage(entry.read_bytes(), f"{kind}; charset=utf-8", policy)
     return pages
 
 

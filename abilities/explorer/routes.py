@@ -8,10 +8,10 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from abilities.adapters.http import abilities_of, parsed_body, responded
+from abilities.adapters.http import get_abilities, parse_body, to_response
 from abilities.declarations.faults import Fault
 from abilities.errors import AbilityError
-from abilities.explorer.pages import PAGES, Page
+from abilities.explorer.pages import PAGES, StaticPage
 from abilities.explorer.views import MAX_BYTES, VIEWS
 from abilities.helpers.reply.render import render
 from abilities.replies import Reply, failed_reply
@@ -25,7 +25,7 @@ def add_explorer(app: FastAPI) -> None:
     app.add_api_route("/api/explorer/{name}", _view, methods=["POST"], include_in_schema=False)
 
 
-def _sender(page: Page) -> Callable[[], Awaitable[Response]]:
+def _sender(page: StaticPage) -> Callable[[], Awaitable[Response]]:
     async def send() -> Response:
         return Response(page.body, headers=page.headers, media_type=page.kind)
 
@@ -35,16 +35,16 @@ def _sender(page: Page) -> Callable[[], Awaitable[Response]]:
 async def _view(name: str, request: Request) -> Response:
     """What a view answers."""
     if name not in VIEWS:
-        return responded(failed_reply(Fault.of("unknown_address")))
+        return to_response(failed_reply(Fault.from_reason("unknown_address")))
     arguments = await _arguments(request)
     if isinstance(arguments, Response):
         return arguments
     try:
-        context = replace(abilities_of(request).context, max_response_bytes=MAX_BYTES)
-        answer = await VIEWS.answer(name, arguments, context)
+        context = replace(get_abilities(request).context, max_response_bytes=MAX_BYTES)
+        answer = await VIEWS.run_ability(name, arguments, context)
     except AbilityError as error:
-        return responded(failed_reply(error.fault))
-    return responded(Reply(answer.payload, answer.json, failed=False))
+        return to_response(failed_reply(error.fault))
+    return to_response(Reply(answer.payload, answer.json, failed=False))
 
 
 async def _try(name: str, request: Request) -> Response:
@@ -52,13 +52,13 @@ async def _try(name: str, request: Request) -> Response:
     arguments = await _arguments(request)
     if isinstance(arguments, Response):
         return arguments
-    reply = await abilities_of(request).reply(name, arguments)
+    reply = await get_abilities(request).reply(name, arguments)
     both = {"failed": reply.failed, "json": render(reply.payload), "toon": render(reply.payload, "toon")}
-    return responded(Reply(both, render(both), failed=False))
+    return to_response(Reply(both, render(both), failed=False))
 
 
 async def _arguments(request: Request) -> dict[str, Any] | Response:
     try:
-        return parsed_body(request.headers.get("content-type"), await request.body())
+        return parse_body(request.headers.get("content-type"), await request.body())
     except ValueError:
-        return responded(failed_reply(Fault.of("malformed_request")))
+        return to_response(failed_reply(Fault.from_reason("malformed_request")))

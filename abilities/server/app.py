@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from abilities.adapters.http import add_abilities, responded
-from abilities.adapters.mcp import server_of
+from abilities.adapters.http import add_ability_routes, to_response
+from abilities.adapters.mcp import create_server
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault
 from abilities.explorer.pages import PAGES
@@ -22,9 +22,9 @@ from abilities.helpers.tokens import TokenFile
 from abilities.replies import Reply, failed_reply
 from abilities.server.callers import Callers
 from abilities.server.guard import App, Guard
-from abilities.server.oauth import METADATA, add_metadata, challenge_of
+from abilities.server.oauth import METADATA, add_metadata, build_challenge
 from abilities.server.rest import add_memories
-from abilities.server.telemetry import Watch
+from abilities.server.telemetry import Telemetry
 from abilities.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -47,34 +47,36 @@ class _Api(FastAPI):
         return super().openapi()
 
 
-def app_of(abilities: Abilities, address: str = LOOPBACK[0]) -> App:
+def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> App:
     """The application for an open `Abilities`, as it is served at ``address``.
 
     Where callers from beyond this machine may come, by the address or by an allowed name, all need a token.
     """
     settings = abilities.settings
-    watch = Watch(abilities.registry, lambda: abilities.waiting)
-    watched = abilities.watched(watch.around)
+    watch = Telemetry(abilities.registry, lambda: abilities.queue_size)
+    watched = abilities.with_middleware(watch.observe)
     app = _application(watched, watch)
-    callers = Callers(watched, TokenFile(settings.tokens_file), demanded=beyond_loopback(settings, address))
-    hosts = [f"[{name}]" if ":" in name else name for name in names_of(settings, address)]
+    callers = Callers(watched, TokenFile(settings.tokens_file), demanded=is_beyond_loopback(settings, address))
+    hosts = [f"[{name}]" if ":" in name else name for name in list_host_names(settings, address)]
     add_metadata(app, settings.authorization_servers)
-    return Guard(app, hosts, callers, (_HEALTH, _READY, METADATA, *PAGES), challenge_of(settings.authorization_servers))
+    return Guard(
+        app, hosts, callers, (_HEALTH, _READY, METADATA, *PAGES), build_challenge(settings.authorization_servers)
+    )
 
 
-def names_of(settings: Settings, address: str) -> list[str]:
+def list_host_names(settings: Settings, address: str) -> list[str]:
     """The names and addresses by which the server may be addressed, sorted."""
     return sorted({*LOOPBACK, *settings.allowed_hosts, address} - {*_EVERYWHERE})
 
 
-def beyond_loopback(settings: Settings, address: str) -> bool:
+def is_beyond_loopback(settings: Settings, address: str) -> bool:
     """Whether others than this machine's users may come."""
     return not {address, *settings.allowed_hosts} <= {*LOOPBACK}
 
 
-def _application(abilities: Abilities, watch: Watch) -> FastAPI:
+def _application(abilities: Abilities, watch: Telemetry) -> FastAPI:
     """All routes, for callers whom the guard let through."""
-    server = server_of(abilities)
+    server = create_server(abilities)
     # Hosts and origins are checked by our own guard, before the SDK sees anything of a request.
     open_door = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     mcp = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=open_door)
@@ -85,9 +87,9 @@ def _application(abilities: Abilities, watch: Watch) -> FastAPI:
             yield
 
     async def ready() -> Response:
-        if await abilities.ready():
-            return responded(Reply(_OK, render(_OK), failed=False))
-        return responded(failed_reply(Fault.of("unavailable")))
+        if await abilities.is_ready():
+            return to_response(Reply(_OK, render(_OK), failed=False))
+        return to_response(failed_reply(Fault.from_reason("unavailable")))
 
     async def metrics() -> Response:
         return Response(watch.metrics(), media_type=_TEXT)
@@ -103,7 +105,7 @@ def _application(abilities: Abilities, watch: Watch) -> FastAPI:
     app.add_api_route(_HEALTH, _health, summary="Whether the process answers")
     app.add_api_route(_READY, ready, summary="Whether the store answers too")
     app.add_api_route("/metrics", metrics, include_in_schema=False)
-    add_abilities(app, abilities.registry)
+    add_ability_routes(app, abilities.registry)
     add_memories(app)
     add_explorer(app)
     for route in mcp.routes:
@@ -119,11 +121,11 @@ async def _health() -> dict[str, str]:
 
 
 async def _not_found(_: object, __: Exception) -> Response:
-    return responded(failed_reply(Fault.of("unknown_address")))
+    return to_response(failed_reply(Fault.from_reason("unknown_address")))
 
 
 async def _not_allowed(request: Request, _: Exception) -> Response:
-    response = responded(failed_reply(Fault.of("unknown_address")), status=405)
+    response = to_response(failed_reply(Fault.from_reason("unknown_address")), status=405)
     routes = cast(list[Route], request.app.router.routes)
     methods = {m for route in routes if route.matches(request.scope)[0] != Match.NONE for m in route.methods or ()}
     response.headers["Allow"] = ", ".join(sorted(methods))

@@ -23,7 +23,7 @@ class Callers:
         self._demanded = demanded
         self._known: dict[tuple[str, bool], Abilities] = {}
 
-    def of(self, authorization: Sequence[str]) -> Abilities:
+    def identify(self, authorization: Sequence[str]) -> Abilities:
         """The application for the values of a request's Authorization headers. Raises Refused("unauthorized")."""
         try:
             return self._of(authorization)
@@ -43,5 +43,5 @@ class Callers:
             raise Refused("unauthorized")
         whose = (token.namespace, token.scope == "read")
         if whose not in self._known:
-            self._known[whose] = self._abilities.within(token.namespace, read_only=whose[1])
+            self._known[whose] = self._abilities.for_namespace(token.namespace, read_only=whose[1])
         return self._known[whose]

@@ -6,11 +6,11 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from abilities.adapters.http import responded
-from abilities.declarations.faults import Fault, Refused
+from abilities.adapters.http import to_response
+from abilities.declarations.faults import Fault, Reason, Refused
 from abilities.replies import failed_reply
 from abilities.server.callers import Callers
-from abilities.server.telemetry import request_id, taken_up
+from abilities.server.telemetry import begin_request, request_id
 
 MAX_BODY = 256 * 1024
 MAX_HEADERS = 16 * 1024
@@ -63,7 +63,7 @@ class Guard:
         # Space around a value is no part of it (RFC 9110, 5.5); the HTTP parser leaves what follows it.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = _headers(scope)
-        send = _marked(send, taken_up(headers))
+        send = _marked(send, begin_request(headers))
         refused = self._refusal(scope, headers)
         if refused is not None:
             await self._refuse(scope, receive, send, *refused)
@@ -85,7 +85,7 @@ class Guard:
         finally:
             self._calls -= 1
 
-    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, Reason] | None:
         """Why a request is answered before anything of it is looked at, by its headers alone."""
         if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > MAX_HEADERS:
             return 431, "malformed_request"
@@ -102,19 +102,19 @@ class Guard:
         if scope["path"] in self._open:
             return None
         try:
-            scope["abilities"] = self._callers.of(headers.get("authorization", []))
+            scope["abilities"] = self._callers.identify(headers.get("authorization", []))
         except Refused as refused:
             return 401, refused.reason
         return None
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send, status: int, reason: str) -> None:
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, status: int, reason: Reason) -> None:
         _log.info("refused", extra={"reason": reason, "status": status, "request_id": request_id.get()})
-        response = responded(failed_reply(Fault.of(reason)), status=status)
+        response = to_response(failed_reply(Fault.from_reason(reason)), status=status)
         if status == 401:
             response.headers["WWW-Authenticate"] = self._challenge(scope)
         await response(scope, receive, send)
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | tuple[int, str] | None:
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | tuple[int, Reason] | None:
         """The whole body; or why it was not taken; None when its sender went away.
 
         Bodies that are on their way do not count as calls: slow senders must not keep others out.
@@ -130,7 +130,7 @@ class Guard:
             self._arriving -= 1
 
 
-async def _received(receive: Receive) -> bytes | tuple[int, str] | None:
+async def _received(receive: Receive) -> bytes | tuple[int, Reason] | None:
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):

@@ -29,7 +29,7 @@ def add_metadata(app: FastAPI, servers: Sequence[str]) -> None:
         app.add_api_route(METADATA, metadata, include_in_schema=False)
 
 
-def challenge_of(servers: Sequence[str]) -> Callable[[Scope], str]:
+def build_challenge(servers: Sequence[str]) -> Callable[[Scope], str]:
     """What a caller without a token is told in WWW-Authenticate (RFC 6750, RFC 9728)."""
 
     def challenge(scope: Scope) -> str:

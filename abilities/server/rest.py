@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from abilities import schemas
-from abilities.adapters.http import abilities_of, called, described, responded, sent
+from abilities.adapters.http import call_ability, call_with_body, describe_operation, get_abilities, to_response
 from abilities.builtin.bulk_read_memory import bulk_read_memory, memory_get
 from abilities.builtin.memories import delete_memory, get_memory_stats, query_memories, store_memory, update_memory
 from abilities.declarations.faults import Fault, Refused
@@ -34,10 +34,10 @@ def add_memories(app: FastAPI) -> None:
         return await _asked(query_memories, request, lambda: _parameters(request, many=("tags",)))
 
     async def store(request: Request) -> Response:
-        return await sent(store_memory.name, request, {})
+        return await call_with_body(store_memory.name, request, {})
 
     async def update(request: Request) -> Response:
-        return await sent(update_memory.name, request, {"id": request.path_params["id"]})
+        return await call_with_body(update_memory.name, request, {"id": request.path_params["id"]})
 
     async def delete(request: Request) -> Response:
         return await _asked(delete_memory, request, lambda: {**_parameters(request), "id": request.path_params["id"]})
@@ -68,7 +68,7 @@ def add_memories(app: FastAPI) -> None:
 
 def _described(ability: Ability, path: str, *, body: bool) -> dict[str, Any]:
     """What OpenAPI says: arguments named in the path, and the others in the body or as query parameters."""
-    schema = schemas.exact_schema(ability, nullable=body)
+    schema = schemas.build_exact_schema(ability, nullable=body)
     fields: dict[str, Any] = schema["properties"]
     required: list[str] = schema.get("required", [])
     named = [name for name in fields if f"{{{name}}}" in path]
@@ -80,7 +80,7 @@ def _described(ability: Ability, path: str, *, body: bool) -> dict[str, Any]:
         | {"required": name in required, "description": fields[name]["description"]}
         for name in (*named, *asked)
     ]
-    return {**described(ability, body=schema if body else None), "parameters": parameters}
+    return {**describe_operation(ability, body=schema if body else None), "parameters": parameters}
 
 
 async def _asked(ability: Ability, request: Request, arguments: Callable[[], dict[str, Any]]) -> Response:
@@ -88,8 +88,8 @@ async def _asked(ability: Ability, request: Request, arguments: Callable[[], dic
     try:
         found = arguments()
     except Refused as error:
-        return responded(failed_reply(Fault.of(error.reason, field=error.field)))
-    return await called(abilities_of(request), ability.name, found)
+        return to_response(failed_reply(Fault.from_reason(error.reason, field=error.field)))
+    return await call_ability(get_abilities(request), ability.name, found)
 
 
 def _parameters(request: Request, many: tuple[str, ...] = ()) -> dict[str, Any]:

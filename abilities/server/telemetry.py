@@ -27,7 +27,7 @@ _LISTS = ("results", "associatedMemories", "memories", "files", "failed")
 """Where answers hold the items that were asked for or found."""
 
 
-def taken_up(headers: Mapping[str, Sequence[str]]) -> str:
+def begin_request(headers: Mapping[str, Sequence[str]]) -> str:
     """Begin a request: its trace goes on, and its id is the caller's own, where that is a plain one, or a new one."""
     context.attach(propagate.extract({name: values[0] for name, values in headers.items()}))
     given = headers.get("x-request-id", [""])[0]
@@ -35,7 +35,7 @@ def taken_up(headers: Mapping[str, Sequence[str]]) -> str:
     return request_id.get()
 
 
-class Figures(NamedTuple):
+class CallMetrics(NamedTuple):
     """What a payload says about itself: its items, what failed by code, what was cut, how deep a walk went."""
 
     items: int
@@ -44,7 +44,7 @@ class Figures(NamedTuple):
     depth: int | None
 
     @classmethod
-    def of(cls, payload: dict[str, Any]) -> "Figures":
+    def from_payload(cls, payload: dict[str, Any]) -> "CallMetrics":
         """Counts over a payload and over all records in it."""
         listed = (payload[name] for name in _LISTS if isinstance(payload.get(name), list))
         records = [record for values in listed for value in values if (record := as_object(value)) is not None]
@@ -58,7 +58,7 @@ class Figures(NamedTuple):
         )
 
 
-class Watch:
+class Telemetry:
     """Stands around every call of a server; ``metrics`` tells what it counted."""
 
     def __init__(self, known: Container[str], waiting: Callable[[], int]) -> None:
@@ -76,13 +76,13 @@ class Watch:
         self._in_flight = Gauge("abilities_calls_in_flight", "Calls being answered.", registry=kept)
         Gauge("abilities_store_queue", "Calls that wait for the store.", registry=kept).set_function(waiting)
 
-    async def around(self, name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
+    async def observe(self, name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
         """Make a call and take notice of it."""
         ability = name if name in self._known else "unknown"
         began = time.perf_counter()
         with self._in_flight.track_inprogress(), trace.get_tracer("abilities").start_as_current_span(ability) as span:
             reply = await call()
-            figures = Figures.of(reply.payload)
+            figures = CallMetrics.from_payload(reply.payload)
             size, seconds = len(reply.text.encode()), time.perf_counter() - began
             span.set_attributes({"abilities.items": figures.items, "abilities.bytes": size})
             span.set_attributes({f"abilities.faults.{code}": number for code, number in figures.faults.items()})
@@ -97,7 +97,7 @@ class Watch:
         """The figures in Prometheus' text format."""
         return generate_latest(self._registry)
 
-    def _count(self, ability: str, figures: Figures, size: int, seconds: float) -> None:
+    def _count(self, ability: str, figures: CallMetrics, size: int, seconds: float) -> None:
         self._calls.labels(ability).inc()
         self._items.labels(ability).inc(figures.items)
         self._truncations.labels(ability).inc(figures.truncated)

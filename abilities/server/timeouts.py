@@ -12,7 +12,7 @@ RECEIVE_SECONDS = 10.0
 """For the headers of a request, from a connection's beginning or a later request's first byte; and for its body."""
 
 
-class PunctualProtocol(HttpToolsProtocol):
+class TimeoutProtocol(HttpToolsProtocol):
     """Closes a connection whose request does not come to the end of its headers, or of its body, in time."""
 
     _deadline: asyncio.TimerHandle | None = None

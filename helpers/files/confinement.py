@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.faults import Reason, Refused
 from abilities.helpers.files.deny import DenyList
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -23,7 +23,7 @@ _MAX_LINKS = 40  # as Linux does (path_resolution(7))
 _MAX_DEPTH = 64  # descriptors held at once while resolving links
 _MAX_RETRIES = 64  # a component that keeps changing its kind under us
 
-_REASONS = {
+_REASONS: dict[int, Reason] = {
     errno.EACCES: "access_denied",
     errno.EPERM: "access_denied",
     errno.ENAMETOOLONG: "path_too_long",
@@ -75,7 +75,7 @@ class Root:
         return descriptor
 
 
-def forbidden_root(path: Path) -> bool:
+def is_forbidden_root(path: Path) -> bool:
     """Whether a path is the file system's root or the home directory, which are never shared whole."""
     try:
         return _is_forbidden(os.stat(path))
@@ -94,7 +94,7 @@ def _same(found: os.stat_result, place: str) -> bool:
         return False
 
 
-def refusal(error: OSError) -> Refused:
+def translate_os_error(error: OSError) -> Refused:
     """What a failed system call means to the caller; anything unforeseen is an io_error."""
     return Refused(_REASONS.get(error.errno or 0, "io_error"))
 
@@ -116,7 +116,7 @@ def open_file(root: int, parts: Sequence[str], policy: Policy) -> tuple[int, os.
         return None
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOTDIR):
-            raise refusal(error) from None
+            raise translate_os_error(error) from None
         if (linked := _open_linked(root, parts, policy)) is None:
             return None
         descriptor = linked
@@ -134,7 +134,7 @@ def open_directory(name: str, at: int) -> int:
     try:
         return os.open(name, _DIRECTORY, dir_fd=at)
     except OSError as error:
-        raise refusal(error) from None
+        raise translate_os_error(error) from None
 
 
 def _open_plain(root: int, parts: Sequence[str]) -> int:
@@ -161,7 +161,7 @@ def _open_linked(root: int, parts: Sequence[str], policy: Policy) -> int | None:
             raise Refused("not_found") from None  # a dangling link: something is there, so no other root is asked
         return None
     except OSError as error:
-        raise refusal(error) from None
+        raise translate_os_error(error) from None
     finally:
         walk.close()
 
@@ -194,7 +194,7 @@ class _Walk:
 
     def _step(self, name: str, pending: deque[str]) -> int | None:
         """Enter a directory, expand a link into ``pending``, or return the opened file."""
-        if not pending and self._policy.deny.refuses("/".join((*self._names, name))):
+        if not pending and self._policy.deny.denies("/".join((*self._names, name))):
             raise Refused("denied")
         try:
             descriptor = os.open(name, _DIRECTORY if pending else _FILE, dir_fd=self._stack[-1])

@@ -19,7 +19,7 @@ class DenyList:
         spare = rf"(?!(?:{'|'.join(spared)})(?:/|\Z))" if spared else ""
         self._refused = re.compile(rf"(?:\A|/){spare}(?:{'|'.join(refused)})(?:/|\Z)") if refused else None
 
-    def refuses(self, path: str) -> bool:
+    def denies(self, path: str) -> bool:
         """Whether a path, relative to its root, is on the list."""
         return self._refused is not None and self._refused.search(_folded(path)) is not None
 

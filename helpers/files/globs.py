@@ -10,7 +10,7 @@ from fnmatch import translate
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.values import has_control
+from abilities.declarations.values import has_control_character
 from abilities.helpers.files.paths import MAX_COMPONENTS, MAX_PATH_CHARS
 
 MAX_ALTERNATIVES = 32
@@ -71,7 +71,7 @@ class Glob:
 def _check(pattern: str) -> None:
     if len(pattern) > MAX_PATH_CHARS:
         raise Refused("path_too_long")
-    if has_control(pattern) or any("\ud800" <= c <= "\udfff" for c in pattern):
+    if has_control_character(pattern) or any("\ud800" <= c <= "\udfff" for c in pattern):
         raise Refused("control_character")
     if "\\" in pattern:
         raise Refused("backslash")

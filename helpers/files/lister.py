@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.confinement import Policy, Root, open_directory, open_file, refusal
+from abilities.helpers.files.confinement import Policy, Root, open_directory, open_file, translate_os_error
 from abilities.helpers.files.globs import Glob, States
-from abilities.helpers.files.paths import MAX_COMPONENTS, parse
-from abilities.helpers.workers import Watch, Workers
+from abilities.helpers.files.paths import MAX_COMPONENTS, parse_path
+from abilities.helpers.workers import Worker, WorkerPool
 
 MAX_ENTRIES = 100_000
 """Names of a folder that are looked at; a larger folder is passed over, and said to be."""
@@ -24,13 +24,13 @@ _SHOWN_BYTES = 100
 Kind = Literal["file", "folder", "link", "other"]
 
 
-class File(NamedTuple):
+class FoundFile(NamedTuple):
     """A file that is read by ``path``, and what the system says of it; ``position`` is its place in the order."""
 
     path: str
     position: str
     source: str
-    found: os.stat_result
+    stat: os.stat_result
 
 
 @dataclass
@@ -41,13 +41,13 @@ class Listing:
     read or are too large; ``folders`` names some of those folders.
     """
 
-    files: list[File] = field(default_factory=list[File])
+    files: list[FoundFile] = field(default_factory=list[FoundFile])
     after: str | None = None
     skipped: int = 0
     folders: list[str] = field(default_factory=list[str])
 
 
-class Wanted(NamedTuple):
+class ListingRequest(NamedTuple):
     """What to list: the files that match, whose positions come after one, and how many at most."""
 
     glob: Glob
@@ -61,16 +61,16 @@ class FileLister:
     A folder that a link leads to is not entered; a file that a link leads to is listed where it may be read.
     """
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, workers: Workers) -> None:
+    def __init__(self, roots: Sequence[Root], policy: Policy, workers: WorkerPool) -> None:
         self._roots = roots
         self._policy = policy
         self._workers = workers
 
-    def beneath(self, source: str) -> "FileLister":
+    def for_root(self, source: str) -> "FileLister":
         """A lister of one root alone."""
         return FileLister([root for root in self._roots if root.name == source], self._policy, self._workers)
 
-    async def find(self, wanted: Wanted) -> Listing:
+    async def list_files(self, wanted: ListingRequest) -> Listing:
         """The files that match, beginning after a path. Raises Refused: timeout, root_unavailable, access_denied."""
         (outcome,) = await self._workers.map(self._session, lambda session, asked: session.find(asked), [wanted])
         if isinstance(outcome, Exception):
@@ -78,7 +78,7 @@ class FileLister:
         found: Listing = outcome
         return found
 
-    def _session(self, watch: Watch) -> "_Session":
+    def _session(self, watch: Worker) -> "_Session":
         return _Session(self._roots, self._policy, watch)
 
 
@@ -93,7 +93,7 @@ class _Level(NamedTuple):
 class _Session:
     """One listing on one thread."""
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, watch: Watch) -> None:
+    def __init__(self, roots: Sequence[Root], policy: Policy, watch: Worker) -> None:
         self._roots = roots
         self._policy = policy
         self._watch = watch
@@ -108,7 +108,7 @@ class _Session:
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
-    def find(self, wanted: Wanted) -> Listing:
+    def find(self, wanted: ListingRequest) -> Listing:
         for number, root in enumerate(self._roots):
             self._watch.place = root.name
             self._watch.refuse_stuck()
@@ -125,7 +125,7 @@ class _Session:
                 files.append(found)
         return self._listing
 
-    def _walk(self, level: _Level, states: States, wanted: Wanted) -> Generator[File | str]:
+    def _walk(self, level: _Level, states: States, wanted: ListingRequest) -> Generator[FoundFile | str]:
         """Files in the order of their paths; the position to go on from where time is over."""
         glob, after = wanted.glob, wanted.after
         kinds = self._kinds(level)
@@ -145,8 +145,8 @@ class _Session:
                 yield from self._beneath(level, name, kinds[name], inside, wanted)
 
     def _beneath(
-        self, level: _Level, name: str, kinds: dict[int, Kind], states: States, wanted: Wanted
-    ) -> Generator[File | str]:
+        self, level: _Level, name: str, kinds: dict[int, Kind], states: States, wanted: ListingRequest
+    ) -> Generator[FoundFile | str]:
         self._watch.check()
         path = f"{level.path}{name}/"
         with ExitStack() as descriptors:
@@ -196,7 +196,7 @@ class _Session:
                         return None
                     found.append((entry.name, _kind(entry)))
         except OSError as error:
-            if (refused := refusal(error)).reason == "resource_exhausted":
+            if (refused := translate_os_error(error)).reason == "resource_exhausted":
                 raise refused from None
             return None
         return found
@@ -208,12 +208,12 @@ class _Session:
             self._listing.folders.append(path)
 
     def _refuses(self, path: str) -> bool:
-        return path.rpartition("/")[2] == ".git" or self._policy.deny.refuses(path)
+        return path.rpartition("/")[2] == ".git" or self._policy.deny.denies(path)
 
-    def _file(self, level: _Level, name: str, kinds: dict[int, Kind]) -> File | None:
+    def _file(self, level: _Level, name: str, kinds: dict[int, Kind]) -> FoundFile | None:
         """The file that reading this path gives: the first root's that has something there."""
         path, number = level.path + name, min(kinds)
-        if kinds[number] not in ("file", "link") or self._policy.deny.refuses(path):
+        if kinds[number] not in ("file", "link") or self._policy.deny.denies(path):
             return None
         if (asked := _asked(path)) is None:
             self._listing.skipped += 1
@@ -227,7 +227,7 @@ class _Session:
             return None  # gone meanwhile
         if found is None or not stat.S_ISREG(found.st_mode) or (self._policy.deny_hardlinks and found.st_nlink > 1):
             return None
-        return File(asked, path, self._roots[number].name, found)
+        return FoundFile(asked, path, self._roots[number].name, found)
 
     def _linked(self, number: int, path: str) -> os.stat_result | None:
         """What a link leads to, resolved as a reader does it; None where reading is refused."""
@@ -262,6 +262,6 @@ def _asked(path: str) -> str | None:
     """The path to ask for: a name that ends like a range needs one behind it; None where no path can say it."""
     for asked in (path, f"{path}#L1-"):
         with suppress(Refused):
-            if parse(asked).name == path:
+            if parse_path(asked).name == path:
                 return asked
     return None

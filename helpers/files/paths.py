@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.values import has_control
+from abilities.declarations.values import has_control_character
 from abilities.helpers.text.ranges import WHOLE, Range, parse_range, split_suffix
 
 MAX_PATH_CHARS = 1024
@@ -18,17 +18,17 @@ _NAME = r"\.?[A-Za-z0-9_-][A-Za-z0-9_.-]*"
 _PLAIN = re.compile(rf"(?:{_NAME}/){{0,{MAX_COMPONENTS - 1}}}{_NAME}")
 
 
-class Request(NamedTuple):
+class PathRequest(NamedTuple):
     """A path taken apart: as it was sent, without its suffix, and as the plain names that it means."""
 
-    asked: str
+    original: str
     path: str
     name: str
     parts: tuple[str, ...]
     range: Range
 
 
-def parse(item: object) -> Request:
+def parse_path(item: object) -> PathRequest:
     """Take a requested path apart.
 
     Raises Refused with the first of: not_a_string, empty_path, path_too_long or path_too_deep,
@@ -38,11 +38,11 @@ def parse(item: object) -> Request:
     if not isinstance(item, str):
         raise Refused("not_a_string")
     if len(item) <= 200 and _PLAIN.fullmatch(item):  # most paths, without a detour; no '#' is in them
-        return Request(item, item, item, tuple(item.split("/")), WHOLE)
+        return PathRequest(item, item, item, tuple(item.split("/")), WHOLE)
     path, suffix = split_suffix(item)
     _check_text(path)
     parts = _components(path)
-    return Request(item, path, "/".join(parts), tuple(parts), parse_range(suffix) if suffix else WHOLE)
+    return PathRequest(item, path, "/".join(parts), tuple(parts), parse_range(suffix) if suffix else WHOLE)
 
 
 def _check_text(path: str) -> None:
@@ -52,7 +52,7 @@ def _check_text(path: str) -> None:
         raise Refused("path_too_long")
     if any("\ud800" <= c <= "\udfff" for c in path):
         raise Refused("invalid_unicode")
-    if has_control(path):
+    if has_control_character(path):
         raise Refused("control_character")
     if re.match(r"[A-Za-z]:", path):
         raise Refused("drive_path")

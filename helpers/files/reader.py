@@ -9,16 +9,16 @@ from hashlib import blake2b
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.confinement import Policy, Root, open_file, refusal
-from abilities.helpers.files.paths import Request, parse
+from abilities.helpers.files.confinement import Policy, Root, open_file, translate_os_error
+from abilities.helpers.files.paths import PathRequest, parse_path
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.pieces import Piece
-from abilities.helpers.workers import Watch, Workers
+from abilities.helpers.workers import Worker, WorkerPool
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
-def modified_at(found: os.stat_result) -> str:
+def format_modified_at(found: os.stat_result) -> str:
     """A file's last modification, RFC 3339 UTC in milliseconds."""
     seconds, nanoseconds = divmod(found.st_mtime_ns, 1_000_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1_000_000:03}Z"
@@ -27,28 +27,28 @@ def modified_at(found: os.stat_result) -> str:
 class FileText(NamedTuple):
     """A file that was read: which root answered, what the system says of it, and the part asked for."""
 
-    asked: str
+    original: str
     path: str
     source: str
-    found: os.stat_result
+    stat: os.stat_result
     piece: Piece
 
     @property
     def modified_at(self) -> str:
         """Last modification, RFC 3339 UTC in milliseconds."""
-        return modified_at(self.found)
+        return format_modified_at(self.stat)
 
     @property
     def version(self) -> str:
         """Changes when the file is replaced or modified: a hash of its inode, size and modification time."""
-        stamp = f"{self.found.st_ino} {self.found.st_size} {self.found.st_mtime_ns}"
+        stamp = f"{self.stat.st_ino} {self.stat.st_size} {self.stat.st_mtime_ns}"
         return blake2b(stamp.encode(), digest_size=6).hexdigest()
 
 
-class Session:
+class ReadingSession:
     """The roots, open for one call on one thread; leaves no descriptor behind."""
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, watch: Watch) -> None:
+    def __init__(self, roots: Sequence[Root], policy: Policy, watch: Worker) -> None:
         self._roots = roots
         self._policy = policy
         self._watch = watch
@@ -61,9 +61,9 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
-    def read(self, request: Request, max_chars: int, *, text_offsets: bool = False) -> FileText:
+    def read(self, request: PathRequest, max_chars: int, *, text_offsets: bool = False) -> FileText:
         """Read a request from the first root that has it. Raises Refused."""
-        if self._policy.deny.refuses(request.name):
+        if self._policy.deny.denies(request.name):
             raise Refused("denied")
         for root in self._roots:
             name = self._watch.place = root.name
@@ -75,10 +75,10 @@ class Session:
             try:
                 piece = read_piece(descriptor, found.st_size, request.range, max_chars, self._watch.check, text_offsets)
             except OSError as error:
-                raise Refused(refusal(error).reason if error.errno in _EXHAUSTED else "io_error") from None
+                raise Refused(translate_os_error(error).reason if error.errno in _EXHAUSTED else "io_error") from None
             finally:
                 os.close(descriptor)
-            return FileText(request.asked, request.path, name, found, piece)
+            return FileText(request.original, request.path, name, found, piece)
         raise Refused("not_found")
 
     def _enter(self, root: Root) -> int | None:
@@ -93,14 +93,14 @@ class Session:
 class FileReader:
     """The one way to files. Holds no descriptor between calls."""
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, workers: Workers) -> None:
+    def __init__(self, roots: Sequence[Root], policy: Policy, workers: WorkerPool) -> None:
         self._roots = roots
         self._policy = policy
         self._workers = workers
 
-    def session(self, watch: Watch) -> Session:
+    def open_session(self, watch: Worker) -> ReadingSession:
         """Open roots for one thread of a batch."""
-        return Session(self._roots, self._policy, watch)
+        return ReadingSession(self._roots, self._policy, watch)
 
     async def read(self, paths: Sequence[object], max_chars: int) -> list[FileText | Exception]:
         """Read each path on its own: one outcome a path, in the order asked, duplicates read again.
@@ -108,7 +108,7 @@ class FileReader:
         An outcome is a FileText, a Refused, or the unexpected exception that this item alone met.
         """
 
-        def one(session: Session, path: object) -> FileText:
-            return session.read(parse(path), max_chars)
+        def one(session: ReadingSession, path: object) -> FileText:
+            return session.read(parse_path(path), max_chars)
 
-        return await self._workers.map(self.session, one, paths)
+        return await self._workers.map(self.open_session, one, paths)

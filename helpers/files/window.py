@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.files.lines import skip_lines
-from abilities.helpers.text.codec import UTF_8, Encoding, byte_length, decode, detect
+from abilities.helpers.text.codec import UTF_8, Encoding, byte_length, decode, detect_encoding
 from abilities.helpers.text.cutting import back_off, splits_character
-from abilities.helpers.text.pieces import VERSION_WINDOW, Piece, version_of
+from abilities.helpers.text.pieces import VERSION_WINDOW, Piece, hash_version
 from abilities.helpers.text.ranges import WHOLE, Range
 
 CHUNK = 64 * 1024
@@ -26,11 +26,11 @@ def read_piece(fd: int, size: int, asked: Range, max_chars: int, check: Check, t
         raw = os.read(fd, (size if size <= CHUNK else min(size, max(CHUNK, max_chars))) + 1)
         if len(raw) == size and (text := _plain(raw)) is not None and len(text) <= max_chars:
             return Piece(text, UTF_8, 0, b"", False, len(text))
-        encoding = detect(raw)
+        encoding = detect_encoding(raw)
         start, end = encoding.bom, None
         lead, raw = raw[:start], raw[start:] if start else raw
     else:
-        encoding = detect(os.pread(fd, 4, 0))
+        encoding = detect_encoding(os.pread(fd, 4, 0))
         start, end = _bounds(fd, size, asked, encoding, check, encoding.bom if text_offsets else 0)
         lead = _before(fd, start)
         raw = b""
@@ -97,7 +97,7 @@ def _bounds(fd: int, size: int, asked: Range, encoding: Encoding, check: Check, 
         return start, skip_lines(fd, start, asked.last_line - asked.first_line + 1, encoding, check)
     start = asked.start + shift or encoding.bom
     end = None if asked.end is None else asked.end + shift
-    if asked.version is not None and (start > size or version_of(_before(fd, start)) != asked.version):
+    if asked.version is not None and (start > size or hash_version(_before(fd, start)) != asked.version):
         raise Refused("changed")
     for position in (start, end):
         if position is not None and _splits(fd, size, position, encoding):

@@ -7,11 +7,11 @@ from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 from uuid import uuid4
 
-from abilities.declarations.faults import Refused
-from abilities.declarations.values import as_object, now
+from abilities.declarations.faults import Reason, Refused
+from abilities.declarations.values import as_object, utc_now
 from abilities.helpers.files.confinement import Policy, Root
-from abilities.helpers.files.paths import Request
-from abilities.helpers.files.reader import FileReader, FileText, Session
+from abilities.helpers.files.paths import PathRequest
+from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
 from abilities.helpers.memory.targets import (
     _FIELDS,
     MemoryFiles,
@@ -22,16 +22,16 @@ from abilities.helpers.memory.targets import (
     _unwrapped,
 )
 from abilities.helpers.stores.changes import Change, Kind
-from abilities.helpers.stores.model import Stored
-from abilities.helpers.stores.protocol import Backlinks, MemoryStore, Page, Query, WalkResult, Written
-from abilities.helpers.text.pieces import Piece, text_piece
+from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.protocol import Backlinks, MemoryPage, MemoryStore, Query, WalkResult, WriteResult
+from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE, Range
-from abilities.helpers.walk import Limits
-from abilities.helpers.workers import Workers
+from abilities.helpers.walk import WalkLimits
+from abilities.helpers.workers import WorkerPool
 
 SHOWN_LINKS = 20
 
-_OF_MEMORY = {"not_found": "memory_file_not_found", "binary_file": "undecodable"}
+_OF_MEMORY: dict[Reason, Reason] = {"not_found": "memory_file_not_found", "binary_file": "undecodable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class MemoryHelper:
         store: MemoryStore,
         agent: Root,
         policy: Policy,
-        workers: Workers,
+        workers: WorkerPool,
         files: MemoryFiles,
         zone: tzinfo | None,
     ) -> None:
@@ -83,10 +83,10 @@ class MemoryHelper:
         files = [target for target in parsed if isinstance(target, Target) and target.key is None]
         stored = [target for target in parsed if isinstance(target, Target) and target.key is not None]
 
-        def one(session: Session, target: Target) -> MemoryText:
+        def one(session: ReadingSession, target: Target) -> MemoryText:
             return _read_file(session, target, max_chars)
 
-        from_files = iter(await self._workers.map(self._reader.session, one, files))
+        from_files = iter(await self._workers.map(self._reader.open_session, one, files))
         from_store = iter(await self._read_stored(stored, max_chars))
         return [
             target if isinstance(target, Exception) else next(from_files if target.key is None else from_store)
@@ -98,7 +98,7 @@ class MemoryHelper:
         """The day that 'today' means."""
         return datetime.now(self._zone).date()
 
-    async def days(self, year: int) -> list[tuple[date, DayFile | Exception]]:
+    async def list_days(self, year: int) -> list[tuple[date, DayFile | Exception]]:
         """The days of a year that have notes; an exception is the one that reading that day's would meet.
 
         Raises Refused where that is the same for every day: root_unavailable, timeout.
@@ -106,22 +106,22 @@ class MemoryHelper:
         first = date(year, 1, 1)
         days = [first + timedelta(days=n) for n in range(365 + isleap(year))]
 
-        def one(session: Session, day: date) -> DayFile:
+        def one(session: ReadingSession, day: date) -> DayFile:
             name = day.strftime(self._files.short_term)
-            return DayFile(day, _opened(session, name, WHOLE, 1).found.st_size)
+            return DayFile(day, _opened(session, name, WHOLE, 1).stat.st_size)
 
-        found = await self._workers.map(self._reader.session, one, days)
+        found = await self._workers.map(self._reader.open_session, one, days)
         there = [(day, file) for day, file in zip(days, found, strict=True) if str(file) != "memory_file_not_found"]
         if all(isinstance(file, Exception) for _, file in there) and len(there) == len(days):
             raise there[0][1]
         return there
 
-    async def look(self, key: str, links_offset: int, backlinks_offset: int) -> tuple[Stored, Backlinks]:
+    async def inspect(self, key: str, links_offset: int, backlinks_offset: int) -> tuple[StoredMemory, Backlinks]:
         """One memory with a page of its links and of those that lead to it; counts no access. Raises Refused."""
         found = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
-        return found, await self._store.backlinks(self._namespace, key, backlinks_offset, SHOWN_LINKS)
+        return found, await self._store.read_backlinks(self._namespace, key, backlinks_offset, SHOWN_LINKS)
 
-    async def change(self, kind: Kind, fields: dict[str, Any]) -> Written:
+    async def change(self, kind: Kind, fields: dict[str, Any]) -> WriteResult:
         """Store, update, archive or delete a memory. Raises Refused.
 
         ``fields`` are an ability's arguments as given: ``id`` and ``key`` name the memory, ``links`` and
@@ -130,7 +130,7 @@ class MemoryHelper:
         values = {n: v for n, v in fields.items() if n not in ("id", "key", "links", "remove_links", "permanent")}
         change = Change(
             kind,
-            now(),
+            utc_now(),
             id=fields.get("id"),
             key=fields.get("key"),
             new_id=str(uuid4()),
@@ -140,23 +140,23 @@ class MemoryHelper:
         )
         return await self._store.change(self._namespace, change)
 
-    async def get(self, key: str, links_offset: int) -> Stored:
+    async def get(self, key: str, links_offset: int) -> StoredMemory:
         """One memory with a page of its links; counts as an access. Raises Refused."""
         found = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
-        self._store.touch(self._namespace, key, now())
+        self._store.count_access(self._namespace, key, utc_now())
         return found
 
-    async def walk(self, key: str, limits: Limits) -> WalkResult:
+    async def walk(self, key: str, limits: WalkLimits) -> WalkResult:
         """A memory and what it leads to. Raises Refused when the memory itself cannot be read."""
         return await self._store.walk(self._namespace, key, limits)
 
-    async def query(self, query: Query) -> Page:
+    async def query(self, query: Query) -> MemoryPage:
         """A page of memories. Raises Refused."""
         return await self._store.query(self._namespace, query)
 
     async def stats(self) -> dict[str, Any]:
         """Figures of all memories. Raises Refused."""
-        return await self._store.stats(self._namespace)
+        return await self._store.read_stats(self._namespace)
 
     async def _read_stored(self, targets: Sequence[Target], max_chars: int) -> list[MemoryText | Exception]:
         if not targets:
@@ -194,25 +194,25 @@ class MemoryHelper:
         return Target(kind, part, day.strftime(self._files.short_term), day, resume=resume)
 
 
-def _read_file(session: Session, target: Target, max_chars: int) -> MemoryText:
+def _read_file(session: ReadingSession, target: Target, max_chars: int) -> MemoryText:
     file = _opened(session, target.filename, target.range, max_chars)
     if file.piece.raw is not None or file.piece.encoding.unit != 1:
         raise Refused("undecodable")
     return MemoryText(target, file.piece, file.modified_at)
 
 
-def _opened(session: Session, name: str, part: Range, max_chars: int) -> FileText:
+def _opened(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
     """A file of notes. Raises Refused."""
     try:
-        return session.read(Request(name, name, name, tuple(name.split("/")), part), max_chars, text_offsets=True)
+        return session.read(PathRequest(name, name, name, tuple(name.split("/")), part), max_chars, text_offsets=True)
     except Refused as error:
         raise Refused(_OF_MEMORY.get(error.reason, error.reason)) from None
 
 
-def _stored_text(target: Target, memory: Stored | Exception, max_chars: int) -> MemoryText | Exception:
+def _stored_text(target: Target, memory: StoredMemory | Exception, max_chars: int) -> MemoryText | Exception:
     if isinstance(memory, Exception):
         return memory
     try:
-        return MemoryText(target, text_piece(memory.row.content, target.range, max_chars), memory.row.updated_at)
+        return MemoryText(target, slice_text(memory.row.content, target.range, max_chars), memory.row.updated_at)
     except Refused as error:
         return error

@@ -5,17 +5,20 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from abilities.helpers.reply.envelope import Answer, Failure, Found, fault_of, settle
+from abilities.declarations.faults import Fault
+from abilities.helpers.reply.envelope import FailedRecord, FoundItem, RecordDraft, settle_drafts
 from abilities.helpers.reply.render import json_size
-from abilities.helpers.stores.model import Stored
+from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import WalkResult
 from abilities.helpers.text.pieces import Piece
-from abilities.helpers.walk import Limits, Step
+from abilities.helpers.walk import Step, WalkLimits
 
 _SLACK = 256  # the frame of a page, and a number in the walk's metadata that grows once its records are settled
 
 
-def memory_data(stored: Stored, *, counters: bool = False, links: bool = False, key: bool = True) -> dict[str, Any]:
+def to_memory_data(
+    stored: StoredMemory, *, counters: bool = False, links: bool = False, key: bool = True
+) -> dict[str, Any]:
     """A memory's fields, those without a value left out; ``counters`` shows when and how often it was read."""
     row = stored.row
     optional = {"summary": row.summary, "category": row.category, "tags": orjson.loads(row.tags)}
@@ -28,14 +31,14 @@ def memory_data(stored: Stored, *, counters: bool = False, links: bool = False, 
     if counters:
         data |= {"accessed_at": stored.accessed_at, "access_count": stored.access_count}
     if links and stored.links:
-        data["links"] = [link.shown() for link in stored.links]
+        data["links"] = [link.to_data() for link in stored.links]
     if stored.links_total:
         data["links_total"] = stored.links_total
     data["metadata"] = {"memory_score": row.score, **orjson.loads(row.metadata)}
     return data
 
 
-def entry(stored: Stored, data: dict[str, Any], tail: dict[str, Any] | None = None) -> Answer:
+def draft_record(stored: StoredMemory, data: dict[str, Any], tail: dict[str, Any] | None = None) -> RecordDraft:
     """A record of a memory that is named by its key, and is continued as a stored target."""
     key = stored.row.key
 
@@ -44,55 +47,55 @@ def entry(stored: Stored, data: dict[str, Any], tail: dict[str, Any] | None = No
 
     content = stored.row.content
     piece = Piece(content, total_chars=len(content))
-    found = Found({**data, "content": ""}, piece, target(), target, head={"key": key}, tail=tail or {})
-    return Answer(key, found)
+    found = FoundItem({**data, "content": ""}, piece, target(), target, head={"key": key}, tail=tail or {})
+    return RecordDraft(key, found)
 
 
-def single(stored: Stored, max_bytes: int) -> dict[str, Any]:
+def build_memory_answer(stored: StoredMemory, max_bytes: int) -> dict[str, Any]:
     """`memory_get`'s answer: one record with its links."""
-    answer = entry(stored, memory_data(stored, links=True, key=False))
-    settle([answer], max_bytes)
+    answer = draft_record(stored, to_memory_data(stored, links=True, key=False))
+    settle_drafts([answer], max_bytes)
     return answer.record
 
 
-def fitted(stored: Stored, frame: dict[str, Any], max_bytes: int) -> dict[str, Any]:
+def build_write_answer(stored: StoredMemory, frame: dict[str, Any], max_bytes: int) -> dict[str, Any]:
     """A write's answer: ``frame`` with its ``memory``, the content cut where the whole would not fit."""
-    answer = entry(stored, memory_data(stored, counters=True, links=True))
-    settle([answer], max_bytes - json_size(frame))
+    answer = draft_record(stored, to_memory_data(stored, counters=True, links=True))
+    settle_drafts([answer], max_bytes - json_size(frame))
     record = answer.record
     reply = {name: record["data"] if name == "memory" else value for name, value in frame.items()}
     return {**reply, "truncation": record["truncation"]} if "truncation" in record else reply
 
 
-def walked(result: WalkResult, limits: Limits, max_bytes: int) -> dict[str, Any]:
+def build_walk_answer(result: WalkResult, limits: WalkLimits, max_bytes: int) -> dict[str, Any]:
     """`bulk_read_memory`'s answer: the target, what it leads to, and what the limits left out."""
-    steps = result.walked.steps
+    steps = result.outcome.steps
     entries = [_step_entry(step, memory) for step, memory in zip(steps, result.memories, strict=True)]
     metadata = _metadata(result, limits)
     frame: dict[str, Any] = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
-    failures = sum(json_size(e.record) + 1 for e in entries if isinstance(e, Failure))
-    answers = [e for e in entries if isinstance(e, Answer)]
-    settle(answers, max_bytes - json_size(frame) - failures - _SLACK)
+    failures = sum(json_size(e.record) + 1 for e in entries if isinstance(e, FailedRecord))
+    answers = [e for e in entries if isinstance(e, RecordDraft)]
+    settle_drafts(answers, max_bytes - json_size(frame) - failures - _SLACK)
     target, *others = (e.record for e in entries)
     metadata["failed"] = sum(not record["success"] for record in (target, *others))
     return {"targetMemory": target, "associatedMemories": others, "metadata": metadata}
 
 
-def _step_entry(step: Step, memory: Stored | Exception) -> Answer | Failure:
+def _step_entry(step: Step, memory: StoredMemory | Exception) -> RecordDraft | FailedRecord:
     tail: dict[str, Any] = {}
     if step.parent is not None and step.link is not None:
         via: dict[str, Any] = {} if step.link.type == "association" else {"type": step.link.type}
         via["link_weight"] = step.link.weight
         tail = {"depth": step.depth, "parent": step.parent.key, "link": via, "combinedScore": step.link.score}
     if isinstance(memory, Exception):
-        return Failure(step.key, fault_of(memory), {"key": step.key}, tail)
-    data = memory_data(memory, key=False)
+        return FailedRecord(step.key, Fault.from_exception(memory), {"key": step.key}, tail)
+    data = to_memory_data(memory, key=False)
     data["metadata"] = {"memory_score": memory.row.score}
-    return entry(memory, data, tail)
+    return draft_record(memory, data, tail)
 
 
-def _metadata(result: WalkResult, limits: Limits) -> dict[str, Any]:
-    walk = result.walked
+def _metadata(result: WalkResult, limits: WalkLimits) -> dict[str, Any]:
+    walk = result.outcome
     return {
         "depthReached": max(step.depth for step in walk.steps),
         "totalRetrieved": len(walk.steps),
@@ -109,7 +112,7 @@ def _metadata(result: WalkResult, limits: Limits) -> dict[str, Any]:
     }
 
 
-class Shown(NamedTuple):
+class FittedPage(NamedTuple):
     """As much of a page as fits: the memories, how many could not be read, and how many places that took."""
 
     memories: list[dict[str, Any]]
@@ -117,18 +120,18 @@ class Shown(NamedTuple):
     places: int
 
 
-def page(found: Sequence[Stored | Exception], max_bytes: int) -> Shown:
+def fit_page(found: Sequence[StoredMemory | Exception], max_bytes: int) -> FittedPage:
     """As many memories of a page, from the front, as fit; at least one."""
     shown: list[dict[str, Any]] = []
     used, failures = _SLACK, 0
     for place, memory in enumerate(found):
         if isinstance(memory, Exception):
-            fault_of(memory)  # logs what was not expected
+            Fault.from_exception(memory)  # logs what was not expected
             failures += 1
             continue
-        data = memory_data(memory, counters=True)
+        data = to_memory_data(memory, counters=True)
         used += json_size(data) + 1
         if shown and used > max_bytes:
-            return Shown(shown, failures, place)
+            return FittedPage(shown, failures, place)
         shown.append(data)
-    return Shown(shown, failures, len(found))
+    return FittedPage(shown, failures, len(found))

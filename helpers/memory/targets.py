@@ -7,7 +7,7 @@ from typing import Any
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import is_key
-from abilities.declarations.values import parsed_json
+from abilities.declarations.values import parse_json
 from abilities.helpers.text.ranges import WHOLE, Range, parse_range
 
 _FIELDS = {"long_term": {"type"}, "short_term": {"type", "date"}, "stored": {"type", "key"}}
@@ -34,7 +34,7 @@ class Target:
     key: str | None = None
     resume: str | None = None
 
-    def again(self, resume: str | None = None) -> dict[str, Any]:
+    def to_target(self, resume: str | None = None) -> dict[str, Any]:
         """The target to send for the same memory, or for its rest."""
         day = {} if self.day is None else {"date": self.day.isoformat()}
         key = {} if self.key is None else {"key": self.key}
@@ -46,7 +46,7 @@ def _unwrapped(target: object) -> object:
     if not isinstance(target, str):
         return target
     try:
-        return parsed_json(target)
+        return parse_json(target)
     except ValueError:
         return target
 

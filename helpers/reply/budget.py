@@ -68,7 +68,7 @@ def escaped_size(text: str) -> int:
     return len(orjson.dumps(text)) - 2
 
 
-def fitting(text: str, room: int) -> int:
+def count_fitting_chars(text: str, room: int) -> int:
     """How many characters of a text fit into ``room`` bytes of a JSON string."""
     escaped, end = orjson.dumps(text)[1:-1], max(room, 0)
     while True:

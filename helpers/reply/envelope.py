@@ -1,16 +1,14 @@
 """Put the outcomes of many items into one reply that keeps its bound and says how to go on."""
 
-import logging
 import re
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from abilities.declarations.faults import Fault, Refused
-from abilities.helpers.reply.budget import Cost, escaped_size, fitting, share
+from abilities.helpers.reply.budget import Cost, count_fitting_chars, escaped_size, share
 from abilities.helpers.reply.render import json_bytes, json_size
-from abilities.helpers.text.codec import count_replaced, shown
+from abilities.helpers.text.codec import count_replaced, replace_markers
 from abilities.helpers.text.cutting import back_off
 from abilities.helpers.text.pieces import Piece
 
@@ -26,11 +24,10 @@ Item = str | dict[str, Any]
 """A path or a target, as it is sent."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_log = logging.getLogger("abilities")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundItem:
     """An item that was found.
 
     ``data`` is the record's data with an empty ``content`` in its place; ``again`` is the item to send
@@ -40,14 +37,14 @@ class Found:
 
     data: dict[str, Any]
     piece: Piece
-    again: Item
+    repeat: Item
     resume: Callable[[str], Item]
     head: dict[str, Any] | None = None
     tail: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BulkRequest:
     """What a bulk call was asked: its items, the argument that carried them, and all arguments given."""
 
     argument: str
@@ -55,37 +52,28 @@ class Request:
     given: dict[str, Any]
 
 
-def check_total(request: Request) -> None:
+def check_items_size(request: BulkRequest) -> None:
     """Refuse a call whose items are too large together. Raises Refused("invalid_parameter")."""
     texts = (_text(item) for item in request.items)
     if sum(json_size(text if len(text) <= MAX_ITEM_CHARS else text[:_INPUT_CHARS]) for text in texts) > MAX_ITEMS_BYTES:
         raise Refused("invalid_parameter", request.argument)
 
 
-def fault_of(error: Exception) -> Fault:
-    """What a caller learns of an exception; an unexpected one is logged under the reference it is given."""
-    if isinstance(error, Refused):
-        return Fault.of(error.reason, field=error.field)
-    if isinstance(error, MemoryError):
-        return Fault.of("resource_exhausted")
-    ref = secrets.token_hex(6)
-    _log.error("unexpected error, ref %s", ref, exc_info=error)
-    return Fault.of("internal", ref=ref)
-
-
-def assemble(request: Request, outcomes: Sequence[Found | Exception], max_bytes: int) -> dict[str, Any]:
+def build_reply(request: BulkRequest, outcomes: Sequence[FoundItem | Exception], max_bytes: int) -> dict[str, Any]:
     """One reply of at most ``max_bytes`` as JSON: a record an item, in order, and the request for the rest."""
     entries = [
-        Answer(item, outcome) if isinstance(outcome, Found) else Failure(item, fault_of(outcome))
+        RecordDraft(item, outcome)
+        if isinstance(outcome, FoundItem)
+        else FailedRecord(item, Fault.from_exception(outcome))
         for item, outcome in zip(request.items, outcomes, strict=True)
     ]
-    answers = [entry for entry in entries if isinstance(entry, Answer)]
-    failures = sum(json_size(entry.record) + 1 for entry in entries if isinstance(entry, Failure))
-    settle(answers, max_bytes - failures - json_size(_reply(request, [], [""])) - _DIGITS)
+    answers = [entry for entry in entries if isinstance(entry, RecordDraft)]
+    failures = sum(json_size(entry.record) + 1 for entry in entries if isinstance(entry, FailedRecord))
+    settle_drafts(answers, max_bytes - failures - json_size(_reply(request, [], [""])) - _DIGITS)
     return _reply(request, entries, [entry.rest for entry in entries if entry.rest is not None])
 
 
-def settle(answers: list["Answer"], room: int) -> None:
+def settle_drafts(answers: list["RecordDraft"], room: int) -> None:
     """Grant every answer its content, or all of them a fair share where there is too little room."""
     grants: list[int | None] = [answer.content for answer in answers]
     if sum(answer.whole + answer.content for answer in answers) > room:
@@ -94,7 +82,9 @@ def settle(answers: list["Answer"], room: int) -> None:
         answer.settle(granted)
 
 
-def _reply(request: Request, entries: Sequence["Answer | Failure"], rest: Sequence[Item]) -> dict[str, Any]:
+def _reply(
+    request: BulkRequest, entries: Sequence["RecordDraft | FailedRecord"], rest: Sequence[Item]
+) -> dict[str, Any]:
     records = [entry.record for entry in entries]
     succeeded = sum(record["success"] for record in records)
     reply: dict[str, Any] = {
@@ -112,7 +102,7 @@ def _reply(request: Request, entries: Sequence["Answer | Failure"], rest: Sequen
     return reply
 
 
-class Failure:
+class FailedRecord:
     """An item that could not be read."""
 
     chars = 0
@@ -123,35 +113,35 @@ class Failure:
     ) -> None:
         text = _text(item)
         wrong = fault.code == "INVALID_INPUT"
-        self.record = failed(head or {"input": text[:_INPUT_CHARS] if wrong else text}, fault, tail)
+        self.record = build_failed_record(head or {"input": text[:_INPUT_CHARS] if wrong else text}, fault, tail)
 
 
-class Answer:
+class RecordDraft:
     """An item that was found; a record once it is settled how much of its content fits."""
 
-    def __init__(self, item: object, found: Found) -> None:
+    def __init__(self, item: object, found: FoundItem) -> None:
         self.record: dict[str, Any] = {}
         self.rest: Item | None = None
         self.chars = 0
         self._head = {"input": _text(item)} if found.head is None else found.head
         self._found = found
         self._piece = found.piece
-        self._text = shown(found.piece.text) if found.piece.raw is not None else found.piece.text
+        self._text = replace_markers(found.piece.text) if found.piece.raw is not None else found.piece.text
         self.content = escaped_size(self._text)
         self.whole = self._frame(cut=found.piece.rest)
 
     def cost(self) -> Cost:
         """What this item takes whole, cut, or left out."""
-        left_out = json_size(self._left_out()) + _rest_size(self._found.again)
+        left_out = json_size(self._left_out()) + _rest_size(self._found.repeat)
         return Cost(self.whole, max(self._frame(cut=True), self.whole), left_out, self.content)
 
     def settle(self, granted: int | None) -> None:
         """Make the record, with as much of the content as was granted."""
         if granted is None:
-            self.record, self.rest = self._left_out(), self._found.again
+            self.record, self.rest = self._left_out(), self._found.repeat
             return
         fits = granted >= self.content
-        self.chars = len(self._text) if fits else back_off(self._text, max(fitting(self._text, granted), 1))
+        self.chars = len(self._text) if fits else back_off(self._text, max(count_fitting_chars(self._text, granted), 1))
         if self._piece.rest or self.chars < len(self._text):
             self.rest = self._found.resume(self._piece.resume(self.chars))
         self.record = self._record(self.chars, self.rest, self.chars)
@@ -174,12 +164,12 @@ class Answer:
         return record
 
     def _left_out(self) -> dict[str, Any]:
-        return failed(self._head, Fault.of("response_budget"), self._found.tail)
+        return build_failed_record(self._head, Fault.from_reason("response_budget"), self._found.tail)
 
 
-def failed(head: dict[str, Any], fault: Fault, tail: dict[str, Any] | None = None) -> dict[str, Any]:
+def build_failed_record(head: dict[str, Any], fault: Fault, tail: dict[str, Any] | None = None) -> dict[str, Any]:
     """The record of something that could not be read."""
-    return {**head, "success": False, "error": fault.payload(), **(tail or {})}
+    return {**head, "success": False, "error": fault.to_payload(), **(tail or {})}
 
 
 def _rest_size(rest: Item | None) -> int:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from abilities.declarations.memory import SCORES
-from abilities.helpers.stores.model import Incoming, LinkRow, Row, sorted_json
+from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, sorted_json
 
 Kind = Literal["store", "update", "archive", "delete"]
-PLAIN = ("type", "content", "summary", "category", "importance")
+PLAIN_FIELDS = ("type", "content", "summary", "category", "importance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Change:
     remove_links: Sequence[Mapping[str, Any]] = ()
 
     @property
-    def linked(self) -> list[str]:
+    def linked_keys(self) -> list[str]:
         """The keys of all memories whose links this change concerns."""
         return sorted({link["key"] for link in (*self.links, *self.remove_links)})
 
 
-class Merged(NamedTuple):
+class MergedMemory(NamedTuple):
     """A memory after a change: its row, the links that the change concerns, and the fields that changed."""
 
     row: Row
@@ -41,7 +41,7 @@ class Merged(NamedTuple):
     updated: tuple[str, ...]
 
 
-def created(change: Change, namespace: str) -> Row:
+def create_row(change: Change, namespace: str) -> Row:
     """The row of a new memory, before the given fields are put in."""
     return Row(
         namespace=namespace,
@@ -62,7 +62,7 @@ def created(change: Change, namespace: str) -> Row:
     )
 
 
-def merged(change: Change, row: Row, links: Sequence[LinkRow]) -> Merged:
+def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMemory:
     """A memory with a change put in; ``updated_at`` moves only when something changed.
 
     ``links`` are the memory's links to those that the change concerns.
@@ -77,7 +77,7 @@ def merged(change: Change, row: Row, links: Sequence[LinkRow]) -> Merged:
         updated.append("links")
     if updated:
         after = after._replace(updated_at=max(change.now, row.updated_at))
-    return Merged(after, kept, tuple(dict.fromkeys(updated)))
+    return MergedMemory(after, kept, tuple(dict.fromkeys(updated)))
 
 
 _FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
@@ -85,7 +85,7 @@ _FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
 
 def _values(change: Change, row: Row) -> dict[str, Any]:
     given = change.fields
-    values: dict[str, Any] = {name: given[name] for name in PLAIN if name in given}
+    values: dict[str, Any] = {name: given[name] for name in PLAIN_FIELDS if name in given}
     if "tags" in given:
         values["tags"] = sorted_json(list(dict.fromkeys(given["tags"])))
     metadata = dict(given["metadata"]) if "metadata" in given else None
@@ -122,7 +122,7 @@ def _links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkR
 Outcome = Literal["added", "replaced", "unchanged", "kept"]
 
 
-class How(NamedTuple):
+class BatchOptions(NamedTuple):
     """What may be done with memories that are brought."""
 
     replace: bool
@@ -130,7 +130,7 @@ class How(NamedTuple):
     quota: int | None
 
 
-class Received(NamedTuple):
+class MergedIncoming(NamedTuple):
     """What becomes of a memory that is brought from elsewhere, and how it is afterwards."""
 
     outcome: Outcome
@@ -138,22 +138,24 @@ class Received(NamedTuple):
     links: tuple[LinkRow, ...]
 
 
-def received(incoming: Incoming, row: Row | None, links: Sequence[LinkRow], *, replace: bool) -> Received:
+def merge_incoming(
+    incoming: IncomingMemory, row: Row | None, links: Sequence[LinkRow], *, replace: bool
+) -> MergedIncoming:
     """Compare what is brought with what is there: the same again changes nothing, and nothing is lost unless asked.
 
     Where the importer made up id and times, those that are there stay, and so do further links.
     """
     after, brought = incoming.stored.row, incoming.stored.links
     if row is None:
-        return Received("added", after, brought)
-    if incoming.made_up:
+        return MergedIncoming("added", after, brought)
+    if incoming.provisional:
         after = after._replace(id=row.id, created_at=row.created_at, updated_at=row.updated_at, archived=row.archived)
         there = {(link.target, link.type): link for link in links}
         brought = tuple((there | {(link.target, link.type): link for link in brought}).values())
     if after == row and set(brought) == set(links):
-        return Received("unchanged", row, tuple(links))
+        return MergedIncoming("unchanged", row, tuple(links))
     if not replace:
-        return Received("kept", row, tuple(links))
-    if incoming.made_up:
+        return MergedIncoming("kept", row, tuple(links))
+    if incoming.provisional:
         after = after._replace(updated_at=max(incoming.stored.row.updated_at, row.updated_at))
-    return Received("replaced", after, brought)
+    return MergedIncoming("replaced", after, brought)

@@ -16,9 +16,9 @@ from uuid import uuid4
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, Kind
-from abilities.helpers.stores.model import Incoming, Stored
-from abilities.helpers.stores.protocol import MemoryStore, Query, Written
-from abilities.helpers.walk import Limits
+from abilities.helpers.stores.model import IncomingMemory, StoredMemory
+from abilities.helpers.stores.protocol import MemoryStore, Query, WriteResult
+from abilities.helpers.walk import WalkLimits
 
 Open = Callable[[], AbstractAsyncContextManager[MemoryStore]]
 NAMESPACE = "conformance"
@@ -33,7 +33,7 @@ async def check(open_store: Open) -> list[str]:
     return [behaviour.__name__ for behaviour in BEHAVIOURS]
 
 
-async def put(store: MemoryStore, key: str, *, kind: Kind = "store", now: str = _TIME, **fields: Any) -> Written:
+async def put(store: MemoryStore, key: str, *, kind: Kind = "store", now: str = _TIME, **fields: Any) -> WriteResult:
     """Store a memory by key; ``links`` are (key, weight) pairs, ``id`` names it otherwise."""
     links = [{"key": k, "link_weight": w, "type": "association"} for k, w in fields.pop("links", ())]
     named = fields.pop("id", None)
@@ -47,7 +47,7 @@ async def a_memory_is_read_as_it_was_written(store: MemoryStore) -> None:
     text = "äß 世界 \U0001f642 \x01\n\t\"'\\%_"
     await put(store, "k/:é", content=text, summary="s", category="c", tags=["t", "u"], metadata={"b": 1, "a": [None]})
     (found,) = await store.read(NAMESPACE, ["k/:é"])
-    assert isinstance(found, Stored), "a stored memory is found by its key"
+    assert isinstance(found, StoredMemory), "a stored memory is found by its key"
     row = found.row
     assert (row.content, row.summary, row.category) == (text, "s", "c"), "texts are kept as they are"
     assert (row.tags, row.metadata) == ('["t","u"]', '{"a":[null],"b":1}'), "tags and metadata are kept as JSON"
@@ -59,7 +59,7 @@ async def reads_keep_order_and_duplicates(store: MemoryStore) -> None:
     for key in "ab":
         await put(store, key)
     found = await store.read(NAMESPACE, ["b", "none", "a", "b"])
-    names = [memory.row.key if isinstance(memory, Stored) else str(memory) for memory in found]
+    names = [memory.row.key if isinstance(memory, StoredMemory) else str(memory) for memory in found]
     assert names == ["b", "memory_not_found", "a", "b"], names
 
 
@@ -82,7 +82,7 @@ async def an_id_names_one_memory(store: MemoryStore) -> None:
     await refuses(store.change(NAMESPACE, both), "key_taken")
     await refuses(put(store, "", kind="update", id=str(uuid4()), content="x"), "id_not_found")
     await refuses(store.change("other", Change("delete", _TIME, a.row.id)), "id_not_found")
-    assert [m.row.content for m in await store.read(NAMESPACE, "ab") if isinstance(m, Stored)] == [
+    assert [m.row.content for m in await store.read(NAMESPACE, "ab") if isinstance(m, StoredMemory)] == [
         "content of a",
         "content of b",
     ], "a refused change changes nothing"
@@ -108,12 +108,12 @@ async def links_are_known_from_behind(store: MemoryStore) -> None:
     """By source and type, in pages, also to a key that is not there; what was removed is gone."""
     for key in "cab":
         await put(store, key, links=[("hub", 0.5), ("other", 0.1)])
-    page = await store.backlinks(NAMESPACE, "hub", 1, 5)
+    page = await store.read_backlinks(NAMESPACE, "hub", 1, 5)
     assert ([link.source for link in page.links], page.total) == (["b", "c"], 3), f"links come by source: {page}"
     await put(store, "b", remove=[{"key": "hub", "type": None}])
-    page = await store.backlinks(NAMESPACE, "hub", 0, 1)
+    page = await store.read_backlinks(NAMESPACE, "hub", 0, 1)
     assert ([link.source for link in page.links], page.total) == (["a"], 2), f"a removed link is gone: {page}"
-    assert (await store.backlinks("other", "hub", 0, 5)).total == 0, "links stay in their namespace"
+    assert (await store.read_backlinks("other", "hub", 0, 5)).total == 0, "links stay in their namespace"
 
 
 async def a_walk_is_the_walk(store: MemoryStore) -> None:
@@ -122,11 +122,11 @@ async def a_walk_is_the_walk(store: MemoryStore) -> None:
     for key, links in edges.items():
         await put(store, key, links=links)
     for depth in (2, 3):
-        result = await store.walk(NAMESPACE, "a", Limits(depth, 5, 20))
-        found = {step.key: step.depth for step in result.walked.steps}
+        result = await store.walk(NAMESPACE, "a", WalkLimits(depth, 5, 20))
+        found = {step.key: step.depth for step in result.outcome.steps}
         assert found == {"a": 0, "b": 1, "c": 1, "d": 2}, f"nothing that depth {depth} allows is lost: {found}"
-        assert all(isinstance(memory, Stored) for memory in result.memories), "each step comes with its memory"
-    await refuses(store.walk(NAMESPACE, "none", Limits(1, 1, 1)), "memory_not_found")
+        assert all(isinstance(memory, StoredMemory) for memory in result.memories), "each step comes with its memory"
+    await refuses(store.walk(NAMESPACE, "none", WalkLimits(1, 1, 1)), "memory_not_found")
 
 
 async def queries_filter_sort_count_and_page(store: MemoryStore) -> None:
@@ -147,7 +147,7 @@ async def queries_filter_sort_count_and_page(store: MemoryStore) -> None:
         (Query(search="zahl 9"), []),
     ):
         page = await store.query(NAMESPACE, query)
-        found = [memory.row.key for memory in page.memories if isinstance(memory, Stored)]
+        found = [memory.row.key for memory in page.memories if isinstance(memory, StoredMemory)]
         assert found == keys and page.total == len(keys), f"{query} finds {keys}, not {found} of {page.total}"
     page = await store.query(NAMESPACE, Query(limit=3, offset=6, sort_by="created_at"))
     assert len(page.memories) == 2 and page.total == 8, "a page past the end is short, its total is not"
@@ -160,7 +160,7 @@ async def statistics_count_what_is_there(store: MemoryStore) -> None:
     await put(store, "", kind="archive", id=made[0].row.id)
     await put(store, "", kind="delete", id=made[1].row.id)
     await put(store, "k2", type="task", importance="high", tags=["t", "u"])
-    figures = await store.stats(NAMESPACE)
+    figures = await store.read_stats(NAMESPACE)
     assert (figures["total_memories"], figures["archived_count"]) == (2, 1), figures
     assert figures["by_type"] == {"core": 1, "learning": 0, "task": 1}, figures
     assert figures["top_tags"] == [{"tag": "t", "count": 2}, {"tag": "u", "count": 1}], figures
@@ -172,7 +172,7 @@ async def namespaces_are_apart(store: MemoryStore) -> None:
     (found,) = await store.read("other", ["k"])
     assert isinstance(found, Refused), "a key is only known in its namespace"
     assert (await store.query("other", Query(archived=True))).total == 0, "queries stay in their namespace"
-    assert (await store.stats("other"))["total_memories"] == 0, "statistics stay in their namespace"
+    assert (await store.read_stats("other"))["total_memories"] == 0, "statistics stay in their namespace"
 
 
 async def many_changes_at_once_are_all_made(store: MemoryStore) -> None:
@@ -186,26 +186,30 @@ async def whole_memories_leave_and_come_back(store: MemoryStore) -> None:
     """Pages hold everything in order; putting it back changes nothing; what differs is kept unless asked."""
     for key in ("b", "a"):
         await put(store, key, links=[("b", 0.25), ("none", 1.0)], tags=["t"], metadata={"x": 1})
-    found = [one for one in await store.page(("", ""), 10) if isinstance(one, Stored)]
-    assert [memory.row.key for memory in found] == ["a", "b"] and await store.size() == 2, "a page is in order"
+    found = [one for one in await store.read_page(("", ""), 10) if isinstance(one, StoredMemory)]
+    assert [memory.row.key for memory in found] == ["a", "b"] and await store.count_memories() == 2, (
+        "a page is in order"
+    )
     assert {link.target for link in found[0].links} == {"b", "none"}, "a memory leaves with all of its links"
-    behind = await store.page((NAMESPACE, "a"), 10)
+    behind = await store.read_page((NAMESPACE, "a"), 10)
     assert behind == found[1:], "a page begins after the one before"
-    assert await store.put([Incoming(memory) for memory in found]) == ["unchanged"] * 2, (
+    assert await store.import_batch([IncomingMemory(memory) for memory in found]) == ["unchanged"] * 2, (
         "the same again changes nothing"
     )
     first = found[0]._replace(row=found[0].row._replace(content="other"), links=found[0].links[:1])
-    assert await store.put([Incoming(first)]) == ["kept"], "what differs is kept"
-    assert await store.put([Incoming(first)], replace=True, dry_run=True) == ["replaced"], "a dry run tells"
-    assert await store.page(("", ""), 10) == found, "and changes nothing"
-    assert await store.put([Incoming(first)], replace=True) == ["replaced"]
+    assert await store.import_batch([IncomingMemory(first)]) == ["kept"], "what differs is kept"
+    assert await store.import_batch([IncomingMemory(first)], replace=True, dry_run=True) == ["replaced"], (
+        "a dry run tells"
+    )
+    assert await store.read_page(("", ""), 10) == found, "and changes nothing"
+    assert await store.import_batch([IncomingMemory(first)], replace=True) == ["replaced"]
     taken = found[1]._replace(row=found[1].row._replace(key="c"))
     links = tuple(link._replace(source="c") for link in found[1].links)
     new = found[1]._replace(row=found[1].row._replace(key="c", id=str(uuid4())), links=links)
-    refused, added = await store.put([Incoming(taken), Incoming(new)])
+    refused, added = await store.import_batch([IncomingMemory(taken), IncomingMemory(new)])
     assert isinstance(refused, Refused) and refused.reason == "key_taken", "an id belongs to one memory"
     assert added == "added", "one that cannot be kept does not keep others out"
-    after = [one for one in await store.page(("", ""), 10) if isinstance(one, Stored)]
+    after = [one for one in await store.read_page(("", ""), 10) if isinstance(one, StoredMemory)]
     assert after[0] == first._replace(links_total=1), "a replaced memory is as it was brought, links too"
     assert [memory.row.key for memory in after] == ["a", "b", "c"]
     states = {finding.state for finding in await store.check(lambda _: None, full=True)}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.walk import Link
+from abilities.helpers.walk import WalkLink
 
 TYPES = ("core", "learning", "task")
 IMPORTANCES = ("low", "medium", "high")
@@ -43,13 +43,13 @@ class LinkRow(NamedTuple):
     type: str
     weight: float
 
-    def shown(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
         """The link as readers are told of it; the usual type is left out."""
         kind = {} if self.type == "association" else {"type": self.type}
         return {"key": self.target, "link_weight": self.weight, **kind}
 
 
-class Stored(NamedTuple):
+class StoredMemory(NamedTuple):
     """A memory that was read: its row, its links (the best ones), how many there are, and its access counters."""
 
     row: Row
@@ -59,14 +59,14 @@ class Stored(NamedTuple):
     access_count: int = 0
 
 
-class Incoming(NamedTuple):
+class IncomingMemory(NamedTuple):
     """A memory to be kept as it is; ``made_up`` says that its id and times were chosen by who brings it."""
 
-    stored: Stored
-    made_up: bool = False
+    stored: StoredMemory
+    provisional: bool = False
 
 
-class Damaged(NamedTuple):
+class DamagedMemory(NamedTuple):
     """What cannot be read of a stored memory: all of it, or a link of it."""
 
     namespace: str
@@ -74,7 +74,7 @@ class Damaged(NamedTuple):
     reason: str
 
 
-def figures_of(
+def build_stats(
     counters: dict[tuple[str, int, str], int],
     edges: tuple[str | None, str | None],
     most: object,
@@ -91,7 +91,7 @@ def figures_of(
         "total_storage_kb": round(sum(counters.get(("size", n, ""), 0) for n in (0, 1)) / 1024, 3),
         "oldest_memory": edges[0],
         "newest_memory": edges[1],
-        "most_accessed": most if isinstance(most, Stored) else None,
+        "most_accessed": most if isinstance(most, StoredMemory) else None,
         "top_tags": [{"tag": tag, "count": number} for tag, number in tags],
     }
 
@@ -101,40 +101,40 @@ def sorted_json(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def hash_of(values: tuple[Any, ...]) -> int:
+def hash_values(values: tuple[Any, ...]) -> int:
     """A 63-bit hash over every value of a row or link (BLAKE2b over its JSON)."""
     return int.from_bytes(blake2b(orjson.dumps(list(values)), digest_size=8).digest()) >> 1
 
 
-def checked(row: Row, stored_hash: int) -> Row:
+def verify_row(row: Row, stored_hash: int) -> Row:
     """A row that is as it was written. Raises Refused: checksum_mismatch, invalid_stored_value."""
     try:
-        same = hash_of(row) == stored_hash
+        same = hash_values(row) == stored_hash
     except TypeError:  # a damaged text need not be valid Unicode
         same = False
     if not same:
         raise Refused("checksum_mismatch")
-    if not is_share(row.score) or row.type not in TYPES or row.importance not in IMPORTANCES:
+    if not is_fraction(row.score) or row.type not in TYPES or row.importance not in IMPORTANCES:
         raise Refused("invalid_stored_value")
     return row
 
 
-def is_share(value: object) -> bool:
+def is_fraction(value: object) -> bool:
     """Whether a stored weight or score is a number from 0 to 1."""
     return isinstance(value, float) and math.isfinite(value) and 0 <= value <= 1
 
 
-def link_of(found: tuple[Any, ...], invalid: Container[str]) -> Link:
+def parse_link(found: tuple[Any, ...], invalid: Container[str]) -> WalkLink:
     """A link from its source, target, type, weight, rank and hash; ``invalid`` targets cannot be walked to."""
     _, target, kind, weight, rank, _ = found
-    if not is_sound(found) or target in invalid:
-        return Link(str(target), 0.0, str(kind), -2.0, "invalid")
-    return Link(target, weight, kind, rank, "absent" if rank < 0 else "present")
+    if not is_sound_link(found) or target in invalid:
+        return WalkLink(str(target), 0.0, str(kind), -2.0, "invalid")
+    return WalkLink(target, weight, kind, rank, "absent" if rank < 0 else "present")
 
 
-def is_sound(found: tuple[Any, ...]) -> bool:
+def is_sound_link(found: tuple[Any, ...]) -> bool:
     """Whether a link is as it was written, and its weight can be."""
     try:
-        return bool(hash_of(found[:5]) == found[5] and 0 <= found[3] <= 1)
+        return bool(hash_values(found[:5]) == found[5] and 0 <= found[3] <= 1)
     except TypeError:
         return False

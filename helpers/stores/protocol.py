@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from abilities.helpers.stores.changes import Change, Outcome
-from abilities.helpers.stores.model import IMPORTANCES, Damaged, Incoming, LinkRow, Stored
-from abilities.helpers.walk import Limits, Walked
+from abilities.helpers.stores.model import IMPORTANCES, DamagedMemory, IncomingMemory, LinkRow, StoredMemory
+from abilities.helpers.walk import WalkLimits, WalkOutcome
 
 MAX_TOUCHES = 10_000
 """Accesses a store holds back until they are written; more are forgotten, counting is best effort."""
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What became of a change: the memory as it is now (None when deleted for good) and what changed."""
 
-    stored: Stored | None
+    stored: StoredMemory | None
     created: bool
     updated: tuple[str, ...]
 
@@ -23,11 +23,11 @@ class Written(NamedTuple):
 class WalkResult(NamedTuple):
     """A walk, and for each of its steps the memory or why it could not be read."""
 
-    walked: Walked
-    memories: tuple[Stored | Exception, ...]
+    outcome: WalkOutcome
+    memories: tuple[StoredMemory | Exception, ...]
 
 
-class Finding(NamedTuple):
+class IntegrityFinding(NamedTuple):
     """What a check found of one thing: in words, how many are concerned, and some of them by name."""
 
     name: str
@@ -72,10 +72,10 @@ class Query:
         return name, str(value)
 
 
-class Page(NamedTuple):
+class MemoryPage(NamedTuple):
     """A page of matching memories and how many match in all."""
 
-    memories: tuple[Stored | Exception, ...]
+    memories: tuple[StoredMemory | Exception, ...]
     total: int
 
 
@@ -96,54 +96,54 @@ class MemoryStore(Protocol):
     """
 
     @property
-    def waiting(self) -> int:
+    def queue_size(self) -> int:
         """How many calls wait for the store at this moment."""
         ...
 
-    async def change(self, namespace: str, change: Change) -> Written:
+    async def change(self, namespace: str, change: Change) -> WriteResult:
         """Make one change. Raises Refused too: id_not_found, key_taken, storage_quota, checksum_mismatch.
 
         A change once begun is finished, even if its caller is cancelled.
         """
         ...
 
-    async def read(self, namespace: str, keys: Sequence[str]) -> list[Stored | Exception]:
+    async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
         """Memories by key, in the order asked; Refused("memory_not_found") in the place of one that is not there."""
         ...
 
-    async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> Stored:
+    async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
         """One memory with ``limit`` of its links, best first, after ``offset``. Raises Refused."""
         ...
 
-    async def backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+    async def read_backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
         """``limit`` of the links that lead to a key, by source, after ``offset``; damaged ones are only counted."""
         ...
 
-    async def walk(self, namespace: str, key: str, limits: Limits) -> WalkResult:
+    async def walk(self, namespace: str, key: str, limits: WalkLimits) -> WalkResult:
         """Walk from a memory in one snapshot. Raises Refused when the first memory cannot be read."""
         ...
 
-    async def query(self, namespace: str, query: Query) -> Page:
+    async def query(self, namespace: str, query: Query) -> MemoryPage:
         """A page of memories and the exact number of matches."""
         ...
 
-    async def stats(self, namespace: str) -> dict[str, Any]:
+    async def read_stats(self, namespace: str) -> dict[str, Any]:
         """Figures of a namespace, named as `get_memory_stats` answers them; most_accessed is a Stored or None."""
         ...
 
-    async def page(self, after: tuple[str, str], limit: int) -> list[Stored | Damaged]:
+    async def read_page(self, after: tuple[str, str], limit: int) -> list[StoredMemory | DamagedMemory]:
         """Memories of all namespaces with all of their links, by namespace and key, beginning after those of ``after``.
 
         ``limit`` counts memories; a damaged one, or a damaged link beside its memory, comes as Damaged.
         """
         ...
 
-    async def size(self) -> int:
+    async def count_memories(self) -> int:
         """How many memories there are, of all namespaces, archived ones too."""
         ...
 
-    async def put(
-        self, memories: Sequence[Incoming], *, replace: bool = False, dry_run: bool = False
+    async def import_batch(
+        self, memories: Sequence[IncomingMemory], *, replace: bool = False, dry_run: bool = False
     ) -> list[Outcome | Exception]:
         """Keep memories as they are, with their ids, times and counters; one outcome each.
 
@@ -153,14 +153,14 @@ class MemoryStore(Protocol):
         """
         ...
 
-    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[Finding]:
+    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
         """Look at every memory and link; ``progress`` is told how many more were looked at, from any thread.
 
         ``full`` looks at the search index too, for which writers may have to wait.
         """
         ...
 
-    def touch(self, namespace: str, key: str, now: str) -> None:
+    def count_access(self, namespace: str, key: str, now: str) -> None:
         """Count an access, at some time soon; never fails and never waits."""
         ...
 

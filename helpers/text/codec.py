@@ -46,7 +46,7 @@ class Encoding:
 UTF_8 = Encoding("utf-8", bom=0, unit=1)
 
 
-def detect(head: bytes) -> Encoding:
+def detect_encoding(head: bytes) -> Encoding:
     """The encoding that a byte order mark announces; UTF-8 without one."""
     for bom, name in _BOMS:
         if head.startswith(bom):
@@ -75,7 +75,7 @@ def byte_length(text: str, encoding: Encoding) -> int:
         return len(plain.encode(encoding.codec)) + sum(ord(m) - _MARK for m in _MARKERS.findall(text))
 
 
-def shown(text: str) -> str:
+def replace_markers(text: str) -> str:
     """The text as a reader sees it, U+FFFD for each marker."""
     return _MARKERS.sub("\ufffd", text)
 

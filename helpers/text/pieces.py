@@ -14,7 +14,7 @@ VERSION_WINDOW = 4096
 VERSION_DIGITS = 12
 
 
-def version_of(before: bytes) -> str:
+def hash_version(before: bytes) -> str:
     """The version of a resume point: a hash of the 4 KiB before it (BLAKE2b, 48 bits)."""
     return blake2b(before[-VERSION_WINDOW:], digest_size=VERSION_DIGITS // 2).hexdigest()
 
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
             window = self.raw[max(taken - VERSION_WINDOW, 0) : taken]
         else:
             window = self.text[max(chars - VERSION_WINDOW, 0) : chars].encode(self.encoding.codec)[-VERSION_WINDOW:]
-        return self._point(taken, version_of(self.lead + window))
+        return self._point(taken, hash_version(self.lead + window))
 
     def widest_resume(self) -> str:
         """A string as long as the longest resume point of this piece."""
@@ -55,7 +55,7 @@ class Piece(NamedTuple):
         return f"byte={self.start + taken}{end}@{version}"
 
 
-def text_piece(text: str, asked: Range, max_chars: int) -> Piece:
+def slice_text(text: str, asked: Range, max_chars: int) -> Piece:
     """What ``asked`` names of a text that is held already; byte positions are those of its UTF-8.
 
     Raises Refused: invalid_range, changed.
@@ -63,7 +63,7 @@ def text_piece(text: str, asked: Range, max_chars: int) -> Piece:
     raw = text.encode()
     start, end = asked.start, len(raw) if asked.end is None else min(asked.end, len(raw))
     lead = raw[max(start - VERSION_WINDOW, 0) : start]
-    if asked.version is not None and (start > len(raw) or version_of(lead) != asked.version):
+    if asked.version is not None and (start > len(raw) or hash_version(lead) != asked.version):
         raise Refused("changed")
     if any(splits_character(raw, place, UTF_8) for place in (start, end) if place < len(raw)):
         raise Refused("invalid_range")

@@ -11,8 +11,8 @@ from uuid import uuid4
 import orjson
 
 from abilities.declarations.memory import SCORES, Importance, Type, is_key
-from abilities.declarations.values import has_control
-from abilities.helpers.stores.model import Incoming, LinkRow, Row, Stored
+from abilities.declarations.values import has_control_character
+from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, StoredMemory
 
 MAX_CONTENT = 5_000
 MAX_METADATA = 4_096
@@ -21,7 +21,7 @@ _MARK = 9  # '~' and eight characters of a hash
 
 
 @dataclass
-class Foreign:
+class ForeignMemory:
     """A memory as another system has it; ``links`` are (name, type, weight)."""
 
     name: str
@@ -39,26 +39,26 @@ class Foreign:
 
 
 @dataclass
-class Adjusted:
+class AdjustedMemories:
     """The memories that one memory of another system becomes, and what was changed, in plain words."""
 
-    memories: list[Incoming]
+    memories: list[IncomingMemory]
     notes: list[str]
 
 
-def key_of(name: str) -> str:
+def make_key(name: str) -> str:
     """The key for a name: the name where it can be one, else as much of it as can, and a hash of it."""
     if is_key(name):
         return name
-    plain = "".join(" " if has_control(c) or "\ud800" <= c <= "\udfff" or c == "\ufffd" else c for c in name)
+    plain = "".join(" " if has_control_character(c) or "\ud800" <= c <= "\udfff" or c == "\ufffd" else c for c in name)
     return f"{plain[: _MAX_KEY - _MARK].strip()}~{_hash(name)}"
 
 
-def adjusted(foreign: Foreign, namespace: str, now: str) -> Adjusted:
+def adjust(foreign: ForeignMemory, namespace: str, now: str) -> AdjustedMemories:
     """Bring a memory within the bounds. Originals of what had to be shortened go into ``metadata``."""
     notes: list[str] = []
     kept = dict(foreign.metadata)
-    key = key_of(foreign.name)
+    key = make_key(foreign.name)
     if key != foreign.name:
         notes.append("its name cannot be a key")
         kept["name"] = foreign.name
@@ -98,17 +98,19 @@ def adjusted(foreign: Foreign, namespace: str, now: str) -> Adjusted:
         content="",
         **fields,
     )
-    return Adjusted(list(_parts(first, pieces, links)), notes)
+    return AdjustedMemories(list(_parts(first, pieces, links)), notes)
 
 
-def _parts(first: Row, pieces: Sequence[str], links: Sequence[LinkRow]) -> Iterator[Incoming]:
+def _parts(first: Row, pieces: Sequence[str], links: Sequence[LinkRow]) -> Iterator[IncomingMemory]:
     """A memory for each piece, each linked to the next."""
     keys = [first.key, *(_part_key(first.key, n) for n in range(2, len(pieces) + 1))]
     for n, (key, piece) in enumerate(zip(keys, pieces, strict=True)):
         row = first if not n else first._replace(id=str(uuid4()), summary="", metadata="{}")
         on = [LinkRow(key, keys[n + 1], "continues", 1.0)] if n + 1 < len(keys) else []
         mine = (*(links if not n else ()), *on)
-        yield Incoming(Stored(row._replace(key=key, content=piece), mine, len(mine), row.created_at), made_up=True)
+        yield IncomingMemory(
+            StoredMemory(row._replace(key=key, content=piece), mine, len(mine), row.created_at), provisional=True
+        )
 
 
 def _part_key(key: str, number: int) -> str:
@@ -164,7 +166,7 @@ def _links(key: str, links: Sequence[tuple[str, str, float]], kept: dict[str, An
             notes.append("a link's weight is not between 0 and 1")
             kept.setdefault("link_weights", {})[name] = str(weight)
             weight = min(max(weight, 0.0), 1.0) if math.isfinite(weight) else 0.5
-        found[key_of(name), text] = LinkRow(key, key_of(name), text, weight)
+        found[make_key(name), text] = LinkRow(key, make_key(name), text, weight)
     return list(found.values())
 
 

@@ -5,27 +5,28 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from abilities.declarations.faults import AbilitiesError
 from abilities.declarations.memory import SCORES
-from abilities.declarations.transfer import FORMAT, VERSION, ExportedMemory, Heading, without_defaults
-from abilities.declarations.values import parsed_json
-from abilities.helpers.stores.model import LinkRow, Row, Stored, sorted_json
+from abilities.declarations.transfer import FORMAT, VERSION, ExportedMemory, Heading, drop_defaults
+from abilities.declarations.values import parse_json
+from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, sorted_json
 
 HEADING = orjson.dumps({"format": FORMAT, "version": VERSION}) + b"\n"
 
 
-class Unusable(Exception):
+class UnusableLine(AbilitiesError):
     """A line that is no memory; its text says why, in words for whoever runs the import."""
 
 
-def heading_of(line: bytes) -> Heading | None:
+def parse_heading(line: bytes) -> Heading | None:
     """The heading that a line is, or None."""
     try:
-        return Heading.model_validate(parsed_json(line))
+        return Heading.model_validate(parse_json(line))
     except ValueError:
         return None
 
 
-def line_of(stored: Stored) -> bytes:
+def format_line(stored: StoredMemory) -> bytes:
     """A memory as a line; the same memory always gives the same bytes."""
     row = stored.row
     values: dict[str, Any] = {
@@ -45,20 +46,20 @@ def line_of(stored: Stored) -> bytes:
         "updated_at": row.updated_at,
         "accessed_at": stored.accessed_at,
         "access_count": stored.access_count,
-        "links": [link.shown() for link in sorted(stored.links)],
+        "links": [link.to_data() for link in sorted(stored.links)],
     }
-    return orjson.dumps(without_defaults(values)) + b"\n"
+    return orjson.dumps(drop_defaults(values)) + b"\n"
 
 
-def stored_of(line: bytes) -> Stored:
+def parse_line(line: bytes) -> StoredMemory:
     """The memory that a line says. Raises Unusable."""
     try:
-        told = ExportedMemory.model_validate(parsed_json(line))
+        told = ExportedMemory.model_validate(parse_json(line))
     except ValidationError as error:
         wrong = error.errors()[0]
-        raise Unusable(f"{'.'.join(map(str, wrong['loc'])) or 'the line'}: {wrong['msg']}") from None
+        raise UnusableLine(f"{'.'.join(map(str, wrong['loc'])) or 'the line'}: {wrong['msg']}") from None
     except ValueError as error:
-        raise Unusable(f"not JSON: {error}") from None
+        raise UnusableLine(f"not JSON: {error}") from None
     row = Row(
         namespace=told.namespace,
         key=told.key,
@@ -77,4 +78,4 @@ def stored_of(line: bytes) -> Stored:
         content=told.content,
     )
     links = {(link.key, link.type): LinkRow(row.key, link.key, link.type, link.link_weight) for link in told.links}
-    return Stored(row, tuple(links.values()), len(links), told.accessed_at, told.access_count)
+    return StoredMemory(row, tuple(links.values()), len(links), told.accessed_at, told.access_count)

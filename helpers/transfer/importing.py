@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 import aiofiles
 
-from abilities.declarations.faults import FAULTS, Refused
+from abilities.declarations.faults import Refused
 from abilities.declarations.transfer import VERSION
-from abilities.declarations.values import as_object, now, parsed_json
+from abilities.declarations.values import as_object, parse_json, utc_now
 from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.transfer.export_lines import Unusable, heading_of
-from abilities.helpers.transfer.kv_memory import KeyValueFile
-from abilities.helpers.transfer.mcp_memory import knowledge_graph
-from abilities.helpers.transfer.sources import Brought, Source, exported
-from abilities.helpers.transfer.streams import lines
+from abilities.helpers.transfer.export_lines import UnusableLine, parse_heading
+from abilities.helpers.transfer.kv_memory import KvMemoryFile
+from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
+from abilities.helpers.transfer.sources import Source, SourceItem, read_export
+from abilities.helpers.transfer.streams import read_lines
 
 BATCH = 500
 """Memories that are handed to the store together."""
 
 
-class Note(NamedTuple):
+class ImportNote(NamedTuple):
     """Something to be told of one memory: where it stood, its key where it has one, and what became of it."""
 
     place: str
@@ -30,7 +30,7 @@ class Note(NamedTuple):
     words: str
 
 
-class Opened(NamedTuple):
+class OpenedSource(NamedTuple):
     """A file to import: what it is, its memories, and how far the way through it is (bytes or memories; 0: unknown)."""
 
     kind: str
@@ -38,7 +38,7 @@ class Opened(NamedTuple):
     length: int
 
 
-class Way(NamedTuple):
+class ImportOptions(NamedTuple):
     """How to import. ``namespace`` is where memories go that name none, or, with ``all_into_it``, all of them."""
 
     namespace: str
@@ -47,44 +47,50 @@ class Way(NamedTuple):
     dry_run: bool = False
 
 
-async def open_source(path: Path | None, way: Way) -> Opened:
+async def open_source(path: Path | None, way: ImportOptions) -> OpenedSource:
     """Find out what a file holds; None is standard input, which must be our own lines. Raises Unusable, OSError."""
-    moment = now()
+    moment = utc_now()
     override = way.namespace if way.all_into_it else None
     if path is None:
-        return Opened("an export", exported(None, override), 0)
+        return OpenedSource("an export", read_export(None, override), 0)
     async with aiofiles.open(path, "rb") as file:
         beginning = await file.read(16)
     if beginning == b"SQLite format 3\0":
-        database = KeyValueFile.open(path)
-        return Opened("a kv-memory database", database.memories(way.namespace, moment), len(database))
+        database = KvMemoryFile.open(path)
+        return OpenedSource("a kv-memory database", database.memories(way.namespace, moment), len(database))
     first = await _first_line(path)
-    heading = heading_of(first)
+    heading = parse_heading(first)
     if heading is not None and heading.version > VERSION:
-        raise Unusable("the file was written by a newer version of this package")
+        raise UnusableLine("the file was written by a newer version of this package")
     size = os.stat(path).st_size
     if heading is not None:
-        return Opened("an export", exported(path, override), size)
+        return OpenedSource("an export", read_export(path, override), size)
     if (_object(first) or {}).get("type") in ("entity", "relation"):
-        return Opened("an MCP memory server's file", knowledge_graph(path, way.namespace, moment), size)
-    raise Unusable("the file is neither an export, nor an MCP memory server's memory.jsonl, nor a kv-memory database")
+        return OpenedSource("an MCP memory server's file", read_knowledge_graph(path, way.namespace, moment), size)
+    raise UnusableLine(
+        "the file is neither an export, nor an MCP memory server's memory.jsonl, nor a kv-memory database"
+    )
 
 
 async def _first_line(path: Path) -> bytes:
-    async for line in lines(path):
+    async for line in read_lines(path):
         return line.text or b""
     return b""
 
 
 def _object(line: bytes) -> dict[str, object] | None:
     try:
-        return as_object(parsed_json(line))
+        return as_object(parse_json(line))
     except ValueError:
         return None
 
 
 async def import_memories(
-    store: MemoryStore, source: Source, way: Way, tell: Callable[[Note], None], progress: Callable[[int], None]
+    store: MemoryStore,
+    source: Source,
+    way: ImportOptions,
+    tell: Callable[[ImportNote], None],
+    progress: Callable[[int], None],
 ) -> Counter[str]:
     """Bring memories into a store; counts added, replaced, unchanged, kept, adjusted and refused.
 
@@ -97,17 +103,21 @@ async def import_memories(
         for brought in batch:
             if brought.unusable is not None:
                 counts["refused"] += 1
-                tell(Note(brought.place, None, brought.unusable))
+                tell(ImportNote(brought.place, None, brought.unusable))
             elif brought.notes:
                 counts["adjusted"] += 1
-                tell(Note(brought.place, brought.memories[0].stored.row.key, "; ".join(dict.fromkeys(brought.notes))))
+                tell(
+                    ImportNote(
+                        brought.place, brought.memories[0].stored.row.key, "; ".join(dict.fromkeys(brought.notes))
+                    )
+                )
         await _put(store, batch, way, counts, tell)
         progress(batch[-1].done)
     return counts
 
 
-async def _batches(source: Source) -> AsyncIterator[list[Brought]]:
-    batch: list[Brought] = []
+async def _batches(source: Source) -> AsyncIterator[list[SourceItem]]:
+    batch: list[SourceItem] = []
     async for brought in source:
         batch.append(brought)
         if sum(len(one.memories) for one in batch) >= BATCH or len(batch) >= BATCH:
@@ -118,20 +128,24 @@ async def _batches(source: Source) -> AsyncIterator[list[Brought]]:
 
 
 async def _put(
-    store: MemoryStore, batch: list[Brought], way: Way, counts: Counter[str], tell: Callable[[Note], None]
+    store: MemoryStore,
+    batch: list[SourceItem],
+    way: ImportOptions,
+    counts: Counter[str],
+    tell: Callable[[ImportNote], None],
 ) -> None:
     placed = [(brought.place, memory) for brought in batch for memory in brought.memories]
     if not placed:
         return
-    outcomes = await store.put([memory for _, memory in placed], replace=way.replace, dry_run=way.dry_run)
+    outcomes = await store.import_batch([memory for _, memory in placed], replace=way.replace, dry_run=way.dry_run)
     for (place, memory), outcome in zip(placed, outcomes, strict=True):
         key = memory.stored.row.key
         if isinstance(outcome, Refused):
             counts["refused"] += 1
-            tell(Note(place, key, FAULTS[outcome.reason][1]))
+            tell(ImportNote(place, key, outcome.message))
         elif isinstance(outcome, Exception):
             raise outcome
         else:
             counts[outcome] += 1
             if outcome == "kept":
-                tell(Note(place, key, "differs from the memory that is there, which was kept"))
+                tell(ImportNote(place, key, "differs from the memory that is there, which was kept"))

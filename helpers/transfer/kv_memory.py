@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from abilities.helpers.stores.model import IMPORTANCES, TYPES
-from abilities.helpers.transfer.adjustment import Foreign, adjusted
-from abilities.helpers.transfer.export_lines import Unusable
-from abilities.helpers.transfer.sources import Brought, Source
+from abilities.helpers.transfer.adjustment import ForeignMemory, adjust
+from abilities.helpers.transfer.export_lines import UnusableLine
+from abilities.helpers.transfer.sources import Source, SourceItem
 
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "name": ("key", "memory_key", "name", "id"),
@@ -39,7 +39,7 @@ _LINK_COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass
-class KeyValueFile:
+class KvMemoryFile:
     """A kv-memory database, opened for reading alone: tables ``memories`` and ``memory_links``."""
 
     connection: sqlite3.Connection
@@ -48,7 +48,7 @@ class KeyValueFile:
     links: dict[str, str]
 
     @classmethod
-    def open(cls, path: Path) -> "KeyValueFile":
+    def open(cls, path: Path) -> "KvMemoryFile":
         """Raises Unusable for a database that holds no such tables."""
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
@@ -57,17 +57,17 @@ class KeyValueFile:
             there = _columns_of(connection, "memories")
             columns = _named(_COLUMNS, there)
             if not {"name", "content"} <= columns.keys():
-                raise Unusable("the database has no table 'memories' with a key and a content")
+                raise UnusableLine("the database has no table 'memories' with a key and a content")
             on_links = _columns_of(connection, "memory_links")
             links = {
                 ours: name for ours, names in _LINK_COLUMNS.items() for name in reversed(names) if name in on_links
             }
             if on_links and not {"source", "target"} <= links.keys():
-                raise Unusable("the table 'memory_links' has no source and target")
+                raise UnusableLine("the table 'memory_links' has no source and target")
         except BaseException as error:
             connection.close()
             if isinstance(error, sqlite3.Error):
-                raise Unusable(f"the database cannot be read: {error}") from None
+                raise UnusableLine(f"the database cannot be read: {error}") from None
             raise
         return cls(connection, columns, [name for name in there if name not in columns.values()], links)
 
@@ -79,17 +79,17 @@ class KeyValueFile:
         self.connection.row_factory = sqlite3.Row
         try:
             for number, row in enumerate(self.connection.execute("SELECT * FROM memories"), 1):
-                found = adjusted(self._memory(row), namespace, now)
-                yield Brought(f"memory {number}", number, found.memories, found.notes)
+                found = adjust(self._memory(row), namespace, now)
+                yield SourceItem(f"memory {number}", number, found.memories, found.notes)
         finally:
             self.connection.close()
 
-    def _memory(self, row: sqlite3.Row) -> Foreign:
+    def _memory(self, row: sqlite3.Row) -> ForeignMemory:
         told = {ours: row[name] for ours, name in self.columns.items()}
         metadata = _metadata(told.get("metadata"))
         metadata |= {name: _plain(row[name]) for name in self.others if row[name] is not None}
         score = _score(metadata.pop("memory_score", None) if told.get("score") is None else told["score"], metadata)
-        memory = Foreign(
+        memory = ForeignMemory(
             _text(told["name"]),
             _text(told["content"]),
             category=_text(told.get("category")),

@@ -6,33 +6,33 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
-from abilities.declarations.values import as_object, parsed_json
-from abilities.helpers.transfer.adjustment import Foreign, adjusted
-from abilities.helpers.transfer.export_lines import Unusable
-from abilities.helpers.transfer.sources import Brought, Source
-from abilities.helpers.transfer.streams import Line, lines
+from abilities.declarations.values import as_object, parse_json
+from abilities.helpers.transfer.adjustment import ForeignMemory, adjust
+from abilities.helpers.transfer.export_lines import UnusableLine
+from abilities.helpers.transfer.sources import Source, SourceItem
+from abilities.helpers.transfer.streams import Line, read_lines
 
 
-async def knowledge_graph(path: Path, namespace: str, now: str) -> Source:
+async def read_knowledge_graph(path: Path, namespace: str, now: str) -> Source:
     """The MCP memory server's entities and relations. Relations are gathered first, on disk, not in memory."""
     with ExitStack() as closing:
         folder = closing.enter_context(tempfile.TemporaryDirectory(prefix="abilities-import-"))
         scratch = sqlite3.connect(f"{folder}/relations.db", isolation_level=None)
         closing.callback(scratch.close)
         scratch.executescript(_SCRATCH)
-        async for line in lines(path):
+        async for line in read_lines(path):
             _gather(scratch, line)
         scratch.execute("CREATE INDEX by_source ON relations (source)")
-        async for line in lines(path):
+        async for line in read_lines(path):
             if (brought := _entity(scratch, line, namespace, now)) is not None:
                 yield brought
         for name in scratch.execute(
             "SELECT DISTINCT source FROM relations WHERE source NOT IN (SELECT name FROM names)"
         ):
-            memory = Foreign(name[0], name[0], links=_relations(scratch, name[0]))
-            found = adjusted(memory, namespace, now)
+            memory = ForeignMemory(name[0], name[0], links=_relations(scratch, name[0]))
+            found = adjust(memory, namespace, now)
             notes = ["it has relations but is no entity; its name is its content", *found.notes]
-            yield Brought(f"entity {name[0]!r}", 0, found.memories, notes)
+            yield SourceItem(f"entity {name[0]!r}", 0, found.memories, notes)
 
 
 _SCRATCH = """
@@ -45,13 +45,13 @@ CREATE TABLE names (name TEXT PRIMARY KEY) WITHOUT ROWID;
 def _told(line: Line) -> dict[str, Any]:
     """The object on a line. Raises Unusable."""
     if line.text is None:
-        raise Unusable("the line is too long")
+        raise UnusableLine("the line is too long")
     try:
-        told = as_object(parsed_json(line.text))
+        told = as_object(parse_json(line.text))
     except ValueError as error:
-        raise Unusable(f"not JSON: {error}") from None
+        raise UnusableLine(f"not JSON: {error}") from None
     if told is None:
-        raise Unusable("not a JSON object")
+        raise UnusableLine("not a JSON object")
     return told
 
 
@@ -61,11 +61,11 @@ def _gather(scratch: sqlite3.Connection, line: Line) -> None:
         if told.get("type") == "relation":
             names = [_name(told, name) for name in ("from", "to", "relationType")]
             scratch.execute("INSERT INTO relations VALUES (?, ?, ?)", names)
-    except Unusable:
+    except UnusableLine:
         return  # said when the line is met again
 
 
-def _entity(scratch: sqlite3.Connection, line: Line, namespace: str, now: str) -> Brought | None:
+def _entity(scratch: sqlite3.Connection, line: Line, namespace: str, now: str) -> SourceItem | None:
     place = f"line {line.number}"
     try:
         told = _told(line)
@@ -74,26 +74,26 @@ def _entity(scratch: sqlite3.Connection, line: Line, namespace: str, now: str) -
                 _name(told, name)
             return None
         if told.get("type") != "entity":
-            raise Unusable("neither an entity nor a relation")
+            raise UnusableLine("neither an entity nor a relation")
         name = _name(told, "name")
-        memory = Foreign(
+        memory = ForeignMemory(
             name,
             "\n".join(_observations(told)),
             category=str(told.get("entityType") or ""),
             links=_relations(scratch, name),
             metadata={n: v for n, v in told.items() if n not in ("type", "name", "entityType", "observations")},
         )
-        found = adjusted(memory, namespace, now)
+        found = adjust(memory, namespace, now)
         scratch.execute("INSERT OR IGNORE INTO names VALUES (?)", (name,))
-        return Brought(place, line.end, found.memories, found.notes)
-    except Unusable as error:
-        return Brought(place, line.end, [], [], str(error))
+        return SourceItem(place, line.end, found.memories, found.notes)
+    except UnusableLine as error:
+        return SourceItem(place, line.end, [], [], str(error))
 
 
 def _name(told: dict[str, Any], field: str) -> str:
     value = told.get(field)
     if not isinstance(value, str) or not value:
-        raise Unusable(f"{field} is missing")
+        raise UnusableLine(f"{field} is missing")
     return value
 
 
@@ -101,7 +101,7 @@ def _observations(told: dict[str, Any]) -> list[str]:
     found: object = told.get("observations") or []
     texts = [text for text in cast(list[object], found) if isinstance(text, str)] if isinstance(found, list) else None
     if texts is None or len(texts) != len(cast(list[object], found)):
-        raise Unusable("observations is not a list of texts")
+        raise UnusableLine("observations is not a list of texts")
     return texts
 
 

@@ -24,7 +24,7 @@ class Line(NamedTuple):
     whole: bool = True
 
 
-async def lines(path: Path | None) -> AsyncIterator[Line]:
+async def read_lines(path: Path | None) -> AsyncIterator[Line]:
     """The lines of a file, or of standard input; empty ones are left out."""
     source: Any = aiofiles.stdin_bytes if path is None else await aiofiles.open(path, "rb")
     number, end, rest, skipping = 0, 0, bytearray(), False
@@ -52,7 +52,7 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-class Unfinished:
+class AtomicFile:
     """A file in the making, beside the place where it will stand."""
 
     def __init__(self, path: Path) -> None:
@@ -74,7 +74,7 @@ class Unfinished:
         if not self.part.exists():
             return None
         last: Line | None = None
-        async for line in lines(self.part):
+        async for line in read_lines(self.part):
             last = line if line.whole else last
         os.truncate(self.part, last.end if last else 0)
         return last.text if last else None

@@ -18,9 +18,9 @@ from abilities.declarations.model import Model
 from abilities.definition import Context
 from abilities.errors import Refused
 from abilities.helpers.stores.sqlite.store import SqliteStore
-from abilities.helpers.workers import Workers
-from abilities.server.app import app_of
-from abilities.server.timeouts import PunctualProtocol
+from abilities.helpers.workers import WorkerPool
+from abilities.server.app import create_app
+from abilities.server.timeouts import TimeoutProtocol
 from tests.support.stores import store_file
 
 
@@ -68,11 +68,11 @@ FIXTURES = (test_simple_text, test_error_handling, test_custom_header, test_reso
 
 async def serve(folder: Path) -> None:
     settings = Settings(agent_dir=folder, workspace_dir=folder, store_url=f"sqlite:///{folder}/memory.db")
-    store, workers = SqliteStore(store_file(settings)), Workers()
+    store, workers = SqliteStore(store_file(settings)), WorkerPool()
     abilities = Abilities(settings, AbilityRegistry(FIXTURES, read_only=True), [], workers, store)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
-        config = uvicorn.Config(app_of(abilities), http=PunctualProtocol, log_config=None, access_log=False)
+        config = uvicorn.Config(create_app(abilities), http=TimeoutProtocol, log_config=None, access_log=False)
         await uvicorn.Server(config).serve(sockets=[listening])
 
 

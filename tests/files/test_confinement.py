@@ -18,10 +18,10 @@ import pytest
 
 from abilities import Settings
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.confinement import Root, forbidden_root, open_directory, open_file
-from abilities.helpers.files.paths import parse
-from abilities.helpers.files.reader import FileReader, Session
-from abilities.helpers.workers import Batch, Breaker, Watch, Workers
+from abilities.helpers.files.confinement import Root, is_forbidden_root, open_directory, open_file
+from abilities.helpers.files.paths import parse_path
+from abilities.helpers.files.reader import FileReader, ReadingSession
+from abilities.helpers.workers import Batch, CircuitBreaker, Worker, WorkerPool
 from tests.support import racer
 from tests.support.measurements import reached
 
@@ -47,11 +47,11 @@ def racing(one: Path, other: Path) -> Iterator[None]:
 
 
 @contextmanager
-def session_of(settings: Settings) -> Iterator[Session]:
+def session_of(settings: Settings) -> Iterator[ReadingSession]:
     """A reading session on this thread."""
-    reader = FileReader([settings.agent_root, settings.workspace_root], settings.policy, Workers())
-    batch = Batch(reader.session, lambda *_: None, [], Breaker(), lambda: None)
-    with reader.session(Watch(batch, pooled=False)) as session:
+    reader = FileReader([settings.agent_root, settings.workspace_root], settings.policy, WorkerPool())
+    batch = Batch(reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None)
+    with reader.open_session(Worker(batch, pooled=False)) as session:
         yield session
 
 
@@ -110,7 +110,7 @@ def test_no_race_ever_reads_outside_while_the_naive_reader_does(kind: object, ro
     outside.mkdir()
     (outside / "secret.txt").write_text(SECRET)
     path, one, other = kind(root, outside)  # type: ignore[operator]
-    request = parse(path)
+    request = parse_path(path)
     seen: dict[str, int] = {}
     with racing(one, other), session_of(roots) as session:
         for _ in range(TRIES):
@@ -146,27 +146,27 @@ def test_a_descriptor_is_never_left_open(world: object, settings: Settings) -> N
     with session_of(settings) as session:
         for path in (path for row in FILE_ROWS for path in _listed(row.arguments)):
             try:
-                session.read(parse(path), 100)
+                session.read(parse_path(path), 100)
             except Refused:
                 continue
     assert len(os.listdir("/proc/self/fd")) <= before  # others, of tests before, may be closed meanwhile
 
 
 def test_a_whole_disk_or_home_is_never_a_root(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert forbidden_root(Path("/"))
-    assert forbidden_root(Path(os.path.expanduser("~")))
-    assert not forbidden_root(roots.workspace_dir)
+    assert is_forbidden_root(Path("/"))
+    assert is_forbidden_root(Path(os.path.expanduser("~")))
+    assert not is_forbidden_root(roots.workspace_dir)
     shutil.rmtree(roots.workspace_dir)
     roots.workspace_dir.symlink_to("/")
     with session_of(roots) as session, pytest.raises(Refused, match="root_unavailable"):
-        session.read(parse("etc/hostname"), 100)
+        session.read(parse_path("etc/hostname"), 100)
 
 
 def read(settings: Settings, path: str) -> str:
     """A file's text, or why it is not read."""
     with session_of(settings) as session:
         try:
-            return session.read(parse(path), 100).piece.text
+            return session.read(parse_path(path), 100).piece.text
         except Refused as error:
             return error.reason
 
@@ -307,7 +307,7 @@ def test_a_root_is_a_folder_that_is_there_and_may_be_read(tmp_path: Path, monkey
         assert [opened(tmp_path, optional=optional) for optional in (True, False)] == [reason] * 2
         monkeypatch.undo()
     monkeypatch.setenv("HOME", str(tmp_path / "no such home"))
-    assert opened(tmp_path) == "opened" and not forbidden_root(tmp_path) and forbidden_root(Path("/"))
+    assert opened(tmp_path) == "opened" and not is_forbidden_root(tmp_path) and is_forbidden_root(Path("/"))
 
 
 def test_the_kernel_agrees_with_every_answer(settings: Settings, unprivileged: None) -> None:
@@ -315,8 +315,8 @@ def test_the_kernel_agrees_with_every_answer(settings: Settings, unprivileged: N
     root = os.open(settings.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
     compared = 0
     for path in _every_name(settings.workspace_dir):
-        request = parse(path)
-        if settings.policy.deny.refuses(request.name) or "link-" in path or "#" in path:
+        request = parse_path(path)
+        if settings.policy.deny.denies(request.name) or "link-" in path or "#" in path:
             continue
         ours, kernel = _ours(root, request.parts, settings), _kernel(root, path)
         assert ours == kernel, path
@@ -329,7 +329,7 @@ def test_the_kernel_agrees_about_links(settings: Settings) -> None:
     root = os.open(settings.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
     links = [name for name in _every_name(settings.workspace_dir) if "link-" in name and name not in ("link-env",)]
     for path in links:
-        assert _ours(root, parse(path).parts, settings) == _kernel(root, path), path
+        assert _ours(root, parse_path(path).parts, settings) == _kernel(root, path), path
     os.close(root)
     assert len(links) > 15
 

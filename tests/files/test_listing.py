@@ -16,7 +16,7 @@ from abilities.declarations.file_list import FileListAnswer
 from abilities.helpers.files import lister
 from abilities.helpers.files.globs import Glob
 from tests.support.file_cases import Row, refused
-from tests.support.sample_files import World
+from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 
 WRONG: list[Row] = [
@@ -46,7 +46,7 @@ WRONG: list[Row] = [
 @pytest.mark.parametrize("row", WRONG, ids=str)
 async def test_a_wrong_call_is_refused_alike_on_every_surface(row: Row, surface: str, settings: Settings) -> None:
     assert row.call is not None
-    expected = {"error": Fault.of(row.call[0], field=row.call[1]).payload()}
+    expected = {"error": Fault.from_reason(row.call[0], field=row.call[1]).to_payload()}
     assert await python(settings, row.name, row.arguments) == expected
     try:
         assert await SURFACES[surface](settings, row.name, row.arguments) == expected
@@ -55,7 +55,7 @@ async def test_a_wrong_call_is_refused_alike_on_every_surface(row: Row, surface:
 
 
 async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
-    through: Through, settings: Settings, world: World, unprivileged: None
+    through: Through, settings: Settings, world: SampleFiles, unprivileged: None
 ) -> None:
     call = through(settings)
     listed = [file for pattern in ("**/*", "**/.*", "**/.*/**") for file in await every(call, pattern=pattern)]

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from abilities.helpers.files.window import read_piece
-from abilities.helpers.reply.budget import MIN_SHARE, Cost, escaped_size, fitting, share
-from abilities.helpers.text.codec import Encoding, byte_length, count_replaced, decode, detect, shown
+from abilities.helpers.reply.budget import MIN_SHARE, Cost, count_fitting_chars, escaped_size, share
+from abilities.helpers.text.codec import Encoding, byte_length, count_replaced, decode, detect_encoding, replace_markers
 from abilities.helpers.text.cutting import back_off, splits_character
-from abilities.helpers.text.pieces import Piece, version_of
+from abilities.helpers.text.pieces import Piece, hash_version
 
 EXAMPLES = int(os.environ.get("ABILITIES_EXAMPLES", "60"))
 many = hypothesis_settings(max_examples=EXAMPLES * 5, deadline=None)
@@ -31,7 +31,7 @@ UTF_16 = [Encoding("utf-16-le", 2, 2), Encoding("utf-16-be", 2, 2)]
 
 def reference(raw: bytes) -> str:
     """What a file's bytes say, by Python's own decoders."""
-    encoding = detect(raw)
+    encoding = detect_encoding(raw)
     return raw[encoding.bom :].decode(encoding.codec, "replace")
 
 
@@ -50,13 +50,13 @@ def test_a_position_in_utf_16_is_inside_of_a_pair_or_not(encoding: Encoding) -> 
 
 def test_a_version_stands_for_the_4_kib_before_it_in_twelve_digits() -> None:
     before = bytes(range(256)) * 20
-    assert len(version_of(b"")) == len(version_of(before)) == 12
+    assert len(hash_version(b"")) == len(hash_version(before)) == 12
     for distance, counts in ((1, True), (4096, True), (4097, False)):
         changed = bytearray(before)
         changed[-distance] ^= 1
-        assert (version_of(bytes(changed)) != version_of(before)) == counts, distance
+        assert (hash_version(bytes(changed)) != hash_version(before)) == counts, distance
     text = "ab" * 5_000
-    assert Piece(text).resume(9_000) == f"byte=9000@{version_of(text[:9_000].encode())}"
+    assert Piece(text).resume(9_000) == f"byte=9000@{hash_version(text[:9_000].encode())}"
     assert Piece(text).widest_resume() == "byte=10000@000000000000"
     assert not Piece(text).rest
 
@@ -64,9 +64,9 @@ def test_a_version_stands_for_the_4_kib_before_it_in_twelve_digits() -> None:
 @many
 @given(raws)
 def test_decoding_shows_what_python_shows_and_loses_no_byte(raw: bytes) -> None:
-    encoding = detect(b"")
+    encoding = detect_encoding(b"")
     text, marked = decode(raw, encoding, final=True)
-    assert shown(text) == raw.decode("utf-8", "replace")
+    assert replace_markers(text) == raw.decode("utf-8", "replace")
     assert byte_length(text, encoding) == len(raw)
     assert marked == (count_replaced(text) > 0)
 
@@ -75,7 +75,7 @@ def test_decoding_shows_what_python_shows_and_loses_no_byte(raw: bytes) -> None:
 @given(st.binary(max_size=60), st.sampled_from(UTF_16))
 def test_decoding_utf_16_loses_no_byte(raw: bytes, encoding: Encoding) -> None:
     text, _ = decode(raw, encoding, final=True)
-    assert shown(text) == raw.decode(encoding.codec, "replace")
+    assert replace_markers(text) == raw.decode(encoding.codec, "replace")
     assert byte_length(text, encoding) == len(raw)
 
 
@@ -181,7 +181,7 @@ def test_a_position_inside_of_a_character_is_known_by_the_bytes_around_it(name: 
 @many
 @given(texts, st.integers(0, 1000))
 def test_what_fits_is_the_longest_prefix_that_does(text: str, room: int) -> None:
-    count = fitting(text, room)
+    count = count_fitting_chars(text, room)
     assert escaped_size(text[:count]) <= room
     assert count == len(text) or escaped_size(text[: count + 1]) > room
 
@@ -222,7 +222,7 @@ def test_the_last_byte_of_a_share_is_granted_too() -> None:
     """The first item needs just its share, and so leaves a byte more to the second."""
     assert share([Cost(1, 1, 1, 70), Cost(1, 1, 1, 1000)], 143) == [70, 71]
     assert share([Cost(1, 11, 1, 80), Cost(1, 1, 1, 1000)], 152) == [80, 70], "whole, where a cut would save nothing"
-    assert [fitting("abc", room) for room in (-5, 0, 1, 3, 4)] == [0, 0, 1, 3, 3]
+    assert [count_fitting_chars("abc", room) for room in (-5, 0, 1, 3, 4)] == [0, 0, 1, 3, 3]
 
 
 def tried(items: list[Cost], room: int) -> list[int | None]:
@@ -277,7 +277,7 @@ def _pieces(raw: bytes, chars: int) -> Iterator[str]:
         for _ in range(len(raw) + 2):
             piece: Piece = read_piece(descriptor, len(raw), asked, chars, lambda: None)
             assert len(piece.text) <= chars
-            yield shown(piece.text)
+            yield replace_markers(piece.text)
             if not piece.rest:
                 return
             assert piece.text, "a cut is never to nothing"

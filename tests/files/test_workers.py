@@ -16,12 +16,12 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.declarations.faults import Refused
-from abilities.helpers.workers import STUCK_CALLS, Watch, Workers
+from abilities.helpers.workers import STUCK_CALLS, Worker, WorkerPool
 from tests.support.measurements import reached
 
 
 @contextmanager
-def plain(_: Watch) -> Iterator[None]:
+def plain(_: Worker) -> Iterator[None]:
     yield
 
 
@@ -102,7 +102,7 @@ def test_a_process_with_stuck_reads_exits_at_once(tmp_path: Path) -> None:
     script = """
         import asyncio, os, sys, threading, time
         from abilities import Abilities, Settings
-        from abilities.helpers import window
+        from abilities.helpers.files import window
         window.os.read = lambda *_: time.sleep(60)
         async def main():
             async with Abilities.open(Settings(workspace_dir=sys.argv[1])) as abilities:
@@ -187,7 +187,7 @@ def test_sixty_four_calls_at_once_stay_within_256_descriptors(roots: Settings) -
 
 
 async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs() -> None:
-    workers = Workers()
+    workers = WorkerPool()
 
     def half(_: None, item: int) -> int:
         if item % 2:
@@ -201,4 +201,4 @@ async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs()
 
 
 async def test_no_items_are_no_work() -> None:
-    assert await Workers().map(plain, lambda *_: None, []) == []
+    assert await WorkerPool().map(plain, lambda *_: None, []) == []

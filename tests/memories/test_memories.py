@@ -20,7 +20,7 @@ from abilities.declarations.memories import (
     StoreMemoryAnswer,
     UpdateMemoryAnswer,
 )
-from abilities.helpers.stores.model import hash_of
+from abilities.helpers.stores.model import hash_values
 from abilities.helpers.stores.protocol import Query
 from abilities.helpers.stores.sqlite import queries
 from tests.support.file_cases import Row
@@ -34,7 +34,7 @@ from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 async def test_a_wrong_call_is_refused_alike_on_every_surface(row: Row, surface: str, settings: Settings) -> None:
     assert row.call is not None
     reason, field = row.call
-    expected = {"error": Fault.of(reason, field=field).payload()}
+    expected = {"error": Fault.from_reason(reason, field=field).to_payload()}
     assert await python(settings, row.name, row.arguments) == expected
     try:
         assert await SURFACES[surface](settings, row.name, row.arguments) == expected
@@ -131,8 +131,8 @@ async def test_b5_missing_and_archived_memories_are_skipped_and_counted(roots: S
 def tamper(settings: Settings, statement: str, *values: Any) -> None:
     """Change the database behind the store's back."""
     with sqlite3.connect(store_file(settings)) as connection:
-        connection.create_function("rehash", 15, lambda *row: hash_of(row))
-        connection.create_function("link_hash", 5, lambda *link: hash_of(link))
+        connection.create_function("rehash", 15, lambda *row: hash_values(row))
+        connection.create_function("link_hash", 5, lambda *link: hash_values(link))
         assert connection.execute(statement, values).rowcount == 1
     connection.close()
 
@@ -383,7 +383,7 @@ async def test_an_empty_store_has_zeros_and_no_dates(roots: Settings) -> None:
 
 async def test_namespaces_never_meet(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
-        other = abilities.within("other")
+        other = abilities.for_namespace("other")
         made = await abilities.call("store_memory", {"type": "core", "content": "mine", "key": "k", "tags": ["t"]})
         assert (await other.call("query_memories", {"archived": True}))["total"] == 0
         for name, arguments in (

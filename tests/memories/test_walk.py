@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from abilities.helpers.walk import Ask, Limits, Link, Walk, Walked
+from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
 
 Edges = dict[str, list[tuple[str, float, str]]]
 
@@ -22,28 +22,28 @@ class Graph:
     archived: set[str] = field(default_factory=set)
     invalid: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def links(self, key: str) -> list[Link]:
+    def links(self, key: str) -> list[WalkLink]:
         """All links of a memory, best first, as a store tells them."""
         told = [self._link(key, target, weight, kind) for target, weight, kind in self.edges.get(key, [])]
         return sorted(told, key=lambda link: (-link.score, -link.weight, link.key, link.type))
 
-    def _link(self, source: str, target: str, weight: float, kind: str) -> Link:
+    def _link(self, source: str, target: str, weight: float, kind: str) -> WalkLink:
         if (source, target, kind) in self.invalid:
-            return Link(target, 0.0, kind, -2.0, "invalid")
+            return WalkLink(target, 0.0, kind, -2.0, "invalid")
         if target in self.missing | self.archived:
-            return Link(target, weight, kind, -1.0, "absent")
-        return Link(target, weight, kind, weight * self.scores.get(target, 1.0), "present")
+            return WalkLink(target, weight, kind, -1.0, "absent")
+        return WalkLink(target, weight, kind, weight * self.scores.get(target, 1.0), "present")
 
 
-def walk(graph: Graph, target: str, limits: Limits, page: int = 3) -> Walked:
+def walk(graph: Graph, target: str, limits: WalkLimits, page: int = 3) -> WalkOutcome:
     """Run a walk over a graph that tells ``page`` links at a time."""
     conversation = Walk(target, limits).run()
-    told: Sequence[Link] | None = None
+    told: Sequence[WalkLink] | None = None
     while True:
         try:
-            asked: Ask = conversation.send(told) if told is not None else next(conversation)
+            asked: LinkRequest = conversation.send(told) if told is not None else next(conversation)
         except StopIteration as end:
-            result: Walked = end.value
+            result: WalkOutcome = end.value
             return result
         told = graph.links(asked.key)[asked.offset : asked.offset + page]
 
@@ -53,11 +53,11 @@ def simple(**edges: str) -> Graph:
     return Graph({k: [(t, 1 - n / 100, "association") for n, t in enumerate(v.split())] for k, v in edges.items()})
 
 
-def keys(walked: Walked) -> list[str]:
+def keys(walked: WalkOutcome) -> list[str]:
     return [step.key for step in walked.steps]
 
 
-DEFAULT = Limits(3, 5, 20)
+DEFAULT = WalkLimits(3, 5, 20)
 
 
 def test_depth_first_order() -> None:
@@ -66,7 +66,7 @@ def test_depth_first_order() -> None:
 
 def test_weight_times_score_decides() -> None:
     graph = Graph({"A": [("B", 0.8, "x"), ("C", 0.9, "x")]}, {"B": 0.9, "C": 0.7})
-    assert keys(walk(graph, "A", Limits(3, 1, 20))) == ["A", "B"]
+    assert keys(walk(graph, "A", WalkLimits(3, 1, 20))) == ["A", "B"]
     assert keys(walk(graph, "A", DEFAULT)) == ["A", "B", "C"]
 
 
@@ -78,14 +78,14 @@ def test_a_memory_reached_twice_is_retrieved_once() -> None:
 
 @pytest.mark.parametrize("depth", [2, 3])
 def test_a_memory_met_again_on_a_shorter_way_is_walked_on_from_there(depth: int) -> None:
-    walked = walk(simple(A="B C", B="C", C="D"), "A", Limits(depth, 5, 20))
+    walked = walk(simple(A="B C", B="C", C="D"), "A", WalkLimits(depth, 5, 20))
     assert sorted(keys(walked)) == ["A", "B", "C", "D"]
     assert {step.key: step.depth for step in walked.steps} == {"A": 0, "B": 1, "C": 1, "D": 2}
     assert walked.cut_by == []
 
 
 def test_depth_stops_descending() -> None:
-    walked = walk(simple(A="B", B="C", C="D", D="E"), "A", Limits(2, 5, 20))
+    walked = walk(simple(A="B", B="C", C="D", D="E"), "A", WalkLimits(2, 5, 20))
     assert keys(walked) == ["A", "B", "C"]
     assert walked.cut_by == ["depth"]
     assert [(c.key, c.source, c.cut_by) for c in walked.frontier] == [("D", "C", "depth")]
@@ -99,23 +99,23 @@ def test_breadth_takes_the_best() -> None:
 
 
 def test_a_duplicate_takes_no_place_in_the_breadth() -> None:
-    walked = walk(simple(A="B C D", B="A C E", C=""), "A", Limits(3, 2, 20))
+    walked = walk(simple(A="B C D", B="A C E", C=""), "A", WalkLimits(3, 2, 20))
     assert keys(walked) == ["A", "B", "C", "E", "D"]
     assert walked.duplicates == 2
 
 
 def test_total_counts_the_target_and_stops_at_once() -> None:
     graph = simple(A="B C", B="D E", C="F")
-    assert keys(walk(graph, "A", Limits(3, 5, 3))) == ["A", "B", "D"]
-    assert walk(graph, "A", Limits(3, 5, 3)).cut_by == ["total"]
-    exact = walk(graph, "A", Limits(3, 5, 6))
+    assert keys(walk(graph, "A", WalkLimits(3, 5, 3))) == ["A", "B", "D"]
+    assert walk(graph, "A", WalkLimits(3, 5, 3)).cut_by == ["total"]
+    exact = walk(graph, "A", WalkLimits(3, 5, 6))
     assert (keys(exact), exact.cut_by) == (["A", "B", "D", "E", "C", "F"], [])
 
 
 def test_missing_archived_and_invalid_are_counted_and_take_no_place() -> None:
     graph = simple(A="B C D E")
     graph.missing, graph.archived, graph.invalid = {"B"}, {"C"}, {("A", "D", "association")}
-    walked = walk(graph, "A", Limits(3, 2, 20))
+    walked = walk(graph, "A", WalkLimits(3, 2, 20))
     assert keys(walked) == ["A", "E"]
     assert (walked.missing, walked.invalid, walked.cut_by) == (2, 1, [])
 
@@ -136,12 +136,12 @@ def test_cycles_self_links_and_a_complete_graph_end() -> None:
 
 def test_a_long_chain_and_a_large_hub_are_no_burden() -> None:
     chain = simple(**{f"k{n}": f"k{n + 1}" for n in range(5_000)})
-    assert len(keys(walk(chain, "k0", Limits(6, 20, 50)))) == 7
+    assert len(keys(walk(chain, "k0", WalkLimits(6, 20, 50)))) == 7
     hub = Graph({"A": [(f"k{n:06}", 0.5, "x") for n in range(20_000)]})
-    assert len(keys(walk(hub, "A", Limits(6, 20, 50), page=50_000))) == 21
+    assert len(keys(walk(hub, "A", WalkLimits(6, 20, 50), page=50_000))) == 21
 
 
-def random_graph(seed: int) -> tuple[Graph, Limits]:
+def random_graph(seed: int) -> tuple[Graph, WalkLimits]:
     """A small graph with everything that can go wrong: ties, zeros, cycles, parallel links, hubs, gaps."""
     chance = random.Random(seed)
     size = chance.choice([2, 4, 8, 14, 25])
@@ -165,7 +165,7 @@ def random_graph(seed: int) -> tuple[Graph, Limits]:
         {name for name in others if chance.random() < 0.08},
         invalid,
     )
-    limits = Limits(chance.randint(1, 6), chance.choice([1, 2, 3, 5, 20]), chance.choice([1, 2, 3, 5, 10, 50]))
+    limits = WalkLimits(chance.randint(1, 6), chance.choice([1, 2, 3, 5, 20]), chance.choice([1, 2, 3, 5, 10, 50]))
     return graph, limits
 
 
@@ -176,12 +176,12 @@ class Told:
     order: list[str] = field(default_factory=list)
     depth: dict[str, int] = field(default_factory=dict)
     via: dict[str, tuple[str, str]] = field(default_factory=dict)
-    kept: dict[str, list[Link]] = field(default_factory=dict)
+    kept: dict[str, list[WalkLink]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: {"duplicate": 0, "missing": 0, "invalid": 0})
     stopped: bool = False
 
 
-def oracle(graph: Graph, target: str, limits: Limits) -> Told:
+def oracle(graph: Graph, target: str, limits: WalkLimits) -> Told:
     """The walk once more, with one explicit stack of pending links over whole adjacency lists.
 
     Each stack entry is (memory, its links still to look at, whether they are kept ones seen before).
@@ -224,7 +224,7 @@ def oracle(graph: Graph, target: str, limits: Limits) -> Told:
     return told
 
 
-def shortest(kept: dict[str, list[Link]], target: str) -> dict[str, int]:
+def shortest(kept: dict[str, list[WalkLink]], target: str) -> dict[str, int]:
     """Breadth-first distances over kept links."""
     distance, queue = {target: 0}, deque([target])
     while queue:
@@ -256,7 +256,7 @@ def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant
     assert walks == 100 and 0 < stops < 100 and shortened > 0
 
 
-def check_invariant(graph: Graph, limits: Limits, walked: Walked, stopped: bool) -> None:
+def check_invariant(graph: Graph, limits: WalkLimits, walked: WalkOutcome, stopped: bool) -> None:
     """Nothing that the limits allow is lost, nothing is returned twice, and depths are the shortest."""
     retrieved = keys(walked)
     assert len(set(retrieved)) == len(retrieved) <= limits.total
@@ -276,7 +276,7 @@ def check_invariant(graph: Graph, limits: Limits, walked: Walked, stopped: bool)
 
 def test_no_more_links_are_asked_for_than_are_looked_at() -> None:
     graph = simple(m0=" ".join(f"m{n}" for n in range(1, 1001)))
-    conversation = Walk("m0", Limits(1, 5, 20)).run()
+    conversation = Walk("m0", WalkLimits(1, 5, 20)).run()
     offsets: list[int] = []
     asked = next(conversation)
     with pytest.raises(StopIteration):
@@ -286,7 +286,7 @@ def test_no_more_links_are_asked_for_than_are_looked_at() -> None:
     assert offsets == [0, 5, 10], "five to take, and ten for the frontier"
 
 
-def check_frontier(graph: Graph, limits: Limits, walked: Walked, told: Told) -> None:
+def check_frontier(graph: Graph, limits: WalkLimits, walked: WalkOutcome, told: Told) -> None:
     """The frontier holds the best candidates there are, each with the limit that cut it."""
     every: dict[str, tuple[float, float]] = {}
     sources: dict[str, str] = {}

@@ -13,7 +13,7 @@ SCHEMAS = ROOT / "declarations" / "schemas"
 def test_declarations_on_disk_are_those_of_the_code() -> None:
     assert {path.name for path in SCHEMAS.iterdir()} == {f"{ability.name}.json" for ability in BUILT_IN}
     for ability in BUILT_IN:
-        assert (SCHEMAS / f"{ability.name}.json").read_text() == schemas.as_json(ability), (
+        assert (SCHEMAS / f"{ability.name}.json").read_text() == schemas.format_declaration(ability), (
             "abilities declarations --write"
         )
 
@@ -45,7 +45,7 @@ def test_reading_abilities_are_marked_read_only_and_idempotent() -> None:
         assert ability.read_only == (ability.name not in writing)
         if ability.name in writing:
             continue
-        assert schemas.annotations(ability) == {
+        assert schemas.build_annotations(ability) == {
             "readOnlyHint": True,
             "destructiveHint": False,
             "idempotentHint": True,
@@ -55,7 +55,7 @@ def test_reading_abilities_are_marked_read_only_and_idempotent() -> None:
 
 def test_published_schemas_are_plain_and_bounded() -> None:
     for ability in BUILT_IN:
-        schema = schemas.input_schema(ability)
+        schema = schemas.build_input_schema(ability)
         assert schema["additionalProperties"] is False
         for name, field in schema["properties"].items():
             assert {"anyOf", "oneOf", "$ref", "title"}.isdisjoint(field), name
@@ -69,7 +69,7 @@ def test_published_schemas_are_plain_and_bounded() -> None:
 
 def test_schemas_hold_no_reference_no_null_and_no_validators_leftover() -> None:
     for ability in BUILT_IN:
-        text = schemas.as_json(ability)
+        text = schemas.format_declaration(ability)
         assert not [
             word for word in ('"null"', '"ge"', '"$ref"', '"$defs"', '"default": null', "x-exact") if word in text
         ]

@@ -12,7 +12,7 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.cli import diagnosis
-from abilities.cli.diagnosis import Finding, examined
+from abilities.cli.diagnosis import Diagnosis, diagnose
 from abilities.helpers.tokens import TokenFile
 from tests.support.stores import store_file
 from tests.surfaces.test_cli import run
@@ -48,9 +48,9 @@ def sound(base: Path) -> Settings:
     return settings
 
 
-def wrongs(settings: Settings) -> list[Finding]:
+def wrongs(settings: Settings) -> list[Diagnosis]:
     """What is unsafe or broken, with what to do about it."""
-    found = [finding for finding in asyncio.run(examined(settings)) if finding.state in ("unsafe", "broken")]
+    found = [finding for finding in asyncio.run(diagnose(settings)) if finding.state in ("unsafe", "broken")]
     assert all(finding.mend for finding in found)
     return found
 
@@ -65,7 +65,7 @@ def changed(settings: Settings, **values: Any) -> Settings:
 
 def test_a_sound_configuration_is_not_blamed(sound: Settings) -> None:
     assert wrongs(sound) == []
-    words = {finding.about: finding.words for finding in asyncio.run(examined(sound))}
+    words = {finding.about: finding.words for finding in asyncio.run(diagnose(sound))}
     assert words["store"].endswith("answers: 1 memories in namespace default")
     assert words["tokens"] == "1, of which 0 may write, for default"
     assert words["abilities"] == "10 are offered"
@@ -134,7 +134,7 @@ def test_a_store_that_does_not_answer(sound: Settings, base: Path) -> None:
         store_file(sound).with_name(f"memory.db{suffix}").unlink(missing_ok=True)
     assert "The store is damaged" in told(sound)
     unreachable = changed(sound, store_url="postgresql://user:secret@127.0.0.1:1/none?connect_timeout=1")
-    said = [finding for finding in asyncio.run(examined(unreachable)) if finding.about == "store"]
+    said = [finding for finding in asyncio.run(diagnose(unreachable)) if finding.about == "store"]
     assert [finding.state for finding in said] == ["note", "broken"]
     assert "secret" not in str(said) and "127.0.0.1:1/none" in said[1].words
 
@@ -154,15 +154,15 @@ def test_a_database_far_away_without_encryption(sound: Settings) -> None:
 def test_old_sqlite_and_remote_disks(sound: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, state in (((3, 36, 0), "broken"), ((3, 45, 0), "note")):
         monkeypatch.setattr(sqlite3, "sqlite_version_info", number)
-        found = [finding for finding in asyncio.run(examined(sound)) if finding.about == "SQLite"]
+        found = [finding for finding in asyncio.run(diagnose(sound)) if finding.about == "SQLite"]
         assert [finding.state for finding in found] == [state]
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
-    assert not [finding for finding in asyncio.run(examined(sound)) if finding.about == "SQLite"]
+    assert not [finding for finding in asyncio.run(diagnose(sound)) if finding.about == "SQLite"]
     assert diagnosis._file_system(Path("/proc/self/stat")) == "proc"
     monkeypatch.setattr(diagnosis, "_REMOTE", {diagnosis._file_system(store_file(sound))})
     assert "network file system" in told(sound)
     monkeypatch.setattr(diagnosis, "_FREE", 10**18)
-    assert any("are free on its disk" in finding.words for finding in asyncio.run(examined(sound)))
+    assert any("are free on its disk" in finding.words for finding in asyncio.run(diagnose(sound)))
 
 
 def test_tokens_that_cannot_be_used(sound: Settings) -> None:

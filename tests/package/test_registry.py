@@ -9,7 +9,7 @@ import pytest
 from pydantic import Field
 
 from abilities import Abilities, Ability, AbilityError, AbilityRegistry, Settings, ability, render
-from abilities.application import registry_of
+from abilities.application import build_registry
 from abilities.builtin.catalog import BUILT_IN
 from abilities.declarations.faults import Refused
 from abilities.declarations.fields import Arguments, Integer
@@ -42,7 +42,7 @@ async def echo(context: Context, arguments: EchoInput) -> EchoAnswer:
     if arguments.text == "refuse":
         raise Refused("denied")
     if arguments.text == "made up":
-        raise Refused("no such reason")
+        raise Refused("no such reason")  # type: ignore[arg-type]
     return EchoAnswer(said=[arguments.text] * arguments.times)
 
 
@@ -143,16 +143,16 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 def test_plugins_are_found_and_a_broken_one_is_reported_not_fatal(installed: None) -> None:
-    registry, problems = registry_of(Settings())
+    registry, problems = build_registry(Settings())
     assert [a.name for a in registry] == [*NAMES, "echo", "echo_one", "echo_two"]
     assert registry.get("file_read_bulk") is BUILT_IN[0], "built-in names win"
     assert [problem.split()[1] for problem in problems] == ["broken", "greedy", "missing", "wrong"]
 
 
 def test_abilities_and_plugins_can_be_switched_off(installed: None) -> None:
-    registry, _ = registry_of(Settings(disabled=("memory_read_bulk", "echo")))
+    registry, _ = build_registry(Settings(disabled=("memory_read_bulk", "echo")))
     assert [a.name for a in registry] == [n for n in NAMES if n != "memory_read_bulk"] + ["echo_one", "echo_two"]
-    registry, problems = registry_of(Settings(plugins=False))
+    registry, problems = build_registry(Settings(plugins=False))
     assert [a.name for a in registry] == NAMES
     assert problems == []
 
@@ -174,12 +174,12 @@ async def test_toon_carries_the_same_payload(settings: Settings, installed: None
     from toon_format import loads
 
     from abilities.adapters.langchain import load_tools
-    from abilities.adapters.mcp import server_of
+    from abilities.adapters.mcp import create_server
 
     arguments = {"text": "a, b\n", "times": 2, "output_format": "toon"}
     async with Abilities.open(settings) as abilities:
         payload = await abilities.call("echo", arguments)
-        async with Client(server_of(abilities)) as client:
+        async with Client(create_server(abilities)) as client:
             (part,) = (await client.call_tool("echo", arguments)).content
     (tool,) = load_tools(settings, only=["echo"])
     assert await tool.ainvoke(arguments) == part.text == render(payload, "toon")  # type: ignore[union-attr]

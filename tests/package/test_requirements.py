@@ -28,7 +28,12 @@ def test_every_requirement_names_tests_that_exist() -> None:
 def test_every_test_of_the_specifications_plan_is_named_by_a_requirement() -> None:
     tree = ast.parse((ROOT / "tests" / "memories" / "test_specification.py").read_text())
     planned = {n.name for n in tree.body if isinstance(n, ast.AsyncFunctionDef)} - {"test_reading_changes_nothing"}
-    named = {test.partition("::")[2] for r in REQUIREMENTS for test in r["tests"] if test.startswith("memories/test_specification")}
+    named = {
+        test.partition("::")[2]
+        for r in REQUIREMENTS
+        for test in r["tests"]
+        if test.startswith("memories/test_specification")
+    }
     assert planned == named
 
 

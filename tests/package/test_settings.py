@@ -37,7 +37,7 @@ def test_names_come_as_a_list_or_with_commas(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("ABILITIES_DENY", "*.secret, private/** ,!ok.secret")
     settings = Settings()
     assert settings.deny == ("*.secret", "private/**", "!ok.secret")
-    refused = settings.policy.deny.refuses
+    refused = settings.policy.deny.denies
     assert refused("a/x.SECRET") and refused("private/deep/y") and not refused("ok.secret") and not refused(".env")
 
 
@@ -82,8 +82,8 @@ async def test_the_namespace_stands_in_both_directories(tmp_path: Path) -> None:
     settings = Settings(agent_dir=template, workspace_dir=template, namespace="ada")
     async with Abilities.open(settings) as abilities:
         ask = {"targets": [{"type": "long_term"}]}
-        told = [await a.call("memory_read_bulk", ask) for a in (abilities, abilities.within("bob"))]
-        assert abilities.within("ada") is abilities
+        told = [await a.call("memory_read_bulk", ask) for a in (abilities, abilities.for_namespace("bob"))]
+        assert abilities.for_namespace("ada") is abilities
     assert [t["results"][0]["data"]["content"] for t in told] == ["notes of ada", "notes of bob"]
 
 

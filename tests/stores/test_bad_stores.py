@@ -6,12 +6,12 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from abilities import Settings
-from abilities.declarations.faults import Fault
+from abilities.declarations.faults import Fault, Reason
 from abilities.helpers.stores.sqlite import file
 from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES, python
@@ -40,7 +40,9 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
         if "error" not in payload:
             return "done"
         fault = Fault.model_validate(payload["error"])
-        assert payload == {"error": Fault.of(fault.reason).payload()}, "one fixed sentence, and nothing of the host"
+        assert payload == {"error": Fault.from_reason(cast(Reason, fault.reason)).to_payload()}, (
+            "one fixed sentence, and nothing of the host"
+        )
         return fault.reason
 
     return asking

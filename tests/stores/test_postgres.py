@@ -19,11 +19,11 @@ from click.testing import CliRunner
 from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.helpers.stores.conformance import BEHAVIOURS, NAMESPACE, check, put
-from abilities.helpers.stores.model import hash_of
+from abilities.helpers.stores.model import hash_values
 from abilities.helpers.stores.postgres import reads
 from abilities.helpers.stores.postgres import server as postgres_server
 from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.walk import Limits
+from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
 from tests.stores.test_stores import GRAPHS, KILLS, reason, walked_right
 from tests.support import postgres
@@ -74,7 +74,7 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
         if hashed:
             fields = dict(zip(names, found, strict=True))
             chosen = ["source", "target", "type", "weight", "rank"] if table == "links" else names[:-1]
-            fresh = hash_of(tuple(fields[name] for name in chosen))
+            fresh = hash_values(tuple(fields[name] for name in chosen))
             key = ("source", "target") if table == "links" else ("namespace", "key")
             where = f"UPDATE {table} SET hash = %s WHERE {key[0]} = %s AND {key[1]} = %s"
             assert connection.execute(where.encode(), (fresh, fields[key[0]], fields[key[1]])).rowcount == 1
@@ -119,7 +119,7 @@ async def test_walks_are_the_walks_in_memory(url: str) -> None:
 async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One for the links of each level, the first and the last included, and one for the memories."""
     asked: list[str] = []
-    fetched = reads.fetched
+    fetched = reads.fetch
 
     async def counted(connection: Any, statement: bytes, values: Any) -> Any:
         asked.append(statement.decode())
@@ -129,11 +129,11 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
         chain = [put(store, f"c{n}", links=[(f"c{n + 1}", 0.5)]) for n in range(10)]
         tree = [put(store, f"t{n}", links=[(f"t{n * 4 + k}", k / 10) for k in range(1, 5)]) for n in range(200)]
         await asyncio.gather(*chain, *tree)
-        monkeypatch.setattr(reads, "fetched", counted)
+        monkeypatch.setattr(reads, "fetch", counted)
         for key in ("c0", "t0", "t1", "t3"):
             for depth in (1, 3, 6):
                 asked.clear()
-                await store.walk(NAMESPACE, key, Limits(depth, 20, 50))
+                await store.walk(NAMESPACE, key, WalkLimits(depth, 20, 50))
                 assert len(asked) <= depth + 2, (key, depth, len(asked))
 
 
@@ -372,7 +372,7 @@ STATES = {
 
 @pytest.mark.parametrize(("state", "reason"), STATES.items(), ids=STATES)
 def test_a_state_of_the_server_has_a_reason(state: str, reason: str) -> None:
-    assert postgres_server.refusal(psycopg.errors.lookup(state)()).reason == reason
+    assert postgres_server.translate_postgres_error(psycopg.errors.lookup(state)()).reason == reason
 
 
 async def test_search_is_right_without_an_index_too(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

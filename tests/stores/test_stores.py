@@ -23,7 +23,7 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.stores import conformance
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import NAMESPACE, put
-from abilities.helpers.stores.model import Stored
+from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryStore, Query
 from abilities.helpers.stores.sqlite import file
 from abilities.helpers.stores.sqlite.store import SqliteStore
@@ -113,7 +113,7 @@ async def test_s8_a_full_disk_refuses_the_write_and_keeps_the_rest(tmp_path: Pat
     assert "storage_full" in outcomes
     assert await reason(store.read_linked(NAMESPACE, "k1", 0, 1)) == "done"
     kept = [f"big{n}" for n, outcome in enumerate(outcomes) if outcome == "done"]
-    assert all(isinstance(memory, Stored) for memory in await store.read(NAMESPACE, kept))
+    assert all(isinstance(memory, StoredMemory) for memory in await store.read(NAMESPACE, kept))
     await store.close()
 
 
@@ -172,7 +172,7 @@ async def test_an_older_store_is_brought_forward_in_place(tmp_path: Path, monkey
         assert version(path) == 3
         monkeypatch.setattr(file, "schema", lambda: scripts)
         assert await reason(put(old, "k")) == "schema_too_new", "a process that was left behind writes no more"
-        assert await reason(old.stats(NAMESPACE)) == "schema_too_new"
+        assert await reason(old.read_stats(NAMESPACE)) == "schema_too_new"
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT * FROM more").fetchall() == [(NAMESPACE,)]
     connection.close()
@@ -258,11 +258,11 @@ async def walked_right(store: MemoryStore, seeds: Iterable[int]) -> int:
         expected = walk(graph, "m0", limits)
         result = await store.walk(f"n{seed}", "m0", limits)
         told, right = (
-            [(s.key, s.depth, s.parent and s.parent.key) for s in w.steps] for w in (result.walked, expected)
+            [(s.key, s.depth, s.parent and s.parent.key) for s in w.steps] for w in (result.outcome, expected)
         )
         assert told == right, seed
-        assert result.walked.frontier == expected.frontier, seed
-        assert (result.walked.duplicates, result.walked.missing) == (expected.duplicates, expected.missing), seed
+        assert result.outcome.frontier == expected.frontier, seed
+        assert (result.outcome.duplicates, result.outcome.missing) == (expected.duplicates, expected.missing), seed
         walks += 1
     return walks
 
@@ -307,7 +307,7 @@ async def test_a_cancelled_caller_does_not_stop_a_begun_write(tmp_path: Path) ->
             task.cancel()
         await put(store, "last")
         found = await store.read(NAMESPACE, [f"k{n}" for n in range(50)])
-        assert all(isinstance(memory, Stored) for memory in found)
+        assert all(isinstance(memory, StoredMemory) for memory in found)
 
 
 WRITER = """
@@ -351,9 +351,11 @@ async def test_no_acknowledged_write_is_lost_to_kill_9(writers: int, tmp_path: P
     done = f"{KILLS // 2} rounds of kill -9, writers: {writers}; {len(acknowledged):,} acknowledged, 0 lost"
     async with opened(path) as store:
         keys = sorted(acknowledged)
-        lost = [k for k, m in zip(keys, await store.read(NAMESPACE, keys), strict=True) if not isinstance(m, Stored)]
+        lost = [
+            k for k, m in zip(keys, await store.read(NAMESPACE, keys), strict=True) if not isinstance(m, StoredMemory)
+        ]
         assert lost == []
-        assert (await store.stats(NAMESPACE))["total_memories"] >= len(acknowledged)
+        assert (await store.read_stats(NAMESPACE))["total_memories"] >= len(acknowledged)
     check_whole(path)
     reached(5, done)
 

@@ -19,10 +19,10 @@ from hypothesis import given, settings, strategies
 
 from abilities.cli.main import main
 from abilities.helpers.stores.conformance import put
-from abilities.helpers.stores.model import Incoming
+from abilities.helpers.stores.model import IncomingMemory
 from abilities.helpers.transfer import adjustment, streams
-from abilities.helpers.transfer.adjustment import Foreign, adjusted, key_of
-from abilities.helpers.transfer.export_lines import line_of, stored_of
+from abilities.helpers.transfer.adjustment import ForeignMemory, adjust, make_key
+from abilities.helpers.transfer.export_lines import format_line, parse_line
 from benchmarks.generate import generate
 from tests.stores.test_stores import check_whole, opened
 from tests.support.measurements import reached
@@ -88,11 +88,11 @@ memories = strategies.fixed_dictionaries(
 def test_what_was_exported_comes_back_byte_for_byte(told: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder) / "one.db", Path(folder) / "two.db"
-        stored = [stored_of(json.dumps(memory).encode()) for memory in told]
+        stored = [parse_line(json.dumps(memory).encode()) for memory in told]
 
         async def fill() -> None:
             async with opened(first) as store:
-                await store.put([Incoming(memory) for memory in stored])
+                await store.import_batch([IncomingMemory(memory) for memory in stored])
 
         asyncio.run(fill())
         lines = exported(first)
@@ -104,7 +104,7 @@ def test_what_was_exported_comes_back_byte_for_byte(told: list[dict[str, Any]]) 
         assert again.stderr == f"Imported: {len(told):,} unchanged.\n"
         assert exported(second) == lines
         for line in lines.splitlines()[1:]:
-            assert line_of(stored_of(line)) == line + b"\n"
+            assert format_line(parse_line(line)) == line + b"\n"
 
 
 def fill(path: Path, count: int, **fields: Any) -> None:
@@ -194,7 +194,7 @@ def test_the_mcp_memory_servers_file_is_brought(tmp_path: Path) -> None:
     done = run(store, "import", file)
     assert done.exit_code == 0, done.stderr
     found = told(store)
-    long, odd = key_of("n" * 300), key_of(" odd\tname")
+    long, odd = make_key("n" * 300), make_key(" odd\tname")
     assert found["Ada"]["content"] == "writes compilers\nlikes tea"
     assert (found["Ada"]["type"], found["Ada"]["category"]) == ("core", "person")
     links = {(link["key"], link["type"]): link["link_weight"] for link in found["Ada"]["links"]}
@@ -283,7 +283,7 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
 
 anything = strategies.text(max_size=30) | strategies.text("ab \n", min_size=4, max_size=9).map(lambda t: t * 1_400)
 foreigners = strategies.builds(
-    Foreign,
+    ForeignMemory,
     name=anything,
     content=anything,
     category=anything,
@@ -297,12 +297,12 @@ foreigners = strategies.builds(
 
 @given(foreigners)
 @settings(max_examples=100, deadline=None)
-def test_whatever_comes_is_brought_within_our_bounds_and_nothing_is_lost(foreign: Foreign) -> None:
-    found = adjusted(foreign, "default", NOW).memories
+def test_whatever_comes_is_brought_within_our_bounds_and_nothing_is_lost(foreign: ForeignMemory) -> None:
+    found = adjust(foreign, "default", NOW).memories
     for incoming in found:
-        assert stored_of(line_of(incoming.stored)).row == incoming.stored.row
+        assert parse_line(format_line(incoming.stored)).row == incoming.stored.row
     keys = [incoming.stored.row.key for incoming in found]
-    assert len(set(keys)) == len(keys) and keys[0] == key_of(foreign.name)
+    assert len(set(keys)) == len(keys) and keys[0] == make_key(foreign.name)
     chained = [link.target for i in found for link in i.stored.links if link.type == "continues"]
     assert chained[: len(keys) - 1] == keys[1:] or set(keys[1:]) <= set(chained)
     whole = "".join(incoming.stored.row.content for incoming in found)

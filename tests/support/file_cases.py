@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from abilities.declarations.faults import Reason
 from tests.support.sample_files import EMOJI, FORGED, NAMES
 
 
@@ -27,8 +28,8 @@ class Row:
 
     id: str
     arguments: dict[str, Any]
-    items: list[str | Ok] = field(default_factory=list)
-    call: tuple[str, str | None] | None = None
+    items: list[Reason | Ok] = field(default_factory=list)
+    call: tuple[Reason, str | None] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     name: str = "file_read_bulk"
 
@@ -36,18 +37,18 @@ class Row:
         return self.id
 
 
-def paths(id: str, *expected: tuple[Any, str | Ok], **settings: Any) -> Row:
+def paths(id: str, *expected: tuple[Any, Reason | Ok], **settings: Any) -> Row:
     """A row about the items of `file_read_bulk`."""
     return Row(id, {"paths": [item for item, _ in expected]}, [outcome for _, outcome in expected], settings=settings)
 
 
-def targets(id: str, *expected: tuple[Any, str | Ok]) -> Row:
+def targets(id: str, *expected: tuple[Any, Reason | Ok]) -> Row:
     """A row about the items of `memory_read_bulk`."""
     asked = {"targets": [item for item, _ in expected]}
     return Row(id, asked, [outcome for _, outcome in expected], name="memory_read_bulk")
 
 
-def refused(id: str, reason: str, field: str | None, name: str = "file_read_bulk", /, **arguments: Any) -> Row:
+def refused(id: str, reason: Reason, field: str | None, name: str = "file_read_bulk", /, **arguments: Any) -> Row:
     """A row about a call that is refused as a whole."""
     return Row(id, arguments, call=(reason, field), name=name)
 
@@ -60,8 +61,25 @@ FINE = Ok("fine\n", {"source": "workspace", "size_bytes": 5})
 SECRETS = (".env", "a/.ENV.local", "id_rsa", "id_ed25519.pub", "x.pem", "deep/y.KEY", ".git/config", ".GIT/config")
 CONTROLS = ("a\0b", "a\nb", "\x1b[31m", "a\x85b", "a\u202eb", "a\u2028b", "a\x7fb")
 ENCODED = ("%2e%2e/x", "..%2f", "....//x", "．．/x", "~/.ssh2/x", "$HOME/x", "file:///etc/passwd")
-DEVICES = [("device", "not_regular_file")] if os.geteuid() == 0 else []
+DEVICES: list[tuple[str, Reason]] = [("device", "not_regular_file")] if os.geteuid() == 0 else []
 BIG = ("0123456789abcde\n" * 20_000)[:20_000]
+
+CHAR_LIMITS: list[tuple[object, Reason]] = [
+    (0, "out_of_range"),
+    (-1, "out_of_range"),
+    (100_001, "out_of_range"),
+    (10**400, "out_of_range"),
+    ("9" * 30, "out_of_range"),
+    (float("inf"), "out_of_range"),
+    (float("nan"), "wrong_type"),
+    (True, "wrong_type"),
+    (3.5, "wrong_type"),
+    ("x", "wrong_type"),
+    ("\uff13", "wrong_type"),
+    ("1_0", "wrong_type"),
+    (" 3", "wrong_type"),
+    ([], "wrong_type"),
+]
 
 FILE_ROWS = [
     paths("F1", *[(value, "not_a_string") for value in NOT_STRINGS]),
@@ -155,24 +173,7 @@ FILE_ROWS = [
     Row("F29-crlf", {"paths": ["crlf.txt"], "max_chars_per_file": 4}, [Ok("one", cut=True)]),
     *[
         refused(f"F30-{n}", reason, "max_chars_per_file", paths=["ok.txt"], max_chars_per_file=value)
-        for n, (value, reason) in enumerate(
-            [
-                (0, "out_of_range"),
-                (-1, "out_of_range"),
-                (100_001, "out_of_range"),
-                (10**400, "out_of_range"),
-                ("9" * 30, "out_of_range"),
-                (float("inf"), "out_of_range"),
-                (float("nan"), "wrong_type"),
-                (True, "wrong_type"),
-                (3.5, "wrong_type"),
-                ("x", "wrong_type"),
-                ("\uff13", "wrong_type"),
-                ("1_0", "wrong_type"),
-                (" 3", "wrong_type"),
-                ([], "wrong_type"),
-            ]
-        )
+        for n, (value, reason) in enumerate(CHAR_LIMITS)
     ],
     Row("F30-string", {"paths": ["ok.txt"], "max_chars_per_file": "3"}, [Ok("fin", cut=True)]),
     Row("F30-float", {"paths": ["ok.txt"], "max_chars_per_file": 3.0}, [Ok("fin", cut=True)]),

@@ -18,12 +18,12 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from abilities import Abilities, AbilityError, Settings, render
-from abilities.adapters.http import status_of
+from abilities.adapters.http import get_status
 from abilities.adapters.langchain import load_tools
-from abilities.adapters.mcp import server_of
+from abilities.adapters.mcp import create_server
 from abilities.cli.main import main
 from abilities.declarations.faults import Fault
-from abilities.server.app import app_of
+from abilities.server.app import create_app
 from abilities.server.guard import MAX_BODY, App
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
@@ -40,7 +40,7 @@ async def python(settings: Settings, name: str, arguments: dict[str, Any]) -> di
         try:
             return await abilities.call(name, arguments)
         except AbilityError as error:
-            return {"error": error.fault.payload()}
+            return {"error": error.fault.to_payload()}
 
 
 async def command_line(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -84,13 +84,13 @@ async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
     if len(text.encode()) > MAX_BODY:
         raise CannotCarry
     async with Abilities.open(settings) as abilities:
-        transport = httpx.ASGITransport(app=app_of(abilities))
+        transport = httpx.ASGITransport(app=create_app(abilities))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             kind = {"Content-Type": "application/json"}
             response = await client.post(f"/api/abilities/{name}", content=text, headers=kind)
     payload: dict[str, Any] = orjson.loads(response.content)
     assert response.text == render(payload)
-    assert response.status_code == (status_of(payload["error"]) if "error" in payload else 200)
+    assert response.status_code == (get_status(payload["error"]) if "error" in payload else 200)
     assert response.headers["content-type"] == "application/json"
     return payload
 
@@ -159,7 +159,7 @@ def told_by(result: Any, *, structured: bool = False) -> dict[str, Any]:
 
 async def _mcp(settings: Settings, name: str, arguments: dict[str, Any], mode: str) -> dict[str, Any]:
     refuse_uncarried(arguments)
-    async with Abilities.open(settings) as abilities, Client(server_of(abilities), mode=mode) as client:
+    async with Abilities.open(settings) as abilities, Client(create_server(abilities), mode=mode) as client:
         return told_by(await client.call_tool(name, arguments), structured=settings.structured)
 
 
@@ -168,7 +168,7 @@ async def _mcp_http(settings: Settings, name: str, arguments: dict[str, Any], mo
         raise CannotCarry
     async with (
         Abilities.open(settings) as abilities,
-        begun(app_of(abilities)) as app,
+        begun(create_app(abilities)) as app,
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as sender,
         Client(streamable_http_client("http://127.0.0.1/mcp", http_client=sender), mode=mode) as client,
     ):

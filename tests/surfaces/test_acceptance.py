@@ -8,13 +8,13 @@ import pytest
 
 from abilities import Settings
 from abilities.cli.main import main
-from abilities.declarations.faults import FAULTS, Fault
+from abilities.declarations.faults import FAULTS, Fault, Reason
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer
 from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer
 from abilities.declarations.records import BulkReply
 from tests.support.file_cases import ROWS, Ok, Row
 from tests.support.measurements import reached
-from tests.support.sample_files import World
+from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, CannotCarry, python
 
 ANSWERS: dict[str, type[BulkReply[Any]]] = {
@@ -26,7 +26,7 @@ ANSWERS: dict[str, type[BulkReply[Any]]] = {
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_a_row_gets_what_the_table_says_on_every_surface(
-    row: Row, surface: str, settings: Settings, world: World, unprivileged: None
+    row: Row, surface: str, settings: Settings, world: SampleFiles, unprivileged: None
 ) -> None:
     chosen = settings.model_copy(update=row.settings)
     expected = await python(chosen, row.name, row.arguments)
@@ -42,14 +42,14 @@ async def test_a_row_gets_what_the_table_says_on_every_surface(
 def check(row: Row, payload: dict[str, Any]) -> None:
     if row.call is not None:
         reason, field = row.call
-        assert payload == {"error": Fault.of(reason, field=field).payload()}
+        assert payload == {"error": Fault.from_reason(reason, field=field).to_payload()}
         return
     answer = ANSWERS[row.name].model_validate(payload)
     assert answer.summary.requested == len(row.items) == len(answer.results)
     for record, expected in zip(payload["results"], row.items, strict=True):
         if isinstance(expected, str):
             assert record["success"] is False
-            assert record["error"] == Fault.of(expected).payload()
+            assert record["error"] == Fault.from_reason(expected).to_payload()
         else:
             check_success(record, expected)
 
@@ -67,7 +67,7 @@ INTERNAL = re.compile(r"errno|Traceback|[a-z]Error\b|Exception|sqlite|SELECT |/p
 
 
 async def test_what_is_ours_in_an_answer_never_holds_what_is_not(
-    settings: Settings, world: World, unprivileged: None
+    settings: Settings, world: SampleFiles, unprivileged: None
 ) -> None:
     """Figure 10: over the whole table, outside of `input`, `content` and requests to repeat."""
     faults = 0
@@ -96,7 +96,7 @@ def trusted(payload: Any) -> Any:
 
 
 @pytest.mark.parametrize("reason", FAULTS)
-def test_a_fault_is_one_short_sentence_that_names_no_internals(reason: str) -> None:
+def test_a_fault_is_one_short_sentence_that_names_no_internals(reason: Reason) -> None:
     _, message = FAULTS[reason]
     assert len(message) <= 120
     assert message.endswith(".")

@@ -17,7 +17,7 @@ import pytest
 from abilities import Abilities, Settings, render
 from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
-from abilities.server.app import app_of
+from abilities.server.app import create_app
 from tests.support.surfaces import environment, python
 
 STATIC = Path(__file__).parent.parent.parent / "abilities" / "explorer" / "static"
@@ -26,7 +26,7 @@ STATIC = Path(__file__).parent.parent.parent / "abilities" / "explorer" / "stati
 @pytest.fixture
 async def client(roots: Settings) -> AsyncIterator[httpx.AsyncClient]:
     async with Abilities.open(roots) as abilities:
-        transport = httpx.ASGITransport(app_of(abilities))
+        transport = httpx.ASGITransport(create_app(abilities))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client
 
@@ -181,7 +181,7 @@ async def test_with_tokens_the_pages_are_open_and_hold_nothing_and_all_else_is_s
     reading, writing = tokens.add("default", "read", "Ada")[1], tokens.add("default", "write")[1]
     assert [token.label for token in tokens.tokens()] == ["Ada", ""]
     async with Abilities.open(roots) as abilities:
-        transport = httpx.ASGITransport(app_of(abilities))
+        transport = httpx.ASGITransport(create_app(abilities))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             assert {(await client.get(path)).status_code for path in PAGES} == {200}
             for view in ("session", "memory", "days", "files", "try/get_memory_stats"):

@@ -8,7 +8,7 @@ import pytest
 from mcp import Client, MCPError
 
 from abilities import Abilities, Settings, ability, render
-from abilities.adapters.mcp import server_of
+from abilities.adapters.mcp import create_server
 from abilities.builtin.bulk_read_memory import memory_get
 from abilities.declarations.bulk_read_memory import MemoryGetAnswer, MemoryGetInput
 from abilities.definition import Context
@@ -30,7 +30,7 @@ async def connect(request: pytest.FixtureRequest, roots: Settings) -> AsyncItera
                 async with Client(f"{server.address}/mcp", mode=mode) as client:
                     yield client
         else:
-            async with Abilities.open(roots) as abilities, Client(server_of(abilities), mode=mode) as client:
+            async with Abilities.open(roots) as abilities, Client(create_server(abilities), mode=mode) as client:
                 yield client
 
     yield connected

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from abilities import Abilities, Settings, render
 from abilities.adapters import http as adapter
 from abilities.server import guard, timeouts
-from abilities.server.app import app_of
+from abilities.server.app import create_app
 from tests.support.measurements import reached
 from tests.support.surfaces import python, told_by
 
@@ -126,7 +126,7 @@ BODIES: list[tuple[str, bytes, dict[str, str]]] = [
 @pytest.mark.parametrize(("body", "headers"), [row[1:] for row in BODIES], ids=[row[0] for row in BODIES])
 async def test_h3_malformed_bodies_are_refused(body: bytes, headers: dict[str, str], roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
-        transport = httpx.ASGITransport(app=app_of(abilities))
+        transport = httpx.ASGITransport(app=create_app(abilities))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             sent = {"Content-Type": "application/json", **headers}
             for method, path in (("POST", "/api/abilities/file_read_bulk"), ("POST", "/api/memories")):
@@ -163,7 +163,7 @@ async def test_h4_a_slow_body_is_given_up(served: str, monkeypatch: pytest.Monke
 
     async with Abilities.open(roots) as abilities:
         scope = {"type": "http", "method": "POST", "path": "/api/memories", "headers": [(b"host", b"localhost")]}
-        await app_of(abilities)(scope, never, send)
+        await create_app(abilities)(scope, never, send)
     assert said[0]["status"] == 408
 
 
@@ -174,7 +174,7 @@ async def hurried(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
         async with Abilities.open(roots) as abilities:
             config = uvicorn.Config(
-                app_of(abilities), http=timeouts.PunctualProtocol, log_level="warning", lifespan="on"
+                create_app(abilities), http=timeouts.TimeoutProtocol, log_level="warning", lifespan="on"
             )
             server = uvicorn.Server(config)
             running = asyncio.create_task(server.serve(sockets=[listening]))
@@ -213,13 +213,13 @@ async def test_h4_slow_and_idle_connections_are_closed_and_others_are_served(hur
 
 async def test_small_answers_are_sent_at_once(hurried: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    complete = timeouts.PunctualProtocol.on_message_complete
+    complete = timeouts.TimeoutProtocol.on_message_complete
 
-    def looked_at(self: timeouts.PunctualProtocol) -> None:
+    def looked_at(self: timeouts.TimeoutProtocol) -> None:
         seen.append(self.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         complete(self)
 
-    monkeypatch.setattr(timeouts.PunctualProtocol, "on_message_complete", looked_at)
+    monkeypatch.setattr(timeouts.TimeoutProtocol, "on_message_complete", looked_at)
     async with httpx.AsyncClient() as client:
         assert (await client.get(f"http://127.0.0.1:{hurried[1]}/healthz")).status_code == 200
     assert len(seen) == 1 and seen[0] != 0
@@ -247,9 +247,9 @@ async def test_h6_the_65th_call_is_told_to_come_again(roots: Settings, monkeypat
         await gate.wait()
         return Response(b"{}")
 
-    monkeypatch.setattr(adapter, "called", slow)
+    monkeypatch.setattr(adapter, "call_ability", slow)
     async with Abilities.open(roots) as abilities:
-        transport = httpx.ASGITransport(app=app_of(abilities))
+        transport = httpx.ASGITransport(app=create_app(abilities))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             posts = (client.post("/api/abilities/file_list", json={}) for _ in range(guard.MAX_CALLS))
             calls = [asyncio.create_task(post) for post in posts]

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from abilities import Abilities, Settings
 from abilities.helpers.tokens import TokenFile
-from abilities.server.app import app_of
+from abilities.server.app import create_app
 from tests.support.serving import serving
 from tests.support.surfaces import begun
 
@@ -54,7 +54,7 @@ async def test_metrics_and_spans_count_what_calls_did(roots: Settings, spans: In
     memory = {"type": "core", "key": SECRET, "content": SECRET, "links": [{"key": "next"}]}
     async with (
         Abilities.open(roots) as abilities,
-        begun(app_of(abilities)) as app,
+        begun(create_app(abilities)) as app,
         httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client,
     ):
 

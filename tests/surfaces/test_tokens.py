@@ -25,7 +25,7 @@ from abilities.cli.main import main
 from abilities.declarations.faults import Fault
 from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
-from abilities.server.app import app_of
+from abilities.server.app import create_app
 from tests.support.surfaces import begun, environment
 
 WRITES = {
@@ -33,8 +33,8 @@ WRITES = {
     "update_memory": {"id": "00000000-0000-4000-8000-000000000000", "content": "x"},
     "delete_memory": {"id": "00000000-0000-4000-8000-000000000000"},
 }
-SCOPE = {"error": Fault.of("scope").payload()}
-UNAUTHORIZED = {"error": Fault.of("unauthorized").payload()}
+SCOPE = {"error": Fault.from_reason("scope").to_payload()}
+UNAUTHORIZED = {"error": Fault.from_reason("unauthorized").to_payload()}
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ class Served:
 async def served(settings: Settings, address: str = "127.0.0.1") -> AsyncIterator[Served]:
     async with (
         Abilities.open(settings) as abilities,
-        begun(app_of(abilities, address)) as app,
+        begun(create_app(abilities, address)) as app,
         httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client,
     ):
         yield Served(app, client)

@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import Field
 
 from abilities import ability
+from abilities.declarations.faults import Fault
 from abilities.declarations.fields import Arguments
 from abilities.declarations.model import Model
 from abilities.declarations.records import Record
 from abilities.definition import Context
 from abilities.helpers.files.reader import FileText
-from abilities.helpers.reply.envelope import fault_of
 
 _HEADING = re.compile(r"(#{1,6})\s+(.+)|(\s*)(?:async\s+)?(?:def|class)\s+(\w+)")
 _LONGEST = 80
@@ -64,7 +64,7 @@ async def file_outline(context: Context, arguments: OutlineInput) -> OutlineAnsw
             outline, room = _fitted(_parts(found.piece.text), room)
             results.append(Record(input=path, success=True, data=outline))
         else:
-            results.append(Record(input=path[:200], success=False, error=fault_of(found)))
+            results.append(Record(input=path[:200], success=False, error=Fault.from_exception(found)))
     return OutlineAnswer(results=results)
 
 

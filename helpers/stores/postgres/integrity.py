@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from abilities.helpers.stores.integrity import SHELF, Examination
+from abilities.helpers.stores.integrity import INDEX_COLUMNS, IntegrityCheck
 from abilities.helpers.stores.postgres.reads import COLUMNS
 from abilities.helpers.stores.postgres.server import Connection
-from abilities.helpers.stores.protocol import Finding
+from abilities.helpers.stores.protocol import IntegrityFinding
 
 _MEMORIES = f"""
-SELECT {COLUMNS}, m.hash, {", ".join(f"s.{name}" for name in SHELF)}
+SELECT {COLUMNS}, m.hash, {", ".join(f"s.{name}" for name in INDEX_COLUMNS)}
 FROM memories AS m LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND s.key = m.key
 """
 _LINKS = """
@@ -31,26 +31,26 @@ SELECT namespace, key FROM memories WHERE (namespace, id) NOT IN (SELECT namespa
 _ROWS = 1_000
 
 
-async def check(connection: Connection, progress: Callable[[int], None]) -> list[Finding]:
+async def check(connection: Connection, progress: Callable[[int], None]) -> list[IntegrityFinding]:
     """What was found in a snapshot, in a fixed order; rows come in portions, however many there are."""
-    examination = Examination(progress)
+    examination = IntegrityCheck(progress)
     async for raw in _rows(connection, _MEMORIES):
-        examination.memory(raw)
+        examination.add_memory(raw)
     async for (number,) in _rows(connection, "SELECT count(*) FROM shelf"):
-        examination.beside(number)
+        examination.add_index_rows(number)
     async for raw in _rows(connection, _LINKS):
-        examination.link(raw)
+        examination.add_link(raw)
     async for tagged in _rows(connection, _TAGS):
-        examination.tagged(*tagged)
+        examination.compare_tags(*tagged)
     for one, other in ((_TAGS_COUNTED, _TAGS_TOLD), (_TAGS_TOLD, _TAGS_COUNTED)):
         async for namespace, _, tag, _ in _rows(connection, f"{one} EXCEPT {other}"):
-            examination.miscounted_tag(namespace, tag)
+            examination.add_miscounted_tag(namespace, tag)
     async for unfindable in _rows(connection, _UNFINDABLE):
-        examination.unfindable(*unfindable)
+        examination.add_unfindable(*unfindable)
     told: dict[Any, int] = {}
     async for *name, number in _rows(connection, _COUNTERS):
         told[tuple(name)] = number
-    return examination.findings(told)
+    return examination.report(told)
 
 
 async def _rows(connection: Connection, statement: str) -> AsyncIterator[tuple[Any, ...]]:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.model import LinkRow, Row, Stored, checked, is_sound, link_of
+from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, is_sound_link, parse_link, verify_row
 from abilities.helpers.stores.postgres.server import Connection
 from abilities.helpers.stores.protocol import Backlinks, WalkResult
-from abilities.helpers.walk import Ask, Limits, Link, Walk, Walked
+from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
 
 COLUMNS = ", ".join(f"m.{name}" for name in Row._fields)
 _LINK = "l.source, l.target, l.type, l.weight, l.rank, l.hash"
@@ -29,88 +29,90 @@ PAGE = 32
 """Links of a memory that are fetched before it is known how many are needed."""
 
 
-async def fetched(connection: Connection, statement: bytes, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+async def fetch(connection: Connection, statement: bytes, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     """All rows of a statement."""
     return await (await connection.execute(statement, values)).fetchall()
 
 
-async def row_by(connection: Connection, namespace: str, column: str, value: str) -> Row | None:
+async def read_row(connection: Connection, namespace: str, column: str, value: str) -> Row | None:
     """A memory's row by its ``key`` or ``id``. Raises Refused when it is damaged."""
     statement = f"{_SELECT} AND m.{'key' if column == 'key' else 'id'} = %s"
-    found = await fetched(connection, statement.encode(), (namespace, value))
-    return row_of(found[0]) if found else None
+    found = await fetch(connection, statement.encode(), (namespace, value))
+    return parse_row(found[0]) if found else None
 
 
-def row_of(raw: tuple[Any, ...]) -> Row:
+def parse_row(raw: tuple[Any, ...]) -> Row:
     """A row that is as it was written. Raises Refused."""
     width = len(Row._fields)
-    return checked(Row(*raw[:width]), raw[width])
+    return verify_row(Row(*raw[:width]), raw[width])
 
 
 async def link_rows(connection: Connection, namespace: str, source: str, targets: Sequence[str]) -> list[LinkRow]:
     """A memory's links to some others, by target and type."""
     statement = f"SELECT {_LINK} FROM links AS l WHERE l.namespace = %s AND l.source = %s AND l.target = ANY(%s)"
-    found = await fetched(connection, statement.encode(), (namespace, source, list(targets)))
+    found = await fetch(connection, statement.encode(), (namespace, source, list(targets)))
     return sorted((LinkRow(*link[:4]) for link in found), key=lambda link: (link.target, link.type))
 
 
 async def all_links(connection: Connection, namespace: str, source: str) -> tuple[list[LinkRow], int]:
     """Every sound link of a memory, by target and type, and the number of damaged ones."""
     statement = f"SELECT {_LINK} FROM links AS l WHERE l.namespace = %s AND l.source = %s"
-    found = await fetched(connection, statement.encode(), (namespace, source))
-    sound = sorted(LinkRow(*link[:4]) for link in found if is_sound(link))
+    found = await fetch(connection, statement.encode(), (namespace, source))
+    sound = sorted(LinkRow(*link[:4]) for link in found if is_sound_link(link))
     return sound, len(found) - len(sound)
 
 
-async def stored_of(connection: Connection, row: Row, limit: int, offset: int = 0) -> Stored:
+async def load_memory(connection: Connection, row: Row, limit: int, offset: int = 0) -> StoredMemory:
     """A memory with some of its links, best first, and its counters."""
-    found = await fetched(connection, f"{_COUNTED} AND m.key = %s".encode(), (row.namespace, row.key))
+    found = await fetch(connection, f"{_COUNTED} AND m.key = %s".encode(), (row.namespace, row.key))
     accessed_at, count, total = found[0][-3:] if found else (row.created_at, 0, 0)
-    best = await fetched(connection, _PAGE.encode(), (row.namespace, row.key, limit, offset)) if limit else []
-    return Stored(row, tuple(LinkRow(*link[:4]) for link in best if is_sound(link)), total, accessed_at, count)
+    best = await fetch(connection, _PAGE.encode(), (row.namespace, row.key, limit, offset)) if limit else []
+    return StoredMemory(
+        row, tuple(LinkRow(*link[:4]) for link in best if is_sound_link(link)), total, accessed_at, count
+    )
 
 
-async def read_linked(connection: Connection, namespace: str, key: str, offset: int, limit: int) -> Stored:
+async def read_linked(connection: Connection, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
     """One memory with a page of its links. Raises Refused."""
-    row = await row_by(connection, namespace, "key", key)
+    row = await read_row(connection, namespace, "key", key)
     if row is None:
         raise Refused("memory_not_found")
-    return await stored_of(connection, row, limit, offset)
+    return await load_memory(connection, row, limit, offset)
 
 
 async def backlinks(connection: Connection, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
     """A page of the links that lead to a key."""
     statement = f"SELECT {_LINK} FROM links AS l WHERE l.namespace = %s AND l.target = %s ORDER BY l.source, l.type"
     page = f"{statement} LIMIT %s OFFSET %s".encode()
-    found = await fetched(connection, page, (namespace, key, limit, offset))
+    found = await fetch(connection, page, (namespace, key, limit, offset))
     counted = b"SELECT count(*) FROM links WHERE namespace = %s AND target = %s"
-    ((total,),) = await fetched(connection, counted, (namespace, key))
-    return Backlinks(tuple(LinkRow(*link[:4]) for link in found if is_sound(link)), total)
+    ((total,),) = await fetch(connection, counted, (namespace, key))
+    return Backlinks(tuple(LinkRow(*link[:4]) for link in found if is_sound_link(link)), total)
 
 
-async def read(connection: Connection, namespace: str, keys: Sequence[str]) -> list[Stored | Exception]:
+async def read(connection: Connection, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
     """Memories by key with the number of their links; a Refused in the place of one that cannot be read."""
-    found = await fetched(connection, f"{_COUNTED} AND m.key = ANY(%s)".encode(), (namespace, list(set(keys))))
-    memories = {raw[1]: stored(raw) for raw in found}
+    found = await fetch(connection, f"{_COUNTED} AND m.key = ANY(%s)".encode(), (namespace, list(set(keys))))
+    memories = {raw[1]: parse_memory(raw) for raw in found}
     return [memories.get(key) or Refused("memory_not_found") for key in keys]
 
 
-async def read_ids(connection: Connection, namespace: str, ids: Sequence[str]) -> list[Stored | Exception]:
+async def read_ids(connection: Connection, namespace: str, ids: Sequence[str]) -> list[StoredMemory | Exception]:
     """Memories by id, likewise."""
-    found = await fetched(connection, f"{_COUNTED} AND m.id = ANY(%s)".encode(), (namespace, list(ids)))
-    memories = {raw[2]: stored(raw) for raw in found}
+    found = await fetch(connection, f"{_COUNTED} AND m.id = ANY(%s)".encode(), (namespace, list(ids)))
+    memories = {raw[2]: parse_memory(raw) for raw in found}
     return [memories.get(name) or Refused("memory_not_found") for name in ids]
 
 
-def stored(raw: tuple[Any, ...]) -> Stored | Exception:
+def parse_memory(raw: tuple[Any, ...]) -> StoredMemory | Exception:
     """A memory without its links, or why it cannot be read."""
     try:
-        return Stored(row_of(raw), (), raw[-1], raw[-3], raw[-2])
+        return StoredMemory(parse_row(raw), (), raw[-1], raw[-3], raw[-2])
     except Refused as error:
         return error
 
 
-async def walk(connection: Connection, namespace: str, key: str, limits: Limits) -> WalkResult:
+async def walk(connection: Connection, namespace: str, key: str, limits: WalkLimits) -> WalkResult:
     """Walk from a memory. Raises Refused when it cannot be read itself.
 
     A memory with a score that cannot be is seen when it is read, and the walk is made again without it.
@@ -127,7 +129,7 @@ async def walk(connection: Connection, namespace: str, key: str, limits: Limits)
         known.invalid |= found
 
 
-def _has_invalid_score(memory: Stored | Exception) -> bool:
+def _has_invalid_score(memory: StoredMemory | Exception) -> bool:
     return isinstance(memory, Refused) and memory.reason == "invalid_stored_value"
 
 
@@ -145,7 +147,7 @@ class _Known:
         self._whole: set[str] = set()
         self.invalid: set[str] = set()
 
-    async def walk(self, key: str, limits: Limits) -> Walked:
+    async def walk(self, key: str, limits: WalkLimits) -> WalkOutcome:
         """The walk, and nothing missing from it."""
         if not self._links:
             await self._fetch(_GUESSED, (self._namespace, key, *limits, PAGE), PAGE)
@@ -156,26 +158,26 @@ class _Known:
                 return walked
             await self._fetch(_PAGES, (list(missed),), max(missed.values()))
 
-    def _tried(self, key: str, limits: Limits, missed: dict[str, int]) -> Walked:
+    def _tried(self, key: str, limits: WalkLimits, missed: dict[str, int]) -> WalkOutcome:
         conversation = Walk(key, limits).run()
         try:
             asked = next(conversation)
             while True:
                 asked = conversation.send(self._told(asked, missed))
         except StopIteration as end:
-            walked: Walked = end.value
+            walked: WalkOutcome = end.value
             return walked
 
-    def _told(self, asked: Ask, missed: dict[str, int]) -> list[Link]:
+    def _told(self, asked: LinkRequest, missed: dict[str, int]) -> list[WalkLink]:
         found = self._links.get(asked.key, [])
         if asked.offset >= len(found) and asked.key not in self._whole:
             missed[asked.key] = max(PAGE, len(found) * 4)
             return []
-        return [link_of(link, self.invalid) for link in found[asked.offset :]]
+        return [parse_link(link, self.invalid) for link in found[asked.offset :]]
 
     async def _fetch(self, statement: str, asked: tuple[Any, ...], most: int) -> None:
         told: dict[str, list[tuple[Any, ...]]] = {}
-        for link in await fetched(self._connection, statement.encode(), (*asked, self._namespace, most)):
+        for link in await fetch(self._connection, statement.encode(), (*asked, self._namespace, most)):
             links = told.setdefault(link[0], [])
             if link[1] is not None:
                 links.append(link)

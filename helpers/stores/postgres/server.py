@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.faults import Reason, Refused
 
 Connection = AsyncConnection[tuple[Any, ...]]
 T = TypeVar("T")
@@ -53,7 +53,7 @@ _THERE = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'abilities' AND 
 _WORDS = "CREATE INDEX words_search ON words USING gin (folded gin_trgm_ops)"
 _log = logging.getLogger("abilities")
 
-SQLSTATES = {
+SQLSTATES: dict[str, Reason] = {
     "08": "unavailable",
     "25006": "read_only",
     "28": "unavailable",
@@ -72,7 +72,7 @@ SQLSTATES = {
 """What an SQLSTATE, or the beginning of one, is to a caller; the longest that fits counts, storage_error else."""
 
 
-def refusal(error: Exception) -> Refused:
+def translate_postgres_error(error: Exception) -> Refused:
     """An error of the driver as the reason that a caller gets."""
     _log.warning("the store refused: %s", error)
     if isinstance(error, PoolTimeout | PoolClosed | TimeoutError):
@@ -84,7 +84,7 @@ def refusal(error: Exception) -> Refused:
     return Refused(known[0] if known else "storage_error")
 
 
-def conninfo(url: str) -> str:
+def build_conninfo(url: str) -> str:
     """A URL as libpq's parameters, with what makes it reliable. Raises ValueError for one that libpq cannot read."""
     try:
         given = conninfo_to_dict(url)
@@ -259,7 +259,7 @@ class Pool:
                 async with self._pool.connection() as connection:
                     yield connection
         except (psycopg.Error, PoolTimeout, PoolClosed, TimeoutError, OSError) as error:
-            raise refusal(error) from error
+            raise translate_postgres_error(error) from error
 
     async def _prepare(self) -> None:
         async with self._opening:
@@ -315,6 +315,6 @@ async def _index_words(connection: Connection) -> None:
         _log.info("search has no index: %s", error)
 
 
-def pattern(search: str) -> str:
+def build_like_pattern(search: str) -> str:
     """A text as a LIKE pattern that holds it literally."""
     return "%" + re.sub(r"([\\%_])", r"\\\1", search) + "%"

@@ -11,13 +11,21 @@ from typing import Any, NamedTuple, TypeVar
 import psycopg
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Change, How, Outcome
-from abilities.helpers.stores.model import Damaged, Incoming, Stored
+from abilities.helpers.stores.changes import BatchOptions, Change, Outcome
+from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, StoredMemory
 from abilities.helpers.stores.postgres import queries, reads, transfer, writes
 from abilities.helpers.stores.postgres.integrity import check
-from abilities.helpers.stores.postgres.server import Connection, Server, Work, conninfo, refusal
-from abilities.helpers.stores.protocol import MAX_TOUCHES, Backlinks, Finding, Page, Query, WalkResult, Written
-from abilities.helpers.walk import Limits
+from abilities.helpers.stores.postgres.server import Connection, Server, Work, build_conninfo, translate_postgres_error
+from abilities.helpers.stores.protocol import (
+    MAX_TOUCHES,
+    Backlinks,
+    IntegrityFinding,
+    MemoryPage,
+    Query,
+    WalkResult,
+    WriteResult,
+)
+from abilities.helpers.walk import WalkLimits
 
 T = TypeVar("T")
 MAX_BATCH = 64
@@ -25,7 +33,7 @@ MAX_BATCH = 64
 TOUCH_SECONDS = 1.0
 
 
-class Job(NamedTuple):
+class WriteJob(NamedTuple):
     """A change that waits for its namespace, and the future that is told what became of it."""
 
     work: Work[Any]
@@ -40,67 +48,67 @@ class PostgresStore:
     """
 
     def __init__(self, url: str, *, max_memories: int | None = None) -> None:
-        self._conninfo = conninfo(url)
+        self._conninfo = build_conninfo(url)
         self._quota = max_memories
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._server: Server | None = None
-        self._jobs: dict[str, list[Job]] = {}
+        self._jobs: dict[str, list[WriteJob]] = {}
         self._touches: dict[tuple[str, str], tuple[int, str]] = {}
         self._touching = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._flushing = False
 
     @property
-    def waiting(self) -> int:
+    def queue_size(self) -> int:
         """See `MemoryStore.waiting`."""
         queued = sum(len(jobs) for jobs in list(self._jobs.values()))
         return queued + (self._server.waiting if self._server else 0)
 
-    async def change(self, namespace: str, change: Change) -> Written:
+    async def change(self, namespace: str, change: Change) -> WriteResult:
         """See `MemoryStore.change`."""
         return await self._write(namespace, lambda c: writes.write(c, namespace, change, self._quota))
 
-    async def read(self, namespace: str, keys: Sequence[str]) -> list[Stored | Exception]:
+    async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
         """See `MemoryStore.read`."""
         return await self._read(lambda c: reads.read(c, namespace, keys))
 
-    async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> Stored:
+    async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
         """See `MemoryStore.read_linked`."""
         return await self._read(lambda c: reads.read_linked(c, namespace, key, offset, limit))
 
-    async def backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+    async def read_backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
         """See `MemoryStore.backlinks`."""
         return await self._read(lambda c: reads.backlinks(c, namespace, key, offset, limit))
 
-    async def walk(self, namespace: str, key: str, limits: Limits) -> WalkResult:
+    async def walk(self, namespace: str, key: str, limits: WalkLimits) -> WalkResult:
         """See `MemoryStore.walk`."""
         return await self._read(lambda c: reads.walk(c, namespace, key, limits))
 
-    async def query(self, namespace: str, query: Query) -> Page:
+    async def query(self, namespace: str, query: Query) -> MemoryPage:
         """See `MemoryStore.query`."""
         return await self._read(lambda c: queries.query(c, namespace, query))
 
-    async def stats(self, namespace: str) -> dict[str, Any]:
+    async def read_stats(self, namespace: str) -> dict[str, Any]:
         """See `MemoryStore.stats`."""
         return await self._read(lambda c: queries.stats(c, namespace))
 
-    async def page(self, after: tuple[str, str], limit: int) -> list[Stored | Damaged]:
+    async def read_page(self, after: tuple[str, str], limit: int) -> list[StoredMemory | DamagedMemory]:
         """See `MemoryStore.page`."""
         return await self._read(lambda c: transfer.page(c, after, limit))
 
-    async def size(self) -> int:
+    async def count_memories(self) -> int:
         """See `MemoryStore.size`."""
         return await self._read(transfer.size)
 
-    async def put(
-        self, memories: Sequence[Incoming], *, replace: bool = False, dry_run: bool = False
+    async def import_batch(
+        self, memories: Sequence[IncomingMemory], *, replace: bool = False, dry_run: bool = False
     ) -> list[Outcome | Exception]:
         """See `MemoryStore.put`."""
-        how = How(replace, dry_run, self._quota)
+        how = BatchOptions(replace, dry_run, self._quota)
 
-        def put(memory: Incoming) -> Awaitable[Outcome]:
+        def put(memory: IncomingMemory) -> Awaitable[Outcome]:
             def work(connection: Connection) -> Coroutine[Any, Any, Outcome]:
                 return transfer.put(connection, memory, how)
 
@@ -117,16 +125,16 @@ class PostgresStore:
             raise failed
         return outcomes
 
-    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[Finding]:
+    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
         """See `MemoryStore.check`; what an index holds is PostgreSQL's own to check (pg_amcheck)."""
 
-        async def examined() -> list[Finding]:
+        async def examined() -> list[IntegrityFinding]:
             async with self._opened().long_snapshot() as connection:
                 return await check(connection, progress)
 
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(examined(), self._started()))
 
-    def touch(self, namespace: str, key: str, now: str) -> None:
+    def count_access(self, namespace: str, key: str, now: str) -> None:
         """See `MemoryStore.touch`; written after a second."""
         with self._touching:
             if len(self._touches) < MAX_TOUCHES:
@@ -152,10 +160,10 @@ class PostgresStore:
     async def _write(self, namespace: str, work: Work[T]) -> T:
         """Queue a change. Cancelling the wait does not cancel the change."""
         done: Future[T] = Future()
-        self._started().call_soon_threadsafe(self._queue, namespace, Job(work, done))
+        self._started().call_soon_threadsafe(self._queue, namespace, WriteJob(work, done))
         return await asyncio.shield(asyncio.wrap_future(done))
 
-    def _queue(self, namespace: str, job: Job) -> None:
+    def _queue(self, namespace: str, job: WriteJob) -> None:
         """On the store's loop: one task works off a namespace's changes, as long as there are any."""
         if namespace in self._jobs:
             self._jobs[namespace].append(job)
@@ -228,7 +236,7 @@ async def _each(works: Sequence[Work[Any]], connection: Connection) -> list[Any]
         except Refused as error:
             results.append(error)
         except (psycopg.DataError, psycopg.IntegrityError) as error:  # this change's own
-            results.append(refusal(error))
+            results.append(translate_postgres_error(error))
     return results
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Change, created, merged
-from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_of
-from abilities.helpers.stores.postgres.reads import fetched, link_rows, row_by, stored_of
+from abilities.helpers.stores.changes import Change, create_row, merge_change
+from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_values
+from abilities.helpers.stores.postgres.reads import fetch, link_rows, load_memory, read_row
 from abilities.helpers.stores.postgres.server import Connection
-from abilities.helpers.stores.protocol import Written
+from abilities.helpers.stores.protocol import WriteResult
 
 _NAMES = ", ".join(Row._fields)
 _SAVE = f"""
@@ -37,28 +37,30 @@ DO UPDATE SET weight = EXCLUDED.weight, rank = EXCLUDED.rank, hash = EXCLUDED.ha
 """
 
 
-async def write(connection: Connection, namespace: str, change: Change, quota: int | None) -> Written:
+async def write(connection: Connection, namespace: str, change: Change, quota: int | None) -> WriteResult:
     """Make a change. Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises."""
     before = await _existing(connection, namespace, change)
     if change.kind == "delete":
         assert before is not None
         await _remove(connection, before)
-        return Written(None, created=False, updated=())
+        return WriteResult(None, created=False, updated=())
     if before is None:
         await check_quota(connection, namespace, quota)
-    links = await link_rows(connection, namespace, before.key, change.linked) if before and change.linked else []
-    after = merged(change, before or created(change, namespace), links)
+    links = (
+        await link_rows(connection, namespace, before.key, change.linked_keys) if before and change.linked_keys else []
+    )
+    after = merge_change(change, before or create_row(change, namespace), links)
     if before is None or after.updated:
         await save(connection, before, after.row)
         await save_links(connection, after.row, links, after.links)
-    return Written(await stored_of(connection, after.row, 20), created=before is None, updated=after.updated)
+    return WriteResult(await load_memory(connection, after.row, 20), created=before is None, updated=after.updated)
 
 
 async def _existing(connection: Connection, namespace: str, change: Change) -> Row | None:
-    by_id = await row_by(connection, namespace, "id", change.id) if change.id else None
+    by_id = await read_row(connection, namespace, "id", change.id) if change.id else None
     if change.id and by_id is None:
         raise Refused("id_not_found")
-    by_key = await row_by(connection, namespace, "key", change.key) if change.key else None
+    by_key = await read_row(connection, namespace, "key", change.key) if change.key else None
     if by_id is not None and change.key is not None and by_id.key != change.key:
         raise Refused("key_taken")
     return by_id or by_key
@@ -69,7 +71,7 @@ async def check_quota(connection: Connection, namespace: str, quota: int | None)
     if quota is None:
         return
     statement = b"SELECT sum(number) FROM counters WHERE namespace = %s AND name = 'all'"
-    ((number,),) = await fetched(connection, statement, (namespace,))
+    ((number,),) = await fetch(connection, statement, (namespace,))
     if (number or 0) >= quota:
         raise Refused("storage_quota")
 
@@ -79,7 +81,7 @@ async def save(connection: Connection, before: Row | None, after: Row, accessed:
     counters: tuple[str, int] = (after.created_at, 0)
     if before is not None:
         counters = await _unshelve(connection, before)
-    await connection.execute(_SAVE.encode(), (*after, hash_of(after)))
+    await connection.execute(_SAVE.encode(), (*after, hash_values(after)))
     if before is not None and before.id != after.id:
         await _forget_words(connection, before)
     if before is None or (before.id, before.content) != (after.id, after.content):
@@ -107,7 +109,7 @@ async def _unshelve(connection: Connection, row: Row) -> tuple[str, int]:
     named = (row.namespace, row.id)
     await connection.execute("DELETE FROM tags WHERE namespace = %s AND id = %s", named)
     statement = b"DELETE FROM shelf WHERE namespace = %s AND id = %s RETURNING accessed_at, access_count"
-    found = await fetched(connection, statement, named)
+    found = await fetch(connection, statement, named)
     return found[0] if found else (row.created_at, 0)
 
 
@@ -128,11 +130,11 @@ async def _remove(connection: Connection, row: Row) -> None:
 async def _rerank(connection: Connection, target: Row, score: float | None) -> None:
     """Keep the rank of every link to a memory that changed; to one that is gone as to an archived one."""
     statement = b"SELECT source, target, type, weight FROM links WHERE namespace = %s AND target = %s"
-    found = await fetched(connection, statement, (target.namespace, target.key))
+    found = await fetch(connection, statement, (target.namespace, target.key))
     if not found:
         return
     ranks = [-1.0 if score is None else link[3] * score for link in found]
-    hashes = [hash_of((*link, rank)) for link, rank in zip(found, ranks, strict=True)]
+    hashes = [hash_values((*link, rank)) for link, rank in zip(found, ranks, strict=True)]
     await connection.execute(
         "UPDATE links AS l SET rank = new.rank, hash = new.hash"
         " FROM unnest(%s::text[], %s::text[], %s::float8[], %s::int8[]) AS new (source, type, rank, hash)"
@@ -154,9 +156,9 @@ async def save_links(connection: Connection, row: Row, before: Sequence[LinkRow]
     if not new:
         return
     statement = b"SELECT key, score FROM memories WHERE namespace = %s AND key = ANY(%s) AND archived = 0"
-    scores = dict(await fetched(connection, statement, (row.namespace, [link.target for link in new])))
+    scores = dict(await fetch(connection, statement, (row.namespace, [link.target for link in new])))
     ranks = [link.weight * scores[link.target] if link.target in scores else -1.0 for link in new]
-    hashes = [hash_of((*link, rank)) for link, rank in zip(new, ranks, strict=True)]
+    hashes = [hash_values((*link, rank)) for link, rank in zip(new, ranks, strict=True)]
     columns = ([link.target for link in new], [link.type for link in new], [link.weight for link in new])
     await connection.execute(_LINK.encode(), (row.namespace, row.key, *columns, ranks, hashes))
 

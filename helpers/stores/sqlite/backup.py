@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from abilities.declarations.faults import AbilitiesError
 from abilities.helpers.durable import sync_folder
-from abilities.helpers.stores.protocol import Finding
-from abilities.helpers.stores.sqlite.file import StoreFile, refusal, version_of
+from abilities.helpers.stores.protocol import IntegrityFinding
+from abilities.helpers.stores.sqlite.file import StoreFile, translate_sqlite_error, version_of
 from abilities.helpers.stores.sqlite.integrity import check, check_words
 
 _PAGES = 2_000
@@ -19,10 +20,10 @@ Share = Callable[[float], None]
 """Is told how much is copied, 0 to 1; then the copy is checked."""
 
 
-class Unsound(Exception):
+class UnsoundCopy(AbilitiesError):
     """A copy that is not whole; ``findings`` say why. Nothing was put in place."""
 
-    def __init__(self, findings: list[Finding]) -> None:
+    def __init__(self, findings: list[IntegrityFinding]) -> None:
         super().__init__("; ".join(finding.words for finding in findings))
         self.findings = findings
 
@@ -61,7 +62,7 @@ def restore(copy: Path, store: Path, progress: Share, *, replace: bool) -> Path 
             _set_journal(made, "WAL")
             return StoreFile(store).put_in_place(made, aside=_aside(store) if store.exists() else None)
     except sqlite3.Error as error:
-        raise refusal(error) from error
+        raise translate_sqlite_error(error) from error
     finally:
         source.close()
 
@@ -78,7 +79,7 @@ def _copied(source: sqlite3.Connection, beside: Path, progress: Share) -> Genera
         os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         _copy(source, made, progress)
         if wrong := [finding for finding in check_copy(made) if finding.state == "damaged"]:
-            raise Unsound(wrong)
+            raise UnsoundCopy(wrong)
         yield made
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
@@ -111,7 +112,7 @@ def _set_journal(path: Path, mode: str) -> None:
         connection.close()
 
 
-def check_copy(path: Path) -> list[Finding]:
+def check_copy(path: Path) -> list[IntegrityFinding]:
     """Check a store that nobody else uses, the search index too."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
     connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
@@ -119,6 +120,6 @@ def check_copy(path: Path) -> list[Finding]:
         version_of(connection)
         return [*check(connection, lambda _: None), check_words(connection)]
     except sqlite3.Error as error:
-        raise refusal(error) from error
+        raise translate_sqlite_error(error) from error
     finally:
         connection.close()

@@ -12,14 +12,14 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.faults import Reason, Refused
 from abilities.helpers.durable import sync_folder
-from abilities.helpers.stores.protocol import Finding
+from abilities.helpers.stores.protocol import IntegrityFinding
 
 APPLICATION_ID = 0x61676D65  # 'agme'
 BUSY_SECONDS = 5.0
 
-_REASONS = {
+_REASONS: dict[str, Reason] = {
     "SQLITE_BUSY": "busy",
     "SQLITE_LOCKED": "busy",
     "SQLITE_FULL": "storage_full",
@@ -37,7 +37,7 @@ def schema() -> tuple[str, ...]:
     return (files("abilities.helpers.stores.sqlite").joinpath("schema.sql").read_text(encoding="utf-8"),)
 
 
-def refusal(error: sqlite3.Error | UnicodeDecodeError) -> Refused:
+def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused:
     """What an SQLite error means to the caller; anything unforeseen is a storage_error.
 
     A UnicodeDecodeError comes from the words of an SQLite error that quote a damaged schema.
@@ -80,7 +80,7 @@ class StoreFile:
                 self._leave_a_trace()
             return connection
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise refusal(error) from error
+            raise translate_sqlite_error(error) from error
         except OSError as error:
             denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -115,19 +115,19 @@ class StoreFile:
         if (found.st_dev, found.st_ino) != self._identity:
             raise Refused("storage_moved")
 
-    def traces(self) -> list[Finding]:
+    def traces(self) -> list[IntegrityFinding]:
         """What stands beside the database: whether it is what should, and what a killed process left there."""
         folder = self.path.parent
         left = sorted(found.name for found in folder.glob(f"{self.path.name}-new-*"))
         wal = self.path.with_name(f"{self.path.name}-wal")
         size = wal.stat().st_size if wal.exists() else 0
         told = [
-            Finding("version", "sound", 0, f"The schema is of version {len(schema())}, the current one."),
-            Finding("log", "sound", 0, f"The write-ahead log holds {size:,} bytes."),
+            IntegrityFinding("version", "sound", 0, f"The schema is of version {len(schema())}, the current one."),
+            IntegrityFinding("log", "sound", 0, f"The write-ahead log holds {size:,} bytes."),
         ]
         if left:
             words = f"{len(left):,} unfinished copies were left beside the store; they can be deleted."
-            told.append(Finding("beside", "note", len(left), words, tuple(left[:5])))
+            told.append(IntegrityFinding("beside", "note", len(left), words, tuple(left[:5])))
         return told
 
     def put_in_place(self, made: Path, *, aside: Path | None) -> Path | None:
@@ -152,7 +152,7 @@ class StoreFile:
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.Error as error:
-            raise refusal(error) from error
+            raise translate_sqlite_error(error) from error
         finally:
             connection.close()
 

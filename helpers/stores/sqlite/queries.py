@@ -4,10 +4,10 @@ import sqlite3
 from typing import Any, Literal
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.model import Stored, figures_of
-from abilities.helpers.stores.protocol import Page, Query
-from abilities.helpers.stores.sqlite.reads import row_by_id, stored_of
-from abilities.helpers.stores.sqlite.search import sought
+from abilities.helpers.stores.model import StoredMemory, build_stats
+from abilities.helpers.stores.protocol import MemoryPage, Query
+from abilities.helpers.stores.sqlite.reads import load_memory, row_by_id
+from abilities.helpers.stores.sqlite.search import parse_search
 
 How = Literal["found first", "met in order"]
 _SORTS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
@@ -15,7 +15,7 @@ _SMALL = 1_000
 """Memories of a namespace that are looked through one by one sooner than the full-text tables of all."""
 
 
-def query(connection: sqlite3.Connection, namespace: str, asked: Query) -> Page:
+def query(connection: sqlite3.Connection, namespace: str, asked: Query) -> MemoryPage:
     """A page of matching memories, and how many match."""
     every = _number(connection, namespace, "all", "", archived=True)
     matches = None if asked.search is None or every <= _SMALL else _matches(connection, asked.search)
@@ -26,7 +26,7 @@ def query(connection: sqlite3.Connection, namespace: str, asked: Query) -> Page:
     else:
         names = _names(connection, namespace, asked, "met in order", f"LIMIT {asked.limit:d} OFFSET {asked.offset:d}")
         total = _total(connection, namespace, asked, matches, every)
-    return Page(tuple(_by_id(connection, namespace, name) for name in names), total)
+    return MemoryPage(tuple(_by_id(connection, namespace, name) for name in names), total)
 
 
 def _names(connection: sqlite3.Connection, namespace: str, asked: Query, how: How, part: str) -> list[str]:
@@ -41,14 +41,14 @@ def _names(connection: sqlite3.Connection, namespace: str, asked: Query, how: Ho
 
 def _matches(connection: sqlite3.Connection, search: str) -> int:
     """How many memories of all namespaces hold a text."""
-    table, match = sought(search)
+    table, match = parse_search(search)
     return _count(connection, table, f"{table} MATCH ?", [match])
 
 
-def _by_id(connection: sqlite3.Connection, namespace: str, name: str) -> Stored | Exception:
+def _by_id(connection: sqlite3.Connection, namespace: str, name: str) -> StoredMemory | Exception:
     try:
         row = row_by_id(connection, namespace, name)
-        return Refused("memory_not_found") if row is None else stored_of(connection, row, 0)
+        return Refused("memory_not_found") if row is None else load_memory(connection, row, 0)
     except Refused as error:
         return error
 
@@ -61,7 +61,7 @@ def _matching(namespace: str, asked: Query, how: How) -> tuple[str, str, list[An
     source, where = "shelf AS s", ["s.namespace = ?"]
     values: list[Any] = [namespace]
     tags = list(asked.tags)
-    table, match = sought(asked.search or "")
+    table, match = parse_search(asked.search or "")
     if asked.search is not None and how == "found first":
         source = f"{table} CROSS JOIN shelf AS s INDEXED BY shelf_memory ON s.memory = {table}.rowid"
         where.append(f"{table} MATCH ?")
@@ -137,7 +137,7 @@ def stats(connection: sqlite3.Connection, namespace: str) -> dict[str, Any]:
         (namespace,),
     )
     edges = _edge(connection, namespace, "ASC"), _edge(connection, namespace, "DESC")
-    return figures_of(counters, edges, found, tags)
+    return build_stats(counters, edges, found, tags)
 
 
 def _edge(connection: sqlite3.Connection, namespace: str, order: str) -> str | None:

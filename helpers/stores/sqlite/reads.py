@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.model import LinkRow, Row, Stored, checked, is_sound, link_of
+from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, is_sound_link, parse_link, verify_row
 from abilities.helpers.stores.protocol import Backlinks, WalkResult
-from abilities.helpers.walk import Ask, Limits, Link, Walk, Walked
+from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
 
 COLUMNS = ", ".join(Row._fields)
 _SELECT = f"SELECT {COLUMNS}, hash FROM memories WHERE namespace = ?"
@@ -29,7 +29,7 @@ def row_by_id(connection: sqlite3.Connection, namespace: str, name: str) -> Row 
 
 
 def _row(found: tuple[Any, ...] | None) -> Row | None:
-    return None if found is None else checked(Row(*found[:-1]), found[-1])
+    return None if found is None else verify_row(Row(*found[:-1]), found[-1])
 
 
 def link_rows(connection: sqlite3.Connection, namespace: str, source: str, targets: Sequence[str]) -> list[LinkRow]:
@@ -48,20 +48,20 @@ def all_links(connection: sqlite3.Connection, namespace: str, source: str) -> tu
         "SELECT source, target, type, weight, rank, hash FROM links WHERE namespace = ? AND source = ?",
         (namespace, source),
     ).fetchall()
-    sound = sorted(LinkRow(*link[:4]) for link in found if is_sound(link))
+    sound = sorted(LinkRow(*link[:4]) for link in found if is_sound_link(link))
     return sound, len(found) - len(sound)
 
 
-def stored_of(connection: sqlite3.Connection, row: Row, limit: int, offset: int = 0) -> Stored:
+def load_memory(connection: sqlite3.Connection, row: Row, limit: int, offset: int = 0) -> StoredMemory:
     """A memory with some of its links, best first, and its counters."""
     best = connection.execute(_BEST, (row.namespace, row.key, limit, offset)).fetchall() if limit else []
-    links = tuple(LinkRow(*link[:4]) for link in best if is_sound(link))
+    links = tuple(LinkRow(*link[:4]) for link in best if is_sound_link(link))
     total = _link_totals(connection, row.namespace, [row.key]).get(row.key, 0)
     counters = connection.execute(
         "SELECT accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?", (row.namespace, row.id)
     ).fetchone()
     accessed_at, count = counters or (row.created_at, 0)
-    return Stored(row, links, total, accessed_at, count)
+    return StoredMemory(row, links, total, accessed_at, count)
 
 
 def _link_totals(connection: sqlite3.Connection, namespace: str, keys: Sequence[str]) -> dict[str, int]:
@@ -70,12 +70,12 @@ def _link_totals(connection: sqlite3.Connection, namespace: str, keys: Sequence[
     return dict(connection.execute(counted, (namespace, *keys)).fetchall())
 
 
-def read_linked(connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int) -> Stored:
+def read_linked(connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
     """One memory with a page of its links. Raises Refused."""
     row = row_by_key(connection, namespace, key)
     if row is None:
         raise Refused("memory_not_found")
-    return stored_of(connection, row, limit, offset)
+    return load_memory(connection, row, limit, offset)
 
 
 def backlinks(connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
@@ -85,12 +85,12 @@ def backlinks(connection: sqlite3.Connection, namespace: str, key: str, offset: 
         " ORDER BY source, type LIMIT ? OFFSET ?",
         (namespace, key, limit, offset),
     )
-    links = tuple(LinkRow(*link[:4]) for link in found if is_sound(link))
+    links = tuple(LinkRow(*link[:4]) for link in found if is_sound_link(link))
     counted = "SELECT count(*) FROM links WHERE namespace = ? AND target = ?"
     return Backlinks(links, int(connection.execute(counted, (namespace, key)).fetchone()[0]))
 
 
-def read(connection: sqlite3.Connection, namespace: str, keys: Sequence[str]) -> list[Stored | Exception]:
+def read(connection: sqlite3.Connection, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
     """Memories by key with the number of their links; a Refused in the place of one that cannot be read."""
     known = list(dict.fromkeys(keys))
     places = ", ".join("?" * len(known))
@@ -100,15 +100,15 @@ def read(connection: sqlite3.Connection, namespace: str, keys: Sequence[str]) ->
     return [memories[key] for key in keys]
 
 
-def _memory(raw: tuple[Any, ...] | None, links: int) -> Stored | Exception:
+def _memory(raw: tuple[Any, ...] | None, links: int) -> StoredMemory | Exception:
     try:
         row = _row(raw)
     except Refused as error:
         return error
-    return Refused("memory_not_found") if row is None else Stored(row, links_total=links)
+    return Refused("memory_not_found") if row is None else StoredMemory(row, links_total=links)
 
 
-def walk(connection: sqlite3.Connection, namespace: str, key: str, limits: Limits) -> WalkResult:
+def walk(connection: sqlite3.Connection, namespace: str, key: str, limits: WalkLimits) -> WalkResult:
     """Walk from a memory. Raises Refused when it cannot be read itself.
 
     A memory with a score that cannot be is seen when it is read, and the walk is made again without it.
@@ -125,11 +125,13 @@ def walk(connection: sqlite3.Connection, namespace: str, key: str, limits: Limit
         invalid |= found
 
 
-def _has_invalid_score(memory: Stored | Exception) -> bool:
+def _has_invalid_score(memory: StoredMemory | Exception) -> bool:
     return isinstance(memory, Refused) and memory.reason == "invalid_stored_value"
 
 
-def _walked(connection: sqlite3.Connection, namespace: str, key: str, limits: Limits, invalid: set[str]) -> Walked:
+def _walked(
+    connection: sqlite3.Connection, namespace: str, key: str, limits: WalkLimits, invalid: set[str]
+) -> WalkOutcome:
     conversation = Walk(key, limits).run()
     ended: set[str] = set()
     try:
@@ -137,19 +139,19 @@ def _walked(connection: sqlite3.Connection, namespace: str, key: str, limits: Li
         while True:
             asked = conversation.send(_links(connection, namespace, asked, ended, invalid))
     except StopIteration as end:
-        walked: Walked = end.value
+        walked: WalkOutcome = end.value
         return walked
 
 
 def _links(
-    connection: sqlite3.Connection, namespace: str, asked: Ask, ended: set[str], invalid: set[str]
-) -> list[Link]:
+    connection: sqlite3.Connection, namespace: str, asked: LinkRequest, ended: set[str], invalid: set[str]
+) -> list[WalkLink]:
     """The next links of a memory; ``ended`` remembers those whose last page was not full."""
     if asked.key in ended:
         return []
     limit = _FIRST_PAGE if not asked.offset else asked.offset * 3
     links = [
-        link_of(found, invalid) for found in connection.execute(_BEST, (namespace, asked.key, limit, asked.offset))
+        parse_link(found, invalid) for found in connection.execute(_BEST, (namespace, asked.key, limit, asked.offset))
     ]
     if len(links) < limit:
         ended.add(asked.key)

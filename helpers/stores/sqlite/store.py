@@ -10,14 +10,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Change, How, Outcome
-from abilities.helpers.stores.model import Damaged, Incoming, Stored, hash_of
-from abilities.helpers.stores.protocol import MAX_TOUCHES, Backlinks, Finding, Page, Query, WalkResult, Written
+from abilities.helpers.stores.changes import BatchOptions, Change, Outcome
+from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, StoredMemory, hash_values
+from abilities.helpers.stores.protocol import (
+    MAX_TOUCHES,
+    Backlinks,
+    IntegrityFinding,
+    MemoryPage,
+    Query,
+    WalkResult,
+    WriteResult,
+)
 from abilities.helpers.stores.sqlite import queries, reads, transfer, writes
-from abilities.helpers.stores.sqlite.file import StoreFile, check_version, refusal
+from abilities.helpers.stores.sqlite.file import StoreFile, check_version, translate_sqlite_error
 from abilities.helpers.stores.sqlite.integrity import check, check_words
-from abilities.helpers.stores.sqlite.thread import Job, Lane
-from abilities.helpers.walk import Limits
+from abilities.helpers.stores.sqlite.thread import BatchingThread, ThreadJob
+from abilities.helpers.walk import WalkLimits
 
 T = TypeVar("T")
 
@@ -34,66 +42,66 @@ class SqliteStore:
         self._opening = threading.Lock()
         self._touching = threading.Lock()
         self._touches: dict[tuple[str, str], tuple[int, str]] = {}
-        self._reader = Lane("abilities-store-reader", self._read_batch, lambda: None, self._end_reading)
-        self._writer = Lane("abilities-store-writer", self._write_batch, self._flush, self._end_writing)
+        self._reader = BatchingThread("abilities-store-reader", self._read_batch, lambda: None, self._end_reading)
+        self._writer = BatchingThread("abilities-store-writer", self._write_batch, self._flush, self._end_writing)
 
     @property
-    def waiting(self) -> int:
+    def queue_size(self) -> int:
         """See `MemoryStore.waiting`."""
-        return self._reader.waiting + self._writer.waiting
+        return self._reader.queue_size + self._writer.queue_size
 
-    async def change(self, namespace: str, change: Change) -> Written:
+    async def change(self, namespace: str, change: Change) -> WriteResult:
         """See `MemoryStore.change`."""
-        return await self._writer.do(lambda c: writes.write(c, namespace, change, self._quota))
+        return await self._writer.run(lambda c: writes.write(c, namespace, change, self._quota))
 
-    async def read(self, namespace: str, keys: Sequence[str]) -> list[Stored | Exception]:
+    async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
         """See `MemoryStore.read`."""
-        return await self._reader.do(lambda c: reads.read(c, namespace, keys))
+        return await self._reader.run(lambda c: reads.read(c, namespace, keys))
 
-    async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> Stored:
+    async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
         """See `MemoryStore.read_linked`."""
-        return await self._reader.do(lambda c: reads.read_linked(c, namespace, key, offset, limit))
+        return await self._reader.run(lambda c: reads.read_linked(c, namespace, key, offset, limit))
 
-    async def backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+    async def read_backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
         """See `MemoryStore.backlinks`."""
-        return await self._reader.do(lambda c: reads.backlinks(c, namespace, key, offset, limit))
+        return await self._reader.run(lambda c: reads.backlinks(c, namespace, key, offset, limit))
 
-    async def walk(self, namespace: str, key: str, limits: Limits) -> WalkResult:
+    async def walk(self, namespace: str, key: str, limits: WalkLimits) -> WalkResult:
         """See `MemoryStore.walk`."""
-        return await self._reader.do(lambda c: reads.walk(c, namespace, key, limits))
+        return await self._reader.run(lambda c: reads.walk(c, namespace, key, limits))
 
-    async def query(self, namespace: str, query: Query) -> Page:
+    async def query(self, namespace: str, query: Query) -> MemoryPage:
         """See `MemoryStore.query`."""
-        return await self._reader.do(lambda c: queries.query(c, namespace, query))
+        return await self._reader.run(lambda c: queries.query(c, namespace, query))
 
-    async def stats(self, namespace: str) -> dict[str, Any]:
+    async def read_stats(self, namespace: str) -> dict[str, Any]:
         """See `MemoryStore.stats`."""
-        return await self._reader.do(lambda c: queries.stats(c, namespace))
+        return await self._reader.run(lambda c: queries.stats(c, namespace))
 
-    async def page(self, after: tuple[str, str], limit: int) -> list[Stored | Damaged]:
+    async def read_page(self, after: tuple[str, str], limit: int) -> list[StoredMemory | DamagedMemory]:
         """See `MemoryStore.page`."""
-        return await self._reader.do(lambda c: transfer.page(c, after, limit))
+        return await self._reader.run(lambda c: transfer.page(c, after, limit))
 
-    async def size(self) -> int:
+    async def count_memories(self) -> int:
         """See `MemoryStore.size`."""
-        return await self._reader.do(transfer.size)
+        return await self._reader.run(transfer.size)
 
-    async def put(
-        self, memories: Sequence[Incoming], *, replace: bool = False, dry_run: bool = False
+    async def import_batch(
+        self, memories: Sequence[IncomingMemory], *, replace: bool = False, dry_run: bool = False
     ) -> list[Outcome | Exception]:
         """See `MemoryStore.put`."""
-        how = How(replace, dry_run, self._quota)
+        how = BatchOptions(replace, dry_run, self._quota)
         if dry_run:
-            return await self._reader.do(lambda c: transfer.put(c, memories, how))
+            return await self._reader.run(lambda c: transfer.put(c, memories, how))
         # A job each, because a savepoint costs what has been written since it began; commits are shared all the same.
         jobs = (partial(transfer.put, memories=[memory], how=how) for memory in memories)
-        return [outcome for (outcome,) in await asyncio.gather(*map(self._writer.do, jobs))]
+        return [outcome for (outcome,) in await asyncio.gather(*map(self._writer.run, jobs))]
 
-    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[Finding]:
+    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
         """See `MemoryStore.check`; on a thread and a connection of its own, so that reads go on."""
         return await asyncio.to_thread(self._check, progress, full)
 
-    def _check(self, progress: Callable[[int], None], full: bool) -> list[Finding]:
+    def _check(self, progress: Callable[[int], None], full: bool) -> list[IntegrityFinding]:
         with closing(self.connect(writing=False)) as connection:
             connection.execute("BEGIN")
             findings = [*self._file.traces(), *check(connection, progress)]
@@ -102,7 +110,7 @@ class SqliteStore:
         with self._file.locked(), closing(self.connect(writing=True)) as connection:
             return [*findings, check_words(connection)]
 
-    def touch(self, namespace: str, key: str, now: str) -> None:
+    def count_access(self, namespace: str, key: str, now: str) -> None:
         """See `MemoryStore.touch`; written with the next change, or after a second without one."""
         with self._touching:
             if len(self._touches) < MAX_TOUCHES:
@@ -116,7 +124,7 @@ class SqliteStore:
         await self._writer.close()
         self._file.close()
 
-    def _read_batch(self, jobs: Sequence[Job]) -> list[Any]:
+    def _read_batch(self, jobs: Sequence[ThreadJob]) -> list[Any]:
         """One snapshot for all that waits; it is younger than anything its callers know of."""
         try:
             return [self._guarded(partial(self._in_snapshot, job.work)) for job in jobs]
@@ -147,7 +155,7 @@ class SqliteStore:
         if self._reading is not None and self._reading.in_transaction:
             self._reading.execute("ROLLBACK")
 
-    def _write_batch(self, jobs: Sequence[Job]) -> list[Any]:
+    def _write_batch(self, jobs: Sequence[ThreadJob]) -> list[Any]:
         """One transaction for all that waits; each change in a savepoint of its own."""
         results = self._guarded(lambda: self._in_transaction([job.work for job in jobs]))
         return [results] * len(jobs) if isinstance(results, Exception) else results
@@ -196,7 +204,7 @@ class SqliteStore:
             connection = self._file.open(writing=writing)
         # What damage makes of a text need not be UTF-8; its hash shows that, without failing its neighbours.
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-        connection.create_function("link_hash", 5, lambda *link: hash_of(link), deterministic=True)
+        connection.create_function("link_hash", 5, lambda *link: hash_values(link), deterministic=True)
         connection.create_function("folded", 1, str.casefold, deterministic=True)
         return connection
 
@@ -233,6 +241,6 @@ def _attempt(work: Callable[[], T]) -> "T | Exception":
     try:
         return work()
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        return refusal(error)
+        return translate_sqlite_error(error)
     except Exception as error:
         return error

@@ -10,7 +10,7 @@ T = TypeVar("T")
 MAX_BATCH = 256
 
 
-class Job(NamedTuple):
+class ThreadJob(NamedTuple):
     """Work to be done on the lane's thread, and who waits for it."""
 
     work: Callable[[Any], Any]
@@ -18,7 +18,7 @@ class Job(NamedTuple):
     done: "asyncio.Future[Any]"
 
 
-class Lane:
+class BatchingThread:
     """Hands queued jobs to ``run`` in batches; ``idle`` is called when a second passes without one.
 
     ``run`` returns a result or an exception for each job of its batch. Jobs whose callers went away are
@@ -28,11 +28,11 @@ class Lane:
     def __init__(
         self,
         name: str,
-        run: Callable[[Sequence[Job]], Sequence[Any]],
+        run: Callable[[Sequence[ThreadJob]], Sequence[Any]],
         idle: Callable[[], None],
         end: Callable[[], None],
     ) -> None:
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[ThreadJob | None] = SimpleQueue()
         self._run = run
         self._idle = idle
         self._end = end
@@ -40,13 +40,13 @@ class Lane:
         self._starting = threading.Lock()
         self._ended = threading.Event()
 
-    async def do(self, work: Callable[[Any], T]) -> T:
+    async def run(self, work: Callable[[Any], T]) -> T:
         """Queue work and wait for its result. Cancelling the wait does not cancel the work."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         if self._thread.ident is None:
             self.wake()
-        self._queue.put(Job(work, loop, done))
+        self._queue.put(ThreadJob(work, loop, done))
         return await done
 
     def wake(self) -> None:
@@ -56,7 +56,7 @@ class Lane:
                 self._thread.start()
 
     @property
-    def waiting(self) -> int:
+    def queue_size(self) -> int:
         """How many jobs are queued."""
         return self._queue.qsize()
 
@@ -79,8 +79,8 @@ class Lane:
         finally:
             self._ended.set()
 
-    def _next(self) -> tuple[list[Job], bool]:
-        batch: list[Job] = []
+    def _next(self) -> tuple[list[ThreadJob], bool]:
+        batch: list[ThreadJob] = []
         try:
             job = self._queue.get(timeout=1.0)
             while job is not None:
@@ -93,7 +93,7 @@ class Lane:
             return batch, True
 
 
-def _tell(batch: Sequence[Job], results: Sequence[Any]) -> None:
+def _tell(batch: Sequence[ThreadJob], results: Sequence[Any]) -> None:
     """Deliver results with one wake-up a loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
     for job, result in zip(batch, results, strict=True):

@@ -6,31 +6,31 @@ from collections.abc import Sequence
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Change, created, merged
-from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_of
-from abilities.helpers.stores.protocol import Written
-from abilities.helpers.stores.sqlite.reads import COLUMNS, link_rows, row_by_id, row_by_key, stored_of
+from abilities.helpers.stores.changes import Change, create_row, merge_change
+from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_values
+from abilities.helpers.stores.protocol import WriteResult
+from abilities.helpers.stores.sqlite.reads import COLUMNS, link_rows, load_memory, row_by_id, row_by_key
 from abilities.helpers.stores.sqlite.search import add_words, remove_words
 
 _INSERT = f"INSERT INTO memories ({COLUMNS}, hash) VALUES ({', '.join('?' * 16)})"
 _UPDATE = f"UPDATE memories SET ({COLUMNS}, hash) = ({', '.join('?' * 16)}) WHERE namespace = ? AND key = ?"
 
 
-def write(connection: sqlite3.Connection, namespace: str, change: Change, quota: int | None) -> Written:
+def write(connection: sqlite3.Connection, namespace: str, change: Change, quota: int | None) -> WriteResult:
     """Make a change. Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises."""
     before = _existing(connection, namespace, change)
     if change.kind == "delete":
         assert before is not None
         _remove(connection, before)
-        return Written(None, created=False, updated=())
+        return WriteResult(None, created=False, updated=())
     if before is None:
         check_quota(connection, namespace, quota)
-    links = link_rows(connection, namespace, before.key, change.linked) if before else []
-    after = merged(change, before or created(change, namespace), links)
+    links = link_rows(connection, namespace, before.key, change.linked_keys) if before else []
+    after = merge_change(change, before or create_row(change, namespace), links)
     if before is None or after.updated:
         save(connection, before, after.row)
         save_links(connection, after.row, links, after.links)
-    return Written(stored_of(connection, after.row, 20), created=before is None, updated=after.updated)
+    return WriteResult(load_memory(connection, after.row, 20), created=before is None, updated=after.updated)
 
 
 def touch(connection: sqlite3.Connection, namespace: str, key: str, count: int, now: str) -> None:
@@ -74,13 +74,13 @@ def save(
 ) -> None:
     """Write a memory's row and all that is derived from it; ``accessed`` are its counters, where they are not kept."""
     if before is None:
-        memory = connection.execute(_INSERT, (*after, hash_of(after))).lastrowid
+        memory = connection.execute(_INSERT, (*after, hash_values(after))).lastrowid
         assert memory is not None
         counters: tuple[str, int] = (after.created_at, 0)
         add_words(connection, memory, after.content)
         _rerank(connection, after)
     else:
-        connection.execute(_UPDATE, (*after, hash_of(after), after.namespace, after.key))
+        connection.execute(_UPDATE, (*after, hash_values(after), after.namespace, after.key))
         memory, counted_at, count = connection.execute(
             "SELECT memory, accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?",
             (before.namespace, before.id),
@@ -147,5 +147,5 @@ def save_links(connection: sqlite3.Connection, row: Row, before: Sequence[LinkRo
         rank = link.weight * found[0] if found else -1.0
         connection.execute(
             "INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (row.namespace, link.source, rank, link.weight, link.target, link.type, hash_of((*link, rank))),
+            (row.namespace, link.source, rank, link.weight, link.target, link.type, hash_values((*link, rank))),
         )
