@@ -65,7 +65,13 @@ class Abilities:
             files=FileReader([agent, settings.workspace_root], policy, workers),
             lister=FileLister([agent, settings.workspace_root], policy, workers),
             memory=MemoryHelper(
-                settings.namespace, store, agent, policy, workers, settings.memory_files, settings.zone
+                settings.namespace,
+                store,
+                agent,
+                policy,
+                workers,
+                settings.memory_files,
+                settings.zone,
             ),
             max_response_bytes=settings.max_response_bytes,
             read_only=read_only,
@@ -80,7 +86,10 @@ class Abilities:
         """
         settings = settings or Settings()
         settings.check_roots()
-        workers, store = WorkerPool(), open_store(settings.store_url, max_memories=settings.max_memories)
+        workers, store = (
+            WorkerPool(),
+            open_store(settings.store_url, max_memories=settings.max_memories),
+        )
         try:
             yield cls(settings, *build_registry(settings), workers, store)
         finally:
@@ -115,7 +124,9 @@ class Abilities:
         limit = room = self.context.max_response_bytes
         while (size := len((text := render(answer.payload, "toon")).encode())) > limit:
             room = min(room * limit // size, room - 1_000)
-            answer = await self.registry.run_ability(name, arguments, replace(self.context, max_response_bytes=room))
+            answer = await self.registry.run_ability(
+                name, arguments, replace(self.context, max_response_bytes=room)
+            )
         return Reply(answer.payload, text, failed=False)
 
     @property

@@ -62,13 +62,19 @@ class Ability:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ValueError(f"an ability's name is snake_case, 64 characters at most: {self.name!r}")
+            raise ValueError(
+                f"an ability's name is snake_case, 64 characters at most: {self.name!r}"
+            )
         if not self.description.strip():
-            raise ValueError(f"ability {self.name} needs a description: it is what a model chooses by")
+            raise ValueError(
+                f"ability {self.name} needs a description: it is what a model chooses by"
+            )
         if self.resource is not None:
             named = _RESOURCE.fullmatch(self.resource)
             if not self.read_only or named is None or named[1] not in self.input.model_fields:
-                raise ValueError(f"ability {self.name}: a resource is read, as 'scheme://{{argument}}'")
+                raise ValueError(
+                    f"ability {self.name}: a resource is read, as 'scheme://{{argument}}'"
+                )
 
 
 def ability(
@@ -111,7 +117,9 @@ def _models(run: Run) -> tuple[type[BaseModel], type[BaseModel]]:
     answer = hints.pop("return", None)
     models = [hint for hint in (*list(hints.values())[1:2], answer) if _is_model(hint)]
     if len(models) != 2 or not inspect.iscoroutinefunction(run):
-        raise TypeError("an ability is 'async def run(context: Context, arguments: Model) -> Model'")
+        raise TypeError(
+            "an ability is 'async def run(context: Context, arguments: Model) -> Model'"
+        )
     return models[0], models[1]
 
 

@@ -32,7 +32,11 @@ def add_plugins(registry: AbilityRegistry) -> list[str]:
 
 def _declared(point: EntryPoint) -> Iterator[Ability]:
     loaded = point.load()
-    several = cast(Sequence[object], loaded) if isinstance(loaded, list | tuple) else (cast(object, loaded),)
+    several = (
+        cast(Sequence[object], loaded)
+        if isinstance(loaded, list | tuple)
+        else (cast(object, loaded),)
+    )
     for ability in several:
         if not isinstance(ability, Ability):
             raise TypeError("an entry point must be an Ability or a list of them")

@@ -54,7 +54,9 @@ class AbilityRegistry:
         for name in names:
             if name not in self._abilities:
                 raise KeyError(name)
-        chosen = [a for a in self if (not names or a.name in names) and (a.read_only or not read_only)]
+        chosen = [
+            a for a in self if (not names or a.name in names) and (a.read_only or not read_only)
+        ]
         return AbilityRegistry(chosen, read_only=True)
 
     async def call(self, name: str, arguments: object, context: Context) -> dict[str, Any]:
@@ -73,7 +75,11 @@ class AbilityRegistry:
             raise AbilityError(Fault.from_reason("scope"))
         try:
             answer = await ability.run(context, validate_arguments(ability.input, arguments))
-            payload = answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer
+            payload = (
+                answer.model_dump(mode="json", exclude_none=True)
+                if isinstance(answer, BaseModel)
+                else answer
+            )
             encoded = json_bytes(payload)
             if len(encoded) > context.max_response_bytes:
                 raise Refused("response_too_large")

@@ -59,7 +59,10 @@ def build_declaration(ability: Ability) -> dict[str, Any]:
             "outputSchema": build_output_schema(ability),
             "annotations": build_annotations(ability),
         },
-        "openai": {"type": "function", "function": {"name": name, "description": description, "parameters": schema}},
+        "openai": {
+            "type": "function",
+            "function": {"name": name, "description": description, "parameters": schema},
+        },
         "anthropic": {"name": name, "description": description, "input_schema": schema},
     }
 
@@ -77,7 +80,9 @@ def find_schema_directory() -> Path:
 def write_declarations(abilities: Iterable[Ability]) -> list[Path]:
     """Write one file an ability into `schema_directory`, remove others, and return what was written."""
     directory = find_schema_directory()
-    texts = {directory / f"{ability.name}.json": format_declaration(ability) for ability in abilities}
+    texts = {
+        directory / f"{ability.name}.json": format_declaration(ability) for ability in abilities
+    }
     for path in set(directory.glob("*.json")) - texts.keys():
         path.unlink()
     for path, text in texts.items():
@@ -108,10 +113,14 @@ def _plain(node: Any, definitions: dict[str, Any], exact: bool) -> Any:
         return node
     if "$ref" in found:
         others = {key: value for key, value in found.items() if key != "$ref"}
-        return _plain({**definitions[found["$ref"].rpartition("/")[2]], **others}, definitions, exact)
+        return _plain(
+            {**definitions[found["$ref"].rpartition("/")[2]], **others}, definitions, exact
+        )
     if EXACT in found:
         extra: dict[str, Any] = found[EXACT] if exact else {}
-        return _plain({key: value for key, value in found.items() if key != EXACT} | extra, definitions, exact)
+        return _plain(
+            {key: value for key, value in found.items() if key != EXACT} | extra, definitions, exact
+        )
     named = "properties" in found or found.get("type") == "object"
     kept = {
         key: {name: _plain(field, definitions, exact) for name, field in value.items()}

@@ -45,7 +45,15 @@ async def measured(rounds: int, large: int, console: Console, *, quick: bool) ->
 
 def show(found: list[Measured], console: Console) -> None:
     """Print the table."""
-    table = Table("goal", "what", "wanted", "measured", "quartiles", "", title="Ratios of medians, each from one run")
+    table = Table(
+        "goal",
+        "what",
+        "wanted",
+        "measured",
+        "quartiles",
+        "",
+        title="Ratios of medians, each from one run",
+    )
     for line in found:
         between = "" if line.low is None else f"{line.low:.2f} to {line.high:.2f}"
         verdict = "met" if line.met else "[red]short[/]"
@@ -55,7 +63,11 @@ def show(found: list[Measured], console: Console) -> None:
 
 def save(found: list[Measured], rounds: int, large: int) -> None:
     """Keep the results and draw the chart."""
-    machine = {"processors": os.cpu_count(), "system": platform.system(), "python": platform.python_version()}
+    machine = {
+        "processors": os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
     lines = [{**line._asdict(), "met": line.met} for line in found]
     document = {
         "machine": {**machine, "sqlite": sqlite3.sqlite_version},
@@ -71,9 +83,13 @@ def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30, help="rounds a measurement")
-    parser.add_argument("--memories", type=int, default=1_000_000, help="memories in the largest store")
+    parser.add_argument(
+        "--memories", type=int, default=1_000_000, help="memories in the largest store"
+    )
     parser.add_argument("--keep", action="store_true", help="write results.json and the chart")
-    parser.add_argument("--quick", action="store_true", help="4 rounds and 20,000 memories, without goal 18")
+    parser.add_argument(
+        "--quick", action="store_true", help="4 rounds and 20,000 memories, without goal 18"
+    )
     chosen = parser.parse_args()
     if chosen.quick:
         chosen.rounds, chosen.memories = 4, 20_000

@@ -33,7 +33,9 @@ def draw(found: list[Measured], path: Path) -> None:
         assert line.low is not None and line.high is not None
         axes.barh(place, line.value, color=BAR, height=0.6)
         axes.hlines(place, line.low, line.high, color=PALE, linewidth=2)
-        axes.text(max(line.value, line.high) * 1.05, place, f"{line.value:.1f}x", va="center", color=INK)
+        axes.text(
+            max(line.value, line.high) * 1.05, place, f"{line.value:.1f}x", va="center", color=INK
+        )
     axes.set_yticks(range(len(bars)), [words for words, _ in bars], color=INK)
     axes.set_xscale("log")
     axes.set_xlim(1, max(line.high or 1 for _, line in bars) * 2)

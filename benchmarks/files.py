@@ -55,7 +55,9 @@ async def goal_1_and_2(base: Path, rounds: int) -> list[Measured]:
             taken = await interleaved(
                 {
                     "ours": lambda ask=ask: mine.call("file_read_bulk", ask),
-                    "single": lambda whole=whole: [other.call("read_text_file", {"path": path}) for path in whole],
+                    "single": lambda whole=whole: [
+                        other.call("read_text_file", {"path": path}) for path in whole
+                    ],
                     "bulk": lambda whole=whole: other.call("read_multiple_files", {"paths": whole}),
                 },
                 rounds,
@@ -64,7 +66,13 @@ async def goal_1_and_2(base: Path, rounds: int) -> list[Measured]:
             if goal:
                 number = "2" if kilobytes == 256 else "1"
                 rows.append(
-                    taken.ratio(number, f"{label}, against 25 read_text_file", f">= {goal:g}x", "single", "ours")
+                    taken.ratio(
+                        number,
+                        f"{label}, against 25 read_text_file",
+                        f">= {goal:g}x",
+                        "single",
+                        "ours",
+                    )
                 )
             if bulk_goal:
                 what = f"{label}, against read_multiple_files"
@@ -105,7 +113,9 @@ async def goal_4(base: Path, rounds: int) -> list[Measured]:
     """The safe reader in process against a bare loop."""
     rows: list[Measured] = []
     settings = Settings(agent_dir=base / "agent", workspace_dir=base / "workspace")
-    reader = FileReader([settings.agent_root, settings.workspace_root], settings.policy, WorkerPool())
+    reader = FileReader(
+        [settings.agent_root, settings.workspace_root], settings.policy, WorkerPool()
+    )
     for kilobytes, goal in ((1, 2.5), (16, 2.0), (256, 1.6)):
         names = fill(settings.workspace_dir, kilobytes)
 
@@ -114,7 +124,9 @@ async def goal_4(base: Path, rounds: int) -> list[Measured]:
                 return [opened.read(parse_path(name), 1_000_000) for name in names]
 
         ways = {
-            "bare": lambda names=names, size=kilobytes * 1024: bare(settings.workspace_dir, names, size),
+            "bare": lambda names=names, size=kilobytes * 1024: bare(
+                settings.workspace_dir, names, size
+            ),
             "safe": safe,
         }
         taken = await interleaved(ways, rounds * 10)
@@ -136,7 +148,9 @@ class Inline(WorkerPool):
 async def goal_5(base: Path, rounds: int) -> list[Measured]:
     """A call through its thread against the same call inline."""
     rows: list[Measured] = []
-    settings = Settings(agent_dir=base / "agent", workspace_dir=base / "workspace", max_response_bytes=1_000_000)
+    settings = Settings(
+        agent_dir=base / "agent", workspace_dir=base / "workspace", max_response_bytes=1_000_000
+    )
     async with Abilities.open(settings) as abilities:
         roots = [settings.agent_root, settings.workspace_root]
         inline = replace(abilities.context, files=FileReader(roots, settings.policy, Inline()))
@@ -146,7 +160,10 @@ async def goal_5(base: Path, rounds: int) -> list[Measured]:
             async def call(context: Context, asked: FileReadBulkInput = asked) -> object:
                 return await read_files(context, asked)
 
-            ways = {"thread": lambda call=call: call(abilities.context), "inline": lambda call=call: call(inline)}
+            ways = {
+                "thread": lambda call=call: call(abilities.context),
+                "inline": lambda call=call: call(inline),
+            }
             taken = await interleaved(ways, rounds * 10)
             what = f"25x{kilobytes} KB, async call against the same inline"
             rows.append(taken.ratio("5", what, "<= 2x", "thread", "inline"))
@@ -161,16 +178,26 @@ async def goal_6(base: Path, rounds: int) -> list[Measured]:
 
     workspace = base / "workspace"
     names = fill(workspace, 16)
-    settings = Settings(agent_dir=base / "agent", workspace_dir=workspace, max_response_bytes=1_000_000)
+    settings = Settings(
+        agent_dir=base / "agent", workspace_dir=workspace, max_response_bytes=1_000_000
+    )
     (tool,) = load_tools(settings, only=["file_read_bulk"])
     single = ReadFileTool(root_dir=str(workspace))
 
     async def one_by_one() -> list[Any]:
         return [await single.ainvoke({"file_path": name}) for name in names]
 
-    assert contents(await tool.ainvoke({"paths": names})) == sum(len(text) for text in await one_by_one())
-    taken = await interleaved({"bulk": lambda: tool.ainvoke({"paths": names}), "single": one_by_one}, rounds)
-    return [taken.ratio("6", "25x16 KB in LangChain, against 25 ReadFileTool calls", ">= 10x", "single", "bulk")]
+    assert contents(await tool.ainvoke({"paths": names})) == sum(
+        len(text) for text in await one_by_one()
+    )
+    taken = await interleaved(
+        {"bulk": lambda: tool.ainvoke({"paths": names}), "single": one_by_one}, rounds
+    )
+    return [
+        taken.ratio(
+            "6", "25x16 KB in LangChain, against 25 ReadFileTool calls", ">= 10x", "single", "bulk"
+        )
+    ]
 
 
 MEMORY = """
@@ -208,11 +235,18 @@ async def goal_18(base: Path, _: int) -> list[Measured]:
         while file.tell() < 2**30:
             file.write(block)
     command = [sys.executable, "-c", MEMORY, str(base / "agent"), str(base / "workspace")]
-    mebibytes, last = (float(n) for n in subprocess.run(command, capture_output=True, check=True).stdout.split())
+    mebibytes, last = (
+        float(n) for n in subprocess.run(command, capture_output=True, check=True).stdout.split()
+    )
     huge.unlink()
     return [
         Measured("18", "peak MiB over idle, 64 calls of 25x1 GiB", "<= 128 MiB", mebibytes),
-        Measured("18", "ms until the last of those 64 calls was answered (figure 4: p99 <= 300)", "<= 300 ms", last),
+        Measured(
+            "18",
+            "ms until the last of those 64 calls was answered (figure 4: p99 <= 300)",
+            "<= 300 ms",
+            last,
+        ),
     ]
 
 
@@ -223,7 +257,11 @@ async def goal_19(_: Path, rounds: int) -> list[Measured]:
         return lambda: subprocess.run([sys.executable, "-c", code], check=True)
 
     taken = await interleaved({"bare": start("pass"), "ours": start("import abilities")}, rounds)
-    return [Measured("19", "ms to import abilities", "<= 250 ms", (taken["ours"] - taken["bare"]) * 1000)]
+    return [
+        Measured(
+            "19", "ms to import abilities", "<= 250 ms", (taken["ours"] - taken["bare"]) * 1000
+        )
+    ]
 
 
 async def goal_20(base: Path, _: int) -> list[Measured]:
@@ -233,10 +271,14 @@ async def goal_20(base: Path, _: int) -> list[Measured]:
     for name in names:
         (workspace / name).write_text("word " * 5_000)
     rows: list[Measured] = []
-    settings = Settings(agent_dir=base / "agent", workspace_dir=workspace, max_response_bytes=1_000_000)
+    settings = Settings(
+        agent_dir=base / "agent", workspace_dir=workspace, max_response_bytes=1_000_000
+    )
     async with Abilities.open(settings) as abilities:
         for label, goal, most in (("whole", 260, 100_000), ("cut", 500, 20_000)):
-            payload = await abilities.call("file_read_bulk", {"paths": names, "max_chars_per_file": most})
+            payload = await abilities.call(
+                "file_read_bulk", {"paths": names, "max_chars_per_file": most}
+            )
             beyond = len(render(payload)) - payload["summary"]["returned_chars"]
             what = f"characters beyond its content, a {label} file record"
             rows.append(Measured("20", what, f"<= {goal}", beyond / FILES))

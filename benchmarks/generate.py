@@ -33,7 +33,11 @@ def generate(path: Path, count: int, seed: int = 1) -> None:
         f"INSERT INTO shelf VALUES ({', '.join('?' * 12)})",
         sorted(_shelf(memory, row) for memory, row in enumerate(rows, 1)),
     )
-    tags = [(NAMESPACE, tag, 0, row.created_at, row.id) for row in rows for tag in orjson.loads(row.tags)]
+    tags = [
+        (NAMESPACE, tag, 0, row.created_at, row.id)
+        for row in rows
+        for tag in orjson.loads(row.tags)
+    ]
     connection.executemany("INSERT INTO tags VALUES (?, ?, ?, ?, ?)", sorted(tags))
     for memory, row in enumerate(rows, 1):
         add_words(connection, memory, row.content)
@@ -51,10 +55,22 @@ def _rows(count: int, chance: random.Random) -> Iterator[Row]:
         words = " ".join(chance.choices(_WORDS, k=20))
         created = _TIME.format(1 + n * 28 // count, n // 3600 % 24, n // 60 % 60, n % 60, n % 1000)
         name = f"{chance.getrandbits(32):08x}-{n & 0xFFFF:04x}-4{chance.getrandbits(12):03x}-8000-{n:012x}"
-        tags = orjson.dumps(sorted({f"t{chance.randrange(50)}", f"t{chance.randrange(50)}"})).decode()
+        tags = orjson.dumps(
+            sorted({f"t{chance.randrange(50)}", f"t{chance.randrange(50)}"})
+        ).decode()
         kind, importance = chance.choice(("core", "learning", "task")), chance.choice(IMPORTANCES)
         score = chance.choice((0.3, 0.6, 0.9))
-        texts = (kind, importance, "fact", created, created, tags, "", "{}", f"memory {n} common {words}")
+        texts = (
+            kind,
+            importance,
+            "fact",
+            created,
+            created,
+            tags,
+            "",
+            "{}",
+            f"memory {n} common {words}",
+        )
         yield Row(NAMESPACE, key, name, 0, score, 1, *texts)
 
 
@@ -76,7 +92,9 @@ def _link(connection: sqlite3.Connection, rows: list[Row], chance: random.Random
     connection.executemany("INSERT INTO links VALUES (?, ?, -?, -?, ?, ?, ?)", links())
 
 
-def _ranked(rows: list[Row], n: int, targets: set[int], chance: random.Random) -> Iterator[tuple[object, ...]]:
+def _ranked(
+    rows: list[Row], n: int, targets: set[int], chance: random.Random
+) -> Iterator[tuple[object, ...]]:
     """A memory's links as they are kept, their numbers negative, so that the best sort first."""
     for target in sorted(targets):
         weight = 0.5 if n == 0 else chance.randrange(101) / 100

@@ -64,7 +64,9 @@ class Inline:
         self.connection = SqliteStore(path).connect(writing=False)
         self._size = size
         self._chance = random.Random(4)
-        walks = [reads.walk(self.connection, NAMESPACE, self._root(), DEFAULT) for _ in range(ROOTS)]
+        walks = [
+            reads.walk(self.connection, NAMESPACE, self._root(), DEFAULT) for _ in range(ROOTS)
+        ]
         self._keys = cycle([[step.key for step in found.outcome.steps] for found in walks])
         self._chance = random.Random(3)
 
@@ -79,7 +81,7 @@ class Inline:
         return self._read(lambda c: reads.read(c, NAMESPACE, next(self._keys)))
 
     def stats(self) -> object:
-        return self._read(lambda c: queries.stats(c, NAMESPACE))
+        return self._read(lambda c: queries.read_stats(c, NAMESPACE))
 
     def page(self, query: Query) -> Callable[[], object]:
         return lambda: self._read(lambda c: queries.query(c, NAMESPACE, query))
@@ -117,12 +119,19 @@ async def _hot_score(path: Path, rounds: int, large: int) -> list[Measured]:
 
     def change() -> Any:
         fields = {"memory_score": next(turn) % 97 / 97}
-        return store.change(NAMESPACE, Change("update", "2026-02-01T00:00:00.000Z", name, fields=fields))
+        return store.change(
+            NAMESPACE, Change("update", "2026-02-01T00:00:00.000Z", name, fields=fields)
+        )
 
     taken = await interleaved({"hot": change}, max(rounds // 10, 3), warm=1)
     await store.close()
     return [
-        Measured("12", f"ms to change a score that {large // 10:,} links wait for", "<= 1000 ms", taken["hot"] * 1000)
+        Measured(
+            "12",
+            f"ms to change a score that {large // 10:,} links wait for",
+            "<= 1000 ms",
+            taken["hot"] * 1000,
+        )
     ]
 
 
@@ -147,8 +156,12 @@ async def _callers(base: Path, rounds: int) -> list[Measured]:
     inline.connection.close()
     await store.close()
     return [
-        writes.ratio("17", "64 writers sharing commits against one after another", ">= 3x", "one", "together"),
-        reads.ratio("15", "walks a second of 64 callers against one inline", ">= 0.8x", "alone", "many"),
+        writes.ratio(
+            "17", "64 writers sharing commits against one after another", ">= 3x", "one", "together"
+        ),
+        reads.ratio(
+            "15", "walks a second of 64 callers against one inline", ">= 0.8x", "alone", "many"
+        ),
     ]
 
 

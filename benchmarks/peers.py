@@ -13,7 +13,11 @@ HERE = Path(__file__).parent
 NPM = HERE.parent / ".venv" / "npm"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 """With the environment's own Node.js first."""
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "bench", "version": "1"},
+}
 
 
 class Peer:
@@ -35,7 +39,12 @@ class Peer:
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._process.kill()
         self._process.communicate()
 
@@ -91,9 +100,19 @@ def _script(name: str) -> str:
     given = (HERE / "package.json").read_text()
     if not (NPM / "package.json").exists() or (NPM / "package.json").read_text() != given:
         npm = shutil.which("npm", path=PATH)
-        assert npm, "comparing with the official servers needs Node.js and npm; make bench installs them"
+        assert npm, (
+            "comparing with the official servers needs Node.js and npm; make bench installs them"
+        )
         NPM.mkdir(parents=True, exist_ok=True)
         shutil.copy(HERE / "package.json", NPM)
-        install = [npm, "install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]
+        install = [
+            npm,
+            "install",
+            "--silent",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--no-package-lock",
+        ]
         subprocess.run(install, cwd=NPM, check=True, env={**os.environ, "PATH": PATH})
     return str(NPM / "node_modules" / "@modelcontextprotocol" / name / "dist" / "index.js")

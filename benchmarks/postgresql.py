@@ -56,9 +56,16 @@ async def goals_of_postgresql(base: Path, rounds: int, large: int) -> list[Measu
         rows = await _walks(urls, rounds, large)
         for name in ("agent", "work"):
             (base / "postgresql" / name).mkdir(parents=True)
-        roots = {"agent_dir": base / "postgresql" / "agent", "workspace_dir": base / "postgresql" / "work"}
-        settings = Settings(**roots, store_url=urls[large], namespace=NAMESPACE, max_response_bytes=1_000_000)
-        rows += await walks_through_processes(settings, base / "postgresql", rounds, large, "on PostgreSQL, ")
+        roots = {
+            "agent_dir": base / "postgresql" / "agent",
+            "workspace_dir": base / "postgresql" / "work",
+        }
+        settings = Settings(
+            **roots, store_url=urls[large], namespace=NAMESPACE, max_response_bytes=1_000_000
+        )
+        rows += await walks_through_processes(
+            settings, base / "postgresql", rounds, large, "on PostgreSQL, "
+        )
         return [*rows, await _writers(urls[SMALL], rounds)]
 
 
@@ -66,7 +73,9 @@ async def filled(server: str, base: Path, size: int) -> str:
     """The URL of a database with the memories of a generated store."""
     url = urlunsplit(urlsplit(server)._replace(path=f"/memories_{size}"))
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE memories_{size} TEMPLATE template0 ENCODING 'UTF8'".encode())
+        connection.execute(
+            f"CREATE DATABASE memories_{size} TEMPLATE template0 ENCODING 'UTF8'".encode()
+        )
     store = PostgresStore(url)
     await store.count_memories()
     await store.close()
@@ -77,9 +86,14 @@ async def filled(server: str, base: Path, size: int) -> str:
 
 
 def _copy(file: Path, url: str) -> None:
-    with closing(sqlite3.connect(file)) as store, psycopg.connect(url, autocommit=True) as connection:
+    with (
+        closing(sqlite3.connect(file)) as store,
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
         connection.execute("SET search_path = abilities, public")
-        connection.execute("SET session_replication_role = replica")  # what triggers count is copied
+        connection.execute(
+            "SET session_replication_role = replica"
+        )  # what triggers count is copied
         indexes = connection.execute(
             "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'abilities'"
             " AND indexname NOT IN (SELECT conname FROM pg_constraint)"
@@ -132,7 +146,9 @@ class Reader:
         found: list[list[str]] = []
         for root in self._roots:
             result = await self.server.read(_walk(root, limits))
-            found.append([memory.row.id for memory in result.memories if not isinstance(memory, Exception)])
+            found.append(
+                [memory.row.id for memory in result.memories if not isinstance(memory, Exception)]
+            )
         self._ids[name] = cycle(found)
         self._turn[name] = cycle([_walk(root, limits) for root in self._roots])
 

@@ -62,11 +62,18 @@ async def _single_and_bulk(address: str, names: list[str], rounds: int) -> list[
 
         assert await files(*names) == await one_file_each() == 25 * 16_000
         assert await memories() == await one_memory_each() > 0
-        ways = {"files": lambda: files(*names), "file": one_file_each, "memories": memories, "memory": one_memory_each}
+        ways = {
+            "files": lambda: files(*names),
+            "file": one_file_each,
+            "memories": memories,
+            "memory": one_memory_each,
+        }
         taken = await interleaved(ways, rounds)
     return [
         taken.ratio("7", "25x16 KB over HTTP, one call against 25", ">= 5x", "file", "files"),
-        taken.ratio("7", "25 memories over HTTP, one call against 25 GETs", ">= 5x", "memory", "memories"),
+        taken.ratio(
+            "7", "25 memories over HTTP, one call against 25 GETs", ">= 5x", "memory", "memories"
+        ),
     ]
 
 
@@ -82,7 +89,11 @@ async def _memories_over_mcp(address: str, settings: Settings, rounds: int) -> l
                 assert not (await client.call_tool("memory_get", {"key": key})).is_error
 
         taken = await interleaved(
-            {"bulk": lambda: client.call_tool("bulk_read_memory", {"key": keys[0]}), "single": each}, rounds
+            {
+                "bulk": lambda: client.call_tool("bulk_read_memory", {"key": keys[0]}),
+                "single": each,
+            },
+            rounds,
         )
     what = "20 memories over MCP, bulk_read_memory against 20 memory_get"
     return [taken.ratio("11", what, ">= 5x", "single", "bulk")]
@@ -93,13 +104,17 @@ async def walks_through_processes(
 ) -> list[Measured]:
     """The same number of walks, spread over one process and over two."""
     with ExitStack() as stack:
-        ports = [httpx.URL(stack.enter_context(serving(settings, folder)).address).port for _ in range(2)]
+        ports = [
+            httpx.URL(stack.enter_context(serving(settings, folder)).address).port for _ in range(2)
+        ]
 
         async def walks(*chosen: Any) -> None:
             callers = (_caller(chosen[n % len(chosen)], n, memories) for n in range(CALLERS))
             await asyncio.gather(*callers)
 
-        taken = await interleaved({"one": lambda: walks(ports[0]), "two": lambda: walks(*ports)}, max(rounds // 3, 3))
+        taken = await interleaved(
+            {"one": lambda: walks(ports[0]), "two": lambda: walks(*ports)}, max(rounds // 3, 3)
+        )
     one, two = (CALLERS * WALKS / taken[name] for name in ("one", "two"))
     what = f"{where}walks a second, two server processes against one ({two:,.0f} and {one:,.0f})"
     return [taken.ratio("16", what, ">= 1.7x", "one", "two")]
@@ -114,6 +129,8 @@ async def _caller(port: int, number: int, memories: int) -> None:
         writer.write(f"GET {address} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200"), head
-        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        length = next(
+            line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
+        )
         await reader.readexactly(int(length.partition(b":")[2]))
     writer.close()

@@ -22,10 +22,18 @@ class BulkReadMemoryInput(Arguments):
     other_names: ClassVar[dict[str, str]] = {"totalLimit": "total", "total_limit": "total"}
 
     key: Key = Field(description="The key of the memory to begin with.")
-    depth: Depth = Field(default=3, description="Links followed one after another, 1 to 6; default 3.")
-    breadth: Breadth = Field(default=5, description="New memories taken from each memory, 1 to 20; default 5.")
-    total: Total = Field(default=20, description="Memories in all, the first included, 1 to 50; default 20.")
-    output_format: Format = Field(default="json", description="json, or toon, which takes fewer tokens; default json.")
+    depth: Depth = Field(
+        default=3, description="Links followed one after another, 1 to 6; default 3."
+    )
+    breadth: Breadth = Field(
+        default=5, description="New memories taken from each memory, 1 to 20; default 5."
+    )
+    total: Total = Field(
+        default=20, description="Memories in all, the first included, 1 to 50; default 20."
+    )
+    output_format: Format = Field(
+        default="json", description="json, or toon, which takes fewer tokens; default json."
+    )
 
 
 class MemoryGetInput(Arguments):
@@ -45,8 +53,12 @@ class MemoryGetInput(Arguments):
     bulkRead: Annotated[bool, Boolean] = Field(  # noqa: N815 - the name that clients know
         default=False, description="Follow its links too, as bulk_read_memory does; default false."
     )
-    depth: Depth = Field(default=3, description="With bulkRead: links followed one after another, 1 to 6.")
-    breadth: Breadth = Field(default=5, description="With bulkRead: new memories taken from each memory, 1 to 20.")
+    depth: Depth = Field(
+        default=3, description="With bulkRead: links followed one after another, 1 to 6."
+    )
+    breadth: Breadth = Field(
+        default=5, description="With bulkRead: new memories taken from each memory, 1 to 20."
+    )
     totalLimit: Total = Field(  # noqa: N815 - the name that clients know
         default=20, description="With bulkRead: memories in all, the first included, 1 to 50."
     )
@@ -59,7 +71,9 @@ class Entry(Model):
     success: bool = Field(description="Whether data is present; otherwise error says why not.")
     data: Memory | None = Field(default=None, description="The memory.")
     error: Fault | None = Field(default=None, description="Why it could not be read.")
-    truncation: Truncation | None = Field(default=None, description="Present when its content was cut.")
+    truncation: Truncation | None = Field(
+        default=None, description="Present when its content was cut."
+    )
 
 
 class EntryLink(Model):
@@ -98,14 +112,18 @@ class WalkMetadata(Model):
     invalidLinks: int = Field(description="Links with a weight or score that cannot be.")  # noqa: N815
     limits: dict[str, int] = Field(description="The limits applied: depth, breadth, total.")
     limitsReached: list[str] = Field(description="The limits that left something out.")  # noqa: N815
-    frontier: list[FrontierEntry] = Field(description="The best memories that were left out, 10 at most.")
+    frontier: list[FrontierEntry] = Field(
+        description="The best memories that were left out, 10 at most."
+    )
 
 
 class BulkReadMemoryAnswer(Model):
     """Answer of `bulk_read_memory`."""
 
     targetMemory: Entry = Field(description="The memory asked for.")  # noqa: N815 - as specified
-    associatedMemories: list[Associated] = Field(description="What it links to, depth first, best first.")  # noqa: N815
+    associatedMemories: list[Associated] = Field(
+        description="What it links to, depth first, best first."
+    )  # noqa: N815
     metadata: WalkMetadata = Field(description="What the walk met, and what its limits left out.")
 
 
@@ -115,9 +133,15 @@ class MemoryGetAnswer(Model):
     key: str | None = Field(default=None, description="The memory's key.")
     success: bool | None = Field(default=None, description="True.")
     data: Memory | None = Field(default=None, description="The memory.")
-    truncation: Truncation | None = Field(default=None, description="Present when its content was cut.")
-    targetMemory: Entry | None = Field(default=None, description="With bulkRead: the memory asked for.")  # noqa: N815
+    truncation: Truncation | None = Field(
+        default=None, description="Present when its content was cut."
+    )
+    targetMemory: Entry | None = Field(
+        default=None, description="With bulkRead: the memory asked for."
+    )  # noqa: N815
     associatedMemories: list[Associated] | None = Field(  # noqa: N815 - as specified
         default=None, description="With bulkRead: what it links to, depth first, best first."
     )
-    metadata: WalkMetadata | None = Field(default=None, description="With bulkRead: what the walk met.")
+    metadata: WalkMetadata | None = Field(
+        default=None, description="With bulkRead: what the walk met."
+    )

@@ -29,14 +29,18 @@ class MemoryViewInput(Arguments):
 
     key: Key = Field(description="The memory's key.")
     links_offset: Offset = Field(default=0, description="Show links after so many; default 0.")
-    backlinks_offset: Offset = Field(default=0, description="Show links from others after so many; default 0.")
+    backlinks_offset: Offset = Field(
+        default=0, description="Show links from others after so many; default 0."
+    )
 
 
 class MemoryViewAnswer(Model):
     """A memory with its counters, and some of the links from it and to it."""
 
     memory: Memory = Field(description="The memory; looking at it counts no access.")
-    backlinks: list[LinkData] = Field(description="Links from other memories, by their keys, 20 at most.")
+    backlinks: list[LinkData] = Field(
+        description="Links from other memories, by their keys, 20 at most."
+    )
     backlinks_total: int = Field(description="How many there are.")
 
 
@@ -79,8 +83,12 @@ class RootedFile(Model):
         default=None, description="The root that answers; none where the agent directory refuses."
     )
     size_bytes: int | None = Field(default=None, description="Size in bytes of what is read.")
-    modified_at: str | None = Field(default=None, description="Its last modification, RFC 3339 UTC.")
-    hides: HiddenFile | None = Field(default=None, description="The workspace's file that is hidden.")
+    modified_at: str | None = Field(
+        default=None, description="Its last modification, RFC 3339 UTC."
+    )
+    hides: HiddenFile | None = Field(
+        default=None, description="The workspace's file that is hidden."
+    )
 
 
 class FilesAnswer(Model):

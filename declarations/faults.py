@@ -270,7 +270,9 @@ class Fault(Model):
     )
 
     @classmethod
-    def from_reason(cls, reason: Reason, *, field: str | None = None, ref: str | None = None) -> Self:
+    def from_reason(
+        cls, reason: Reason, *, field: str | None = None, ref: str | None = None
+    ) -> Self:
         """Return the fault of a reason; STORAGE_ERROR is the code that is worth another try."""
         meaning = FAULTS[reason]
 

@@ -45,20 +45,35 @@ class Arguments(Model):
         for other, name in cls.other_names.items():
             if given.get(other) is not None:
                 if given.get(name) not in (None, given[other]):
-                    raise PydanticCustomError("invalid_parameter", "Two names of one argument disagree.")
+                    raise PydanticCustomError(
+                        "invalid_parameter", "Two names of one argument disagree."
+                    )
                 given = {**given, name: given[other]}
             given = {key: value for key, value in given.items() if key != other}
         optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
-        return {name: value for name, value in given.items() if value is not None or name not in optional}
+        return {
+            name: value
+            for name, value in given.items()
+            if value is not None or name not in optional
+        }
 
     def explicit_arguments(self) -> dict[str, Any]:
         """The arguments that the caller gave, in the declared order and their normal form."""
-        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+        return {
+            name: getattr(self, name)
+            for name in type(self).model_fields
+            if name in self.model_fields_set
+        }
 
 
 def _integer(value: Any) -> int:
     """``"3"`` and ``3.0`` are 3; booleans, fractions, NaN and other scripts' digits are not numbers here."""
-    if isinstance(value, str) and value.removeprefix("-").isdigit() and value.isascii() and len(value) < 400:
+    if (
+        isinstance(value, str)
+        and value.removeprefix("-").isdigit()
+        and value.isascii()
+        and len(value) < 400
+    ):
         return int(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -70,7 +85,9 @@ def _integer(value: Any) -> int:
 def _chars(value: Any) -> int:
     """A number of characters, whose faults are told apart."""
     try:
-        number = MAX_CHARS + 1 if isinstance(value, float) and math.isinf(value) else _integer(value)
+        number = (
+            MAX_CHARS + 1 if isinstance(value, float) and math.isinf(value) else _integer(value)
+        )
     except PydanticCustomError:
         raise PydanticCustomError("wrong_type", "The value has the wrong type.") from None
     if not 1 <= number <= MAX_CHARS:
@@ -120,11 +137,15 @@ class Checked:
         self._check = check
         self._pattern = pattern
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         """The text's own schema, then the check (pydantic)."""
         return no_info_after_validator_function(self._check, handler(source))
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         """The text's own, with what only exact schemas show (pydantic)."""
         return {**handler(schema), EXACT: {"pattern": self._pattern}}
 

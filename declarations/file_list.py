@@ -32,7 +32,9 @@ class ListedFile(Model):
     """A file that can be read."""
 
     path: str = Field(description="Send it to file_read_bulk as it is.")
-    source: Literal["agent", "workspace"] = Field(description="The root that has it; the agent's comes first.")
+    source: Literal["agent", "workspace"] = Field(
+        description="The root that has it; the agent's comes first."
+    )
     size_bytes: int = Field(description="Size in bytes.")
     modified_at: str = Field(description="Last modification, RFC 3339 UTC.")
 
@@ -42,7 +44,9 @@ class FileListAnswer(Model):
 
     files: list[ListedFile] = Field(description="The files that match, sorted by path.")
     has_more: bool = Field(description="Whether there may be more; send next_request for them.")
-    next_request: dict[str, Any] | None = Field(default=None, description="The arguments for what follows.")
+    next_request: dict[str, Any] | None = Field(
+        default=None, description="The arguments for what follows."
+    )
     skipped: int = Field(
         default=0,
         description="Folders that may not be read or hold over 100000 entries, and names that no path can carry.",

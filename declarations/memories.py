@@ -32,21 +32,36 @@ from abilities.declarations.records import Truncation
 class StoreMemoryInput(Arguments):
     """Arguments of `store_memory`."""
 
-    type: Type = Field(description="core: lasting facts; learning: what was learned; task: work in progress.")
+    type: Type = Field(
+        description="core: lasting facts; learning: what was learned; task: work in progress."
+    )
     content: Content = Field(description="What to remember, 1 to 5000 characters.")
     key: Key | None = Field(
-        default=None, description="A name of your own, as 'project/goals'; storing it again updates."
+        default=None,
+        description="A name of your own, as 'project/goals'; storing it again updates.",
     )
-    summary: Annotated[str, Field(max_length=500), Text] | None = Field(default=None, description="In short.")
+    summary: Annotated[str, Field(max_length=500), Text] | None = Field(
+        default=None, description="In short."
+    )
     category: Annotated[str, Field(max_length=50), Text] | None = Field(
         default=None, description="As 'preference', 'fact' or 'pattern'."
     )
     tags: Tags | None = Field(default=None, description="At most 10 tags of at most 30 characters.")
-    importance: Importance | None = Field(default=None, description="high, medium or low; medium for a new memory.")
-    links: Links | None = Field(default=None, description="Links to add or change, by the other memory's key.")
-    memory_score: Score | None = Field(default=None, description="0 to 1; by default importance decides it.")
-    metadata: Metadata | None = Field(default=None, description="Any further values, at most 4 KiB as JSON.")
-    id: Id | None = Field(default=None, description="The id of the memory to update; leave out for a new one.")
+    importance: Importance | None = Field(
+        default=None, description="high, medium or low; medium for a new memory."
+    )
+    links: Links | None = Field(
+        default=None, description="Links to add or change, by the other memory's key."
+    )
+    memory_score: Score | None = Field(
+        default=None, description="0 to 1; by default importance decides it."
+    )
+    metadata: Metadata | None = Field(
+        default=None, description="Any further values, at most 4 KiB as JSON."
+    )
+    id: Id | None = Field(
+        default=None, description="The id of the memory to update; leave out for a new one."
+    )
 
 
 class UpdateMemoryInput(Arguments):
@@ -54,22 +69,32 @@ class UpdateMemoryInput(Arguments):
 
     id: Id = Field(description="The id of the memory to change.")
     content: Content | None = Field(default=None, description="New content.")
-    summary: Annotated[str, Field(max_length=500), Text] | None = Field(default=None, description="'' clears it.")
-    category: Annotated[str, Field(max_length=50), Text] | None = Field(default=None, description="'' clears it.")
+    summary: Annotated[str, Field(max_length=500), Text] | None = Field(
+        default=None, description="'' clears it."
+    )
+    category: Annotated[str, Field(max_length=50), Text] | None = Field(
+        default=None, description="'' clears it."
+    )
     tags: Tags | None = Field(default=None, description="All tags, in place of those there are.")
     importance: Importance | None = Field(default=None, description="high, medium or low.")
-    archived: Annotated[bool, Boolean] | None = Field(default=None, description="Archive (true) or revive (false).")
+    archived: Annotated[bool, Boolean] | None = Field(
+        default=None, description="Archive (true) or revive (false)."
+    )
     links: Links | None = Field(default=None, description="Links to add or change.")
     remove_links: LinkNames | None = Field(default=None, description="Links to remove.")
     memory_score: Score | None = Field(default=None, description="0 to 1.")
-    metadata: Metadata | None = Field(default=None, description="Further values, in place of those there are.")
+    metadata: Metadata | None = Field(
+        default=None, description="Further values, in place of those there are."
+    )
 
 
 class DeleteMemoryInput(Arguments):
     """Arguments of `delete_memory`."""
 
     id: Id = Field(description="The id of the memory.")
-    permanent: Annotated[bool, Boolean] = Field(default=False, description="Delete for good instead of archiving.")
+    permanent: Annotated[bool, Boolean] = Field(
+        default=False, description="Delete for good instead of archiving."
+    )
 
 
 class QueryMemoriesInput(Arguments):
@@ -80,17 +105,28 @@ class QueryMemoriesInput(Arguments):
         default=None, description="With all of these tags."
     )
     search: Annotated[str, Field(min_length=1, max_length=200), Text] | None = Field(
-        default=None, description="Text in the content, taken literally; upper and lower case are the same."
+        default=None,
+        description="Text in the content, taken literally; upper and lower case are the same.",
     )
     importance: Importance | None = Field(default=None, description="Only of this importance.")
-    category: Annotated[str, Text] | None = Field(default=None, description="Only of this category.")
-    archived: Annotated[bool, Boolean] = Field(default=False, description="Include archived memories; default false.")
-    limit: Annotated[int, Field(ge=1, le=100), Integer] = Field(default=10, description="At most so many; default 10.")
-    offset: Annotated[int, Field(ge=0, le=COUNT), Integer] = Field(default=0, description="Skip so many; default 0.")
-    sort_by: Literal["created_at", "updated_at", "accessed_at", "importance", "access_count"] = Field(
-        default="accessed_at", description="The order; default accessed_at."
+    category: Annotated[str, Text] | None = Field(
+        default=None, description="Only of this category."
     )
-    sort_order: Literal["asc", "desc"] = Field(default="desc", description="asc or desc; default desc.")
+    archived: Annotated[bool, Boolean] = Field(
+        default=False, description="Include archived memories; default false."
+    )
+    limit: Annotated[int, Field(ge=1, le=100), Integer] = Field(
+        default=10, description="At most so many; default 10."
+    )
+    offset: Annotated[int, Field(ge=0, le=COUNT), Integer] = Field(
+        default=0, description="Skip so many; default 0."
+    )
+    sort_by: Literal["created_at", "updated_at", "accessed_at", "importance", "access_count"] = (
+        Field(default="accessed_at", description="The order; default accessed_at.")
+    )
+    sort_order: Literal["asc", "desc"] = Field(
+        default="desc", description="asc or desc; default desc."
+    )
 
 
 class GetMemoryStatsInput(Arguments):
@@ -103,7 +139,9 @@ class StoreMemoryAnswer(Model):
     id: str = Field(description="The memory's UUID.")
     created: bool = Field(description="True for a new memory, false for an updated one.")
     memory: Memory = Field(description="The memory as it is stored now.")
-    truncation: Truncation | None = Field(default=None, description="Where the content was cut to fit the answer.")
+    truncation: Truncation | None = Field(
+        default=None, description="Where the content was cut to fit the answer."
+    )
 
 
 class UpdateMemoryAnswer(Model):
@@ -111,7 +149,9 @@ class UpdateMemoryAnswer(Model):
 
     memory: Memory = Field(description="The memory as it is stored now.")
     updated_fields: list[str] = Field(description="The fields whose values changed.")
-    truncation: Truncation | None = Field(default=None, description="Where the content was cut to fit the answer.")
+    truncation: Truncation | None = Field(
+        default=None, description="Where the content was cut to fit the answer."
+    )
 
 
 class DeleteMemoryAnswer(Model):
@@ -127,10 +167,14 @@ class QueryMemoriesAnswer(Model):
 
     memories: list[Memory] = Field(description="The page of matching memories.")
     total: int = Field(description="How many match in all.")
-    limit: int = Field(description="The limit applied; smaller than asked where the page would not have fit.")
+    limit: int = Field(
+        description="The limit applied; smaller than asked where the page would not have fit."
+    )
     offset: int = Field(description="The offset applied.")
     has_more: bool = Field(description="Whether more follow; go on at offset + limit.")
-    failed: int = Field(default=0, description="Matching memories of this page that are damaged; default 0.")
+    failed: int = Field(
+        default=0, description="Matching memories of this page that are damaged; default 0."
+    )
 
 
 class TagCount(Model):
@@ -150,5 +194,7 @@ class GetMemoryStatsAnswer(Model):
     total_storage_kb: float = Field(description="Their texts in kilobytes, archived ones included.")
     oldest_memory: str | None = Field(default=None, description="When the oldest was created.")
     newest_memory: str | None = Field(default=None, description="When the newest was created.")
-    most_accessed: Memory | None = Field(default=None, description="The memory read most often, if one was.")
+    most_accessed: Memory | None = Field(
+        default=None, description="The memory read most often, if one was."
+    )
     top_tags: list[TagCount] = Field(description="The ten most used tags.")

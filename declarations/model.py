@@ -9,4 +9,6 @@ from pydantic import (
 class Model(BaseModel):
     """The frozen base of every declaration; unknown fields are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)  # built when first used
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True
+    )  # built when first used

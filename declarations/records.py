@@ -24,7 +24,8 @@ class Truncation(Model):
     )
     returned_chars: int = Field(description="Characters of content in this record.")
     total_chars: int | None = Field(
-        default=None, description="Characters of the whole part asked for, where known without reading further."
+        default=None,
+        description="Characters of the whole part asked for, where known without reading further.",
     )
     next: str | dict[str, Any] = Field(description="The path or target to send for the rest.")
 
@@ -36,7 +37,9 @@ class Record(Model, Generic[T]):
     success: bool = Field(description="Whether data is present; otherwise error says why not.")
     data: T | None = Field(default=None, description="What was found, on success.")
     error: Fault | None = Field(default=None, description="Why not, on failure.")
-    truncation: Truncation | None = Field(default=None, description="Present when a part of the content is missing.")
+    truncation: Truncation | None = Field(
+        default=None, description="Present when a part of the content is missing."
+    )
 
 
 class Summary(Model):

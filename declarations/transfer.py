@@ -4,7 +4,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.memory import NAMESPACE, Content, Id, Importance, Key, Metadata, Score, Tags, Text, Type
+from abilities.declarations.memory import (
+    NAMESPACE,
+    Content,
+    Id,
+    Importance,
+    Key,
+    Metadata,
+    Score,
+    Tags,
+    Text,
+    Type,
+)
 from abilities.declarations.model import Model
 
 FORMAT = "agent-abilities"
@@ -52,5 +63,13 @@ class ExportedMemory(Model):
 
 def drop_defaults(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of a memory that a line has to say."""
-    defaults = {name: field.default for name, field in ExportedMemory.model_fields.items() if not field.is_required()}
-    return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
+    defaults = {
+        name: field.default
+        for name, field in ExportedMemory.model_fields.items()
+        if not field.is_required()
+    }
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in defaults or value != defaults[name]
+    }

@@ -6,7 +6,9 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
-BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+BIDI_CONTROLS = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)
 
 _CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 

@@ -18,12 +18,17 @@ def ask(address: str, body: dict[str, object] | None = None) -> dict[str, object
 
 def talk(api: str) -> bool:
     """Store two linked memories, read both in one call, and read two files in another."""
-    ask(f"{api}/memories", {"type": "core", "key": "goals", "content": "Ship it.", "links": [{"key": "plan"}]})
+    ask(
+        f"{api}/memories",
+        {"type": "core", "key": "goals", "content": "Ship it.", "links": [{"key": "plan"}]},
+    )
     ask(f"{api}/memories", {"type": "task", "key": "plan", "content": "Test, then ship."})
     walk = ask(f"{api}/memories/goals/bulk?depth=2")
     files = ask(f"{api}/abilities/file_read_bulk", {"paths": ["notes.md", "missing.md"]})
     print(json.dumps(walk["metadata"]), json.dumps(files["summary"]), sep="\n")
-    return "plan" in json.dumps(walk["associatedMemories"]) and "found" in json.dumps(files["results"])
+    return "plan" in json.dumps(walk["associatedMemories"]) and "found" in json.dumps(
+        files["results"]
+    )
 
 
 async def main() -> bool:
@@ -32,9 +37,24 @@ async def main() -> bool:
         base = Path(folder)
         (base / "work").mkdir()
         (base / "work" / "notes.md").write_text("found")
-        command = [sys.executable, "-m", "abilities", "--workspace-dir", f"{base}/work", "serve", "--port", "0"]
-        given = {"ABILITIES_STORE_URL": f"sqlite:///{base}/memory.db", "PATH": "/usr/bin:/bin", "HOME": folder}
-        server = await asyncio.create_subprocess_exec(*command, env=given, stderr=asyncio.subprocess.PIPE)
+        command = [
+            sys.executable,
+            "-m",
+            "abilities",
+            "--workspace-dir",
+            f"{base}/work",
+            "serve",
+            "--port",
+            "0",
+        ]
+        given = {
+            "ABILITIES_STORE_URL": f"sqlite:///{base}/memory.db",
+            "PATH": "/usr/bin:/bin",
+            "HOME": folder,
+        }
+        server = await asyncio.create_subprocess_exec(
+            *command, env=given, stderr=asyncio.subprocess.PIPE
+        )
         assert server.stderr
         try:
             api = (await server.stderr.readline()).decode().split()[1]

@@ -40,11 +40,19 @@ async def main() -> list[ToolMessage]:
             {"id": "1", "name": "file_read_bulk", "args": {"paths": ["a.py", "b.py", "c.py"]}},
             {"id": "2", "name": "memory_read_bulk", "args": {"targets": [{"type": "long_term"}]}},
         ]
-        model = Scripted(messages=iter([AIMessage("", tool_calls=calls), AIMessage("Two files and my notes.")]))
-        state = await create_agent(model, tools).ainvoke({"messages": [{"role": "user", "content": "Look around."}]})
+        model = Scripted(
+            messages=iter([AIMessage("", tool_calls=calls), AIMessage("Two files and my notes.")])
+        )
+        state = await create_agent(model, tools).ainvoke(
+            {"messages": [{"role": "user", "content": "Look around."}]}
+        )
 
         answers = [message for message in state["messages"] if isinstance(message, ToolMessage)]
-        assert [record["success"] for record in answers[0].artifact["results"]] == [True, True, False]
+        assert [record["success"] for record in answers[0].artifact["results"]] == [
+            True,
+            True,
+            False,
+        ]
         assert "short answers" in str(answers[1].content)
         return answers
 

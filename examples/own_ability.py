@@ -22,20 +22,28 @@ from abilities.helpers.files.reader import FileText
 class WordCountInput(Arguments):
     """What the ability takes."""
 
-    paths: list[str] = Field(min_length=1, max_length=25, description="Relative paths of 1 to 25 files.")
+    paths: list[str] = Field(
+        min_length=1, max_length=25, description="Relative paths of 1 to 25 files."
+    )
 
 
 class WordCountAnswer(Model):
     """What it answers."""
 
-    words: dict[str, int] = Field(description="Words by path; files that could not be read are left out.")
+    words: dict[str, int] = Field(
+        description="Words by path; files that could not be read are left out."
+    )
 
 
-@ability(description="Count the words of up to 25 files without reading them yourself.", read_only=True)
+@ability(
+    description="Count the words of up to 25 files without reading them yourself.", read_only=True
+)
 async def word_count(context: Context, arguments: WordCountInput) -> WordCountAnswer:
     """Count through the shared reader, so that confinement and deny list hold."""
     outcomes = await context.files.read(arguments.paths, max_chars=100_000)
-    return WordCountAnswer(words={o.path: len(o.piece.text.split()) for o in outcomes if isinstance(o, FileText)})
+    return WordCountAnswer(
+        words={o.path: len(o.piece.text.split()) for o in outcomes if isinstance(o, FileText)}
+    )
 
 
 async def main() -> dict[str, int]:
@@ -44,7 +52,9 @@ async def main() -> dict[str, int]:
         Path(folder, "poem.txt").write_text("roses are red")
         async with Abilities.open(Settings(workspace_dir=folder)) as abilities:
             registry = AbilityRegistry([*abilities.registry, word_count])
-            answer = await registry.call("word_count", {"paths": ["poem.txt", "none"]}, abilities.context)
+            answer = await registry.call(
+                "word_count", {"paths": ["poem.txt", "none"]}, abilities.context
+            )
         assert answer == {"words": {"poem.txt": 3}}
         return answer["words"]
 

@@ -15,7 +15,22 @@ from abilities import Abilities, Settings, render
 
 BEGINNING = 3_000
 """Tokens of instructions, tools and the question, before anything is read."""
-WORDS = ["one", "reply", "for", "every", "item", "its", "own", "outcome", "and", "nothing", "lost", "on", "the", "way"]
+WORDS = [
+    "one",
+    "reply",
+    "for",
+    "every",
+    "item",
+    "its",
+    "own",
+    "outcome",
+    "and",
+    "nothing",
+    "lost",
+    "on",
+    "the",
+    "way",
+]
 
 
 class Cost(NamedTuple):
@@ -35,7 +50,9 @@ def cost_of(rounds: list[list[str]]) -> Cost:
     return Cost(len(rounds) + 1, read + context, context)
 
 
-async def conversations(abilities: Abilities, paths: list[str], keys: list[str]) -> tuple[Cost, Cost]:
+async def conversations(
+    abilities: Abilities, paths: list[str], keys: list[str]
+) -> tuple[Cost, Cost]:
     """One item a round, and all of them in two calls."""
 
     async def asked(name: str, arguments: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
@@ -46,10 +63,14 @@ async def conversations(abilities: Abilities, paths: list[str], keys: list[str])
     single: list[list[str]] = []
     for path in paths:
         _, answer = await asked("file_read_bulk", {"paths": [path]})
-        single.append([json.dumps({"name": "read", "path": path}), answer["results"][0]["data"]["content"]])
+        single.append(
+            [json.dumps({"name": "read", "path": path}), answer["results"][0]["data"]["content"]]
+        )
     for target in targets:
         _, answer = await asked("memory_read_bulk", {"targets": [target]})
-        single.append([json.dumps({"name": "recall", **target}), answer["results"][0]["data"]["content"]])
+        single.append(
+            [json.dumps({"name": "recall", **target}), answer["results"][0]["data"]["content"]]
+        )
     bulk = [(await asked("file_read_bulk", {"paths": paths}))[0]]
     bulk.append((await asked("memory_read_bulk", {"targets": targets}))[0])
     return cost_of(single), cost_of(bulk)
@@ -66,8 +87,12 @@ async def main() -> tuple[Cost, Cost]:
             keys = [f"project/note{n}" for n in range(10)]
             for key in keys:
                 content = " ".join(chance.choices(WORDS, k=60))
-                await abilities.call("store_memory", {"type": "core", "key": key, "content": content})
-            single, bulk = await conversations(abilities, [f"file{n:02}.md" for n in range(25)], keys)
+                await abilities.call(
+                    "store_memory", {"type": "core", "key": key, "content": content}
+                )
+            single, bulk = await conversations(
+                abilities, [f"file{n:02}.md" for n in range(25)], keys
+            )
     print("                  rounds   tokens read   of which new")
     for name, cost in (("one at a time", single), ("in bulk", bulk)):
         print(f"{name:<17} {cost.rounds:>6} {cost.read:>13,} {cost.new:>14,}")

@@ -62,7 +62,9 @@ class TokenFile:
         tokens = self._read()
         parts = _TOKEN.fullmatch(given)
         found = tokens.get(parts[1]) if parts else None
-        same = hmac.compare_digest(_hashed(parts[2] if parts else ""), found.sha256 if found else _NOBODY)
+        same = hmac.compare_digest(
+            _hashed(parts[2] if parts else ""), found.sha256 if found else _NOBODY
+        )
         return found if same else None
 
     def add(self, namespace: str, scope: Scope, label: str = "") -> tuple[Token, str]:
@@ -89,7 +91,9 @@ class TokenFile:
             found = self.path.stat()
             seen = (found.st_ino, found.st_mtime_ns, found.st_size)
             if seen != self._seen:
-                self._tokens = {token.id: token for token in _TOKENS.validate_json(self.path.read_bytes())}
+                self._tokens = {
+                    token.id: token for token in _TOKENS.validate_json(self.path.read_bytes())
+                }
                 self._seen = seen
         except FileNotFoundError:
             self._seen, self._tokens = None, {}
@@ -103,7 +107,9 @@ class TokenFile:
             tokens = dict(self._read())
             result = work(tokens)
             part = self.path.with_name(self.path.name + ".part")
-            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            with os.fdopen(
+                os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+            ) as file:
                 file.write(_TOKENS.dump_json(list(tokens.values()), indent=2) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -114,7 +120,11 @@ class TokenFile:
     def _locked(self) -> Generator[None]:
         """One change at a time, of all processes."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.path.with_name(self.path.name + "-lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(
+            self.path.with_name(self.path.name + "-lock"),
+            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
+            0o600,
+        )
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

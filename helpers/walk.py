@@ -142,7 +142,9 @@ class Walk:
             step.kept.append((again, link))
             yield from self._shorten(step, again, link)
 
-    def _shorten(self, step: Step, target: Step, link: WalkLink) -> Generator[LinkRequest, Sequence[WalkLink], None]:
+    def _shorten(
+        self, step: Step, target: Step, link: WalkLink
+    ) -> Generator[LinkRequest, Sequence[WalkLink], None]:
         """Walk on from a memory that has a shorter way now."""
         if step.depth + 1 < target.depth:
             target.depth, target.parent, target.link = step.depth + 1, step, link

@@ -250,7 +250,9 @@ class WorkerPool:
             self._give_up(watch)
         for _ in range(min(FAN_OUT - len(batch.active()), batch.waiting) if late else 0):
             watch = Worker(batch, pooled=False)
-            threading.Thread(target=batch.run, args=(watch,), name="abilities-rescue", daemon=True).start()
+            threading.Thread(
+                target=batch.run, args=(watch,), name="abilities-rescue", daemon=True
+            ).start()
 
     def _reclaim(self) -> None:
         """Replace threads that a cancelled call left stuck, which nobody attends to any more."""

@@ -13,7 +13,9 @@ from tests.support.sample_files import SampleFiles, build_samples, lock_samples
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through
 
-collect_ignore = ["fuzz.py"]  # it changes what it imports, and needs what only make torture installs
+collect_ignore = [
+    "fuzz.py"
+]  # it changes what it imports, and needs what only make torture installs
 if "ABILITIES_TEST_BROWSER" not in os.environ:
     collect_ignore.append("browser")  # needs what only make browser installs
 
@@ -50,7 +52,9 @@ def world() -> Iterator[SampleFiles]:
 def settings(world: SampleFiles) -> Settings:
     """Settings for the world."""
     return Settings(
-        agent_dir=world.agent, workspace_dir=world.workspace, store_url=f"sqlite:///{world.base}/store/memory.db"
+        agent_dir=world.agent,
+        workspace_dir=world.workspace,
+        store_url=f"sqlite:///{world.base}/store/memory.db",
     )
 
 
@@ -84,4 +88,6 @@ def roots(tmp_path: Path) -> Settings:
     for name in ("agent", "workspace"):
         (tmp_path / name).mkdir()
     store = f"sqlite:///{tmp_path}/memory.db"
-    return Settings(agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace", store_url=store)
+    return Settings(
+        agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace", store_url=store
+    )

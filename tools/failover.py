@@ -122,7 +122,9 @@ async def rounds(running: Cluster) -> None:
         assert len(load.acknowledged) > settled, "writes did not go on"
         between = load.told - told
         seconds = time.monotonic() - lost_at
-        say(f"round {number}: writes go on after {seconds:.0f} s; {between['reads']} reads were answered in between")
+        say(
+            f"round {number}: writes go on after {seconds:.0f} s; {between['reads']} reads were answered in between"
+        )
         assert between["reads"], "no read was answered"
         await watched(AFTER)
         leader.start()

@@ -46,7 +46,14 @@ def door(raw: bytes) -> None:
     try:
         arguments = orjson.loads(raw[1:])
     except orjson.JSONDecodeError:
-        arguments = {"paths": [text], "key": text, "targets": [text], "content": text, "type": "core", "pattern": text}
+        arguments = {
+            "paths": [text],
+            "key": text,
+            "targets": [text],
+            "content": text,
+            "type": "core",
+            "pattern": text,
+        }
     try:
         validate_arguments(BUILT_IN[raw[0] % len(BUILT_IN)].input, arguments)
     except AbilityError as error:
@@ -63,7 +70,11 @@ def reader(raw: bytes) -> None:
     os.ftruncate(FILE, 0)
     os.pwrite(FILE, content, 0)
     os.lseek(FILE, 0, os.SEEK_SET)
-    asked = [WHOLE, Range(first_line=first + 1, last_line=first + 1 + last), Range(start=first, end=first + last)]
+    asked = [
+        WHOLE,
+        Range(first_line=first + 1, last_line=first + 1 + last),
+        Range(start=first, end=first + last),
+    ]
     try:
         asked.append(parse_range(f"byte={first}"))
         piece = read_piece(FILE, len(content), asked[kind], chars + 1, lambda: None)
@@ -80,9 +91,13 @@ def _graph(raw: bytes) -> tuple[dict[str, list[WalkLink]], WalkLimits]:
     links: dict[str, list[WalkLink]] = {}
     states: list[State] = ["present", "present", "present", "absent", "invalid"]
     for _ in range(provider.ConsumeIntInRange(0, 40)):
-        source, target, weight, state = (provider.ConsumeIntInRange(0, most) for most in (MANY, MANY, 4, 4))
+        source, target, weight, state = (
+            provider.ConsumeIntInRange(0, most) for most in (MANY, MANY, 4, 4)
+        )
         score = RANKED_LAST[states[state]] if states[state] in RANKED_LAST else weight / 4
-        links.setdefault(f"m{source}", []).append(WalkLink(f"m{target}", weight / 4, "t", score, states[state]))
+        links.setdefault(f"m{source}", []).append(
+            WalkLink(f"m{target}", weight / 4, "t", score, states[state])
+        )
     for found in links.values():
         found.sort(key=lambda link: (-link.score, -link.weight, link.key))
     return links, limits
@@ -116,7 +131,11 @@ def renderers(raw: bytes) -> None:
     """JSON of exactly the size that was counted, TOON, and a picture, of any texts and any walk."""
     provider = atheris.FuzzedDataProvider(raw)
     texts = [provider.ConsumeUnicodeNoSurrogates(40) for _ in range(4)]
-    payload = {"results": [{"input": text, "data": {"content": text * 2, "n": n}} for n, text in enumerate(texts)]}
+    payload = {
+        "results": [
+            {"input": text, "data": {"content": text * 2, "n": n}} for n, text in enumerate(texts)
+        ]
+    }
     assert len(render(payload).encode()) == json_size(payload)
     assert orjson.loads(render(payload)) == payload
     assert render(payload, "toon")
@@ -124,7 +143,10 @@ def renderers(raw: bytes) -> None:
     drawing = draw_walk(_walked(links, limits))
     nodes = [replace(node, key=texts[n % 4] + node.key) for n, node in enumerate(drawing.nodes)]
     names = {old.key: new.key for old, new in zip(drawing.nodes, nodes, strict=True)}
-    edges = [edge._replace(source=names[edge.source], target=names[edge.target]) for edge in drawing.edges]
+    edges = [
+        edge._replace(source=names[edge.source], target=names[edge.target])
+        for edge in drawing.edges
+    ]
     lines = as_mermaid(Drawing(nodes, edges)).splitlines()
     assert len(lines) == len(nodes) + len(edges) + 2, "a text broke out of its line"
 

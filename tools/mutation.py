@@ -59,7 +59,10 @@ EXPLAINED = {
     "a unit is one byte or two, and the slower way counts the same": [
         f"ReplaceComparisonOperator_Eq_{other}: {_FAST}" for other in ("Lt", "LtE")
     ]
-    + [f"NumberReplacer: {_FAST}", 'ReplaceComparisonOperator_Eq_LtE: return "utf-8" if self.unit == 1 else self.name'],
+    + [
+        f"NumberReplacer: {_FAST}",
+        'ReplaceComparisonOperator_Eq_LtE: return "utf-8" if self.unit == 1 else self.name',
+    ],
     "a unit is two bytes at most; of the names this one sorts last": [
         "ReplaceComparisonOperator_Eq_GtE: if encoding.unit == 2:",
         'ReplaceComparisonOperator_Eq_GtE: order = "little" if encoding.name == "utf-16-le" else "big"',
@@ -79,7 +82,9 @@ EXPLAINED = {
             for o in ("LtE", "GtE")
         ),
     ],
-    "a marker stands for three bytes at most, and the next one is free": ["NumberReplacer: _MARK = 0xDC80"],
+    "a marker stands for three bytes at most, and the next one is free": [
+        "NumberReplacer: _MARK = 0xDC80"
+    ],
     "the count grows by one from none, and only whether it is odd counts": [
         "NumberReplacer: run = 0",
         f"ReplaceComparisonOperator_Lt_NotEq: {_RUN}",
@@ -169,7 +174,9 @@ def mutate(module: str) -> list[str]:
 
     def ray(program: str, *options: str | Path) -> str:
         run = [Path(sys.executable).parent / program, *options]
-        return subprocess.run(run, cwd=tree, env=given, check=True, stdout=subprocess.PIPE).stdout.decode()
+        return subprocess.run(
+            run, cwd=tree, env=given, check=True, stdout=subprocess.PIPE
+        ).stdout.decode()
 
     ray("cosmic-ray", "baseline", settings)
     if not session.exists():
@@ -180,7 +187,9 @@ def mutate(module: str) -> list[str]:
     tried = [pair for pair in pairs if pair[1] and pair[1]["worker_outcome"] == "normal"]
     print(f"{module}: {len(tried)} mutants", flush=True)
     assert tried, "nothing was mutated"
-    return [_described(item, source) for item, result in tried if result["test_outcome"] == "survived"]
+    return [
+        _described(item, source) for item, result in tried if result["test_outcome"] == "survived"
+    ]
 
 
 def _described(item: dict[str, Any], source: Path) -> str:

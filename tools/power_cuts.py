@@ -74,14 +74,18 @@ async def test_power_cuts(synchronous: str, recorder: Path, tmp_path: Path) -> N
     folder, chance = tmp_path / "store", random.Random(5)
     folder.mkdir()
     await filled(folder / "m.db", 1)
-    before = {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith("-shm")}
+    before = {
+        path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith("-shm")
+    }
     records = list(_recorded(recorder, folder, synchronous))
     assert sum(record.kind == "A" for record in records) > 100
     lost, cuts = 0, max(CUTS, 10)
     for number in range(cuts):
         image = tmp_path / f"cut{number}"
         image.mkdir()
-        acknowledged = _play(records[: chance.randrange(len(records) // 10, len(records))], before, image, chance)
+        acknowledged = _play(
+            records[: chance.randrange(len(records) // 10, len(records))], before, image, chance
+        )
         missing, damaged = await _looked_at(image / "m.db", acknowledged)
         assert not damaged, damaged
         lost += len(missing)
@@ -96,7 +100,12 @@ async def test_power_cuts(synchronous: str, recorder: Path, tmp_path: Path) -> N
 
 def _recorded(recorder: Path, folder: Path, synchronous: str) -> Iterator[Record]:
     log = folder.parent / "log"
-    given = {**os.environ, "LD_PRELOAD": str(recorder), "POWER_DIR": str(folder), "POWER_LOG": str(log)}
+    given = {
+        **os.environ,
+        "LD_PRELOAD": str(recorder),
+        "POWER_DIR": str(folder),
+        "POWER_LOG": str(log),
+    }
     command = [sys.executable, "-c", WRITER, str(folder / "m.db"), synchronous]
     with subprocess.Popen(command, env=given, stdout=subprocess.DEVNULL) as process:
         try:
@@ -115,7 +124,9 @@ def _recorded(recorder: Path, folder: Path, synchronous: str) -> Iterator[Record
         yield Record(kind.decode(), name, offset, data)
 
 
-def _play(records: list[Record], before: dict[str, bytes], image: Path, chance: random.Random) -> set[int]:
+def _play(
+    records: list[Record], before: dict[str, bytes], image: Path, chance: random.Random
+) -> set[int]:
     """Make the files as they may be after a cut, and return what was acknowledged before it."""
     files = {name: bytearray(data) for name, data in before.items()}
     pending: dict[str, list[Record]] = {}
@@ -155,11 +166,17 @@ def _apply(files: dict[str, bytearray], record: Record, torn: random.Random | No
             file[record.offset + start : record.offset + start + len(piece)] = piece
 
 
-async def _looked_at(path: Path, acknowledged: set[int]) -> tuple[list[str], list[IntegrityFinding]]:
+async def _looked_at(
+    path: Path, acknowledged: set[int]
+) -> tuple[list[str], list[IntegrityFinding]]:
     """The acknowledged changes that are not there, and what a check finds damaged."""
     keys = [f"k{n}" for n in sorted(acknowledged)]
     async with opened(path) as store:
         found = await store.read(NAMESPACE, keys) if keys else []
-        missing = [key for key, memory in zip(keys, found, strict=True) if not isinstance(memory, StoredMemory)]
+        missing = [
+            key
+            for key, memory in zip(keys, found, strict=True)
+            if not isinstance(memory, StoredMemory)
+        ]
         findings = await store.check(lambda _: None, full=True)
     return missing, [finding for finding in findings if finding.state == "damaged"]

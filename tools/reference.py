@@ -32,7 +32,9 @@ EXAMPLES: dict[str, list[str]] = {
     "memory_read_bulk": ['{"targets": [{"type": "stored", "key": "tea"}, {"type": "long_term"}]}'],
     "bulk_read_memory": ['{"key": "Ada", "depth": 1}', '{"key": "Ada", "output_format": "toon"}'],
     "memory_get": ['{"key": "Ada"}'],
-    "store_memory": ['{"type": "task", "key": "plan", "content": "Test, then ship.", "links": [{"key": "Ada"}]}'],
+    "store_memory": [
+        '{"type": "task", "key": "plan", "content": "Test, then ship.", "links": [{"key": "Ada"}]}'
+    ],
     "query_memories": ['{"search": "TEA", "limit": 1}'],
     "update_memory": ['{"id": "00000000-0000-4000-8000-000000000000", "importance": "high"}'],
     "delete_memory": ['{"id": "not an id"}'],
@@ -63,7 +65,11 @@ def page() -> str:
 
 
 def _ability(ability: Ability) -> str:
-    marks = "reads only" if ability.read_only else "writes" + (", destructive" if ability.destructive else "")
+    marks = (
+        "reads only"
+        if ability.read_only
+        else "writes" + (", destructive" if ability.destructive else "")
+    )
     parts = [
         f"## {ability.name}\n\n*{ability.title}; {marks}.*\n\n{ability.description}\n",
         _arguments(schemas.build_input_schema(ability)),
@@ -104,11 +110,22 @@ def _flat(schema: dict[str, Any], before: str = "") -> list[tuple[str, dict[str,
 def _kind(field: dict[str, Any]) -> str:
     if "enum" in field:
         return " \\| ".join(f"`{value}`" for value in field["enum"])
-    kind = str(field.get("type") or " or ".join(str(one.get("type")) for one in field.get("anyOf", [])) or "any")
+    kind = str(
+        field.get("type")
+        or " or ".join(str(one.get("type")) for one in field.get("anyOf", []))
+        or "any"
+    )
     if kind == "array":
         kind = f"array of {_kind(field.get('items', {}))}"
-    low, high = field.get("minimum", field.get("minItems")), field.get("maximum", field.get("maxItems"))
-    bounds = f"{'' if low is None else low}..{'' if high is None else high}" if (low, high) != (None, None) else ""
+    low, high = (
+        field.get("minimum", field.get("minItems")),
+        field.get("maximum", field.get("maxItems")),
+    )
+    bounds = (
+        f"{'' if low is None else low}..{'' if high is None else high}"
+        if (low, high) != (None, None)
+        else ""
+    )
     longest = f"up to {field['maxLength']:,} characters" if "maxLength" in field else ""
     return ", ".join(part for part in (kind, bounds if len(bounds) < 20 else "", longest) if part)
 
@@ -122,11 +139,19 @@ def _example(name: str, arguments: str) -> str:
         base = Path(folder)
         (base / "notes.md").write_text(NOTES)
         (base / "memory.jsonl").write_text(GRAPH)
-        given = {**os.environ, "ABILITIES_STORE_URL": f"sqlite:///{base}/memory.db", "HOME": f"{base}/home"}
+        given = {
+            **os.environ,
+            "ABILITIES_STORE_URL": f"sqlite:///{base}/memory.db",
+            "HOME": f"{base}/home",
+        }
 
         def run(*command: str) -> str:
             done = subprocess.run(
-                [sys.executable, "-m", "abilities", *command], cwd=base, env=given, capture_output=True, text=True
+                [sys.executable, "-m", "abilities", *command],
+                cwd=base,
+                env=given,
+                capture_output=True,
+                text=True,
             )
             return done.stdout
 
@@ -138,9 +163,14 @@ def _example(name: str, arguments: str) -> str:
 
 def _shared() -> str:
     """The parts that many answers hold, and every reason that a failure may have."""
-    parts = [f"## {name}\n\n{model.__doc__}\n\n{_fields(model.model_json_schema())}" for name, model in _SHARED.items()]
+    parts = [
+        f"## {name}\n\n{model.__doc__}\n\n{_fields(model.model_json_schema())}"
+        for name, model in _SHARED.items()
+    ]
     rows = [f"| `{reason}` | {code} | {sentence} |" for reason, (code, sentence) in FAULTS.items()]
-    return "\n".join([*parts, "## Reasons\n", "| reason | code | message |", "|---|---|---|", *rows, ""])
+    return "\n".join(
+        [*parts, "## Reasons\n", "| reason | code | message |", "|---|---|---|", *rows, ""]
+    )
 
 
 if __name__ == "__main__":

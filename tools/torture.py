@@ -88,21 +88,35 @@ FIGURES = {
     ),
     7: Figure(
         "2,000 flips: <= 5 % unseen, none after a check; 100 of 100 live backups whole",
-        ["tests/stores/test_stores.py", "tests/stores/test_transfer.py", "-k", "flipped or backups_of"],
+        [
+            "tests/stores/test_stores.py",
+            "tests/stores/test_transfer.py",
+            "-k",
+            "flipped or backups_of",
+        ],
         {"FLIPS": 2_000, "BACKUPS": 100},
         {"FLIPS": 200, "BACKUPS": 10},
         {},
     ),
     8: Figure(
         "100,000 examples and 10,000,000 executions: no unknown exception, no eighth code, no 5xx but 503",
-        [*(f"tests/test_{name}.py" for name in ("properties", "openapi", "postgres", "stores")), "-k", PROPERTIES],
+        [
+            *(f"tests/test_{name}.py" for name in ("properties", "openapi", "postgres", "stores")),
+            "-k",
+            PROPERTIES,
+        ],
         {"EXAMPLES": 20_000, "API_EXAMPLES": 200, "GRAPHS": 2_000},
         {"EXAMPLES": 200, "API_EXAMPLES": 5, "GRAPHS": 100},
         {"door": 10_000_000, "reader": 10_000_000, "walk": 1_000_000, "renderers": 1_000_000},
     ),
     9: Figure(
         "20 hostile headers refused on 127.0.0.1 and 0.0.0.0; 200 slow connections closed",
-        ["tests/surfaces/test_load.py", "tests/surfaces/test_server.py", "-k", "hostile or slow_and_idle"],
+        [
+            "tests/surfaces/test_load.py",
+            "tests/surfaces/test_server.py",
+            "-k",
+            "hostile or slow_and_idle",
+        ],
         {},
         {},
         {},
@@ -135,12 +149,30 @@ def run(number: int, *, quick: bool) -> dict[str, Any]:
     figure, began = FIGURES[number], time.monotonic()
     folder = KEPT / "logs"
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as noted, (folder / f"{number}.log").open("w") as log:
-        sizes = {f"ABILITIES_{name}": str(size) for name, size in (figure.quick if quick else figure.full).items()}
+    with (
+        tempfile.NamedTemporaryFile("r", suffix=".jsonl") as noted,
+        (folder / f"{number}.log").open("w") as log,
+    ):
+        sizes = {
+            f"ABILITIES_{name}": str(size)
+            for name, size in (figure.quick if quick else figure.full).items()
+        }
         given = {**os.environ, **sizes, "ABILITIES_FIGURES": noted.name}
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"]
-        done = subprocess.run([*command, *figure.tests], cwd=ROOT, env=given, stdout=log, stderr=log)
-        reached = [words for at, words in map(json.loads, noted.read().splitlines()) if at == number]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            "faulthandler_timeout=0",
+        ]
+        done = subprocess.run(
+            [*command, *figure.tests], cwd=ROOT, env=given, stdout=log, stderr=log
+        )
+        reached = [
+            words for at, words in map(json.loads, noted.read().splitlines()) if at == number
+        ]
         (tests,) = re.findall(r"(\d+) passed", (folder / f"{number}.log").read_text())[-1:] or ["0"]
         passed = done.returncode == 0 and tests != "0"
         for target, runs in figure.fuzzed.items():
@@ -156,7 +188,15 @@ def fuzz(target: str, runs: int, *, quick: bool) -> tuple[bool, str]:
     corpus = KEPT / "corpus" / target
     corpus.mkdir(parents=True, exist_ok=True)
     limit = [f"-max_total_time={QUICK_FUZZ_SECONDS}"] if quick else [f"-runs={runs}"]
-    command = [sys.executable, "-m", "tools.fuzz", target, *limit, f"-artifact_prefix={KEPT}/{target}-", str(corpus)]
+    command = [
+        sys.executable,
+        "-m",
+        "tools.fuzz",
+        target,
+        *limit,
+        f"-artifact_prefix={KEPT}/{target}-",
+        str(corpus),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True)
     said = done.stderr.decode(errors="replace")
     (KEPT / "logs" / f"fuzz-{target}.log").write_text(said)
@@ -168,12 +208,21 @@ def fuzz(target: str, runs: int, *, quick: bool) -> tuple[bool, str]:
 
 def code() -> str:
     """What a result holds for: the code as it is."""
-    files = sorted(path for name in ("abilities", "helpers", "declarations", "tests") for path in _sources(ROOT / name))
+    files = sorted(
+        path
+        for name in ("abilities", "helpers", "declarations", "tests")
+        for path in _sources(ROOT / name)
+    )
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
 def _sources(folder: Path) -> list[Path]:
-    return [path for suffix in ("py", "sql", "c") for path in folder.rglob(f"*.{suffix}") if not path.is_symlink()]
+    return [
+        path
+        for suffix in ("py", "sql", "c")
+        for path in folder.rglob(f"*.{suffix}")
+        if not path.is_symlink()
+    ]
 
 
 def main() -> int:
@@ -181,13 +230,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, less than ten minutes")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
-    parser.add_argument("figures", nargs="*", type=int, default=list(FIGURES), help="which figures; all")
+    parser.add_argument(
+        "figures", nargs="*", type=int, default=list(FIGURES), help="which figures; all"
+    )
     chosen = parser.parse_args()
     if shutil.which("cc") is None:
         sys.exit("Simulated power cuts need a C compiler, as Debian's gcc.")
     console, place = Console(), KEPT / ("quick.json" if chosen.quick else "full.json")
     KEPT.mkdir(exist_ok=True)
-    results: dict[str, Any] = {} if chosen.fresh or not place.exists() else json.loads(place.read_text())
+    results: dict[str, Any] = (
+        {} if chosen.fresh or not place.exists() else json.loads(place.read_text())
+    )
     if results.get("code") != code():
         results = {"code": code()}
     for number in chosen.figures:
@@ -197,11 +250,15 @@ def main() -> int:
         console.print(f"Figure {number:2}: {FIGURES[number].goal} ...")
         results[str(number)] = run(number, quick=chosen.quick)
         place.write_text(json.dumps(results, indent=1))
-    table = Table("figure", "goal", "reached", "seconds", title="What was reached" + " (quick)" * chosen.quick)
+    table = Table(
+        "figure", "goal", "reached", "seconds", title="What was reached" + " (quick)" * chosen.quick
+    )
     for number in chosen.figures:
         result = results[str(number)]
         words = "\n".join(result["reached"])
-        table.add_row(str(number), FIGURES[number].goal, words, str(result["seconds"]), end_section=True)
+        table.add_row(
+            str(number), FIGURES[number].goal, words, str(result["seconds"]), end_section=True
+        )
     console.print(table)
     return 0 if all(results[str(number)]["passed"] for number in chosen.figures) else 1
 

@@ -15,7 +15,10 @@ from pathlib import Path
 PLACE = Path(__file__).parent.parent / "abilities" / "explorer" / "static" / "vendor"
 LIST = PLACE / "vendored.json"
 PACKAGES = {
-    "d3-hierarchy@3.1.3": {"dist/d3-hierarchy.min.mjs": "d3-hierarchy.js", "LICENSE": "d3-hierarchy.LICENSE.txt"},
+    "d3-hierarchy@3.1.3": {
+        "dist/d3-hierarchy.min.mjs": "d3-hierarchy.js",
+        "LICENSE": "d3-hierarchy.LICENSE.txt",
+    },
     "htm@3.1.1": {"preact/standalone.module.js": "htm-preact.js", "LICENSE": "htm.LICENSE.txt"},
     "preact@10.5.13": {"LICENSE": "preact.LICENSE.txt"},  # htm's file holds it
     "swagger-ui-dist@5.35.0": {
@@ -44,13 +47,18 @@ def _fetched(package: str, names: dict[str, str]) -> dict[str, str]:
     """Put a package's files in place; their names here with the hashes of what they hold."""
     with tempfile.TemporaryDirectory() as folder:
         pack = ["npm", "pack", "--silent", "--pack-destination", folder, package]
-        archive = Path(folder) / subprocess.run(pack, check=True, capture_output=True, text=True).stdout.split()[-1]
+        archive = (
+            Path(folder)
+            / subprocess.run(pack, check=True, capture_output=True, text=True).stdout.split()[-1]
+        )
         with tarfile.open(archive) as packed:
             for source, name in names.items():
                 member = packed.extractfile(f"package/{source}")
                 assert member is not None, source
                 (PLACE / name).write_bytes(member.read())
-    return {name: hashlib.sha256((PLACE / name).read_bytes()).hexdigest() for name in names.values()}
+    return {
+        name: hashlib.sha256((PLACE / name).read_bytes()).hexdigest() for name in names.values()
+    }
 
 
 if __name__ == "__main__":

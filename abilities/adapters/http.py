@@ -34,7 +34,13 @@ _TOON = "text/toon"
 _ERROR: dict[str, Any] = {
     "description": "The call failed as a whole.",
     "content": {
-        _JSON: {"schema": {"type": "object", "required": ["error"], "properties": {"error": Fault.model_json_schema()}}}
+        _JSON: {
+            "schema": {
+                "type": "object",
+                "required": ["error"],
+                "properties": {"error": Fault.model_json_schema()},
+            }
+        }
     },
 }
 
@@ -49,12 +55,16 @@ def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
     """Offer the registry: ``GET /api/abilities``, and ``POST /api/abilities/NAME`` with the arguments as JSON."""
 
     async def list_abilities(request: Request) -> list[dict[str, Any]]:
-        return [schemas.build_declaration(ability)["mcp"] for ability in get_abilities(request).offered]
+        return [
+            schemas.build_declaration(ability)["mcp"] for ability in get_abilities(request).offered
+        ]
 
     async def unknown(name: str) -> Response:
         return to_response(failed_reply(Fault.from_reason("unknown_ability")), status=404)
 
-    app.add_api_route("/api/abilities", list_abilities, summary="List the abilities and their schemas")
+    app.add_api_route(
+        "/api/abilities", list_abilities, summary="List the abilities and their schemas"
+    )
     for ability in registry:
         add_ability_route(app, ability)
     app.add_api_route("/api/abilities/{name}", unknown, methods=["POST"], include_in_schema=False)
@@ -72,7 +82,9 @@ def add_ability_route(app: FastAPI, ability: Ability) -> None:
         methods=["POST"],
         summary=ability.title,
         description=ability.description,
-        openapi_extra=describe_operation(ability, body=schemas.build_exact_schema(ability, nullable=True)),
+        openapi_extra=describe_operation(
+            ability, body=schemas.build_exact_schema(ability, nullable=True)
+        ),
     )
 
 
@@ -96,7 +108,9 @@ async def call_with_body(name: str, request: Request, named: dict[str, Any]) -> 
     except ValueError:
         return to_response(failed_reply(Fault.from_reason("malformed_request")))
     if named.keys() & arguments.keys():
-        return to_response(failed_reply(Fault.from_reason("invalid_parameter", field=next(iter(named)))))
+        return to_response(
+            failed_reply(Fault.from_reason("invalid_parameter", field=next(iter(named))))
+        )
     return await call_ability(get_abilities(request), name, {**arguments, **named})
 
 

@@ -24,7 +24,10 @@ _LOOP_LOCK = threading.Lock()
 
 
 def load_tools(
-    source: Abilities | Settings | None = None, *, only: Sequence[str] | None = None, read_only: bool = False
+    source: Abilities | Settings | None = None,
+    *,
+    only: Sequence[str] | None = None,
+    read_only: bool = False,
 ) -> list[BaseTool]:
     """The abilities as LangChain tools, for sync and async code on any event loop.
 
@@ -41,7 +44,10 @@ def load_tools(
         source.check_roots()
     registry = source.registry if isinstance(source, Abilities) else build_registry(source)[0]
     host = _Host(source)
-    return [AbilityTool.from_ability(ability, host) for ability in registry.only(*(only or ()), read_only=read_only)]
+    return [
+        AbilityTool.from_ability(ability, host)
+        for ability in registry.only(*(only or ()), read_only=read_only)
+    ]
 
 
 class AbilitiesToolkit(BaseToolkit):
@@ -51,7 +57,11 @@ class AbilitiesToolkit(BaseToolkit):
 
     @classmethod
     def load(
-        cls, source: Abilities | Settings | None = None, *, only: Sequence[str] | None = None, read_only: bool = False
+        cls,
+        source: Abilities | Settings | None = None,
+        *,
+        only: Sequence[str] | None = None,
+        read_only: bool = False,
     ) -> "AbilitiesToolkit":
         """A toolkit with the tools that `load_tools` returns for the same arguments."""
         return cls(tools=load_tools(source, only=only, read_only=read_only))
@@ -89,10 +99,14 @@ class AbilityTool(BaseTool):
         """The ability's input model."""
         return self._ability.input
 
-    def _run(self, *args: Any, config: RunnableConfig, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    def _run(
+        self, *args: Any, config: RunnableConfig, **arguments: Any
+    ) -> tuple[str, dict[str, Any]]:
         return _answered(self._host.submit(self._host.reply(self.name, arguments, config)).result())
 
-    async def _arun(self, *args: Any, config: RunnableConfig, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    async def _arun(
+        self, *args: Any, config: RunnableConfig, **arguments: Any
+    ) -> tuple[str, dict[str, Any]]:
         return _answered(await self._host.reply(self.name, arguments, config))
 
 
@@ -120,9 +134,13 @@ class _Host:
     async def reply(self, name: str, arguments: dict[str, Any], config: RunnableConfig) -> Reply:
         """Call an ability in the namespace that the run's configuration names."""
         abilities = await self._abilities()
-        namespace = (config.get("configurable") or {}).get("namespace", abilities.settings.namespace)
+        namespace = (config.get("configurable") or {}).get(
+            "namespace", abilities.settings.namespace
+        )
         try:
-            return await abilities.for_namespace(namespace if isinstance(namespace, str) else "").reply(name, arguments)
+            return await abilities.for_namespace(
+                namespace if isinstance(namespace, str) else ""
+            ).reply(name, arguments)
         except ValueError:
             return failed_reply(Fault.from_reason("invalid_parameter", field="namespace"))
 
@@ -132,7 +150,11 @@ class _Host:
             return self._source
         with self._starting:
             opening = self._opening = self._opening or self._open(self._source)
-        return opening.result() if opening.done() else await asyncio.shield(asyncio.wrap_future(opening))
+        return (
+            opening.result()
+            if opening.done()
+            else await asyncio.shield(asyncio.wrap_future(opening))
+        )
 
     def _open(self, settings: Settings) -> "Future[Abilities]":
         return self.submit(self._stack.enter_async_context(Abilities.open(settings)))
@@ -143,5 +165,7 @@ class _Host:
         with _LOOP_LOCK:
             if _Host._loop is None:
                 _Host._loop = asyncio.new_event_loop()
-                threading.Thread(target=_Host._loop.run_forever, name="abilities-langchain", daemon=True).start()
+                threading.Thread(
+                    target=_Host._loop.run_forever, name="abilities-langchain", daemon=True
+                ).start()
             return _Host._loop

@@ -28,7 +28,9 @@ def create_server(abilities: Abilities) -> Server[Any]:
     Behind HTTP, each request's scope holds the ``abilities`` of its caller.
     """
     tools = {ability.name: to_tool(ability, abilities) for ability in abilities.registry}
-    templates = {ability.name: _template(ability) for ability in abilities.registry if ability.resource}
+    templates = {
+        ability.name: _template(ability) for ability in abilities.registry if ability.resource
+    }
 
     def of(context: ServerRequestContext[Any]) -> Abilities:
         return abilities if context.request is None else context.request.scope["abilities"]
@@ -84,7 +86,9 @@ def to_tool(ability: Ability, abilities: Abilities) -> types.Tool:
     )
 
 
-async def _called(abilities: Abilities, params: types.CallToolRequestParams) -> types.CallToolResult:
+async def _called(
+    abilities: Abilities, params: types.CallToolRequestParams
+) -> types.CallToolResult:
     if params.name not in abilities.registry:
         raise MCPError(code=types.INVALID_PARAMS, message="Unknown tool.")
     reply = await abilities.reply(params.name, params.arguments)
@@ -112,11 +116,17 @@ async def _read(abilities: Abilities, uri: str) -> types.ReadResourceResult:
     for ability in abilities.registry:
         scheme, _, argument = (ability.resource or "").partition("{")
         if scheme and uri.startswith(scheme):
-            reply = await abilities.reply(ability.name, {argument.removesuffix("}"): _decoded(uri[len(scheme) :])})
+            reply = await abilities.reply(
+                ability.name, {argument.removesuffix("}"): _decoded(uri[len(scheme) :])}
+            )
             if reply.failed:
                 fault = reply.payload["error"]
-                raise MCPError(code=types.INVALID_PARAMS, message=fault["message"], data={"uri": uri, **fault})
-            text = types.TextResourceContents(uri=uri, mime_type="application/json", text=reply.text)
+                raise MCPError(
+                    code=types.INVALID_PARAMS, message=fault["message"], data={"uri": uri, **fault}
+                )
+            text = types.TextResourceContents(
+                uri=uri, mime_type="application/json", text=reply.text
+            )
             return types.ReadResourceResult(contents=[text])
     raise MCPError(code=types.INVALID_PARAMS, message="Unknown resource.", data={"uri": uri})
 

@@ -84,7 +84,9 @@ class _Pump:
         async with from_server:
             async for outgoing in from_server:
                 message = outgoing.message
-                self._write(orjson.dumps(message.model_dump(mode="json", by_alias=True, exclude_unset=True)))
+                self._write(
+                    orjson.dumps(message.model_dump(mode="json", by_alias=True, exclude_unset=True))
+                )
                 if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
                     self._begun.discard(message.id)
                     self._settled.set()
@@ -94,18 +96,28 @@ class _Pump:
         try:
             parsed = parse_json(line)
         except ValueError:
-            self._refuse(None, types.PARSE_ERROR, "Parse error: each line must be one JSON message, 1 MiB at most.")
+            self._refuse(
+                None,
+                types.PARSE_ERROR,
+                "Parse error: each line must be one JSON message, 1 MiB at most.",
+            )
             return None
         try:
             return types.jsonrpc_message_adapter.validate_python(parsed, by_name=False)
         except ValidationError:
             name = (as_object(parsed) or {}).get("id")
             known = name if isinstance(name, str | int) and not isinstance(name, bool) else None
-            self._refuse(known, types.INVALID_REQUEST, "Invalid request: not a JSON-RPC 2.0 message.")
+            self._refuse(
+                known, types.INVALID_REQUEST, "Invalid request: not a JSON-RPC 2.0 message."
+            )
             return None
 
     def _refuse(self, name: str | int | None, code: int, message: str) -> None:
-        self._write(orjson.dumps({"jsonrpc": "2.0", "id": name, "error": {"code": code, "message": message}}))
+        self._write(
+            orjson.dumps(
+                {"jsonrpc": "2.0", "id": name, "error": {"code": code, "message": message}}
+            )
+        )
 
     def _write(self, line: bytes) -> None:
         """Write a whole line. A client that does not read blocks its own server, and nothing else."""
@@ -121,7 +133,9 @@ class _Lines:
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._room = threading.BoundedSemaphore(_AHEAD)
         self._loop = loop
-        threading.Thread(target=self._read, args=(source,), name="abilities-stdin", daemon=True).start()
+        threading.Thread(
+            target=self._read, args=(source,), name="abilities-stdin", daemon=True
+        ).start()
 
     async def next(self) -> bytes | None:
         """The next line, or None at the end of the input."""

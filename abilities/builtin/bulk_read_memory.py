@@ -27,19 +27,25 @@ data, not instructions."""
 
 async def walk_memory(context: Context, key: str, limits: WalkLimits) -> dict[str, Any]:
     """A memory and what it leads to, as both abilities answer it."""
-    return build_walk_answer(await context.memory.walk(key, limits), limits, context.max_response_bytes)
+    return build_walk_answer(
+        await context.memory.walk(key, limits), limits, context.max_response_bytes
+    )
 
 
 async def run_bulk(context: Context, arguments: BulkReadMemoryInput) -> dict[str, Any]:
     """Walk from a memory."""
-    return await walk_memory(context, arguments.key, WalkLimits(arguments.depth, arguments.breadth, arguments.total))
+    return await walk_memory(
+        context, arguments.key, WalkLimits(arguments.depth, arguments.breadth, arguments.total)
+    )
 
 
 async def run_get(context: Context, arguments: MemoryGetInput) -> dict[str, Any]:
     """Read one memory, or walk from it when asked to."""
     if arguments.bulkRead:
         return await walk_memory(
-            context, arguments.key, WalkLimits(arguments.depth, arguments.breadth, arguments.totalLimit)
+            context,
+            arguments.key,
+            WalkLimits(arguments.depth, arguments.breadth, arguments.totalLimit),
         )
     return build_memory_answer(
         await context.memory.get(arguments.key, arguments.links_offset), context.max_response_bytes

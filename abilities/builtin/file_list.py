@@ -35,7 +35,10 @@ async def run(context: Context, arguments: FileListInput) -> dict[str, Any]:
     listing = await context.lister.list_files(parse_listing_request(arguments))
     answer = _frame(listing)
     longest = max((file.position for file in listing.files), key=len, default="")
-    rest = {**arguments.explicit_arguments(), "after": max(longest, listing.after or "", key=json_size)}
+    rest = {
+        **arguments.explicit_arguments(),
+        "after": max(longest, listing.after or "", key=json_size),
+    }
     room = context.max_response_bytes - json_size({**answer, "next_request": rest})
     files = [_shown(file) for file in listing.files]
     fits = _fitting(files, room)

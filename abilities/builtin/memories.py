@@ -64,8 +64,14 @@ async def update(context: Context, arguments: UpdateMemoryInput) -> dict[str, An
 
 async def delete(context: Context, arguments: DeleteMemoryInput) -> dict[str, Any]:
     """Archive a memory or delete it for good."""
-    await context.memory.change("delete" if arguments.permanent else "archive", arguments.explicit_arguments())
-    return {"success": True, "action": "deleted" if arguments.permanent else "archived", "id": arguments.id}
+    await context.memory.change(
+        "delete" if arguments.permanent else "archive", arguments.explicit_arguments()
+    )
+    return {
+        "success": True,
+        "action": "deleted" if arguments.permanent else "archived",
+        "id": arguments.id,
+    }
 
 
 async def query(context: Context, arguments: QueryMemoriesInput) -> dict[str, Any]:
@@ -95,12 +101,26 @@ async def query(context: Context, arguments: QueryMemoriesInput) -> dict[str, An
     }
 
 
-async def stats(context: Context, _: GetMemoryStatsInput) -> dict[str, Any]:
+async def count(context: Context, _: GetMemoryStatsInput) -> dict[str, Any]:
     """Count memories."""
-    figures = await context.memory.stats()
-    most = figures.pop("most_accessed")
-    known = {name: value for name, value in figures.items() if value is not None}
-    return {**known, **({} if most is None else {"most_accessed": to_memory_data(most, counters=True)})}
+    stats = await context.memory.read_stats()
+    answer: dict[str, Any] = {
+        "total_memories": stats.total,
+        "by_type": stats.by_type,
+        "by_importance": stats.by_importance,
+        "archived_count": stats.archived,
+        "total_storage_kb": round(stats.size_bytes / 1024, 3),
+    }
+
+    if stats.oldest is not None:
+        answer |= {"oldest_memory": stats.oldest, "newest_memory": stats.newest}
+
+    answer["top_tags"] = [{"tag": tag, "count": count} for tag, count in stats.top_tags]
+
+    if stats.most_accessed is not None:
+        answer["most_accessed"] = to_memory_data(stats.most_accessed, counters=True)
+
+    return answer
 
 
 store_memory = Ability(
@@ -147,7 +167,7 @@ get_memory_stats = Ability(
     description=STATS,
     input=GetMemoryStatsInput,
     answer=GetMemoryStatsAnswer,
-    run=stats,
+    run=count,
     read_only=True,
     idempotent=True,
 )

@@ -24,13 +24,20 @@ async def run(context: Context, arguments: MemoryReadBulkInput) -> dict[str, Any
     request = BulkRequest("targets", arguments.targets, arguments.explicit_arguments())
     check_items_size(request)
     outcomes = await context.memory.read(arguments.targets, arguments.max_chars_per_item)
-    found = [_found(outcome) if isinstance(outcome, MemoryText) else outcome for outcome in outcomes]
+    found = [
+        _found(outcome) if isinstance(outcome, MemoryText) else outcome for outcome in outcomes
+    ]
     return build_reply(request, found, context.max_response_bytes)
 
 
 def _found(memory: MemoryText) -> FoundItem:
     target = memory.target
-    data = {**target.to_target(), "filename": target.filename, "content": "", "modified_at": memory.modified_at}
+    data = {
+        **target.to_target(),
+        "filename": target.filename,
+        "content": "",
+        "modified_at": memory.modified_at,
+    }
     if target.key is not None:
         del data["filename"]
     return FoundItem(data, memory.piece, target.to_target(target.resume), target.to_target)

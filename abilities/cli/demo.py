@@ -42,13 +42,23 @@ async def run_demo(workspace: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         agent = Path(scratch) / "agent"
         samples = _sample_agent(agent)
-        settings = Settings(agent_dir=agent, workspace_dir=workspace, store_url=f"sqlite:///{scratch}/memory.db")
-        console.print(f"[bold]Workspace[/] {workspace}\n[bold]Agent directory[/] a sample made for this demonstration")
-        for title, surface in (("LangChain agent", langchain_calls), ("MCP client over stdio", mcp_calls)):
+        settings = Settings(
+            agent_dir=agent, workspace_dir=workspace, store_url=f"sqlite:///{scratch}/memory.db"
+        )
+        console.print(
+            f"[bold]Workspace[/] {workspace}\n[bold]Agent directory[/] a sample made for this demonstration"
+        )
+        for title, surface in (
+            ("LangChain agent", langchain_calls),
+            ("MCP client over stdio", mcp_calls),
+        ):
             console.rule(f"[bold]{title}")
             async with surface(settings) as call:
                 await _recall(call, console)
-                paths = [*samples, *(path for path in await _find(call, console) if path not in samples)]
+                paths = [
+                    *samples,
+                    *(path for path in await _find(call, console) if path not in samples),
+                ]
                 await _read_all(call, paths[:25], console)
 
 
@@ -59,14 +69,19 @@ async def _find(call: Call, console: Console) -> list[str]:
     paths: list[str] = [file["path"] for file in payload["files"]]
     more = ", and more behind next_request" if payload["has_more"] else ""
     console.print(
-        f"\n[bold]file_list[/] {len(paths)} paths for file_read_bulk{more}: ", Text(", ".join(paths[:5])), "…"
+        f"\n[bold]file_list[/] {len(paths)} paths for file_read_bulk{more}: ",
+        Text(", ".join(paths[:5])),
+        "…",
     )
     return paths
 
 
 async def _read_all(call: Call, paths: list[str], console: Console) -> None:
     calls, pieces = 0, 0
-    for name, arguments in (("file_read_bulk", {"paths": paths}), ("memory_read_bulk", {"targets": MEMORIES})):
+    for name, arguments in (
+        ("file_read_bulk", {"paths": paths}),
+        ("memory_read_bulk", {"targets": MEMORIES}),
+    ):
         payload = await call(name, arguments)
         console.print(f"\n[bold]{name}[/]")
         print_payload(payload, console)
@@ -78,19 +93,30 @@ async def _read_all(call: Call, paths: list[str], console: Console) -> None:
         if rest:
             console.print(f"Following next_request {rest} times fetched all the rest.")
         calls += rest
-    console.print(f"\n[bold green]{calls} calls[/] did what {pieces} calls of one item each would have done.\n")
+    console.print(
+        f"\n[bold green]{calls} calls[/] did what {pieces} calls of one item each would have done.\n"
+    )
 
 
 async def _recall(call: Call, console: Console) -> None:
     """Store memories that link to each other, and read them back in one call."""
     for key, content, linked in STORED:
         links = [{"key": other, "link_weight": weight} for other, weight in linked.items()]
-        await call("store_memory", {"type": "learning", "key": key, "content": content, "links": links})
+        await call(
+            "store_memory", {"type": "learning", "key": key, "content": content, "links": links}
+        )
     payload = await call("bulk_read_memory", {"key": "greeting", "depth": 2})
     console.print("\n[bold]bulk_read_memory[/] from 'greeting', two links deep")
     for record in (payload["targetMemory"], *payload["associatedMemories"]):
-        way = f"linked from {record['parent']}, score {record['combinedScore']:.2f}" if "parent" in record else ""
-        console.print(Text(f"  {'  ' * record.get('depth', 0)}{record['data']['content']}  "), Text(way, style="dim"))
+        way = (
+            f"linked from {record['parent']}, score {record['combinedScore']:.2f}"
+            if "parent" in record
+            else ""
+        )
+        console.print(
+            Text(f"  {'  ' * record.get('depth', 0)}{record['data']['content']}  "),
+            Text(way, style="dim"),
+        )
     left = ", ".join(f"{cut['key']} ({cut['cutBy']})" for cut in payload["metadata"]["frontier"])
     console.print(f"Left out by the limits: {left or 'nothing'}.\n")
 
@@ -107,12 +133,16 @@ async def langchain_calls(settings: Settings) -> AsyncGenerator[Call]:
 
     async def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         wish = {"id": "call-1", "name": name, "args": arguments}
-        model = GenericFakeChatModel(messages=iter([AIMessage("", tool_calls=[wish]), AIMessage("Done.")]))
+        model = GenericFakeChatModel(
+            messages=iter([AIMessage("", tool_calls=[wish]), AIMessage("Done.")])
+        )
         messages: list[AnyMessage] = [HumanMessage("Read what you need.")]
         while (answer := await model.ainvoke(messages)).tool_calls:
             messages.append(answer)
             for wanted in answer.tool_calls:
-                messages.append(await tools[wanted["name"]].ainvoke({**wanted, "type": "tool_call"}))
+                messages.append(
+                    await tools[wanted["name"]].ainvoke({**wanted, "type": "tool_call"})
+                )
         return _decoded(str(messages[-1].content))
 
     yield call
@@ -130,7 +160,9 @@ async def mcp_calls(settings: Settings) -> AsyncGenerator[Call]:
         "ABILITIES_WORKSPACE_DIR": str(settings.workspace_dir),
         "ABILITIES_STORE_URL": settings.store_url,
     }
-    server = StdioServerParameters(command=sys.executable, args=["-m", "abilities", "mcp"], env=environment)
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "abilities", "mcp"], env=environment
+    )
     async with Client(stdio_client(server)) as client:
 
         async def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +185,9 @@ def _sample_agent(agent: Path) -> list[str]:
         f"memory/{today}.md": "- 09:00 started the demonstration\n",
         f"memory/{today - timedelta(days=1)}.md": "- 17:00 wrote the last test\n",
         "persona.md": "You are a careful reader.\n",
-        "server.log": "".join(f"2026-01-01T00:00:00Z request {n} served in {n % 97} ms\n" for n in range(4_000)),
+        "server.log": "".join(
+            f"2026-01-01T00:00:00Z request {n} served in {n % 97} ms\n" for n in range(4_000)
+        ),
         "notes.txt": "Grüße, 世界 👩‍👩‍👧‍👦\n",
         "photo.png": "\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
     }
@@ -162,5 +196,12 @@ def _sample_agent(agent: Path) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     (agent / "escape.txt").symlink_to("/etc/passwd")
-    named = ["persona.md", "notes.txt", "server.log", "server.log#L100-L110", "photo.png", "escape.txt"]
+    named = [
+        "persona.md",
+        "notes.txt",
+        "server.log",
+        "server.log#L100-L110",
+        "photo.png",
+        "escape.txt",
+    ]
     return [*named, "no-such-file.md", "../outside.txt", "/etc/passwd", ".env"]

@@ -30,7 +30,19 @@ _SQLITE_SOUND = (3, 51, 3)
 
 Our own processes cannot: they take turns by a lock that other programs do not know.
 """
-_REMOTE = {"9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"}
+_REMOTE = {
+    "9p",
+    "afs",
+    "ceph",
+    "cifs",
+    "fuse.sshfs",
+    "glusterfs",
+    "lustre",
+    "nfs",
+    "nfs4",
+    "smb3",
+    "smbfs",
+}
 _SECRETS = (
     ".env", "server.pem", "a.key", "a.p12", "id_rsa", "id_ed25519", ".netrc", ".npmrc", ".pypirc", ".pgpass",
     ".ssh/config", ".git/config", ".aws/credentials", ".kube/config", ".gnupg/x", ".docker/config.json",
@@ -69,33 +81,53 @@ async def diagnose(settings: Settings) -> list[Diagnosis]:
 
 def _system() -> Iterator[Diagnosis]:
     yield Diagnosis(
-        "ok", "version", f"agent-abilities {version('agent-abilities')} on Python {platform.python_version()}"
+        "ok",
+        "version",
+        f"agent-abilities {version('agent-abilities')} on Python {platform.python_version()}",
     )
     there = [extra for extra, module in _EXTRAS.items() if find_spec(module)]
     missing = [extra for extra in _EXTRAS if extra not in there]
-    mend = f"where you want them: pip install 'agent-abilities[{','.join(missing)}]'" if missing else ""
+    mend = (
+        f"where you want them: pip install 'agent-abilities[{','.join(missing)}]'"
+        if missing
+        else ""
+    )
     yield Diagnosis(
-        "ok", "extras", f"{', '.join(there) or 'none'}" + (f"; without {', '.join(missing)}" if missing else ""), mend
+        "ok",
+        "extras",
+        f"{', '.join(there) or 'none'}" + (f"; without {', '.join(missing)}" if missing else ""),
+        mend,
     )
     if os.geteuid() == 0:
         yield Diagnosis(
-            "note", "user", "this is root, whom file permissions do not hold back", "run it as a user of its own"
+            "note",
+            "user",
+            "this is root, whom file permissions do not hold back",
+            "run it as a user of its own",
         )
 
 
 def _settings(settings: Settings) -> Iterator[Diagnosis]:
     file = Path(os.environ.get("ABILITIES_CONFIG", HOME / "config.toml")).expanduser()
-    given = sorted(name for name in os.environ if name.startswith("ABILITIES_") and name != "ABILITIES_CONFIG")
+    given = sorted(
+        name for name in os.environ if name.startswith("ABILITIES_") and name != "ABILITIES_CONFIG"
+    )
     words = f"{file}" if file.exists() else f"no file at {file}"
-    yield Diagnosis("ok", "settings", words + (f"; from the environment: {', '.join(given)}" if given else ""))
+    yield Diagnosis(
+        "ok", "settings", words + (f"; from the environment: {', '.join(given)}" if given else "")
+    )
     if file.exists():
         yield from _private(file, "settings", secret="@" in settings.store_url)
     today = datetime.now(settings.zone).strftime("%Y-%m-%d %H:%M")
-    yield Diagnosis("ok", "time", f"it is {today} in {settings.timezone or 'the time zone of the system'}")
+    yield Diagnosis(
+        "ok", "time", f"it is {today} in {settings.timezone or 'the time zone of the system'}"
+    )
     open_names = [name for name in _SECRETS if not DenyList(settings.deny).denies(name)]
     if open_names:
         words = f"the deny list does not cover {', '.join(open_names)}"
-        yield Diagnosis("unsafe", "deny", words, "add them to 'deny', which replaces the default list")
+        yield Diagnosis(
+            "unsafe", "deny", words, "add them to 'deny', which replaces the default list"
+        )
 
 
 def _roots(settings: Settings) -> Iterator[Diagnosis]:
@@ -111,7 +143,10 @@ def _roots(settings: Settings) -> Iterator[Diagnosis]:
     if inner == outer or outer in inner.parents or inner in outer.parents:
         words = "the agent's directory and the workspace overlap: files of one are read by the other's paths too"
         yield Diagnosis(
-            "unsafe", "directories", words, "set agent_dir and workspace_dir to folders apart from each other"
+            "unsafe",
+            "directories",
+            words,
+            "set agent_dir and workspace_dir to folders apart from each other",
         )
 
 
@@ -119,19 +154,36 @@ def _root(root: Root) -> Diagnosis:
     about = f"{root.name} directory"
     if not root.path.is_dir():
         if root.path.exists():
-            return Diagnosis("broken", about, f"{root.path} is no directory", f"set {root.name}_dir to one")
+            return Diagnosis(
+                "broken", about, f"{root.path} is no directory", f"set {root.name}_dir to one"
+            )
         if root.optional:
             return Diagnosis(
-                "ok", about, f"{root.path} is not there; nothing is read from it", "to have notes: abilities init"
+                "ok",
+                about,
+                f"{root.path} is not there; nothing is read from it",
+                "to have notes: abilities init",
             )
-        return Diagnosis("broken", about, f"{root.path} is not there", f"make it, or set {root.name}_dir to another")
+        return Diagnosis(
+            "broken",
+            about,
+            f"{root.path} is not there",
+            f"make it, or set {root.name}_dir to another",
+        )
     try:
         os.close(os.open(root.path, os.O_RDONLY | os.O_DIRECTORY))
     except OSError:
-        return Diagnosis("broken", about, f"{root.path} may not be read by this user", f"chmod u+rx {root.path}")
+        return Diagnosis(
+            "broken", about, f"{root.path} may not be read by this user", f"chmod u+rx {root.path}"
+        )
     if root.path.stat().st_mode & stat.S_IWOTH:
         words = f"everybody may write into {root.path}, and so tell the agent what they like"
-        return Diagnosis("unsafe", about, words, f"set {root.name}_dir to a folder of yours, or: chmod o-w {root.path}")
+        return Diagnosis(
+            "unsafe",
+            about,
+            words,
+            f"set {root.name}_dir to a folder of yours, or: chmod o-w {root.path}",
+        )
     return Diagnosis("ok", about, str(root.path))
 
 
@@ -143,21 +195,30 @@ def _store_place(settings: Settings) -> Iterator[Diagnosis]:
     found = sqlite3.sqlite_version_info
     if found < _SQLITE_NEEDED:
         yield Diagnosis(
-            "broken", "SQLite", f"{sqlite3.sqlite_version} is too old", "use a Python with SQLite 3.37 or newer"
+            "broken",
+            "SQLite",
+            f"{sqlite3.sqlite_version} is too old",
+            "use a Python with SQLite 3.37 or newer",
         )
     elif found < _SQLITE_SOUND:
         words = f"{sqlite3.sqlite_version}: other programs that write to the store while it is in use may damage it"
-        yield Diagnosis("note", "SQLite", words, "open it with abilities alone, or use SQLite 3.51.3 or newer")
+        yield Diagnosis(
+            "note", "SQLite", words, "open it with abilities alone, or use SQLite 3.51.3 or newer"
+        )
     yield from _apart(path, "store", settings)
     if path.exists():
         yield from _private(path, "store", secret=True)
     kind = _file_system(path)
     if kind in _REMOTE:
         words = f"{path} is on a network file system ({kind}), where locks and the log cannot be trusted"
-        yield Diagnosis("unsafe", "store", words, "set store_url to a local disk, or to a PostgreSQL database")
+        yield Diagnosis(
+            "unsafe", "store", words, "set store_url to a local disk, or to a PostgreSQL database"
+        )
     nearest = next(parent for parent in path.parents if parent.exists())
     if (free := shutil.disk_usage(nearest).free) < _FREE:
-        yield Diagnosis("note", "store", f"only {free // 1_000_000} MB are free on its disk", "make room")
+        yield Diagnosis(
+            "note", "store", f"only {free // 1_000_000} MB are free on its disk", "make room"
+        )
 
 
 def _database(url: str) -> Iterator[Diagnosis]:
@@ -169,7 +230,12 @@ def _database(url: str) -> Iterator[Diagnosis]:
         words = f"the way to {', '.join(away)} need not be encrypted (sslmode={mode})"
         yield Diagnosis("unsafe", "store", words, "add ?sslmode=verify-full to store_url")
     if parts.password:
-        yield Diagnosis("note", "store", "its password stands in store_url", "keep it in ~/.pgpass, which libpq reads")
+        yield Diagnosis(
+            "note",
+            "store",
+            "its password stands in store_url",
+            "keep it in ~/.pgpass, which libpq reads",
+        )
 
 
 async def _store(settings: Settings) -> list[Diagnosis]:
@@ -182,13 +248,22 @@ async def _store(settings: Settings) -> list[Diagnosis]:
         async with Abilities.open(settings.model_copy(update=_ROOTLESS)) as abilities:
             figures = await abilities.call("get_memory_stats")
     except AbilityError as error:
-        mend = _MENDING.get(error.fault.reason, "the log says more: abilities call get_memory_stats")
+        mend = _MENDING.get(
+            error.fault.reason, "the log says more: abilities call get_memory_stats"
+        )
         return [Diagnosis("broken", "store", f"{where}: {error.fault.message}", mend)]
-    words = f"{where} answers: {figures['total_memories']:,} memories in namespace {settings.namespace}"
+    words = (
+        f"{where} answers: {figures['total_memories']:,} memories in namespace {settings.namespace}"
+    )
     return [Diagnosis("ok", "store", words, "whether it is whole, says: abilities check")]
 
 
-_ROOTLESS = {"agent_dir": Path("/nonexistent"), "workspace_dir": Path("/nonexistent"), "plugins": False, "disabled": ()}
+_ROOTLESS = {
+    "agent_dir": Path("/nonexistent"),
+    "workspace_dir": Path("/nonexistent"),
+    "plugins": False,
+    "disabled": (),
+}
 """Settings that open whatever the directories are, with the abilities there are."""
 
 
@@ -198,7 +273,10 @@ def _tokens(settings: Settings) -> Iterator[Diagnosis]:
         tokens = TokenFile(path).tokens()
     except ValueError as error:
         yield Diagnosis(
-            "broken", "tokens", f"{path}: {error}; everybody is refused", "restore it, or remove it and make new ones"
+            "broken",
+            "tokens",
+            f"{path}: {error}; everybody is refused",
+            "restore it, or remove it and make new ones",
         )
         return
     if path.exists():
@@ -216,11 +294,15 @@ def _served(settings: Settings, tokens: list[Token]) -> Iterator[Diagnosis]:
         return
     writing = sum(token.scope == "write" for token in tokens)
     spaces = sorted({token.namespace for token in tokens})
-    yield Diagnosis("ok", "tokens", f"{len(tokens)}, of which {writing} may write, for {', '.join(spaces)}")
+    yield Diagnosis(
+        "ok", "tokens", f"{len(tokens)}, of which {writing} may write, for {', '.join(spaces)}"
+    )
     try:
         settings.check_namespaces(spaces)
     except ValueError as error:
-        yield Diagnosis("broken", "tokens", str(error), "'abilities serve' does not start like that")
+        yield Diagnosis(
+            "broken", "tokens", str(error), "'abilities serve' does not start like that"
+        )
 
 
 def _abilities(settings: Settings) -> Iterator[Diagnosis]:
@@ -228,7 +310,9 @@ def _abilities(settings: Settings) -> Iterator[Diagnosis]:
     off = f"; switched off: {', '.join(settings.disabled)}" if settings.disabled else ""
     yield Diagnosis("ok", "abilities", f"{len(registry)} are offered{off}")
     for problem in problems:
-        yield Diagnosis("note", "plugins", problem, "update or remove that package, or set plugins = false")
+        yield Diagnosis(
+            "note", "plugins", problem, "update or remove that package, or set plugins = false"
+        )
 
 
 def _private(path: Path, about: str, *, secret: bool) -> Iterator[Diagnosis]:
@@ -242,17 +326,23 @@ def _private(path: Path, about: str, *, secret: bool) -> Iterator[Diagnosis]:
         yield Diagnosis("unsafe", about, f"other users may read {path}", f"chmod 600 {path}")
     folder = path.parent.stat().st_mode
     if folder & stat.S_IWOTH and not folder & stat.S_ISVTX:
-        yield Diagnosis("unsafe", about, f"other users may replace {path}", f"chmod o-w {path.parent}")
+        yield Diagnosis(
+            "unsafe", about, f"other users may replace {path}", f"chmod o-w {path.parent}"
+        )
 
 
 def _apart(path: Path, about: str, settings: Settings) -> Iterator[Diagnosis]:
     """Whether a file lies in a directory that agents read from."""
     for root in (settings.agent_root, settings.workspace_root):
         place = _real(root.path)
-        if place in _real(path).parents and not settings.policy.deny.denies(str(_real(path).relative_to(place))):
+        if place in _real(path).parents and not settings.policy.deny.denies(
+            str(_real(path).relative_to(place))
+        ):
             words = f"{path} lies in the {root.name} directory, where agents and their tools may reach it"
             option = {"store": "store_url", "tokens": "tokens_file"}[about]
-            yield Diagnosis("unsafe", about, words, f"move it out, as into {HOME}, and set {option}")
+            yield Diagnosis(
+                "unsafe", about, words, f"move it out, as into {HOME}, and set {option}"
+            )
 
 
 def _file_system(path: Path) -> str:
@@ -261,7 +351,11 @@ def _file_system(path: Path) -> str:
         return ""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     real = _real(path)
-    holding = [(Path(at), kind) for _, at, kind, *_ in mounts if Path(at) == real or Path(at) in real.parents]
+    holding = [
+        (Path(at), kind)
+        for _, at, kind, *_ in mounts
+        if Path(at) == real or Path(at) in real.parents
+    ]
     return max(holding, key=lambda mount: len(mount[0].parts), default=(Path(), ""))[1]
 
 

@@ -32,6 +32,8 @@ def doctor(given: dict[str, Any], as_json: bool) -> None:
 
 
 def _say(finding: Diagnosis) -> None:
-    click.echo(f"{click.style(f'{finding.state:<7}', fg=_COLOURS[finding.state])} {finding.about:<20} {finding.words}")
+    click.echo(
+        f"{click.style(f'{finding.state:<7}', fg=_COLOURS[finding.state])} {finding.about:<20} {finding.words}"
+    )
     if finding.mend:
         click.echo(f"{'':<28} {click.style(finding.mend, dim=True)}")

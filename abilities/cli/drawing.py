@@ -60,7 +60,10 @@ def draw_walk(walked: WalkOutcome) -> Drawing:
     steps = walked.steps
     depths = {step.key: step.depth for step in steps}
     nodes = [DrawnNode(step.key, number, step.depth) for number, step in enumerate(steps, 1)]
-    nodes += [DrawnNode(cut.key, 0, depths[cut.source] + 1, f"cut by {cut.cut_by}") for cut in walked.frontier]
+    nodes += [
+        DrawnNode(cut.key, 0, depths[cut.source] + 1, f"cut by {cut.cut_by}")
+        for cut in walked.frontier
+    ]
     edges = [
         DrawnEdge(step.key, target.key, link.weight, "way" if target.link is link else "again")
         for step in steps
@@ -76,10 +79,16 @@ def as_mermaid(drawing: Drawing) -> str:
     arrows = {"way": "-->", "again": "-.->", "cut": "-.->"}
     lines = ["flowchart LR"]
     for node in drawing.nodes:
-        label = f"{node.number}. {_entities(node.key)}" if node.number else f"{_entities(node.key)}<br/>{node.note}"
+        label = (
+            f"{node.number}. {_entities(node.key)}"
+            if node.number
+            else f"{_entities(node.key)}<br/>{node.note}"
+        )
         lines.append(f'    {names[node.key]}["{label}"]{"" if node.number else ":::cut"}')
     for edge in drawing.edges:
-        lines.append(f'    {names[edge.source]} {arrows[edge.kind]}|"{edge.weight:g}"| {names[edge.target]}')
+        lines.append(
+            f'    {names[edge.source]} {arrows[edge.kind]}|"{edge.weight:g}"| {names[edge.target]}'
+        )
     lines.append("    classDef cut fill:#fafafa,stroke:#b9c2cb,color:#8a959f,stroke-dasharray:4 3")
     return "\n".join(lines) + "\n"
 
@@ -130,7 +139,11 @@ def _node(node: DrawnNode, place: tuple[float, float]) -> str:
     x, y = place
     label = node.key if len(node.key) <= _LABEL else node.key[: _LABEL - 1] + "…"
     first = f"{node.number}. {label}" if node.number else label
-    note = f'<text class="small" x="{x + 10:.0f}" y="{y + 33:.0f}">{escape(node.note)}</text>' if node.note else ""
+    note = (
+        f'<text class="small" x="{x + 10:.0f}" y="{y + 33:.0f}">{escape(node.note)}</text>'
+        if node.note
+        else ""
+    )
     return (
         f'<g class="{"kept" if node.number else "cut"}"><title>{escape(node.key)}</title>'
         f'<rect x="{x:.0f}" y="{y:.0f}" width="{_BOX}" height="{_HEIGHT}"/>'
@@ -153,6 +166,8 @@ def _edge(edge: DrawnEdge, places: dict[str, tuple[float, float]]) -> str:
         bends = (0.0, _BEND, 0.0, _BEND)
     controls = tuple(end + bend for end, bend in zip(ends, bends, strict=True))
     middle = [(ends[n] + ends[n + 2] + 3 * (controls[n] + controls[n + 2])) / 8 for n in (0, 1)]
-    path = "M {:.0f} {:.0f} C {:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}".format(*ends[:2], *controls, *ends[2:])
+    path = "M {:.0f} {:.0f} C {:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}".format(
+        *ends[:2], *controls, *ends[2:]
+    )
     weight = f'<text class="small" x="{middle[0] - 8:.0f}" y="{middle[1] - 4:.0f}">{edge.weight:g}</text>'
     return f'<path class="{edge.kind}" d="{path}"/>{weight}'

@@ -15,14 +15,41 @@ from abilities.helpers.walk import WalkLimits
 
 @click.command()
 @click.argument("key")
-@click.option("--depth", type=click.IntRange(1, 6), default=3, show_default=True, help="Links followed in a row.")
-@click.option("--breadth", type=click.IntRange(1, 20), default=5, show_default=True, help="New memories from each one.")
-@click.option("--total", type=click.IntRange(1, 50), default=20, show_default=True, help="Memories in all.")
-@click.option("--format", "form", type=click.Choice(["svg", "mermaid"]), default="svg", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file instead of stdout.")
+@click.option(
+    "--depth",
+    type=click.IntRange(1, 6),
+    default=3,
+    show_default=True,
+    help="Links followed in a row.",
+)
+@click.option(
+    "--breadth",
+    type=click.IntRange(1, 20),
+    default=5,
+    show_default=True,
+    help="New memories from each one.",
+)
+@click.option(
+    "--total", type=click.IntRange(1, 50), default=20, show_default=True, help="Memories in all."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["svg", "mermaid"]), default="svg", show_default=True
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file instead of stdout.",
+)
 @click.pass_obj
 def graph(
-    given: dict[str, Any], key: str, depth: int, breadth: int, total: int, form: str, output: Path | None
+    given: dict[str, Any],
+    key: str,
+    depth: int,
+    breadth: int,
+    total: int,
+    form: str,
+    output: Path | None,
 ) -> None:
     """Draw what a bulk read of the memory KEY returns.
 
@@ -41,7 +68,9 @@ def graph(
     except Refused as error:
         raise click.ClickException(error.message) from None
     except ImportError:
-        raise click.UsageError("drawing is not installed; run: pip install 'agent-abilities[graph]'") from None
+        raise click.UsageError(
+            "drawing is not installed; run: pip install 'agent-abilities[graph]'"
+        ) from None
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -34,8 +34,16 @@ Examples:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="agent-abilities")
-@click.option("--workspace-dir", type=click.Path(path_type=Path), help="The folder to read from [the current one].")
-@click.option("--agent-dir", type=click.Path(path_type=Path), help="The agent's own folder [~/.abilities/agent].")
+@click.option(
+    "--workspace-dir",
+    type=click.Path(path_type=Path),
+    help="The folder to read from [the current one].",
+)
+@click.option(
+    "--agent-dir",
+    type=click.Path(path_type=Path),
+    help="The agent's own folder [~/.abilities/agent].",
+)
 @click.pass_context
 def main(context: click.Context, /, **given: Any) -> None:
     """Read many files and many memories in one call.
@@ -52,7 +60,14 @@ def list_(given: dict[str, Any], as_json: bool) -> None:
     """List the abilities that are offered."""
     registry, problems = build_registry(load_settings(given))
     if as_json:
-        click.echo(json.dumps([{"name": a.name, "title": a.title, **schemas.build_annotations(a)} for a in registry]))
+        click.echo(
+            json.dumps(
+                [
+                    {"name": a.name, "title": a.title, **schemas.build_annotations(a)}
+                    for a in registry
+                ]
+            )
+        )
     else:
         for ability in registry:
             click.echo(f"{ability.name:<20} {_first_sentence(ability)}")
@@ -62,7 +77,12 @@ def list_(given: dict[str, Any], as_json: bool) -> None:
 
 @main.command()
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Print the declaration for MCP, OpenAI and Anthropic clients.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the declaration for MCP, OpenAI and Anthropic clients.",
+)
 @click.pass_obj
 def describe(given: dict[str, Any], name: str, as_json: bool) -> None:
     """Say what an ability does and which arguments it takes."""
@@ -74,7 +94,9 @@ def describe(given: dict[str, Any], name: str, as_json: bool) -> None:
     click.echo(f"{ability.name}: {ability.title}\n\n{ability.description}\n\nArguments:")
     for argument, field in schema.get("properties", {}).items():
         mark = "required" if argument in schema.get("required", ()) else "optional"
-        click.echo(f"  {argument} ({field.get('type', 'any')}, {mark}): {field.get('description', '')}")
+        click.echo(
+            f"  {argument} ({field.get('type', 'any')}, {mark}): {field.get('description', '')}"
+        )
 
 
 @main.command(epilog=_CALL_EXAMPLES)
@@ -106,7 +128,9 @@ def call(given: dict[str, Any], name: str, arguments: str, pretty: bool) -> None
 
 
 @main.command()
-@click.option("--write", is_flag=True, help="Write one file an ability into the package, for its developers.")
+@click.option(
+    "--write", is_flag=True, help="Write one file an ability into the package, for its developers."
+)
 @click.pass_obj
 def declarations(given: dict[str, Any], write: bool) -> None:
     """Print what clients are told of each ability: its MCP, OpenAI and Anthropic declarations."""
@@ -116,7 +140,8 @@ def declarations(given: dict[str, Any], write: bool) -> None:
     else:
         click.echo(
             json.dumps(
-                [schemas.build_declaration(a) for a in build_registry(load_settings(given))[0]], ensure_ascii=False
+                [schemas.build_declaration(a) for a in build_registry(load_settings(given))[0]],
+                ensure_ascii=False,
             )
         )
 
@@ -128,7 +153,9 @@ def mcp(given: dict[str, Any]) -> None:
     try:
         from abilities.adapters.stdio import serve_stdio
     except ImportError:
-        raise click.UsageError("MCP is not installed; run: pip install 'agent-abilities[mcp]'") from None
+        raise click.UsageError(
+            "MCP is not installed; run: pip install 'agent-abilities[mcp]'"
+        ) from None
 
     async def run() -> None:
         async with Abilities.open(load_shared_settings(given)) as abilities:
@@ -152,7 +179,9 @@ def init(given: dict[str, Any], directory: Path | None) -> None:
         click.echo(f"{notes} is there already; nothing was changed.")
         return
     notes.parent.mkdir(parents=True, exist_ok=True)
-    notes.write_text("# Memory\n\nWhat this agent should remember for good. One fact a line.\n", encoding="utf-8")
+    notes.write_text(
+        "# Memory\n\nWhat this agent should remember for good. One fact a line.\n", encoding="utf-8"
+    )
     click.echo(f"Made {notes}\nDaily notes go into {root / settings.memory_files.short_term}")
 
 
@@ -169,7 +198,9 @@ def _named(given: dict[str, Any], name: str) -> Ability:
     registry = build_registry(load_settings(given))[0]
     ability = registry.get(name)
     if ability is None:
-        raise click.UsageError(f"there is no ability named {name!r}; there are: {', '.join(a.name for a in registry)}")
+        raise click.UsageError(
+            f"there is no ability named {name!r}; there are: {', '.join(a.name for a in registry)}"
+        )
     return ability
 
 

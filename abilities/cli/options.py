@@ -14,7 +14,10 @@ def load_settings(given: dict[str, Any]) -> Settings:
     try:
         settings = Settings(**given)
     except ValidationError as error:
-        wrong = [f"  {'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()]
+        wrong = [
+            f"  {'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}"
+            for e in error.errors()
+        ]
         raise click.UsageError("the settings are not usable:\n" + "\n".join(wrong)) from None
     except (ValueError, OSError) as error:
         raise click.UsageError(f"the settings file cannot be used: {error}") from None

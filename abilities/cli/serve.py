@@ -20,7 +20,13 @@ DRAIN_SECONDS = 12
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8642, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8642,
+    show_default=True,
+    help="0 takes a free one.",
+)
 @click.pass_obj
 def serve(given: dict[str, Any], host: str, port: int) -> None:
     """Serve the abilities over HTTP (/api) and MCP (/mcp), and the memory explorer (/).
@@ -32,8 +38,12 @@ def serve(given: dict[str, Any], host: str, port: int) -> None:
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to listen on [a free one].")
-@click.option("--browser/--no-browser", default=True, help="Open the page, or only say where it is.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="The port to listen on [a free one]."
+)
+@click.option(
+    "--browser/--no-browser", default=True, help="Open the page, or only say where it is."
+)
 @click.pass_obj
 def explore(given: dict[str, Any], port: int, browser: bool) -> None:
     """Look at memories, notes and files in the browser.
@@ -48,7 +58,9 @@ def _serve(settings: Settings, host: str, port: int, *, browse: bool) -> None:
     try:
         from abilities.server.app import LOOPBACK, is_beyond_loopback
     except ImportError:
-        raise click.UsageError("serving is not installed; run: pip install 'agent-abilities[http,mcp]'") from None
+        raise click.UsageError(
+            "serving is not installed; run: pip install 'agent-abilities[http,mcp]'"
+        ) from None
     tokens = _namespaces(settings)
     if is_beyond_loopback(settings, host) and not tokens:
         raise click.UsageError(
@@ -57,9 +69,13 @@ def _serve(settings: Settings, host: str, port: int, *, browse: bool) -> None:
             "Make one first: abilities token add --namespace NAME --scope read"
         )
     try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listening = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
     except OSError as error:
-        raise click.ClickException(f"cannot listen on {host} port {port}: {error.strerror}") from None
+        raise click.ClickException(
+            f"cannot listen on {host} port {port}: {error.strerror}"
+        ) from None
     with listening:
         asyncio.run(_run(settings, host, listening, browse=browse))
 
@@ -97,7 +113,10 @@ async def _run(settings: Settings, host: str, listening: socket.socket, *, brows
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
         at = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
-        click.echo(f"Serving {at}/api and {at}/mcp, and the explorer at {at}/ - press Ctrl-C to stop.", err=True)
+        click.echo(
+            f"Serving {at}/api and {at}/mcp, and the explorer at {at}/ - press Ctrl-C to stop.",
+            err=True,
+        )
         if host != "127.0.0.1" or settings.allowed_hosts:
             click.echo(_addressed(list_host_names(settings, host)), err=True)
         if browse:  # the socket listens already, so the page waits for the server

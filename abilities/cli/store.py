@@ -22,7 +22,12 @@ from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.sqlite.backup import UnsoundCopy, backup, restore
 from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.exporting import export
-from abilities.helpers.transfer.importing import ImportNote, ImportOptions, import_memories, open_source
+from abilities.helpers.transfer.importing import (
+    ImportNote,
+    ImportOptions,
+    import_memories,
+    open_source,
+)
 from abilities.settings import Settings
 
 T = TypeVar("T")
@@ -31,14 +36,25 @@ _ORDER = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
+@click.argument(
+    "file", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
+)
 @click.option("--namespace", help="Put all memories into this namespace.")
-@click.option("--replace", is_flag=True, help="Replace memories that are there and differ; else they are kept.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace memories that are there and differ; else they are kept.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
 @click.option("--report", type=click.Path(path_type=Path), help="Write every remark to this file.")
 @click.pass_obj
 def import_(
-    given: dict[str, Any], file: Path, namespace: str | None, replace: bool, dry_run: bool, report: Path | None
+    given: dict[str, Any],
+    file: Path,
+    namespace: str | None,
+    replace: bool,
+    dry_run: bool,
+    report: Path | None,
 ) -> None:
     """Bring memories in from FILE ('-' is stdin, for our own exports).
 
@@ -52,19 +68,27 @@ def import_(
         opened = await open_source(None if str(file) == "-" else file, way)
         store = open_store(settings.store_url, max_memories=settings.max_memories)
         try:
-            with _told(report) as tell, _bar(f"Importing {opened.kind}", opened.length or None) as bar:
+            with (
+                _told(report) as tell,
+                _bar(f"Importing {opened.kind}", opened.length or None) as bar,
+            ):
                 return await import_memories(store, opened.source, way, tell, bar.reach)
         finally:
             await store.close()
 
     counts = _run(run())
-    said = ", ".join(f"{counts[name]:,} {name}" for name in _ORDER if counts[name]) or "nothing to import"
+    said = (
+        ", ".join(f"{counts[name]:,} {name}" for name in _ORDER if counts[name])
+        or "nothing to import"
+    )
     click.echo(f"{'Would import' if dry_run else 'Imported'}: {said}.", err=True)
     sys.exit(1 if counts["refused"] else 0)
 
 
 @click.command("export")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default="-")
+@click.argument(
+    "file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default="-"
+)
 @click.option("--namespace", help="Only the memories of this namespace.")
 @click.option("--resume", is_flag=True, help="Go on with an export to FILE that was broken off.")
 @click.pass_obj
@@ -88,7 +112,10 @@ def export_(given: dict[str, Any], file: Path, namespace: str | None, resume: bo
     written, damaged = _run(run())
     for one in damaged[:SHOWN_NOTES]:
         click.echo(f"{_plain(one.key)}: {one.reason}; not exported", err=True)
-    click.echo(f"Exported {written:,} memories{f', {len(damaged):,} are damaged' if damaged else ''}.", err=True)
+    click.echo(
+        f"Exported {written:,} memories{f', {len(damaged):,} are damaged' if damaged else ''}.",
+        err=True,
+    )
     sys.exit(1 if damaged else 0)
 
 
@@ -118,7 +145,9 @@ def restore_(given: dict[str, Any], file: Path, replace: bool) -> None:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON array.")
-@click.option("--full", is_flag=True, help="Look at the search index too; writers have to wait for that.")
+@click.option(
+    "--full", is_flag=True, help="Look at the search index too; writers have to wait for that."
+)
 @click.pass_obj
 def check(given: dict[str, Any], as_json: bool, full: bool) -> None:
     """Look whether the store is whole: pages, hashes, links, counters, side files.
@@ -167,7 +196,9 @@ def _bar(words: str, total: float | None) -> Generator[_Bar]:
     share = (said, BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
     counted = (said, BarColumn(), MofNCompleteColumn())
     columns = share if total else counted
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         yield _Bar(progress, words, total)
 
 
@@ -238,7 +269,9 @@ def _existing(given: dict[str, Any]) -> Settings:
 def _file_of(settings: Settings) -> Path:
     """The store's file. Raises click.ClickException where it is a database."""
     if settings.store_path is None:
-        raise click.ClickException("the store is a PostgreSQL database: use pg_dump, or 'abilities export'")
+        raise click.ClickException(
+            "the store is a PostgreSQL database: use pg_dump, or 'abilities export'"
+        )
     return settings.store_path
 
 

@@ -25,7 +25,9 @@ def print_payload(payload: dict[str, Any], console: Console | None = None) -> No
 def _table(records: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("", "item", "from", "characters", "what to know"):
-        table.add_column(heading, justify="right" if heading == "characters" else "left", overflow="fold")
+        table.add_column(
+            heading, justify="right" if heading == "characters" else "left", overflow="fold"
+        )
     for record in records:
         table.add_row(*(_answered(record) if record["success"] else _failed(record)))
     return table
@@ -39,7 +41,13 @@ def _answered(record: dict[str, Any]) -> list[Text]:
         note = f"cut at {cut['returned_chars']:,}{known} characters ({cut['reason']})"
     origin = data.get("source") or data.get("date") or data.get("filename", "")
     mark = Text("cut", style="yellow") if cut else Text("ok", style="green")
-    return [mark, _asked(record), Text(origin), Text(f"{len(data['content']):,}"), Text(note, style="dim")]
+    return [
+        mark,
+        _asked(record),
+        Text(origin),
+        Text(f"{len(data['content']):,}"),
+        Text(note, style="dim"),
+    ]
 
 
 def _failed(record: dict[str, Any]) -> list[Text]:
@@ -50,7 +58,9 @@ def _failed(record: dict[str, Any]) -> list[Text]:
 
 def _asked(record: dict[str, Any]) -> Text:
     """The item as it was asked, without what could steer a terminal."""
-    return Text("".join("\ufffd" if has_control_character(char) else char for char in record["input"]))
+    return Text(
+        "".join("\ufffd" if has_control_character(char) else char for char in record["input"])
+    )
 
 
 def _summed_up(payload: dict[str, Any]) -> str:

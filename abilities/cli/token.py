@@ -20,9 +20,15 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--namespace", help="Whose memories and files the token opens [the settings' namespace].")
-@click.option("--scope", type=click.Choice(["read", "write"]), required=True, help="What may be done with it.")
-@click.option("--label", default="", help="Who gets it, as 'laptop of Ada'; 100 characters at most.")
+@click.option(
+    "--namespace", help="Whose memories and files the token opens [the settings' namespace]."
+)
+@click.option(
+    "--scope", type=click.Choice(["read", "write"]), required=True, help="What may be done with it."
+)
+@click.option(
+    "--label", default="", help="Who gets it, as 'laptop of Ada'; 100 characters at most."
+)
 @click.pass_obj
 def add(given: dict[str, Any], namespace: str | None, scope: Scope, label: str) -> None:
     """Make a token and print it: it is shown this once, only its hash is kept."""
@@ -32,15 +38,23 @@ def add(given: dict[str, Any], namespace: str | None, scope: Scope, label: str) 
     file = TokenFile(settings.tokens_file)
     try:
         settings = settings.for_namespace(namespace or settings.namespace)
-        settings.check_namespaces([settings.namespace, *(token.namespace for token in file.tokens())])
+        settings.check_namespaces(
+            [settings.namespace, *(token.namespace for token in file.tokens())]
+        )
         made, text = file.add(settings.namespace, scope, label)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
-    click.echo(f"Token {made.id} may {scope} in namespace {made.namespace}. Keep it, it is not shown again:", err=True)
+    click.echo(
+        f"Token {made.id} may {scope} in namespace {made.namespace}. Keep it, it is not shown again:",
+        err=True,
+    )
     click.echo(text)
     for root in (settings.agent_root, settings.workspace_root):
         if not root.optional and not root.path.is_dir():
-            click.echo(f"Its {root.name} directory {root.path} does not exist yet; make it to share files.", err=True)
+            click.echo(
+                f"Its {root.name} directory {root.path} does not exist yet; make it to share files.",
+                err=True,
+            )
 
 
 @token.command("list")
@@ -53,9 +67,13 @@ def list_(given: dict[str, Any], as_json: bool) -> None:
         click.echo(json.dumps([token.model_dump(exclude={"sha256"}) for token in found]))
         return
     for kept in found:
-        click.echo(f"{kept.id}  {kept.scope:<5}  {kept.created_at}  {kept.namespace}  {kept.label}".rstrip())
+        click.echo(
+            f"{kept.id}  {kept.scope:<5}  {kept.created_at}  {kept.namespace}  {kept.label}".rstrip()
+        )
     if not found:
-        click.echo("There are no tokens: the server answers this machine alone, without any.", err=True)
+        click.echo(
+            "There are no tokens: the server answers this machine alone, without any.", err=True
+        )
 
 
 @token.command()

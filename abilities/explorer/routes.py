@@ -53,7 +53,11 @@ async def _try(name: str, request: Request) -> Response:
     if isinstance(arguments, Response):
         return arguments
     reply = await get_abilities(request).reply(name, arguments)
-    both = {"failed": reply.failed, "json": render(reply.payload), "toon": render(reply.payload, "toon")}
+    both = {
+        "failed": reply.failed,
+        "json": render(reply.payload),
+        "toon": render(reply.payload, "toon"),
+    }
     return to_response(Reply(both, render(both), failed=False))
 
 

@@ -41,11 +41,19 @@ async def show_session(context: Context, _: SessionInput) -> SessionAnswer:
     )
 
 
-@ability(name="memory", description="A memory with its counters, its links and those to it.", read_only=True)
+@ability(
+    name="memory",
+    description="A memory with its counters, its links and those to it.",
+    read_only=True,
+)
 async def show_memory(context: Context, asked: MemoryViewInput) -> MemoryViewAnswer:
     """A memory, without counting an access."""
-    stored, back = await context.memory.inspect(asked.key, asked.links_offset, asked.backlinks_offset)
-    links = [LinkData(key=link.source, link_weight=link.weight, type=link.type) for link in back.links]
+    stored, back = await context.memory.inspect(
+        asked.key, asked.links_offset, asked.backlinks_offset
+    )
+    links = [
+        LinkData(key=link.source, link_weight=link.weight, type=link.type) for link in back.links
+    ]
     memory = Memory.model_validate(to_memory_data(stored, counters=True, links=True))
     return MemoryViewAnswer(memory=memory, backlinks=links, backlinks_total=back.total)
 
@@ -64,12 +72,18 @@ async def list_days(context: Context, asked: DaysInput) -> DaysAnswer:
     return DaysAnswer(today=today.isoformat(), year=year, days=found)
 
 
-@ability(name="files", description="The files of both roots: which root answers, and what it hides.", read_only=True)
+@ability(
+    name="files",
+    description="The files of both roots: which root answers, and what it hides.",
+    read_only=True,
+)
 async def list_files(context: Context, asked: FileListInput) -> FilesAnswer:
     """Both roots as one list, beside the workspace alone."""
     wanted = parse_listing_request(asked)
     both = await context.lister.list_files(wanted)
-    alone = await context.lister.for_root("workspace").list_files(wanted._replace(limit=asked.limit + MAX_HIDDEN))
+    alone = await context.lister.for_root("workspace").list_files(
+        wanted._replace(limit=asked.limit + MAX_HIDDEN)
+    )
     return FilesAnswer(files=_compared(both, alone), after=both.after, skipped=both.skipped)
 
 
@@ -78,7 +92,10 @@ def _compared(both: Listing, alone: Listing) -> list[RootedFile]:
     read = {file.position: file for file in both.files}
     there = {f.position: f for f in alone.files if both.after is None or f.position <= both.after}
     hidden = {position: file for position, file in there.items() if _is_hidden(read.get(position))}
-    return [_rooted(read.get(position), hidden.get(position)) for position in sorted(read.keys() | hidden.keys())]
+    return [
+        _rooted(read.get(position), hidden.get(position))
+        for position in sorted(read.keys() | hidden.keys())
+    ]
 
 
 def _is_hidden(read: FoundFile | None) -> bool:
@@ -86,7 +103,9 @@ def _is_hidden(read: FoundFile | None) -> bool:
 
 
 def _rooted(read: FoundFile | None, behind: FoundFile | None) -> RootedFile:
-    hides = behind and HiddenFile(size_bytes=behind.stat.st_size, modified_at=format_modified_at(behind.stat))
+    hides = behind and HiddenFile(
+        size_bytes=behind.stat.st_size, modified_at=format_modified_at(behind.stat)
+    )
     if read is None:
         assert behind is not None
         return RootedFile(path=behind.path, hides=hides)

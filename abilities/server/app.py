@@ -42,7 +42,9 @@ class _Api(FastAPI):
         """The OpenAPI document, made once."""
         if self.openapi_schema is None:
             found = super().openapi()
-            found.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            found.setdefault("components", {})["securitySchemes"] = {
+                "token": {"type": "http", "scheme": "bearer"}
+            }
             found["security"] = [{}, {"token": []}]
         return super().openapi()
 
@@ -56,11 +58,17 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> App:
     watch = Telemetry(abilities.registry, lambda: abilities.queue_size)
     watched = abilities.with_middleware(watch.observe)
     app = _application(watched, watch)
-    callers = Callers(watched, TokenFile(settings.tokens_file), demanded=is_beyond_loopback(settings, address))
+    callers = Callers(
+        watched, TokenFile(settings.tokens_file), demanded=is_beyond_loopback(settings, address)
+    )
     hosts = [f"[{name}]" if ":" in name else name for name in list_host_names(settings, address)]
     add_metadata(app, settings.authorization_servers)
     return Guard(
-        app, hosts, callers, (_HEALTH, _READY, METADATA, *PAGES), build_challenge(settings.authorization_servers)
+        app,
+        hosts,
+        callers,
+        (_HEALTH, _READY, METADATA, *PAGES),
+        build_challenge(settings.authorization_servers),
     )
 
 
@@ -79,7 +87,9 @@ def _application(abilities: Abilities, watch: Telemetry) -> FastAPI:
     server = create_server(abilities)
     # Hosts and origins are checked by our own guard, before the SDK sees anything of a request.
     open_door = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    mcp = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=open_door)
+    mcp = server.streamable_http_app(
+        stateless_http=True, json_response=True, transport_security=open_door
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -100,7 +110,11 @@ def _application(abilities: Abilities, watch: Telemetry) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # its own pages load what they show from another host; ours is at the same address
         redoc_url=None,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # its spans hold addresses, ours hold no keys
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+        },  # its spans hold addresses, ours hold no keys
     )
     app.add_api_route(_HEALTH, _health, summary="Whether the process answers")
     app.add_api_route(_READY, ready, summary="Whether the store answers too")
@@ -127,6 +141,11 @@ async def _not_found(_: object, __: Exception) -> Response:
 async def _not_allowed(request: Request, _: Exception) -> Response:
     response = to_response(failed_reply(Fault.from_reason("unknown_address")), status=405)
     routes = cast(list[Route], request.app.router.routes)
-    methods = {m for route in routes if route.matches(request.scope)[0] != Match.NONE for m in route.methods or ()}
+    methods = {
+        m
+        for route in routes
+        if route.matches(request.scope)[0] != Match.NONE
+        for m in route.methods or ()
+    }
     response.headers["Allow"] = ", ".join(sorted(methods))
     return response

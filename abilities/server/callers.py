@@ -37,7 +37,9 @@ class Callers:
         if not self._demanded:
             return self._abilities
         self._abilities.settings.check_namespaces(token.namespace for token in tokens)
-        kind, _, given = authorization[0].partition(" ") if len(authorization) == 1 else ("", "", "")
+        kind, _, given = (
+            authorization[0].partition(" ") if len(authorization) == 1 else ("", "", "")
+        )
         token = self._tokens.find(given.strip()) if kind.lower() == "bearer" else None
         if token is None:
             raise Refused("unauthorized")

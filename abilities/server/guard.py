@@ -107,8 +107,12 @@ class Guard:
             return 401, refused.reason
         return None
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send, status: int, reason: Reason) -> None:
-        _log.info("refused", extra={"reason": reason, "status": status, "request_id": request_id.get()})
+    async def _refuse(
+        self, scope: Scope, receive: Receive, send: Send, status: int, reason: Reason
+    ) -> None:
+        _log.info(
+            "refused", extra={"reason": reason, "status": status, "request_id": request_id.get()}
+        )
         response = to_response(failed_reply(Fault.from_reason(reason)), status=status)
         if status == 401:
             response.headers["WWW-Authenticate"] = self._challenge(scope)

@@ -11,9 +11,21 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from abilities import schemas
-from abilities.adapters.http import call_ability, call_with_body, describe_operation, get_abilities, to_response
+from abilities.adapters.http import (
+    call_ability,
+    call_with_body,
+    describe_operation,
+    get_abilities,
+    to_response,
+)
 from abilities.builtin.bulk_read_memory import bulk_read_memory, memory_get
-from abilities.builtin.memories import delete_memory, get_memory_stats, query_memories, store_memory, update_memory
+from abilities.builtin.memories import (
+    delete_memory,
+    get_memory_stats,
+    query_memories,
+    store_memory,
+    update_memory,
+)
 from abilities.declarations.faults import Fault, Refused
 from abilities.definition import Ability
 from abilities.replies import failed_reply
@@ -24,7 +36,9 @@ class _RawRoute(APIRoute):
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
         """Match against the raw path (Starlette matches the decoded one)."""
-        return super().matches({**scope, "path": scope["raw_path"].partition(b"?")[0].decode("latin-1")})
+        return super().matches(
+            {**scope, "path": scope["raw_path"].partition(b"?")[0].decode("latin-1")}
+        )
 
 
 def add_memories(app: FastAPI) -> None:
@@ -40,21 +54,34 @@ def add_memories(app: FastAPI) -> None:
         return await call_with_body(update_memory.name, request, {"id": request.path_params["id"]})
 
     async def delete(request: Request) -> Response:
-        return await _asked(delete_memory, request, lambda: {**_parameters(request), "id": request.path_params["id"]})
+        return await _asked(
+            delete_memory,
+            request,
+            lambda: {**_parameters(request), "id": request.path_params["id"]},
+        )
 
     async def stats(request: Request) -> Response:
         return await _asked(get_memory_stats, request, lambda: _parameters(request))
 
     async def read(request: Request) -> Response:
-        return await _asked(memory_get, request, lambda: {**_parameters(request), "key": _key(request)})
+        return await _asked(
+            memory_get, request, lambda: {**_parameters(request), "key": _key(request)}
+        )
 
     async def walk(request: Request) -> Response:
-        return await _asked(bulk_read_memory, request, lambda: {**_parameters(request), "key": _key(request)})
+        return await _asked(
+            bulk_read_memory, request, lambda: {**_parameters(request), "key": _key(request)}
+        )
 
     def add(method: str, path: str, call: Callable[..., Any], ability: Ability) -> None:
         described = _described(ability, path, body=method in ("POST", "PATCH"))
         app.router.add_api_route(
-            path, call, methods=[method], summary=ability.title, openapi_extra=described, route_class_override=_RawRoute
+            path,
+            call,
+            methods=[method],
+            summary=ability.title,
+            openapi_extra=described,
+            route_class_override=_RawRoute,
         )
 
     add("GET", "/api/memories", query, query_memories)
@@ -83,7 +110,9 @@ def _described(ability: Ability, path: str, *, body: bool) -> dict[str, Any]:
     return {**describe_operation(ability, body=schema if body else None), "parameters": parameters}
 
 
-async def _asked(ability: Ability, request: Request, arguments: Callable[[], dict[str, Any]]) -> Response:
+async def _asked(
+    ability: Ability, request: Request, arguments: Callable[[], dict[str, Any]]
+) -> Response:
     """A call whose arguments are in the address."""
     try:
         found = arguments()

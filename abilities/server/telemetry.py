@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from opentelemetry import context, propagate, trace
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
 from abilities.declarations.values import as_object
 from abilities.replies import Reply
@@ -47,12 +54,21 @@ class CallMetrics(NamedTuple):
     def from_payload(cls, payload: dict[str, Any]) -> "CallMetrics":
         """Counts over a payload and over all records in it."""
         listed = (payload[name] for name in _LISTS if isinstance(payload.get(name), list))
-        records = [record for values in listed for value in values if (record := as_object(value)) is not None]
+        records = [
+            record
+            for values in listed
+            for value in values
+            if (record := as_object(value)) is not None
+        ]
         single = as_object(payload.get("targetMemory")) or payload
         whole = [single, *records]
         return cls(
             items=len(records) + ("data" in single),
-            faults=Tally(fault["code"] for part in whole if (fault := as_object(part.get("error"))) is not None),
+            faults=Tally(
+                fault["code"]
+                for part in whole
+                if (fault := as_object(part.get("error"))) is not None
+            ),
             truncated=sum("truncation" in part for part in whole),
             depth=(as_object(payload.get("metadata")) or {}).get("depthReached"),
         )
@@ -67,30 +83,56 @@ class Telemetry:
         ProcessCollector(registry=self._registry)
         named, kept = ["ability"], self._registry
         self._calls = Counter("abilities_calls", "Calls.", named, registry=kept)
-        self._items = Counter("abilities_items", "Records and memories in answers.", named, registry=kept)
-        self._faults = Counter("abilities_faults", "Failed calls and items.", [*named, "code"], registry=kept)
-        self._truncations = Counter("abilities_truncations", "Contents that were cut.", named, registry=kept)
-        self._seconds = Histogram("abilities_call_seconds", "Time of a call.", named, registry=kept, buckets=_SECONDS)
-        self._bytes = Histogram("abilities_reply_bytes", "Size of an answer.", named, registry=kept, buckets=_BYTES)
-        self._depth = Histogram("abilities_walk_depth", "Depth a walk reached.", registry=kept, buckets=_DEPTHS)
+        self._items = Counter(
+            "abilities_items", "Records and memories in answers.", named, registry=kept
+        )
+        self._faults = Counter(
+            "abilities_faults", "Failed calls and items.", [*named, "code"], registry=kept
+        )
+        self._truncations = Counter(
+            "abilities_truncations", "Contents that were cut.", named, registry=kept
+        )
+        self._seconds = Histogram(
+            "abilities_call_seconds", "Time of a call.", named, registry=kept, buckets=_SECONDS
+        )
+        self._bytes = Histogram(
+            "abilities_reply_bytes", "Size of an answer.", named, registry=kept, buckets=_BYTES
+        )
+        self._depth = Histogram(
+            "abilities_walk_depth", "Depth a walk reached.", registry=kept, buckets=_DEPTHS
+        )
         self._in_flight = Gauge("abilities_calls_in_flight", "Calls being answered.", registry=kept)
-        Gauge("abilities_store_queue", "Calls that wait for the store.", registry=kept).set_function(waiting)
+        Gauge(
+            "abilities_store_queue", "Calls that wait for the store.", registry=kept
+        ).set_function(waiting)
 
     async def observe(self, name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
         """Make a call and take notice of it."""
         ability = name if name in self._known else "unknown"
         began = time.perf_counter()
-        with self._in_flight.track_inprogress(), trace.get_tracer("abilities").start_as_current_span(ability) as span:
+        with (
+            self._in_flight.track_inprogress(),
+            trace.get_tracer("abilities").start_as_current_span(ability) as span,
+        ):
             reply = await call()
             figures = CallMetrics.from_payload(reply.payload)
             size, seconds = len(reply.text.encode()), time.perf_counter() - began
             span.set_attributes({"abilities.items": figures.items, "abilities.bytes": size})
-            span.set_attributes({f"abilities.faults.{code}": number for code, number in figures.faults.items()})
+            span.set_attributes(
+                {f"abilities.faults.{code}": number for code, number in figures.faults.items()}
+            )
             if reply.failed:
                 span.set_status(trace.StatusCode.ERROR, reply.payload["error"]["reason"])
         self._count(ability, figures, size, seconds)
-        seen = {"ability": ability, "items": figures.items, "faults": dict(figures.faults), "bytes": size}
-        _log.info("call", extra={**seen, "ms": round(seconds * 1000, 2), "request_id": request_id.get()})
+        seen = {
+            "ability": ability,
+            "items": figures.items,
+            "faults": dict(figures.faults),
+            "bytes": size,
+        }
+        _log.info(
+            "call", extra={**seen, "ms": round(seconds * 1000, 2), "request_id": request_id.get()}
+        )
         return reply
 
     def metrics(self) -> bytes:

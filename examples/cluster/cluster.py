@@ -89,10 +89,15 @@ class Node:
 
     def role(self) -> str:
         """What Patroni says of it: leader, sync_standby, replica, or nothing."""
-        with suppress(URLError, OSError), urlopen(f"http://127.0.0.1:{self._rest}/cluster", timeout=2) as answer:
+        with (
+            suppress(URLError, OSError),
+            urlopen(f"http://127.0.0.1:{self._rest}/cluster", timeout=2) as answer,
+        ):
             members: list[dict[str, Any]] = json.load(answer)["members"]
             ready = (member for member in members if member["state"] in ("running", "streaming"))
-            return next((str(member["role"]) for member in ready if member["name"] == self.name), "")
+            return next(
+                (str(member["role"]) for member in ready if member["name"] == self.name), ""
+            )
         return ""
 
 
@@ -199,8 +204,12 @@ def cluster(say: Callable[[str], None] = print) -> Iterator[Cluster]:
     """A running cluster in a folder of its own, gone in the end."""
     missing = [name for name in ("patroni", "etcd") if shutil.which(name) is None]
     if missing or not newest_programs().exists():
-        sys.exit("PostgreSQL, Patroni and etcd are needed: apt-get install postgresql patroni etcd-server")
-    with tempfile.TemporaryDirectory(prefix="abilities-cluster-", ignore_cleanup_errors=True) as folder:
+        sys.exit(
+            "PostgreSQL, Patroni and etcd are needed: apt-get install postgresql patroni etcd-server"
+        )
+    with tempfile.TemporaryDirectory(
+        prefix="abilities-cluster-", ignore_cleanup_errors=True
+    ) as folder:
         if USER is not None:
             os.chown(folder, pwd.getpwnam(USER).pw_uid, pwd.getpwnam(USER).pw_gid)
         made = Cluster(Path(folder))
@@ -213,7 +222,11 @@ def cluster(say: Callable[[str], None] = print) -> Iterator[Cluster]:
 
 def newest_programs() -> Path:
     """Where the newest PostgreSQL's programs are, as Debian installs them."""
-    return max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), default=Path("none"))
+    return max(
+        Path("/usr/lib/postgresql").glob("*/bin"),
+        key=lambda path: int(path.parent.name),
+        default=Path("none"),
+    )
 
 
 def free_port() -> int:

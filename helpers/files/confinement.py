@@ -67,7 +67,9 @@ class Root:
             if error.errno == errno.ENOENT and self.optional:
                 return None
             reason = _REASONS.get(error.errno or 0, "root_unavailable")
-            raise Refused(reason if reason in ("access_denied", "resource_exhausted") else "root_unavailable") from None
+            raise Refused(
+                reason if reason in ("access_denied", "resource_exhausted") else "root_unavailable"
+            ) from None
         if _is_forbidden(os.fstat(descriptor)):
             os.close(descriptor)
             raise Refused("root_unavailable")
@@ -111,7 +113,9 @@ def open_file(root: int, parts: Sequence[str], policy: Policy) -> tuple[int, os.
     resource_exhausted, io_error.
     """
     try:
-        descriptor = os.open(parts[0], _FILE, dir_fd=root) if len(parts) == 1 else _open_plain(root, parts)
+        descriptor = (
+            os.open(parts[0], _FILE, dir_fd=root) if len(parts) == 1 else _open_plain(root, parts)
+        )
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -158,7 +162,9 @@ def _open_linked(root: int, parts: Sequence[str], policy: Policy) -> int | None:
         return walk.open(parts)
     except FileNotFoundError:
         if walk.links:
-            raise Refused("not_found") from None  # a dangling link: something is there, so no other root is asked
+            raise Refused(
+                "not_found"
+            ) from None  # a dangling link: something is there, so no other root is asked
         return None
     except OSError as error:
         raise translate_os_error(error) from None
@@ -230,7 +236,9 @@ class _Walk:
             raise Refused("symlink_loop")
         if target.startswith("/"):
             raise Refused("symlink_escape")
-        pending.extendleft(reversed(target.split("/")))  # behind 'name/' stands '', so that name must be a directory
+        pending.extendleft(
+            reversed(target.split("/"))
+        )  # behind 'name/' stands '', so that name must be a directory
 
     def _link_target(self, name: str, *, inside: bool) -> str | None:
         """The link's text, or None when the name changes under us and is to be tried again.

@@ -17,7 +17,9 @@ class DenyList:
         refused = [_pattern(p) for p in chosen if not p.startswith("!")]
         spared = [_pattern(p[1:]) for p in chosen if p.startswith("!")]
         spare = rf"(?!(?:{'|'.join(spared)})(?:/|\Z))" if spared else ""
-        self._refused = re.compile(rf"(?:\A|/){spare}(?:{'|'.join(refused)})(?:/|\Z)") if refused else None
+        self._refused = (
+            re.compile(rf"(?:\A|/){spare}(?:{'|'.join(refused)})(?:/|\Z)") if refused else None
+        )
 
     def denies(self, path: str) -> bool:
         """Whether a path, relative to its root, is on the list."""

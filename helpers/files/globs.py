@@ -53,7 +53,9 @@ class Glob:
 
     def accepts(self, states: States) -> bool:
         """Whether a path that led to these states matches."""
-        return any(state.component == len(self._alternatives[state.alternative]) for state in states)
+        return any(
+            state.component == len(self._alternatives[state.alternative]) for state in states
+        )
 
     def _closed(self, states: set[State]) -> States:
         """The states, and those behind a ``**``, which may stand for nothing."""
@@ -90,7 +92,9 @@ def _expanded(pattern: str) -> list[str]:
         if (found := _BRACES.search(text)) is None:
             done.append(text)
         else:
-            todo += [text[: found.start()] + part + text[found.end() :] for part in found[1].split(",")]
+            todo += [
+                text[: found.start()] + part + text[found.end() :] for part in found[1].split(",")
+            ]
         if len(todo) + len(done) > MAX_ALTERNATIVES:
             raise Refused("invalid_parameter")
     return done

@@ -11,7 +11,9 @@ SCAN_LIMIT = 64 * 1024 * 1024
 _CHUNK = 256 * 1024
 
 
-def skip_lines(fd: int, position: int, count: int, encoding: Encoding, check: Callable[[], None]) -> int:
+def skip_lines(
+    fd: int, position: int, count: int, encoding: Encoding, check: Callable[[], None]
+) -> int:
     """The byte position after ``count`` line ends from ``position``; the end of the file where there are fewer.
 
     Raises Refused("range_too_far") when the search goes beyond the first 64 MiB, and OSError.
@@ -21,7 +23,11 @@ def skip_lines(fd: int, position: int, count: int, encoding: Encoding, check: Ca
         chunk = os.pread(fd, _CHUNK, position)
         if not chunk:
             break
-        ends = chunk.count(b"\n") if encoding.unit == 1 else sum(1 for _ in _line_ends(chunk, encoding))
+        ends = (
+            chunk.count(b"\n")
+            if encoding.unit == 1
+            else sum(1 for _ in _line_ends(chunk, encoding))
+        )
         if ends >= count:
             return position + _nth(_line_ends(chunk, encoding), count)
         count -= ends

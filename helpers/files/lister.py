@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.confinement import Policy, Root, open_directory, open_file, translate_os_error
+from abilities.helpers.files.confinement import (
+    Policy,
+    Root,
+    open_directory,
+    open_file,
+    translate_os_error,
+)
 from abilities.helpers.files.globs import Glob, States
 from abilities.helpers.files.paths import MAX_COMPONENTS, parse_path
 from abilities.helpers.workers import Worker, WorkerPool
@@ -68,11 +74,15 @@ class FileLister:
 
     def for_root(self, source: str) -> "FileLister":
         """A lister of one root alone."""
-        return FileLister([root for root in self._roots if root.name == source], self._policy, self._workers)
+        return FileLister(
+            [root for root in self._roots if root.name == source], self._policy, self._workers
+        )
 
     async def list_files(self, wanted: ListingRequest) -> Listing:
         """The files that match, beginning after a path. Raises Refused: timeout, root_unavailable, access_denied."""
-        (outcome,) = await self._workers.map(self._session, lambda session, asked: session.find(asked), [wanted])
+        (outcome,) = await self._workers.map(
+            self._session, lambda session, asked: session.find(asked), [wanted]
+        )
         if isinstance(outcome, Exception):
             raise outcome
         found: Listing = outcome
@@ -125,7 +135,9 @@ class _Session:
                 files.append(found)
         return self._listing
 
-    def _walk(self, level: _Level, states: States, wanted: ListingRequest) -> Generator[FoundFile | str]:
+    def _walk(
+        self, level: _Level, states: States, wanted: ListingRequest
+    ) -> Generator[FoundFile | str]:
         """Files in the order of their paths; the position to go on from where time is over."""
         glob, after = wanted.glob, wanted.after
         kinds = self._kinds(level)
@@ -138,14 +150,21 @@ class _Session:
                 file = self._file(level, name, kinds[name]) if glob.accepts(inside) else None
                 if file is not None:
                     yield file
-            elif inside and level.depth + 1 < MAX_COMPONENTS and not self._refuses(level.path + name):
+            elif (
+                inside and level.depth + 1 < MAX_COMPONENTS and not self._refuses(level.path + name)
+            ):
                 if position > after and time.monotonic() > self._end:
                     yield position
                     return
                 yield from self._beneath(level, name, kinds[name], inside, wanted)
 
     def _beneath(
-        self, level: _Level, name: str, kinds: dict[int, Kind], states: States, wanted: ListingRequest
+        self,
+        level: _Level,
+        name: str,
+        kinds: dict[int, Kind],
+        states: States,
+        wanted: ListingRequest,
     ) -> Generator[FoundFile | str]:
         self._watch.check()
         path = f"{level.path}{name}/"
@@ -203,7 +222,10 @@ class _Session:
 
     def _skip(self, path: str) -> None:
         self._listing.skipped += 1
-        shown = len(path.encode("utf-8", "surrogateescape")) <= _SHOWN_BYTES and _asked(path[:-1]) is not None
+        shown = (
+            len(path.encode("utf-8", "surrogateescape")) <= _SHOWN_BYTES
+            and _asked(path[:-1]) is not None
+        )
         if shown and len(self._listing.folders) < SHOWN_FOLDERS:
             self._listing.folders.append(path)
 
@@ -225,7 +247,11 @@ class _Session:
                 found = os.stat(name, dir_fd=dict(level.places)[number], follow_symlinks=False)
         except OSError:
             return None  # gone meanwhile
-        if found is None or not stat.S_ISREG(found.st_mode) or (self._policy.deny_hardlinks and found.st_nlink > 1):
+        if (
+            found is None
+            or not stat.S_ISREG(found.st_mode)
+            or (self._policy.deny_hardlinks and found.st_nlink > 1)
+        ):
             return None
         return FoundFile(asked, path, self._roots[number].name, found)
 

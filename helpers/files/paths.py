@@ -37,12 +37,16 @@ def parse_path(item: object) -> PathRequest:
     """
     if not isinstance(item, str):
         raise Refused("not_a_string")
-    if len(item) <= 200 and _PLAIN.fullmatch(item):  # most paths, without a detour; no '#' is in them
+    if len(item) <= 200 and _PLAIN.fullmatch(
+        item
+    ):  # most paths, without a detour; no '#' is in them
         return PathRequest(item, item, item, tuple(item.split("/")), WHOLE)
     path, suffix = split_suffix(item)
     _check_text(path)
     parts = _components(path)
-    return PathRequest(item, path, "/".join(parts), tuple(parts), parse_range(suffix) if suffix else WHOLE)
+    return PathRequest(
+        item, path, "/".join(parts), tuple(parts), parse_range(suffix) if suffix else WHOLE
+    )
 
 
 def _check_text(path: str) -> None:

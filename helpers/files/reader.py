@@ -21,7 +21,9 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 def format_modified_at(found: os.stat_result) -> str:
     """A file's last modification, RFC 3339 UTC in milliseconds."""
     seconds, nanoseconds = divmod(found.st_mtime_ns, 1_000_000_000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1_000_000:03}Z"
+    return (
+        f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1_000_000:03}Z"
+    )
 
 
 class FileText(NamedTuple):
@@ -68,14 +70,25 @@ class ReadingSession:
         for root in self._roots:
             name = self._watch.place = root.name
             directory = self._open[name] if name in self._open else self._enter(root)
-            opened = None if directory is None else open_file(directory, request.parts, self._policy)
+            opened = (
+                None if directory is None else open_file(directory, request.parts, self._policy)
+            )
             if opened is None:
                 continue
             descriptor, found = opened
             try:
-                piece = read_piece(descriptor, found.st_size, request.range, max_chars, self._watch.check, text_offsets)
+                piece = read_piece(
+                    descriptor,
+                    found.st_size,
+                    request.range,
+                    max_chars,
+                    self._watch.check,
+                    text_offsets,
+                )
             except OSError as error:
-                raise Refused(translate_os_error(error).reason if error.errno in _EXHAUSTED else "io_error") from None
+                raise Refused(
+                    translate_os_error(error).reason if error.errno in _EXHAUSTED else "io_error"
+                ) from None
             finally:
                 os.close(descriptor)
             return FileText(request.original, request.path, name, found, piece)

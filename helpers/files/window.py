@@ -15,7 +15,9 @@ CHUNK = 64 * 1024
 Check = Callable[[], None]
 
 
-def read_piece(fd: int, size: int, asked: Range, max_chars: int, check: Check, text_offsets: bool = False) -> Piece:
+def read_piece(
+    fd: int, size: int, asked: Range, max_chars: int, check: Check, text_offsets: bool = False
+) -> Piece:
     """Read what ``asked`` names of a file of ``size`` bytes, ``max_chars`` characters of it at most.
 
     Byte positions count from the start of the file, with ``text_offsets`` from the first byte after a
@@ -60,7 +62,12 @@ def _plain(raw: bytes) -> str | None:
 
 
 def _window(
-    fd: int, raw: bytes, bounds: tuple[int, int | None, int], encoding: Encoding, max_chars: int, check: Check
+    fd: int,
+    raw: bytes,
+    bounds: tuple[int, int | None, int],
+    encoding: Encoding,
+    max_chars: int,
+    check: Check,
 ) -> tuple[str, bool, bytes, bool]:
     """Read on until there is one character more than asked for, or the end is met."""
     start, end, size = bounds
@@ -88,7 +95,9 @@ def _refuse_binary(raw: bytes, encoding: Encoding) -> None:
         raise Refused("binary_file")
 
 
-def _bounds(fd: int, size: int, asked: Range, encoding: Encoding, check: Check, shift: int) -> tuple[int, int | None]:
+def _bounds(
+    fd: int, size: int, asked: Range, encoding: Encoding, check: Check, shift: int
+) -> tuple[int, int | None]:
     """First byte and end (exclusive; None is the end of the file) of what was asked for."""
     if asked.first_line is not None:
         start = skip_lines(fd, encoding.bom, asked.first_line - 1, encoding, check)
@@ -97,7 +106,9 @@ def _bounds(fd: int, size: int, asked: Range, encoding: Encoding, check: Check, 
         return start, skip_lines(fd, start, asked.last_line - asked.first_line + 1, encoding, check)
     start = asked.start + shift or encoding.bom
     end = None if asked.end is None else asked.end + shift
-    if asked.version is not None and (start > size or hash_version(_before(fd, start)) != asked.version):
+    if asked.version is not None and (
+        start > size or hash_version(_before(fd, start)) != asked.version
+    ):
         raise Refused("changed")
     for position in (start, end):
         if position is not None and _splits(fd, size, position, encoding):

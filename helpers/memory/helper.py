@@ -23,7 +23,15 @@ from abilities.helpers.memory.targets import (
 )
 from abilities.helpers.stores.changes import Change, Kind
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import Backlinks, MemoryPage, MemoryStore, Query, WalkResult, WriteResult
+from abilities.helpers.stores.protocol import (
+    Backlinks,
+    MemoryPage,
+    MemoryStore,
+    Query,
+    Stats,
+    WalkResult,
+    WriteResult,
+)
 from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE, Range
 from abilities.helpers.walk import WalkLimits
@@ -31,7 +39,10 @@ from abilities.helpers.workers import WorkerPool
 
 SHOWN_LINKS = 20
 
-_OF_MEMORY: dict[Reason, Reason] = {"not_found": "memory_file_not_found", "binary_file": "undecodable"}
+_OF_MEMORY: dict[Reason, Reason] = {
+    "not_found": "memory_file_not_found",
+    "binary_file": "undecodable",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,9 @@ class MemoryHelper:
         today = self.today
         parsed = [self._attempt(target, today) for target in targets]
         files = [target for target in parsed if isinstance(target, Target) and target.key is None]
-        stored = [target for target in parsed if isinstance(target, Target) and target.key is not None]
+        stored = [
+            target for target in parsed if isinstance(target, Target) and target.key is not None
+        ]
 
         def one(session: ReadingSession, target: Target) -> MemoryText:
             return _read_file(session, target, max_chars)
@@ -89,7 +102,9 @@ class MemoryHelper:
         from_files = iter(await self._workers.map(self._reader.open_session, one, files))
         from_store = iter(await self._read_stored(stored, max_chars))
         return [
-            target if isinstance(target, Exception) else next(from_files if target.key is None else from_store)
+            target
+            if isinstance(target, Exception)
+            else next(from_files if target.key is None else from_store)
             for target in parsed
         ]
 
@@ -111,15 +126,23 @@ class MemoryHelper:
             return DayFile(day, _opened(session, name, WHOLE, 1).stat.st_size)
 
         found = await self._workers.map(self._reader.open_session, one, days)
-        there = [(day, file) for day, file in zip(days, found, strict=True) if str(file) != "memory_file_not_found"]
+        there = [
+            (day, file)
+            for day, file in zip(days, found, strict=True)
+            if str(file) != "memory_file_not_found"
+        ]
         if all(isinstance(file, Exception) for _, file in there) and len(there) == len(days):
             raise there[0][1]
         return there
 
-    async def inspect(self, key: str, links_offset: int, backlinks_offset: int) -> tuple[StoredMemory, Backlinks]:
+    async def inspect(
+        self, key: str, links_offset: int, backlinks_offset: int
+    ) -> tuple[StoredMemory, Backlinks]:
         """One memory with a page of its links and of those that lead to it; counts no access. Raises Refused."""
         found = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
-        return found, await self._store.read_backlinks(self._namespace, key, backlinks_offset, SHOWN_LINKS)
+        return found, await self._store.read_backlinks(
+            self._namespace, key, backlinks_offset, SHOWN_LINKS
+        )
 
     async def change(self, kind: Kind, fields: dict[str, Any]) -> WriteResult:
         """Store, update, archive or delete a memory. Raises Refused.
@@ -127,7 +150,11 @@ class MemoryHelper:
         ``fields`` are an ability's arguments as given: ``id`` and ``key`` name the memory, ``links`` and
         ``remove_links`` change its links, the rest its values.
         """
-        values = {n: v for n, v in fields.items() if n not in ("id", "key", "links", "remove_links", "permanent")}
+        values = {
+            n: v
+            for n, v in fields.items()
+            if n not in ("id", "key", "links", "remove_links", "permanent")
+        }
         change = Change(
             kind,
             utc_now(),
@@ -154,18 +181,24 @@ class MemoryHelper:
         """A page of memories. Raises Refused."""
         return await self._store.query(self._namespace, query)
 
-    async def stats(self) -> dict[str, Any]:
-        """Figures of all memories. Raises Refused."""
+    async def read_stats(self) -> Stats:
+        """Return the statistics of all memories. Raises Refused."""
         return await self._store.read_stats(self._namespace)
 
-    async def _read_stored(self, targets: Sequence[Target], max_chars: int) -> list[MemoryText | Exception]:
+    async def _read_stored(
+        self, targets: Sequence[Target], max_chars: int
+    ) -> list[MemoryText | Exception]:
         if not targets:
             return []
         try:
-            found = await self._store.read(self._namespace, [target.key or "" for target in targets])
+            found = await self._store.read(
+                self._namespace, [target.key or "" for target in targets]
+            )
         except Refused as error:
             return [error] * len(targets)
-        return [_stored_text(t, memory, max_chars) for t, memory in zip(targets, found, strict=True)]
+        return [
+            _stored_text(t, memory, max_chars) for t, memory in zip(targets, found, strict=True)
+        ]
 
     def _attempt(self, asked: object, today: date) -> Target | Exception:
         try:
@@ -204,15 +237,23 @@ def _read_file(session: ReadingSession, target: Target, max_chars: int) -> Memor
 def _opened(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
     """A file of notes. Raises Refused."""
     try:
-        return session.read(PathRequest(name, name, name, tuple(name.split("/")), part), max_chars, text_offsets=True)
+        return session.read(
+            PathRequest(name, name, name, tuple(name.split("/")), part),
+            max_chars,
+            text_offsets=True,
+        )
     except Refused as error:
         raise Refused(_OF_MEMORY.get(error.reason, error.reason)) from None
 
 
-def _stored_text(target: Target, memory: StoredMemory | Exception, max_chars: int) -> MemoryText | Exception:
+def _stored_text(
+    target: Target, memory: StoredMemory | Exception, max_chars: int
+) -> MemoryText | Exception:
     if isinstance(memory, Exception):
         return memory
     try:
-        return MemoryText(target, slice_text(memory.row.content, target.range, max_chars), memory.row.updated_at)
+        return MemoryText(
+            target, slice_text(memory.row.content, target.range, max_chars), memory.row.updated_at
+        )
     except Refused as error:
         return error

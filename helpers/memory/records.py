@@ -22,7 +22,12 @@ def to_memory_data(
     """A memory's fields, those without a value left out; ``counters`` shows when and how often it was read."""
     row = stored.row
     optional = {"summary": row.summary, "category": row.category, "tags": orjson.loads(row.tags)}
-    data: dict[str, Any] = {"id": row.id, **({"key": row.key} if key else {}), "type": row.type, "content": row.content}
+    data: dict[str, Any] = {
+        "id": row.id,
+        **({"key": row.key} if key else {}),
+        "type": row.type,
+        "content": row.content,
+    }
     data |= {name: value for name, value in optional.items() if value}
     data["importance"] = row.importance
     if row.archived:
@@ -38,7 +43,9 @@ def to_memory_data(
     return data
 
 
-def draft_record(stored: StoredMemory, data: dict[str, Any], tail: dict[str, Any] | None = None) -> RecordDraft:
+def draft_record(
+    stored: StoredMemory, data: dict[str, Any], tail: dict[str, Any] | None = None
+) -> RecordDraft:
     """A record of a memory that is named by its key, and is continued as a stored target."""
     key = stored.row.key
 
@@ -47,7 +54,9 @@ def draft_record(stored: StoredMemory, data: dict[str, Any], tail: dict[str, Any
 
     content = stored.row.content
     piece = Piece(content, total_chars=len(content))
-    found = FoundItem({**data, "content": ""}, piece, target(), target, head={"key": key}, tail=tail or {})
+    found = FoundItem(
+        {**data, "content": ""}, piece, target(), target, head={"key": key}, tail=tail or {}
+    )
     return RecordDraft(key, found)
 
 
@@ -58,7 +67,9 @@ def build_memory_answer(stored: StoredMemory, max_bytes: int) -> dict[str, Any]:
     return answer.record
 
 
-def build_write_answer(stored: StoredMemory, frame: dict[str, Any], max_bytes: int) -> dict[str, Any]:
+def build_write_answer(
+    stored: StoredMemory, frame: dict[str, Any], max_bytes: int
+) -> dict[str, Any]:
     """A write's answer: ``frame`` with its ``memory``, the content cut where the whole would not fit."""
     answer = draft_record(stored, to_memory_data(stored, counters=True, links=True))
     settle_drafts([answer], max_bytes - json_size(frame))
@@ -70,7 +81,9 @@ def build_write_answer(stored: StoredMemory, frame: dict[str, Any], max_bytes: i
 def build_walk_answer(result: WalkResult, limits: WalkLimits, max_bytes: int) -> dict[str, Any]:
     """`bulk_read_memory`'s answer: the target, what it leads to, and what the limits left out."""
     steps = result.outcome.steps
-    entries = [_step_entry(step, memory) for step, memory in zip(steps, result.memories, strict=True)]
+    entries = [
+        _step_entry(step, memory) for step, memory in zip(steps, result.memories, strict=True)
+    ]
     metadata = _metadata(result, limits)
     frame: dict[str, Any] = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
     failures = sum(json_size(e.record) + 1 for e in entries if isinstance(e, FailedRecord))
@@ -86,7 +99,12 @@ def _step_entry(step: Step, memory: StoredMemory | Exception) -> RecordDraft | F
     if step.parent is not None and step.link is not None:
         via: dict[str, Any] = {} if step.link.type == "association" else {"type": step.link.type}
         via["link_weight"] = step.link.weight
-        tail = {"depth": step.depth, "parent": step.parent.key, "link": via, "combinedScore": step.link.score}
+        tail = {
+            "depth": step.depth,
+            "parent": step.parent.key,
+            "link": via,
+            "combinedScore": step.link.score,
+        }
     if isinstance(memory, Exception):
         return FailedRecord(step.key, Fault.from_exception(memory), {"key": step.key}, tail)
     data = to_memory_data(memory, key=False)

@@ -55,11 +55,19 @@ class BulkRequest:
 def check_items_size(request: BulkRequest) -> None:
     """Refuse a call whose items are too large together. Raises Refused("invalid_parameter")."""
     texts = (_text(item) for item in request.items)
-    if sum(json_size(text if len(text) <= MAX_ITEM_CHARS else text[:_INPUT_CHARS]) for text in texts) > MAX_ITEMS_BYTES:
+    if (
+        sum(
+            json_size(text if len(text) <= MAX_ITEM_CHARS else text[:_INPUT_CHARS])
+            for text in texts
+        )
+        > MAX_ITEMS_BYTES
+    ):
         raise Refused("invalid_parameter", request.argument)
 
 
-def build_reply(request: BulkRequest, outcomes: Sequence[FoundItem | Exception], max_bytes: int) -> dict[str, Any]:
+def build_reply(
+    request: BulkRequest, outcomes: Sequence[FoundItem | Exception], max_bytes: int
+) -> dict[str, Any]:
     """One reply of at most ``max_bytes`` as JSON: a record an item, in order, and the request for the rest."""
     entries = [
         RecordDraft(item, outcome)
@@ -68,7 +76,9 @@ def build_reply(request: BulkRequest, outcomes: Sequence[FoundItem | Exception],
         for item, outcome in zip(request.items, outcomes, strict=True)
     ]
     answers = [entry for entry in entries if isinstance(entry, RecordDraft)]
-    failures = sum(json_size(entry.record) + 1 for entry in entries if isinstance(entry, FailedRecord))
+    failures = sum(
+        json_size(entry.record) + 1 for entry in entries if isinstance(entry, FailedRecord)
+    )
     settle_drafts(answers, max_bytes - failures - json_size(_reply(request, [], [""])) - _DIGITS)
     return _reply(request, entries, [entry.rest for entry in entries if entry.rest is not None])
 
@@ -109,11 +119,17 @@ class FailedRecord:
     rest: Item | None = None
 
     def __init__(
-        self, item: object, fault: Fault, head: dict[str, Any] | None = None, tail: dict[str, Any] | None = None
+        self,
+        item: object,
+        fault: Fault,
+        head: dict[str, Any] | None = None,
+        tail: dict[str, Any] | None = None,
     ) -> None:
         text = _text(item)
         wrong = fault.code == "INVALID_INPUT"
-        self.record = build_failed_record(head or {"input": text[:_INPUT_CHARS] if wrong else text}, fault, tail)
+        self.record = build_failed_record(
+            head or {"input": text[:_INPUT_CHARS] if wrong else text}, fault, tail
+        )
 
 
 class RecordDraft:
@@ -126,7 +142,9 @@ class RecordDraft:
         self._head = {"input": _text(item)} if found.head is None else found.head
         self._found = found
         self._piece = found.piece
-        self._text = replace_markers(found.piece.text) if found.piece.raw is not None else found.piece.text
+        self._text = (
+            replace_markers(found.piece.text) if found.piece.raw is not None else found.piece.text
+        )
         self.content = escaped_size(self._text)
         self.whole = self._frame(cut=found.piece.rest)
 
@@ -141,7 +159,11 @@ class RecordDraft:
             self.record, self.rest = self._left_out(), self._found.repeat
             return
         fits = granted >= self.content
-        self.chars = len(self._text) if fits else back_off(self._text, max(count_fitting_chars(self._text, granted), 1))
+        self.chars = (
+            len(self._text)
+            if fits
+            else back_off(self._text, max(count_fitting_chars(self._text, granted), 1))
+        )
         if self._piece.rest or self.chars < len(self._text):
             self.rest = self._found.resume(self._piece.resume(self.chars))
         self.record = self._record(self.chars, self.rest, self.chars)
@@ -154,20 +176,31 @@ class RecordDraft:
     def _record(self, chars: int, rest: Item | None, returned: int) -> dict[str, Any]:
         piece = self._piece
         data = {**self._found.data, "content": self._text[:chars]}
-        if piece.raw is not None and (replaced := count_replaced(piece.text[:chars] if chars else piece.text)):
+        if piece.raw is not None and (
+            replaced := count_replaced(piece.text[:chars] if chars else piece.text)
+        ):
             data["replaced"] = replaced
         record: dict[str, Any] = {**self._head, "success": True, "data": data, **self._found.tail}
         if rest is not None:
             reason = "max_chars" if chars == len(self._text) or returned == _WIDEST else "budget"
             total = {} if piece.total_chars is None else {"total_chars": piece.total_chars}
-            record["truncation"] = {"reason": reason, "returned_chars": returned, **total, "next": rest}
+            record["truncation"] = {
+                "reason": reason,
+                "returned_chars": returned,
+                **total,
+                "next": rest,
+            }
         return record
 
     def _left_out(self) -> dict[str, Any]:
-        return build_failed_record(self._head, Fault.from_reason("response_budget"), self._found.tail)
+        return build_failed_record(
+            self._head, Fault.from_reason("response_budget"), self._found.tail
+        )
 
 
-def build_failed_record(head: dict[str, Any], fault: Fault, tail: dict[str, Any] | None = None) -> dict[str, Any]:
+def build_failed_record(
+    head: dict[str, Any], fault: Fault, tail: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """The record of something that could not be read."""
     return {**head, "success": False, "error": fault.to_payload(), **(tail or {})}
 

@@ -70,7 +70,11 @@ def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMe
     values = _values(change, row)
     after = row._replace(**values)
     kept = _links(change, row.key, links)
-    updated = [_FIELD_NAMES.get(name, name) for name in values if getattr(after, name) != getattr(row, name)]
+    updated = [
+        _FIELD_NAMES.get(name, name)
+        for name in values
+        if getattr(after, name) != getattr(row, name)
+    ]
     if "importance" in updated and "memory_score" in updated and not after.scored:
         updated.remove("memory_score")  # it follows
     if kept != tuple(links):
@@ -111,11 +115,17 @@ def _links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkR
     """Links unique by target and type, in that order."""
     after = {(link.target, link.type): link for link in links}
     for named in change.remove_links:
-        gone = [name for name in after if name[0] == named["key"] and named.get("type") in (None, name[1])]
+        gone = [
+            name
+            for name in after
+            if name[0] == named["key"] and named.get("type") in (None, name[1])
+        ]
         for name in gone:
             del after[name]
     for link in change.links:
-        after[link["key"], link["type"]] = LinkRow(source, link["key"], link["type"], float(link["link_weight"]))
+        after[link["key"], link["type"]] = LinkRow(
+            source, link["key"], link["type"], float(link["link_weight"])
+        )
     return tuple(after[name] for name in sorted(after))
 
 
@@ -149,7 +159,9 @@ def merge_incoming(
     if row is None:
         return MergedIncoming("added", after, brought)
     if incoming.provisional:
-        after = after._replace(id=row.id, created_at=row.created_at, updated_at=row.updated_at, archived=row.archived)
+        after = after._replace(
+            id=row.id, created_at=row.created_at, updated_at=row.updated_at, archived=row.archived
+        )
         there = {(link.target, link.type): link for link in links}
         brought = tuple((there | {(link.target, link.type): link for link in brought}).values())
     if after == row and set(brought) == set(links):

@@ -12,7 +12,16 @@ from abilities.helpers.stores.protocol import IntegrityFinding
 
 _SHOWN = 5
 _WIDTH = len(Row._fields)
-INDEX_COLUMNS = ("id", "type", "category", "importance", "archived", "size", "created_at", "updated_at")
+INDEX_COLUMNS = (
+    "id",
+    "type",
+    "category",
+    "importance",
+    "archived",
+    "size",
+    "created_at",
+    "updated_at",
+)
 """What stands beside each memory, as `Examination.memory` is told it."""
 Counted = tuple[str, str, int, str]
 """A counter's namespace, name, archived and value."""
@@ -40,7 +49,9 @@ class IntegrityCheck:
         if not _is_sound(row, raw[_WIDTH], tuple(raw[_WIDTH + 1 :])):
             self._memories.append(_named(row.namespace, row.key))
         place = IMPORTANCES.index(row.importance) if row.importance in IMPORTANCES else -1
-        size = sum(len(text.encode("utf-8", "surrogateescape")) for text in (row.content, row.summary))
+        size = sum(
+            len(text.encode("utf-8", "surrogateescape")) for text in (row.content, row.summary)
+        )
         for name, value in (("all", ""), ("type", row.type), ("importance", str(place))):
             self._counted[row.namespace, name, row.archived, value] += 1
         self._counted[row.namespace, "size", row.archived, ""] += size
@@ -80,13 +91,30 @@ class IntegrityCheck:
             if told.get(name, 0) != self._counted[name]
         ]
         return [
-            build_finding("memories", self._memories, "Every memory is as it was written.", "memories are damaged"),
-            build_finding("links", self._links, "Every link is as it was written.", "links are damaged"),
-            self._dangling_links(),
-            build_finding("tags", self._tags, "Every tag stands where it is looked for.", "memories have other tags"),
-            build_finding("counters", wrong, "The counters agree with the memories.", "counters are wrong"),
             build_finding(
-                "search", self._unfindable, "Every memory can be searched for.", "memories cannot be searched for"
+                "memories",
+                self._memories,
+                "Every memory is as it was written.",
+                "memories are damaged",
+            ),
+            build_finding(
+                "links", self._links, "Every link is as it was written.", "links are damaged"
+            ),
+            self._dangling_links(),
+            build_finding(
+                "tags",
+                self._tags,
+                "Every tag stands where it is looked for.",
+                "memories have other tags",
+            ),
+            build_finding(
+                "counters", wrong, "The counters agree with the memories.", "counters are wrong"
+            ),
+            build_finding(
+                "search",
+                self._unfindable,
+                "Every memory can be searched for.",
+                "memories cannot be searched for",
             ),
         ]
 
@@ -107,7 +135,9 @@ def build_finding(name: str, wrong: list[str], good: str, bad: str) -> Integrity
     """What was found of one thing, in words."""
     if not wrong:
         return IntegrityFinding(name, "sound", 0, good)
-    return IntegrityFinding(name, "damaged", len(wrong), f"{len(wrong):,} {bad}.", tuple(wrong[:_SHOWN]))
+    return IntegrityFinding(
+        name, "damaged", len(wrong), f"{len(wrong):,} {bad}.", tuple(wrong[:_SHOWN])
+    )
 
 
 def _is_sound(row: Row, stored_hash: int, shelf: tuple[Any, ...]) -> bool:
@@ -117,7 +147,16 @@ def _is_sound(row: Row, stored_hash: int, shelf: tuple[Any, ...]) -> bool:
         place = IMPORTANCES.index(row.importance)
     except (Refused, UnicodeEncodeError, ValueError):
         return False
-    return shelf == (row.id, row.type, row.category, place, row.archived, size, row.created_at, row.updated_at)
+    return shelf == (
+        row.id,
+        row.type,
+        row.category,
+        place,
+        row.archived,
+        size,
+        row.created_at,
+        row.updated_at,
+    )
 
 
 def _hashes(link: tuple[Any, ...], stored_hash: int) -> bool:

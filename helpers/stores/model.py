@@ -1,7 +1,7 @@
 """A memory as a store keeps it, its hash, and what makes a stored one wrong."""
 
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -72,28 +72,6 @@ class DamagedMemory(NamedTuple):
     namespace: str
     key: str
     reason: str
-
-
-def build_stats(
-    counters: dict[tuple[str, int, str], int],
-    edges: tuple[str | None, str | None],
-    most: object,
-    tags: Iterable[tuple[str, int]],
-) -> dict[str, Any]:
-    """What `get_memory_stats` tells, from counters by name, archived and value, and the first and last creation."""
-    return {
-        "total_memories": counters.get(("all", 0, ""), 0),
-        "by_type": {name: counters.get(("type", 0, name), 0) for name in TYPES},
-        "by_importance": {
-            name: counters.get(("importance", 0, str(IMPORTANCES.index(name))), 0) for name in reversed(IMPORTANCES)
-        },
-        "archived_count": counters.get(("all", 1, ""), 0),
-        "total_storage_kb": round(sum(counters.get(("size", n, ""), 0) for n in (0, 1)) / 1024, 3),
-        "oldest_memory": edges[0],
-        "newest_memory": edges[1],
-        "most_accessed": most if isinstance(most, StoredMemory) else None,
-        "top_tags": [{"tag": tag, "count": number} for tag, number in tags],
-    }
 
 
 def sorted_json(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.sqlite.store import SqliteStore
 
 _SQLITE = "sqlite:///"
@@ -27,7 +27,7 @@ def check_store_url(url: str) -> None:
         )
 
 
-def open_store(url: str, *, max_memories: int | None = None) -> MemoryStore:
+def open_store(url: str, *, max_memories: int | None = None) -> ServableStore:
     """Return the memory store at a URL; it connects when first used.
 
     ``max_memories`` is the most that one namespace may hold; None sets no limit.
@@ -42,6 +42,8 @@ def open_store(url: str, *, max_memories: int | None = None) -> MemoryStore:
     try:
         from abilities.helpers.stores.postgres.store import PostgresStore
     except ImportError:
-        raise ValueError("PostgreSQL is not installed; run: pip install 'agent-abilities[postgres]'") from None
+        raise ValueError(
+            "PostgreSQL is not installed; run: pip install 'agent-abilities[postgres]'"
+        ) from None
 
     return PostgresStore(url, max_memories=max_memories)

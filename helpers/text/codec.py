@@ -11,7 +11,11 @@ from dataclasses import dataclass
 
 _MARK = 0xDC80
 _MARKERS = re.compile("[\udc81-\udc84]")
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 
 
 _DECODERS = {
@@ -69,10 +73,14 @@ def decode(raw: bytes, encoding: Encoding, *, final: bool) -> tuple[str, bool]:
 def byte_length(text: str, encoding: Encoding) -> int:
     """How many bytes a decoded text came from, markers counted as what they stand for."""
     try:
-        return len(text) if text.isascii() and encoding.unit == 1 else len(text.encode(encoding.codec))
+        return (
+            len(text) if text.isascii() and encoding.unit == 1 else len(text.encode(encoding.codec))
+        )
     except UnicodeEncodeError:
         plain = _MARKERS.sub("", text)
-        return len(plain.encode(encoding.codec)) + sum(ord(m) - _MARK for m in _MARKERS.findall(text))
+        return len(plain.encode(encoding.codec)) + sum(
+            ord(m) - _MARK for m in _MARKERS.findall(text)
+        )
 
 
 def replace_markers(text: str) -> str:

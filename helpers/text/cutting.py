@@ -18,7 +18,15 @@ def splits_character(around: bytes, at: int, encoding: Encoding) -> bool:
         return at >= 2 and 0xD800 <= before < 0xDC00 and 0xDC00 <= after < 0xE000
     for back in range(1, min(3, at) + 1):
         lead = around[at - back]
-        length = 2 if 0xC2 <= lead < 0xE0 else 3 if 0xE0 <= lead < 0xF0 else 4 if 0xF0 <= lead < 0xF5 else 1
+        length = (
+            2
+            if 0xC2 <= lead < 0xE0
+            else 3
+            if 0xE0 <= lead < 0xF0
+            else 4
+            if 0xF0 <= lead < 0xF5
+            else 1
+        )
         if length > back and _is_valid(around[at - back : at - back + length], length):
             return True
     return False

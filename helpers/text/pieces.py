@@ -43,7 +43,9 @@ class Piece(NamedTuple):
         if self.raw is not None:
             window = self.raw[max(taken - VERSION_WINDOW, 0) : taken]
         else:
-            window = self.text[max(chars - VERSION_WINDOW, 0) : chars].encode(self.encoding.codec)[-VERSION_WINDOW:]
+            window = self.text[max(chars - VERSION_WINDOW, 0) : chars].encode(self.encoding.codec)[
+                -VERSION_WINDOW:
+            ]
         return self._point(taken, hash_version(self.lead + window))
 
     def widest_resume(self) -> str:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from abilities.declarations.faults import Refused
 
-_RANGE = re.compile(r"L(\d{1,18})(-(?:L?(\d{1,18}))?)?|byte=(\d{1,18})(?:-(\d{1,18}))?(?:@([0-9a-z]{1,32}))?", re.A)
+_RANGE = re.compile(
+    r"L(\d{1,18})(-(?:L?(\d{1,18}))?)?|byte=(\d{1,18})(?:-(\d{1,18}))?(?:@([0-9a-z]{1,32}))?", re.A
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,14 @@ from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, StoredM
 
 MAX_CONTENT = 5_000
 MAX_METADATA = 4_096
-_MAX_KEY, _MAX_CATEGORY, _MAX_SUMMARY, _MAX_TAG, _MAX_TAGS, _MAX_LINK_TYPE = 200, 50, 500, 30, 10, 50
+_MAX_KEY, _MAX_CATEGORY, _MAX_SUMMARY, _MAX_TAG, _MAX_TAGS, _MAX_LINK_TYPE = (
+    200,
+    50,
+    500,
+    30,
+    10,
+    50,
+)
 _MARK = 9  # '~' and eight characters of a hash
 
 
@@ -50,7 +57,10 @@ def make_key(name: str) -> str:
     """The key for a name: the name where it can be one, else as much of it as can, and a hash of it."""
     if is_key(name):
         return name
-    plain = "".join(" " if has_control_character(c) or "\ud800" <= c <= "\udfff" or c == "\ufffd" else c for c in name)
+    plain = "".join(
+        " " if has_control_character(c) or "\ud800" <= c <= "\udfff" or c == "\ufffd" else c
+        for c in name
+    )
     return f"{plain[: _MAX_KEY - _MARK].strip()}~{_hash(name)}"
 
 
@@ -109,7 +119,8 @@ def _parts(first: Row, pieces: Sequence[str], links: Sequence[LinkRow]) -> Itera
         on = [LinkRow(key, keys[n + 1], "continues", 1.0)] if n + 1 < len(keys) else []
         mine = (*(links if not n else ()), *on)
         yield IncomingMemory(
-            StoredMemory(row._replace(key=key, content=piece), mine, len(mine), row.created_at), provisional=True
+            StoredMemory(row._replace(key=key, content=piece), mine, len(mine), row.created_at),
+            provisional=True,
         )
 
 
@@ -153,7 +164,9 @@ def _tags(tags: Sequence[str], kept: dict[str, Any], notes: list[str]) -> list[s
     return short
 
 
-def _links(key: str, links: Sequence[tuple[str, str, float]], kept: dict[str, Any], notes: list[str]) -> list[LinkRow]:
+def _links(
+    key: str, links: Sequence[tuple[str, str, float]], kept: dict[str, Any], notes: list[str]
+) -> list[LinkRow]:
     found: dict[tuple[str, str], LinkRow] = {}
     for name, kind, weight in links:
         text = _storable(kind) or "association"

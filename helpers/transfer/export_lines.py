@@ -57,7 +57,9 @@ def parse_line(line: bytes) -> StoredMemory:
         told = ExportedMemory.model_validate(parse_json(line))
     except ValidationError as error:
         wrong = error.errors()[0]
-        raise UnusableLine(f"{'.'.join(map(str, wrong['loc'])) or 'the line'}: {wrong['msg']}") from None
+        raise UnusableLine(
+            f"{'.'.join(map(str, wrong['loc'])) or 'the line'}: {wrong['msg']}"
+        ) from None
     except ValueError as error:
         raise UnusableLine(f"not JSON: {error}") from None
     row = Row(
@@ -77,5 +79,8 @@ def parse_line(line: bytes) -> StoredMemory:
         metadata=sorted_json(told.metadata),
         content=told.content,
     )
-    links = {(link.key, link.type): LinkRow(row.key, link.key, link.type, link.link_weight) for link in told.links}
+    links = {
+        (link.key, link.type): LinkRow(row.key, link.key, link.type, link.link_weight)
+        for link in told.links
+    }
     return StoredMemory(row, tuple(links.values()), len(links), told.accessed_at, told.access_count)

@@ -9,7 +9,7 @@ import aiofiles
 
 from abilities.declarations.values import parse_json
 from abilities.helpers.stores.model import DamagedMemory, StoredMemory
-from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.protocol import TransferableStore
 from abilities.helpers.transfer.export_lines import HEADING, format_line, parse_heading
 from abilities.helpers.transfer.streams import AtomicFile
 
@@ -26,7 +26,12 @@ class ExportResult(NamedTuple):
 
 
 async def export(
-    store: MemoryStore, path: Path | None, namespace: str | None, *, resume: bool, progress: Progress
+    store: TransferableStore,
+    path: Path | None,
+    namespace: str | None,
+    *,
+    resume: bool,
+    progress: Progress,
 ) -> ExportResult:
     """Write all memories, or those of one namespace, to a file or to standard output, by namespace and key.
 
@@ -51,7 +56,11 @@ async def export(
 
 
 async def _write(
-    store: MemoryStore, file: Any, after: tuple[str, str], namespace: str | None, progress: Progress
+    store: TransferableStore,
+    file: Any,
+    after: tuple[str, str],
+    namespace: str | None,
+    progress: Progress,
 ) -> ExportResult:
     count, damaged = 0, list[DamagedMemory]()
     while found := await store.read_page(after, PAGE):
@@ -68,4 +77,8 @@ async def _write(
 
 
 def _name(found: StoredMemory | DamagedMemory) -> tuple[str, str]:
-    return (found.namespace, found.key) if isinstance(found, DamagedMemory) else (found.row.namespace, found.row.key)
+    return (
+        (found.namespace, found.key)
+        if isinstance(found, DamagedMemory)
+        else (found.row.namespace, found.row.key)
+    )

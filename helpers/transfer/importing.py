@@ -11,7 +11,7 @@ import aiofiles
 from abilities.declarations.faults import Refused
 from abilities.declarations.transfer import VERSION
 from abilities.declarations.values import as_object, parse_json, utc_now
-from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.protocol import TransferableStore
 from abilities.helpers.transfer.export_lines import UnusableLine, parse_heading
 from abilities.helpers.transfer.kv_memory import KvMemoryFile
 from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
@@ -57,7 +57,9 @@ async def open_source(path: Path | None, way: ImportOptions) -> OpenedSource:
         beginning = await file.read(16)
     if beginning == b"SQLite format 3\0":
         database = KvMemoryFile.open(path)
-        return OpenedSource("a kv-memory database", database.memories(way.namespace, moment), len(database))
+        return OpenedSource(
+            "a kv-memory database", database.memories(way.namespace, moment), len(database)
+        )
     first = await _first_line(path)
     heading = parse_heading(first)
     if heading is not None and heading.version > VERSION:
@@ -66,7 +68,9 @@ async def open_source(path: Path | None, way: ImportOptions) -> OpenedSource:
     if heading is not None:
         return OpenedSource("an export", read_export(path, override), size)
     if (_object(first) or {}).get("type") in ("entity", "relation"):
-        return OpenedSource("an MCP memory server's file", read_knowledge_graph(path, way.namespace, moment), size)
+        return OpenedSource(
+            "an MCP memory server's file", read_knowledge_graph(path, way.namespace, moment), size
+        )
     raise UnusableLine(
         "the file is neither an export, nor an MCP memory server's memory.jsonl, nor a kv-memory database"
     )
@@ -86,7 +90,7 @@ def _object(line: bytes) -> dict[str, object] | None:
 
 
 async def import_memories(
-    store: MemoryStore,
+    store: TransferableStore,
     source: Source,
     way: ImportOptions,
     tell: Callable[[ImportNote], None],
@@ -108,7 +112,9 @@ async def import_memories(
                 counts["adjusted"] += 1
                 tell(
                     ImportNote(
-                        brought.place, brought.memories[0].stored.row.key, "; ".join(dict.fromkeys(brought.notes))
+                        brought.place,
+                        brought.memories[0].stored.row.key,
+                        "; ".join(dict.fromkeys(brought.notes)),
                     )
                 )
         await _put(store, batch, way, counts, tell)
@@ -128,7 +134,7 @@ async def _batches(source: Source) -> AsyncIterator[list[SourceItem]]:
 
 
 async def _put(
-    store: MemoryStore,
+    store: TransferableStore,
     batch: list[SourceItem],
     way: ImportOptions,
     counts: Counter[str],
@@ -137,7 +143,9 @@ async def _put(
     placed = [(brought.place, memory) for brought in batch for memory in brought.memories]
     if not placed:
         return
-    outcomes = await store.import_batch([memory for _, memory in placed], replace=way.replace, dry_run=way.dry_run)
+    outcomes = await store.import_batch(
+        [memory for _, memory in placed], replace=way.replace, dry_run=way.dry_run
+    )
     for (place, memory), outcome in zip(placed, outcomes, strict=True):
         key = memory.stored.row.key
         if isinstance(outcome, Refused):
@@ -148,4 +156,6 @@ async def _put(
         else:
             counts[outcome] += 1
             if outcome == "kept":
-                tell(ImportNote(place, key, "differs from the memory that is there, which was kept"))
+                tell(
+                    ImportNote(place, key, "differs from the memory that is there, which was kept")
+                )

@@ -30,7 +30,16 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     "created_at": ("created_at", "created"),
 }
 _LINK_COLUMNS: dict[str, tuple[str, ...]] = {
-    "source": ("source_key", "from_key", "source", "from_memory", "source_id", "from_id", "memory_key", "key"),
+    "source": (
+        "source_key",
+        "from_key",
+        "source",
+        "from_memory",
+        "source_id",
+        "from_id",
+        "memory_key",
+        "key",
+    ),
     "target": ("target_key", "to_key", "target", "to_memory", "target_id", "to_id", "linked_key"),
     "type": ("link_type", "type", "relation"),
     "weight": ("link_weight", "weight", "strength"),
@@ -50,7 +59,9 @@ class KvMemoryFile:
     @classmethod
     def open(cls, path: Path) -> "KvMemoryFile":
         """Raises Unusable for a database that holds no such tables."""
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
+        )
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
             connection.execute("BEGIN")
@@ -60,7 +71,10 @@ class KvMemoryFile:
                 raise UnusableLine("the database has no table 'memories' with a key and a content")
             on_links = _columns_of(connection, "memory_links")
             links = {
-                ours: name for ours, names in _LINK_COLUMNS.items() for name in reversed(names) if name in on_links
+                ours: name
+                for ours, names in _LINK_COLUMNS.items()
+                for name in reversed(names)
+                if name in on_links
             }
             if on_links and not {"source", "target"} <= links.keys():
                 raise UnusableLine("the table 'memory_links' has no source and target")
@@ -69,7 +83,9 @@ class KvMemoryFile:
             if isinstance(error, sqlite3.Error):
                 raise UnusableLine(f"the database cannot be read: {error}") from None
             raise
-        return cls(connection, columns, [name for name in there if name not in columns.values()], links)
+        return cls(
+            connection, columns, [name for name in there if name not in columns.values()], links
+        )
 
     def __len__(self) -> int:
         return int(self.connection.execute("SELECT count(*) FROM memories").fetchone()[0])
@@ -88,7 +104,10 @@ class KvMemoryFile:
         told = {ours: row[name] for ours, name in self.columns.items()}
         metadata = _metadata(told.get("metadata"))
         metadata |= {name: _plain(row[name]) for name in self.others if row[name] is not None}
-        score = _score(metadata.pop("memory_score", None) if told.get("score") is None else told["score"], metadata)
+        score = _score(
+            metadata.pop("memory_score", None) if told.get("score") is None else told["score"],
+            metadata,
+        )
         memory = ForeignMemory(
             _text(told["name"]),
             _text(told["content"]),
@@ -119,17 +138,23 @@ class KvMemoryFile:
         for row in self.connection.execute(where, (name,)):
             kind = row[self.links["type"]] if "type" in self.links else None
             weight = row[self.links["weight"]] if "weight" in self.links else None
-            share = weight / 100 if isinstance(weight, int | float) and math.isfinite(weight) else 0.5
+            share = (
+                weight / 100 if isinstance(weight, int | float) and math.isfinite(weight) else 0.5
+            )
             yield _text(row[self.links["target"]]), _text(kind), share
 
 
 def _named(known: dict[str, tuple[str, ...]], there: list[str]) -> dict[str, str]:
     """Our names for the columns that are there, by the likeliest of each."""
-    return {ours: name for ours, names in known.items() for name in reversed(names) if name in there}
+    return {
+        ours: name for ours, names in known.items() for name in reversed(names) if name in there
+    }
 
 
 def _columns_of(connection: sqlite3.Connection, table: str) -> list[str]:
-    return [name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))]
+    return [
+        name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+    ]
 
 
 def _text(value: Any) -> str:
@@ -139,7 +164,11 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value)) else str(value)
+    return (
+        value
+        if isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value))
+        else str(value)
+    )
 
 
 def _metadata(value: Any) -> dict[str, Any]:
@@ -148,7 +177,9 @@ def _metadata(value: Any) -> dict[str, Any]:
         return {}
     try:
         # Numbers that do not fit 64 bits, and those that are none, are kept as they are written.
-        told = json.loads(_text(value), parse_constant=str, parse_int=lambda n: int(n) if len(n) < 19 else n)
+        told = json.loads(
+            _text(value), parse_constant=str, parse_int=lambda n: int(n) if len(n) < 19 else n
+        )
     except (ValueError, RecursionError):
         told = None
     return cast(dict[str, Any], told) if isinstance(told, dict) else {"metadata": _text(value)}
@@ -170,14 +201,20 @@ def _tags(value: Any) -> list[str]:
         told: Any = json.loads(text)
     except ValueError:
         told = None
-    tags = cast(list[object], told if isinstance(told, list) else re.split(r"\s*,\s*", text.strip()))
+    tags = cast(
+        list[object], told if isinstance(told, list) else re.split(r"\s*,\s*", text.strip())
+    )
     return [_text(tag) for tag in tags]
 
 
 def _time(value: Any, metadata: dict[str, Any]) -> str | None:
     """A time as RFC 3339 UTC; one that cannot be understood is kept in the metadata."""
     try:
-        found = datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else datetime.fromisoformat(value)
+        found = (
+            datetime.fromtimestamp(value, UTC)
+            if isinstance(value, int | float)
+            else datetime.fromisoformat(value)
+        )
         found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
         return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, TypeError, OverflowError, OSError):

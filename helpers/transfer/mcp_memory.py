@@ -81,7 +81,11 @@ def _entity(scratch: sqlite3.Connection, line: Line, namespace: str, now: str) -
             "\n".join(_observations(told)),
             category=str(told.get("entityType") or ""),
             links=_relations(scratch, name),
-            metadata={n: v for n, v in told.items() if n not in ("type", "name", "entityType", "observations")},
+            metadata={
+                n: v
+                for n, v in told.items()
+                if n not in ("type", "name", "entityType", "observations")
+            },
         )
         found = adjust(memory, namespace, now)
         scratch.execute("INSERT OR IGNORE INTO names VALUES (?)", (name,))
@@ -99,7 +103,11 @@ def _name(told: dict[str, Any], field: str) -> str:
 
 def _observations(told: dict[str, Any]) -> list[str]:
     found: object = told.get("observations") or []
-    texts = [text for text in cast(list[object], found) if isinstance(text, str)] if isinstance(found, list) else None
+    texts = (
+        [text for text in cast(list[object], found) if isinstance(text, str)]
+        if isinstance(found, list)
+        else None
+    )
     if texts is None or len(texts) != len(cast(list[object], found)):
         raise UnusableLine("observations is not a list of texts")
     return texts

@@ -15,10 +15,23 @@ def main() -> int:
     """Run the browser's tests; the exit status is pytest's, or 2 where there is no Chromium."""
     chromium = os.environ.get("ABILITIES_CHROMIUM") or shutil.which("chromium") or _installed()
     if chromium is None:
-        print("Chromium is not installed; run: sudo apt-get install chromium (or name one in ABILITIES_CHROMIUM)")
+        print(
+            "Chromium is not installed; run: sudo apt-get install chromium (or name one in ABILITIES_CHROMIUM)"
+        )
         return 2
     given = {**os.environ, "ABILITIES_CHROMIUM": chromium, "ABILITIES_TEST_BROWSER": "1"}
-    command = [sys.executable, "-m", "pytest", "-v", "-n", "2", "--no-header", "-p", "no:cacheprovider", str(HERE)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-n",
+        "2",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        str(HERE),
+    ]
     status = subprocess.run(command, cwd=ROOT, env=given).returncode
     if status == 0 and "--keep" in sys.argv:
         for picture in PICTURES.glob("explorer-*.png"):
@@ -31,7 +44,9 @@ def _installed() -> str | None:
     if os.geteuid() == 0 and shutil.which("apt-get"):
         print("Installing Chromium ...", flush=True)
         subprocess.run(["apt-get", "update", "-qq"], check=False)
-        subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"], check=False)
+        subprocess.run(
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"], check=False
+        )
     return shutil.which("chromium")
 
 

@@ -21,7 +21,12 @@ MEMORIES: list[dict[str, Any]] = [
         "content": "Ship the reader in spring: one call for many files, nothing lost.\n\nAda decides what counts.",
         "summary": "One call for many files, by spring.",
         "metadata": {"reviewed": True},
-        "links": [("project/plan", 0.9), ("people/Ada", 0.8), ("decisions/storage", 0.7), ("gone/one", 0.3)],
+        "links": [
+            ("project/plan", 0.9),
+            ("people/Ada", 0.8),
+            ("decisions/storage", 0.7),
+            ("gone/one", 0.3),
+        ],
     },
     {
         "key": "project/plan",
@@ -73,7 +78,12 @@ MEMORIES: list[dict[str, Any]] = [
         "content": "The store keeps what it said it kept.",
         "links": [("learned/durability", 0.9)],
     },
-    {"key": "tasks/surfaces", "type": "task", "importance": "low", "content": "The same bytes on every surface."},
+    {
+        "key": "tasks/surfaces",
+        "type": "task",
+        "importance": "low",
+        "content": "The same bytes on every surface.",
+    },
     {
         "key": "learned/graphs",
         "type": "learning",
@@ -137,7 +147,9 @@ def finished(work: Coroutine[Any, Any, T]) -> T:
 def fill(base: Path) -> Settings:
     """Build the house, and return the settings for it."""
     settings = Settings(
-        agent_dir=base / "agent", workspace_dir=base / "workspace", store_url=f"sqlite:///{base}/memory.db"
+        agent_dir=base / "agent",
+        workspace_dir=base / "workspace",
+        store_url=f"sqlite:///{base}/memory.db",
     )
     _write(base)
     finished(_store(settings))
@@ -156,7 +168,9 @@ def _write(base: Path) -> None:
     }
     for days in (0, 1, 2, 5, 9, 30, 31, 60):
         day = date.today() - timedelta(days=days)
-        files[f"agent/memory/{day.isoformat()}.md"] = f"# {day}\n" + "Something was learned.\n" * (1 + days % 7)
+        files[f"agent/memory/{day.isoformat()}.md"] = f"# {day}\n" + "Something was learned.\n" * (
+            1 + days % 7
+        )
     for name, text in files.items():
         path = base / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +190,21 @@ async def attack(settings: Settings) -> None:
     (settings.agent_dir / "MEMORY.md").write_text("\n".join(SCRIPTS))
     async with Abilities.open(settings) as abilities:
         for number, script in enumerate(SCRIPTS):
-            links = [{"key": other, "type": script[:50]} for other in SCRIPTS[number + 1 : number + 3]]
-            given = {"summary": script, "category": script[:50], "tags": [script[:30]], "metadata": {script: script}}
-            asked = {"key": script, "type": "core", "importance": "low", "content": script, "links": links, **given}
+            links = [
+                {"key": other, "type": script[:50]} for other in SCRIPTS[number + 1 : number + 3]
+            ]
+            given = {
+                "summary": script,
+                "category": script[:50],
+                "tags": [script[:30]],
+                "metadata": {script: script},
+            }
+            asked = {
+                "key": script,
+                "type": "core",
+                "importance": "low",
+                "content": script,
+                "links": links,
+                **given,
+            }
             await abilities.call("store_memory", asked)

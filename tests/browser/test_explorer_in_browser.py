@@ -29,7 +29,9 @@ def looked(settings: Settings, key: str) -> dict[str, Any]:
     return next((memory for memory in found if memory["key"] == key), {})
 
 
-def test_memories_are_searched_filtered_sorted_and_counted(visitor: Visitor, house: Settings) -> None:
+def test_memories_are_searched_filtered_sorted_and_counted(
+    visitor: Visitor, house: Settings
+) -> None:
     visitor.go("memories")
     assert visitor.texts(".count") == [f"{len(MEMORIES)} memories"]
     for label, value, query in (
@@ -70,7 +72,8 @@ def test_pages_go_on_and_back(visitor: Visitor, house: Settings) -> None:
         async with Abilities.open(house) as abilities:
             for n in range(60):
                 await abilities.call(
-                    "store_memory", {"type": "core", "key": f"many/{n:02}", "content": f"multitude {n}"}
+                    "store_memory",
+                    {"type": "core", "key": f"many/{n:02}", "content": f"multitude {n}"},
                 )
 
     finished(more())
@@ -109,11 +112,16 @@ def test_keys_alone_are_enough(visitor: Visitor) -> None:
     expect(visitor.field("Search")).to_have_value("the")
 
 
-def test_a_memory_shows_its_content_its_links_both_ways_and_counts_no_access(visitor: Visitor, house: Settings) -> None:
+def test_a_memory_shows_its_content_its_links_both_ways_and_counts_no_access(
+    visitor: Visitor, house: Settings
+) -> None:
     visitor.open("memory", "people/Ada")
     assert visitor.texts("pre.content") == ["Ada leads. She prefers short answers, and tea."]
     out, back = visitor.page.locator(".columns section").all()
-    assert [" ".join(text.split()) for text in out.locator("a").all_inner_texts()] == ["project/goals", "people/Grace"]
+    assert [" ".join(text.split()) for text in out.locator("a").all_inner_texts()] == [
+        "project/goals",
+        "people/Grace",
+    ]
     assert back.locator("a").all_inner_texts() == ["project/goals"]
     assert "0 times" in visitor.texts(".facts")[0]
     back.locator("a").click()
@@ -138,15 +146,28 @@ def test_a_memory_is_edited_field_by_field(visitor: Visitor, house: Settings) ->
     visitor.settle()
     assert "Saved." in visitor.texts(".done")
     after = looked(house, "project/goals")
-    assert after["content"] == "Ship in autumn.\nNothing lost." and after["tags"] == ["project", "later, maybe"]
+    assert after["content"] == "Ship in autumn.\nNothing lost." and after["tags"] == [
+        "project",
+        "later, maybe",
+    ]
     assert (after["summary"], after["category"]) == (before["summary"], before["category"])
-    assert {k: v for k, v in after["metadata"].items() if k != "memory_score"} == {"reviewed": False, "by": "Grace"}
+    assert {k: v for k, v in after["metadata"].items() if k != "memory_score"} == {
+        "reviewed": False,
+        "by": "Grace",
+    }
     shown = called(house, "memory_get", key="project/goals")["data"]["links"]
     links = {link["key"]: link["link_weight"] for link in shown}
-    assert links == {"project/plan": 0.25, "people/Ada": 0.8, "decisions/storage": 0.7, "tasks/store": 0.5}
+    assert links == {
+        "project/plan": 0.25,
+        "people/Ada": 0.8,
+        "decisions/storage": 0.7,
+        "tasks/store": 0.5,
+    }
 
 
-def test_what_cannot_be_stored_is_said_and_nothing_is_lost(visitor: Visitor, house: Settings) -> None:
+def test_what_cannot_be_stored_is_said_and_nothing_is_lost(
+    visitor: Visitor, house: Settings
+) -> None:
     visitor.expected = ["400 (Bad Request)"]
     visitor.open("memory", "people/Ada")
     visitor.button("Edit").click()
@@ -175,7 +196,11 @@ def test_a_memory_is_stored(visitor: Visitor, house: Settings) -> None:
     visitor.settle()
     assert visitor.texts("h1") == ["new/one"]
     stored = looked(house, "new/one")
-    assert (stored["type"], stored["content"], stored["tags"]) == ("learning", "Learned today.", ["new"])
+    assert (stored["type"], stored["content"], stored["tags"]) == (
+        "learning",
+        "Learned today.",
+        ["new"],
+    )
 
 
 def test_archiving_restoring_and_deleting_ask_first(visitor: Visitor, house: Settings) -> None:
@@ -212,7 +237,9 @@ def test_the_graph_is_the_walk(visitor: Visitor, house: Settings) -> None:
         titles = sorted(visitor.page.locator(".box:not(.cut) title").all_text_contents())
         assert titles == sorted(f"{n}. {entry['key']}" for n, entry in enumerate(entries, 1))
         cut = sorted(visitor.page.locator(".box.cut title").all_text_contents())
-        assert cut == sorted(f"{c['key']}, left out by {c['cutBy']}" for c in walked["metadata"]["frontier"])
+        assert cut == sorted(
+            f"{c['key']}, left out by {c['cutBy']}" for c in walked["metadata"]["frontier"]
+        )
         for words in walked["metadata"]["limitsReached"]:
             assert words in visitor.texts(".count")[0]
         texts = render(walked), render(walked, "toon")
@@ -254,9 +281,13 @@ def test_a_graph_begins_at_a_memory_that_is_picked_or_typed(visitor: Visitor) ->
 def test_notes_are_read_by_day(visitor: Visitor, house: Settings) -> None:
     day = date.today() - timedelta(days=1)
     visitor.go(f"notes?year={day.year}")
-    content = called(house, "memory_read_bulk", targets=[{"type": "short_term", "date": day.isoformat()}])
+    content = called(
+        house, "memory_read_bulk", targets=[{"type": "short_term", "date": day.isoformat()}]
+    )
     text = content["results"][0]["data"]["content"]
-    visitor.page.get_by_role("button", name=f"{day.isoformat()}, {len(text.encode())} bytes").click()
+    visitor.page.get_by_role(
+        "button", name=f"{day.isoformat()}, {len(text.encode())} bytes"
+    ).click()
     visitor.settle()
     assert visitor.page.locator("pre.content").inner_text().strip() == text.strip()
     visitor.button("Lasting notes").click()
@@ -267,11 +298,15 @@ def test_notes_are_read_by_day(visitor: Visitor, house: Settings) -> None:
     assert visitor.texts("h2")[0] == str(day.year - 1)
 
 
-def test_files_show_which_root_answers_and_are_read_in_one_call(visitor: Visitor, house: Settings) -> None:
+def test_files_show_which_root_answers_and_are_read_in_one_call(
+    visitor: Visitor, house: Settings
+) -> None:
     visitor.go("files")
     rows = visitor.texts(".files tbody tr")
     assert any(re.match(r"shared\.md agent hides the workspace's, 36 bytes", row) for row in rows)
-    assert any(re.match(r"src/app\.py workspace", row) for row in rows) and ".env" not in " ".join(rows)
+    assert any(re.match(r"src/app\.py workspace", row) for row in rows) and ".env" not in " ".join(
+        rows
+    )
     for name in ("shared.md", "long.txt", "README.md"):
         visitor.page.get_by_label(f"Choose {name}").check()
     visitor.button("Read 3 in one call").click()
@@ -295,7 +330,9 @@ def test_every_ability_has_a_form_of_its_schema(visitor: Visitor) -> None:
     for ability in BUILT_IN:
         visitor.page.get_by_role("link", name=ability.name, exact=True).click()
         visitor.settle()
-        fields = [text.removesuffix(" (required)") for text in visitor.texts(".try form label > span")]
+        fields = [
+            text.removesuffix(" (required)") for text in visitor.texts(".try form label > span")
+        ]
         assert fields == [name for name in ability.input.model_fields if name != "output_format"]
 
 
@@ -309,7 +346,9 @@ def test_abilities_are_tried_and_shown_in_both_formats(visitor: Visitor, house: 
     assert json.loads(visitor.page.locator(".reply pre").inner_text()) == expected
     assert "NOT_FOUND" in visitor.texts(".record .fault")[0]
     visitor.page.get_by_label("TOON").check()
-    assert visitor.page.locator(".reply pre").inner_text().strip() == render(expected, "toon").strip()
+    assert (
+        visitor.page.locator(".reply pre").inner_text().strip() == render(expected, "toon").strip()
+    )
     visitor.go("try/memory_read_bulk")
     visitor.field("targets").fill('[{"type": "long_term"}]')
     visitor.button("Write JSON instead").click()

@@ -20,15 +20,24 @@ RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
-    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "is_mobile": True, "has_touch": True},
+    "phone": {
+        "viewport": {"width": 390, "height": 844},
+        "color_scheme": "dark",
+        "is_mobile": True,
+        "has_touch": True,
+    },
 }
 
 
 @pytest.fixture
-def guarded(house: Settings, tmp_path: Path, page: Page) -> Iterator[tuple[Visitor, dict[str, str]]]:
+def guarded(
+    house: Settings, tmp_path: Path, page: Page
+) -> Iterator[tuple[Visitor, dict[str, str]]]:
     """A visitor of a server with tokens, which asks everybody for one."""
     house = house.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
-    tokens = {scope: TokenFile(house.tokens_file).add("default", scope)[1] for scope in ("read", "write")}
+    tokens = {
+        scope: TokenFile(house.tokens_file).add("default", scope)[1] for scope in ("read", "write")
+    }
     with serving(house, tmp_path) as server:
         visitor = Visitor(page, server.address)
         visitor.expected = ["401 (Unauthorized)"]
@@ -77,17 +86,23 @@ def test_who_may_only_read_is_offered_no_writing(guarded: tuple[Visitor, dict[st
     for name in ("Edit", "Archive", "Delete for good"):
         expect(visitor.button(name)).to_have_count(0)
     visitor.go("try")
-    assert not {"store_memory", "update_memory", "delete_memory"} & set(visitor.texts(".try nav code"))
+    assert not {"store_memory", "update_memory", "delete_memory"} & set(
+        visitor.texts(".try nav code")
+    )
 
 
-def test_the_api_page_loads_from_here_and_sends_the_tabs_token(guarded: tuple[Visitor, dict[str, str]]) -> None:
+def test_the_api_page_loads_from_here_and_sends_the_tabs_token(
+    guarded: tuple[Visitor, dict[str, str]],
+) -> None:
     visitor, tokens = guarded
     visitor.page.goto(visitor.address)
     enter(visitor, tokens["read"])
     visitor.settle()
     visitor.page.get_by_role("link", name="API").click()
     expect(visitor.page.locator(".opblock-summary-path").first).to_be_visible()
-    assert "/api/abilities/file_read_bulk" in visitor.page.locator("#api").inner_text().replace("​", "")
+    assert "/api/abilities/file_read_bulk" in visitor.page.locator("#api").inner_text().replace(
+        "​", ""
+    )
 
 
 def test_hostile_contents_are_text_in_every_view(visitor: Visitor, house: Settings) -> None:
@@ -100,7 +115,9 @@ def test_hostile_contents_are_text_in_every_view(visitor: Visitor, house: Settin
         assert visitor.page.locator("aside pre").inner_text() == script
         visitor.go(f"memories?search={quote(script, safe='')}")
         assert script in visitor.page.locator(".memories a.key").all_inner_texts()
-        visitor.go(f"memories?tag={quote(script[:30], safe='')}&category={quote(script[:50], safe='')}")
+        visitor.go(
+            f"memories?tag={quote(script[:30], safe='')}&category={quote(script[:50], safe='')}"
+        )
         assert script in visitor.page.locator(".memories a.key").all_inner_texts()
     visitor.open("memory", SCRIPTS[0])
     visitor.button("Edit").click()
@@ -137,20 +154,32 @@ def test_a_foreign_page_cannot_frame_or_call_it(visitor: Visitor, chromium: Brow
 def test_everybody_can_use_it(look: str, chromium: Browser, visitor: Visitor) -> None:
     window = chromium.new_context(**LOOKS[look])
     somebody = Visitor(window.new_page(), visitor.address)
-    for view in [*VIEWS, "files?pattern=*.md", "notes?read=long_term", "graph/project%2Fgoals?breadth=1"]:
+    for view in [
+        *VIEWS,
+        "files?pattern=*.md",
+        "notes?read=long_term",
+        "graph/project%2Fgoals?breadth=1",
+    ]:
         somebody.go(view)
         if view == "memory/project%2Fgoals":
             somebody.button("Edit").click()
         found = Axe().run(somebody.page, options={"runOnly": RULES})
-        wrongs = [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in found.response["violations"]]
+        wrongs = [
+            (v["id"], [node["html"][:200] for node in v["nodes"]])
+            for v in found.response["violations"]
+        ]
         assert wrongs == [], f"{view}: {json.dumps(wrongs, indent=1)}"
         assert len(found.response["passes"]) > 10
-        assert somebody.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{view} is too wide"
+        assert somebody.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+            f"{view} is too wide"
+        )
     assert somebody.wrongs == []
     window.close()
 
 
-def test_dialogs_and_the_token_page_are_for_everybody_too(guarded: tuple[Visitor, dict[str, str]]) -> None:
+def test_dialogs_and_the_token_page_are_for_everybody_too(
+    guarded: tuple[Visitor, dict[str, str]],
+) -> None:
     visitor, tokens = guarded
     visitor.page.goto(f"{visitor.address}/#/memory/people%2FAda")
     enter(visitor, "wrong")

@@ -5,8 +5,21 @@ from urllib.parse import quote, urlsplit
 
 from playwright.sync_api import ConsoleMessage, Dialog, Locator, Page, Request, expect
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-VIEWS = ["memories", "memory/project%2Fgoals", "graph", "graph/project%2Fgoals", "notes", "files", "try/store_memory"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
+VIEWS = [
+    "memories",
+    "memory/project%2Fgoals",
+    "graph",
+    "graph/project%2Fgoals",
+    "notes",
+    "files",
+    "try/store_memory",
+]
 
 
 class Visitor:
@@ -17,7 +30,9 @@ class Visitor:
         self.address = address
         self.wrongs: list[str] = []
         self.expected: list[str] = []
-        page.add_init_script("window.hacked = () => { document.title = 'HACKED'; console.error('HACKED'); }")
+        page.add_init_script(
+            "window.hacked = () => { document.title = 'HACKED'; console.error('HACKED'); }"
+        )
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.wrongs.append(f"error: {error}"))
         page.on("request", self._asked)
@@ -51,11 +66,15 @@ class Visitor:
         return self.page.get_by_label(re.compile(rf"^{re.escape(name)}"))
 
     def _said(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and not any(words in message.text for words in self.expected):
+        if message.type in ("error", "warning") and not any(
+            words in message.text for words in self.expected
+        ):
             self.wrongs.append(f"console: {message.text}")
 
     def _asked(self, request: Request) -> None:
-        if urlsplit(request.url).netloc != urlsplit(self.address).netloc and not request.url.startswith("data:"):
+        if urlsplit(request.url).netloc != urlsplit(
+            self.address
+        ).netloc and not request.url.startswith("data:"):
             self.wrongs.append(f"request to another host: {request.url}")
 
     def _asked_back(self, dialog: Dialog) -> None:

@@ -43,7 +43,15 @@ def main() -> int:
     console.print("Installing the conformance tool and the Inspector ...")
     TOOLS.mkdir(exist_ok=True)
     shutil.copy(HERE / "package.json", TOOLS)
-    install = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--silent"]
+    install = [
+        "npm",
+        "install",
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--no-package-lock",
+        "--silent",
+    ]
     subprocess.run(install, cwd=TOOLS, env=_environment(), check=True)
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +73,13 @@ def main() -> int:
 def _conformance(name: str, address: str, revision: str) -> Result:
     """All scenarios that a revision requires; those that fail must be the ones the file names, with a reason each."""
     expected = HERE / f"expected-{name.split()[-1]}.yml"
-    command = ["node", str(MODULES / "conformance" / "dist" / "index.js"), "server", "--url", address]
+    command = [
+        "node",
+        str(MODULES / "conformance" / "dist" / "index.js"),
+        "server",
+        "--url",
+        address,
+    ]
     command += ["--requirements", revision, "--expected-failures", str(expected)]
     done = subprocess.run(command, env=_environment(), cwd=TOOLS, capture_output=True, timeout=900)
     report = done.stdout.decode() + done.stderr.decode()
@@ -84,16 +98,24 @@ def _inspector(address: str) -> Iterator[Result]:
     names = [tool["name"] for tool in listed.get("tools", [])]
     whole = tools == 0 and names == [ability.name for ability in BUILT_IN]
     yield Result("Inspector, tools/list --strict", whole, f"{len(names)} tools")
-    code, told = _inspected(address, "tools/call", "--tool-name", "file_list", "--tool-arg", "pattern=*.txt")
+    code, told = _inspected(
+        address, "tools/call", "--tool-name", "file_list", "--tool-arg", "pattern=*.txt"
+    )
     text = json.loads(told["content"][0]["text"]) if told.get("content") else {}
     paths = [file["path"] for file in text.get("files", [])]
-    yield Result("Inspector, tools/call file_list", code == 0 and paths == ["a.txt"], ", ".join(paths))
+    yield Result(
+        "Inspector, tools/call file_list", code == 0 and paths == ["a.txt"], ", ".join(paths)
+    )
     code, told = _inspected(address, "resources/templates/list")
     found = [template["uriTemplate"] for template in told.get("resourceTemplates", [])]
-    yield Result("Inspector, templates", code == 0 and found == ["memory://{key}"], ", ".join(found))
+    yield Result(
+        "Inspector, templates", code == 0 and found == ["memory://{key}"], ", ".join(found)
+    )
 
 
-def _inspected(address: str, method: str, *options: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
+def _inspected(
+    address: str, method: str, *options: str
+) -> tuple[int, dict[str, list[dict[str, str]]]]:
     launcher = MODULES / "inspector" / "clients" / "launcher" / "build" / "index.js"
     command = ["node", str(launcher), "--cli", address, "--method", method, *options]
     done = subprocess.run(command, env=_environment(), cwd=TOOLS, capture_output=True, timeout=120)

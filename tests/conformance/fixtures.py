@@ -33,7 +33,9 @@ class Named(Arguments):
 
 
 class Regional(Arguments):
-    region: str = Field(description="Also sent as a header.", json_schema_extra={"x-mcp-header": "Region"})
+    region: str = Field(
+        description="Also sent as a header.", json_schema_extra={"x-mcp-header": "Region"}
+    )
 
 
 class Text(Model):
@@ -67,12 +69,16 @@ FIXTURES = (test_simple_text, test_error_handling, test_custom_header, test_reso
 
 
 async def serve(folder: Path) -> None:
-    settings = Settings(agent_dir=folder, workspace_dir=folder, store_url=f"sqlite:///{folder}/memory.db")
+    settings = Settings(
+        agent_dir=folder, workspace_dir=folder, store_url=f"sqlite:///{folder}/memory.db"
+    )
     store, workers = SqliteStore(store_file(settings)), WorkerPool()
     abilities = Abilities(settings, AbilityRegistry(FIXTURES, read_only=True), [], workers, store)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
-        config = uvicorn.Config(create_app(abilities), http=TimeoutProtocol, log_config=None, access_log=False)
+        config = uvicorn.Config(
+            create_app(abilities), http=TimeoutProtocol, log_config=None, access_log=False
+        )
         await uvicorn.Server(config).serve(sockets=[listening])
 
 

@@ -34,7 +34,9 @@ GIVEN_UP = "symlink_escape"
 @contextmanager
 def racing(one: Path, other: Path) -> Iterator[None]:
     """A process that swaps two names meanwhile."""
-    process = subprocess.Popen([sys.executable, racer.__file__, str(one), str(other)], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, racer.__file__, str(one), str(other)], stdout=subprocess.PIPE
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == b"racing\n"
     try:
@@ -49,7 +51,9 @@ def racing(one: Path, other: Path) -> Iterator[None]:
 @contextmanager
 def session_of(settings: Settings) -> Iterator[ReadingSession]:
     """A reading session on this thread."""
-    reader = FileReader([settings.agent_root, settings.workspace_root], settings.policy, WorkerPool())
+    reader = FileReader(
+        [settings.agent_root, settings.workspace_root], settings.policy, WorkerPool()
+    )
     batch = Batch(reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None)
     with reader.open_session(Worker(batch, pooled=False)) as session:
         yield session
@@ -105,7 +109,9 @@ KINDS = [file_becomes_link, folder_becomes_link, link_changes_target, folder_mov
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_race_ever_reads_outside_while_the_naive_reader_does(kind: object, roots: Settings) -> None:
+def test_no_race_ever_reads_outside_while_the_naive_reader_does(
+    kind: object, roots: Settings
+) -> None:
     root, outside = roots.workspace_dir, roots.workspace_dir.parent / "outside"
     outside.mkdir()
     (outside / "secret.txt").write_text(SECRET)
@@ -149,10 +155,14 @@ def test_a_descriptor_is_never_left_open(world: object, settings: Settings) -> N
                 session.read(parse_path(path), 100)
             except Refused:
                 continue
-    assert len(os.listdir("/proc/self/fd")) <= before  # others, of tests before, may be closed meanwhile
+    assert (
+        len(os.listdir("/proc/self/fd")) <= before
+    )  # others, of tests before, may be closed meanwhile
 
 
-def test_a_whole_disk_or_home_is_never_a_root(roots: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_disk_or_home_is_never_a_root(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert is_forbidden_root(Path("/"))
     assert is_forbidden_root(Path(os.path.expanduser("~")))
     assert not is_forbidden_root(roots.workspace_dir)
@@ -226,11 +236,19 @@ def test_a_name_that_cannot_be_looked_at_or_is_gone_again_says_so(
     (roots.workspace_dir / "link").symlink_to("file")
     (roots.workspace_dir / "file").write_text("found")
     real = os.stat
-    for number, times, reason in ((errno.EIO, 1, "io_error"), (errno.ENOENT, 1, "found"), (errno.ENOENT, 99, GIVEN_UP)):
+    for number, times, reason in (
+        (errno.EIO, 1, "io_error"),
+        (errno.ENOENT, 1, "found"),
+        (errno.ENOENT, 99, GIVEN_UP),
+    ):
         failures = [number] * times
 
         def failing(
-            name: str, *, dir_fd: int | None = None, follow_symlinks: bool = True, left: list[int] = failures
+            name: str,
+            *,
+            dir_fd: int | None = None,
+            follow_symlinks: bool = True,
+            left: list[int] = failures,
         ) -> object:
             if name == "link" and not follow_symlinks and left:
                 raise OSError(left.pop(), "refused")
@@ -252,7 +270,9 @@ def test_descriptors_are_closed_whatever_their_numbers(roots: Settings) -> None:
         opened = open_file(root, ("a", "b", "file"), roots.policy)
         assert opened is not None
         os.close(opened[0])
-    assert len(os.listdir("/proc/self/fd")) <= before  # others, of tests before, may be closed meanwhile
+    assert (
+        len(os.listdir("/proc/self/fd")) <= before
+    )  # others, of tests before, may be closed meanwhile
     os.close(low)
     os.close(high)
 
@@ -263,10 +283,16 @@ def test_a_second_name_of_a_file_is_refused_only_where_asked(roots: Settings) ->
     (roots.workspace_dir / "second").hardlink_to(roots.workspace_dir / "first")
     assert [read(roots, name) for name in ("one", "first", "second")] == ["one", "first", "first"]
     strict = roots.model_copy(update={"deny_hardlinks": True})
-    assert [read(strict, name) for name in ("one", "first", "second")] == ["one", "hard_link", "hard_link"]
+    assert [read(strict, name) for name in ("one", "first", "second")] == [
+        "one",
+        "hard_link",
+        "hard_link",
+    ]
 
 
-def test_a_root_is_a_folder_that_is_there_and_may_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_is_a_folder_that_is_there_and_may_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
 
     def opened(path: Path, *, optional: bool = False) -> str:
@@ -280,8 +306,13 @@ def test_a_root_is_a_folder_that_is_there_and_may_be_read(tmp_path: Path, monkey
         return "opened"
 
     assert opened(tmp_path) == opened(tmp_path, optional=True) == "opened"
-    assert [opened(tmp_path / "none", optional=optional) for optional in (True, False)] == ["empty", "root_unavailable"]
-    assert [opened(tmp_path / "file", optional=optional) for optional in (True, False)] == ["root_unavailable"] * 2
+    assert [opened(tmp_path / "none", optional=optional) for optional in (True, False)] == [
+        "empty",
+        "root_unavailable",
+    ]
+    assert [opened(tmp_path / "file", optional=optional) for optional in (True, False)] == [
+        "root_unavailable"
+    ] * 2
     with pytest.raises(Refused, match="root_unavailable"):
         Root("x", tmp_path / "none").open()  # only where it is said may a root be missing
     top = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
@@ -307,7 +338,11 @@ def test_a_root_is_a_folder_that_is_there_and_may_be_read(tmp_path: Path, monkey
         assert [opened(tmp_path, optional=optional) for optional in (True, False)] == [reason] * 2
         monkeypatch.undo()
     monkeypatch.setenv("HOME", str(tmp_path / "no such home"))
-    assert opened(tmp_path) == "opened" and not is_forbidden_root(tmp_path) and is_forbidden_root(Path("/"))
+    assert (
+        opened(tmp_path) == "opened"
+        and not is_forbidden_root(tmp_path)
+        and is_forbidden_root(Path("/"))
+    )
 
 
 def test_the_kernel_agrees_with_every_answer(settings: Settings, unprivileged: None) -> None:
@@ -327,7 +362,11 @@ def test_the_kernel_agrees_with_every_answer(settings: Settings, unprivileged: N
 
 def test_the_kernel_agrees_about_links(settings: Settings) -> None:
     root = os.open(settings.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
-    links = [name for name in _every_name(settings.workspace_dir) if "link-" in name and name not in ("link-env",)]
+    links = [
+        name
+        for name in _every_name(settings.workspace_dir)
+        if "link-" in name and name not in ("link-env",)
+    ]
     for path in links:
         assert _ours(root, parse_path(path).parts, settings) == _kernel(root, path), path
     os.close(root)
@@ -335,7 +374,9 @@ def test_the_kernel_agrees_about_links(settings: Settings) -> None:
 
 
 def _every_name(root: Path) -> list[str]:
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if "closed" not in path.parts)
+    return sorted(
+        str(path.relative_to(root)) for path in root.rglob("*") if "closed" not in path.parts
+    )
 
 
 def _ours(root: int, parts: tuple[str, ...], settings: Settings) -> int | None:

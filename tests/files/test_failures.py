@@ -65,14 +65,18 @@ async def test_a_failing_system_call_fails_its_item_alone(
 ) -> None:
     where = confinement if function == "open" else window
     monkeypatch.setattr(where.os, function, failing(getattr(os, function), "ok.txt", number))
-    payload = await SURFACES[surface](settings, "file_read_bulk", {"paths": ["dir/a.txt", "ok.txt", "empty.txt"]})
+    payload = await SURFACES[surface](
+        settings, "file_read_bulk", {"paths": ["dir/a.txt", "ok.txt", "empty.txt"]}
+    )
     before, failed, after = payload["results"]
     assert before["success"] and after["success"]
     assert (failed["error"]["code"], failed["error"]["reason"]) == (code, reason)
     assert failed["error"].get("retryable", False) == (code == "STORAGE_ERROR")
 
 
-@pytest.mark.parametrize("error", [RuntimeError("/secret/path leaked"), KeyError("x"), RecursionError(), MemoryError()])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("/secret/path leaked"), KeyError("x"), RecursionError(), MemoryError()]
+)
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_our_own_bug_fails_its_item_alone_and_is_in_the_log(
     error: Exception,
@@ -90,7 +94,9 @@ async def test_our_own_bug_fails_its_item_alone_and_is_in_the_log(
 
     monkeypatch.setattr(reader, "read_piece", broken)
     with caplog.at_level(logging.ERROR, "abilities"):
-        payload = await SURFACES[surface](settings, "file_read_bulk", {"paths": ["ok.txt", "dir/a.txt"]})
+        payload = await SURFACES[surface](
+            settings, "file_read_bulk", {"paths": ["ok.txt", "dir/a.txt"]}
+        )
     fault = payload["results"][0]["error"]
     assert payload["results"][1]["success"]
     if isinstance(error, MemoryError):
@@ -109,10 +115,14 @@ async def test_our_own_bug_fails_its_item_alone_and_is_in_the_log(
 
 async def ask(abilities: Abilities, *paths: str) -> list[str]:
     payload = await abilities.call("file_read_bulk", {"paths": list(paths)})
-    return [r["data"]["content"] if r["success"] else r["error"]["reason"] for r in payload["results"]]
+    return [
+        r["data"]["content"] if r["success"] else r["error"]["reason"] for r in payload["results"]
+    ]
 
 
-async def test_f37_a_root_that_vanishes_is_unavailable_and_a_new_one_is_served(roots: Settings) -> None:
+async def test_f37_a_root_that_vanishes_is_unavailable_and_a_new_one_is_served(
+    roots: Settings,
+) -> None:
     (roots.workspace_dir / "a.txt").write_text("old")
     (roots.agent_dir / "own.txt").write_text("own")
     async with Abilities.open(roots) as abilities:
@@ -199,7 +209,11 @@ async def test_m4_no_date_means_today_in_the_configured_zone(roots: Settings) ->
         assert datetime.now(ZoneInfo(zone)).date() == today
     told = [record["data"] for record in payload["results"]]
     assert [data["date"] for data in told] == [data["content"] for data in told]
-    assert [data["date"] for data in told] == [str(today), str(today), str(today - timedelta(days=1))]
+    assert [data["date"] for data in told] == [
+        str(today),
+        str(today),
+        str(today - timedelta(days=1)),
+    ]
 
 
 async def test_an_undated_target_continues_on_the_day_it_began(roots: Settings) -> None:

@@ -44,7 +44,9 @@ WRONG: list[Row] = [
 
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("row", WRONG, ids=str)
-async def test_a_wrong_call_is_refused_alike_on_every_surface(row: Row, surface: str, settings: Settings) -> None:
+async def test_a_wrong_call_is_refused_alike_on_every_surface(
+    row: Row, surface: str, settings: Settings
+) -> None:
     assert row.call is not None
     expected = {"error": Fault.from_reason(row.call[0], field=row.call[1]).to_payload()}
     assert await python(settings, row.name, row.arguments) == expected
@@ -58,16 +60,53 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
     through: Through, settings: Settings, world: SampleFiles, unprivileged: None
 ) -> None:
     call = through(settings)
-    listed = [file for pattern in ("**/*", "**/.*", "**/.*/**") for file in await every(call, pattern=pattern)]
+    listed = [
+        file
+        for pattern in ("**/*", "**/.*", "**/.*/**")
+        for file in await every(call, pattern=pattern)
+    ]
     paths = [file["path"] for file in listed]
-    hostile = ("outside", "absolute", "environ", "zero", "stdin", "far", "loop", "self", "dangling", "env", "git")
-    assert not [path for path in paths if path.startswith("link-") and any(word in path for word in hostile)]
-    assert not {"fifo", "socket", "device", ".env", "id_rsa", "x.pem", ".git/config", "deep/y.KEY"} & set(paths)
-    assert {"link-inside.txt", "link-chain.txt", ".env.example", "both.txt", "memory/2026-01-02.md"} <= set(paths)
+    hostile = (
+        "outside",
+        "absolute",
+        "environ",
+        "zero",
+        "stdin",
+        "far",
+        "loop",
+        "self",
+        "dangling",
+        "env",
+        "git",
+    )
+    assert not [
+        path for path in paths if path.startswith("link-") and any(word in path for word in hostile)
+    ]
+    assert not {
+        "fifo",
+        "socket",
+        "device",
+        ".env",
+        "id_rsa",
+        "x.pem",
+        ".git/config",
+        "deep/y.KEY",
+    } & set(paths)
+    assert {
+        "link-inside.txt",
+        "link-chain.txt",
+        ".env.example",
+        "both.txt",
+        "memory/2026-01-02.md",
+    } <= set(paths)
     assert "link-dir/a.txt" not in paths, "folders behind links are not entered"
     assert "folder.txt" not in paths, "the agent's folder hides the workspace's file"
     assert str(world.base) not in render({"listed": listed})
-    unreadable = {"mode000.txt": "access_denied", "locked.txt": "access_denied", "dir/link-up.txt": None}
+    unreadable = {
+        "mode000.txt": "access_denied",
+        "locked.txt": "access_denied",
+        "dir/link-up.txt": None,
+    }
     for file, record in zip(listed, await read(settings, paths), strict=True):
         if record["success"]:
             told = {name: record["data"][name] for name in ("source", "size_bytes", "modified_at")}
@@ -87,7 +126,9 @@ async def every(call: Call, **arguments: Any) -> list[dict[str, Any]]:
         assert answer["has_more"] == ("next_request" in answer)
         if not answer["has_more"]:
             return files
-        assert answer["next_request"].get("after", "") > arguments.get("after", ""), "each page goes on"
+        assert answer["next_request"].get("after", "") > arguments.get("after", ""), (
+            "each page goes on"
+        )
         arguments = answer["next_request"]
 
 
@@ -130,7 +171,16 @@ PATTERNS = [
 
 async def test_l7_patterns_are_globs(roots: Settings, through: Through) -> None:
     write(roots.agent_dir, "both.md", "a", ".h/in.txt")
-    write(roots.workspace_dir, "both.md", "a/b.txt", "a/c/d.md", "a.txt", "z.py", ".hidden", ".git/config")
+    write(
+        roots.workspace_dir,
+        "both.md",
+        "a/b.txt",
+        "a/c/d.md",
+        "a.txt",
+        "z.py",
+        ".hidden",
+        ".git/config",
+    )
     call = through(roots)
     for pattern, expected in PATTERNS:
         answer = await call("file_list", pattern=pattern)
@@ -138,7 +188,9 @@ async def test_l7_patterns_are_globs(roots: Settings, through: Through) -> None:
         assert not answer["has_more"]
     sources = {file["path"]: file["source"] for file in (await call("file_list"))["files"]}
     assert sources["both.md"] == sources["a"] == "agent", "the agent's directory wins"
-    assert sources["a/b.txt"] == "workspace", "beneath a plain file of the agent's, the workspace answers"
+    assert sources["a/b.txt"] == "workspace", (
+        "beneath a plain file of the agent's, the workspace answers"
+    )
 
 
 async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> None:
@@ -155,8 +207,20 @@ async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> 
     ]
 
 
-async def test_l9_odd_names_are_listed_as_they_are_asked_for(roots: Settings, through: Through) -> None:
-    write(roots.workspace_dir, "name#L2", "n#byte=5", "#L1-", "sp .txt ", "🙂.txt", "a%2eb", "two\nlines", "c:d")
+async def test_l9_odd_names_are_listed_as_they_are_asked_for(
+    roots: Settings, through: Through
+) -> None:
+    write(
+        roots.workspace_dir,
+        "name#L2",
+        "n#byte=5",
+        "#L1-",
+        "sp .txt ",
+        "🙂.txt",
+        "a%2eb",
+        "two\nlines",
+        "c:d",
+    )
     Path(os.fsdecode(os.fsencode(roots.workspace_dir) + b"/bad\xff.txt")).write_text("x")
     answer = await through(roots)("file_list")
     paths = [file["path"] for file in answer["files"]]
@@ -193,7 +257,9 @@ async def test_l11_a_folder_that_may_not_be_read_is_said(
     if os.getuid() == 0:
         os.seteuid(0)
     (roots.agent_dir / "closed").chmod(0o755)
-    assert [file["path"] for file in answer["files"]] == ["open.txt"], "a refusal hides the workspace's, as in reading"
+    assert [file["path"] for file in answer["files"]] == ["open.txt"], (
+        "a refusal hides the workspace's, as in reading"
+    )
     assert (answer["skipped"], answer["skipped_folders"]) == (1, ["closed/"])
 
 
@@ -201,9 +267,19 @@ async def test_l12_a_folder_of_too_many_entries_is_said(
     roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lister, "MAX_ENTRIES", 10)
-    write(roots.workspace_dir, "a.txt", "z.txt", *(f"many/{n}" for n in range(11)), *(f"some/{n}" for n in range(10)))
+    write(
+        roots.workspace_dir,
+        "a.txt",
+        "z.txt",
+        *(f"many/{n}" for n in range(11)),
+        *(f"some/{n}" for n in range(10)),
+    )
     answer = await through(roots)("file_list")
-    assert [file["path"] for file in answer["files"]] == ["a.txt", *sorted(f"some/{n}" for n in range(10)), "z.txt"]
+    assert [file["path"] for file in answer["files"]] == [
+        "a.txt",
+        *sorted(f"some/{n}" for n in range(10)),
+        "z.txt",
+    ]
     assert answer["skipped_folders"] == ["many/"]
 
 
@@ -215,7 +291,11 @@ async def test_l13_when_time_is_over_the_next_call_goes_on(
     write(roots.workspace_dir, *paths)
     call = through(roots)
     first = await call("file_list", pattern="**/[0-9]")
-    assert first == {"files": [], "has_more": True, "next_request": {"pattern": "**/[0-9]", "after": "a/"}}
+    assert first == {
+        "files": [],
+        "has_more": True,
+        "next_request": {"pattern": "**/[0-9]", "after": "a/"},
+    }
     assert [file["path"] for file in await every(call)] == paths
 
 
@@ -236,11 +316,26 @@ async def test_listing_leaves_no_descriptor_behind(roots: Settings) -> None:
             if len(os.listdir("/proc/self/fd")) <= before:
                 break
             await asyncio.sleep(0.05)
-        assert len(os.listdir("/proc/self/fd")) <= before  # others, of tests before, may be closed meanwhile
+        assert (
+            len(os.listdir("/proc/self/fd")) <= before
+        )  # others, of tests before, may be closed meanwhile
 
 
 NAMES = ("a", "b", "a.b", ".c")
-GLOBS = ("**/*", "*", "*/*", "a/**", "**/b", "{a,b}/*", "**/a/**/b", "**", "[ab]*/?", ".c/*", "**/.c", "a.b")
+GLOBS = (
+    "**/*",
+    "*",
+    "*/*",
+    "a/**",
+    "**/b",
+    "{a,b}/*",
+    "**/a/**/b",
+    "**",
+    "[ab]*/?",
+    ".c/*",
+    "**/.c",
+    "a.b",
+)
 
 
 def plant(root: Path, chance: random.Random, depth: int = 0) -> None:
@@ -254,7 +349,9 @@ def plant(root: Path, chance: random.Random, depth: int = 0) -> None:
             path.mkdir()
             plant(path, chance, depth + 1)
         elif kind == "link":
-            path.symlink_to(chance.choice((*NAMES, "../a", "../b", "../../../outside", "/etc/hostname", "none")))
+            path.symlink_to(
+                chance.choice((*NAMES, "../a", "../b", "../../../outside", "/etc/hostname", "none"))
+            )
         elif kind == "fifo":
             os.mkfifo(path)
 
@@ -266,8 +363,14 @@ def matches(pattern: Sequence[str], path: Sequence[str]) -> bool:
     if not pattern:
         return not path
     if pattern[0] == "**":
-        return matches(pattern[1:], path) or (bool(path) and path[0][0] != "." and matches(pattern, path[1:]))
-    fits = bool(path) and fnmatch.fnmatchcase(path[0], pattern[0]) and (path[0][0] != "." or pattern[0][0] == ".")
+        return matches(pattern[1:], path) or (
+            bool(path) and path[0][0] != "." and matches(pattern, path[1:])
+        )
+    fits = (
+        bool(path)
+        and fnmatch.fnmatchcase(path[0], pattern[0])
+        and (path[0][0] != "." or pattern[0][0] == ".")
+    )
     return fits and matches(pattern[1:], path[1:])
 
 
@@ -282,21 +385,31 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
     records = await read(roots, sorted(names))
     top = {"agent": roots.agent_dir, "workspace": roots.workspace_dir}
     readable = {r["input"]: r["data"]["source"] for r in records if r["success"]}
-    readable = {p: s for p, s in readable.items() if not any((top[s] / up).is_symlink() for up in Path(p).parents[:-1])}
+    readable = {
+        p: s
+        for p, s in readable.items()
+        if not any((top[s] / up).is_symlink() for up in Path(p).parents[:-1])
+    }
     async with Abilities.open(roots) as abilities:
 
         async def call(name: str, **arguments: Any) -> dict[str, Any]:
             return await abilities.call(name, arguments)
 
         for pattern in GLOBS:
-            wanted = [p.split("/") for p in (pattern.replace("{a,b}", "a"), pattern.replace("{a,b}", "b"))]
-            expected = {p: s for p, s in readable.items() if any(matches(w, p.split("/")) for w in wanted)}
+            wanted = [
+                p.split("/") for p in (pattern.replace("{a,b}", "a"), pattern.replace("{a,b}", "b"))
+            ]
+            expected = {
+                p: s for p, s in readable.items() if any(matches(w, p.split("/")) for w in wanted)
+            }
             found = await every(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
             assert {file["path"]: file["source"] for file in found} == expected, pattern
             assert [file["path"] for file in found] == sorted(expected)
 
 
-@given(strategies.text("ab*?[]!{},./-", max_size=30), strategies.text("ab./-", min_size=1, max_size=20))
+@given(
+    strategies.text("ab*?[]!{},./-", max_size=30), strategies.text("ab./-", min_size=1, max_size=20)
+)
 @settings(max_examples=500, deadline=None)
 def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
     from abilities.declarations.faults import Refused
@@ -304,7 +417,12 @@ def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
     try:
         glob = Glob(pattern)
     except Refused as error:
-        assert error.reason in ("absolute_path", "parent_traversal", "invalid_parameter", "path_too_deep")
+        assert error.reason in (
+            "absolute_path",
+            "parent_traversal",
+            "invalid_parameter",
+            "path_too_deep",
+        )
         return
     states = glob.start
     for name in path.split("/"):

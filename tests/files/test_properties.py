@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from abilities import Abilities, Settings, render
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.reply.budget import MIN_SHARE, Cost, count_fitting_chars, escaped_size, share
-from abilities.helpers.text.codec import Encoding, byte_length, count_replaced, decode, detect_encoding, replace_markers
+from abilities.helpers.text.codec import (
+    Encoding,
+    byte_length,
+    count_replaced,
+    decode,
+    detect_encoding,
+    replace_markers,
+)
 from abilities.helpers.text.cutting import back_off, splits_character
 from abilities.helpers.text.pieces import Piece, hash_version
 
@@ -25,7 +32,9 @@ some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 
 ALPHABET = list('abc \n\r\t"\\\u0001\u007fäß世界\u0301\ufe0f\u200d👩👧🇩🇪🇫각\u1100\u1161\ufffd')
 texts = st.text(st.sampled_from(ALPHABET), max_size=300)
-raws = st.lists(st.one_of(texts.map(str.encode), st.binary(max_size=6).filter(lambda raw: 0 not in raw))).map(b"".join)
+raws = st.lists(
+    st.one_of(texts.map(str.encode), st.binary(max_size=6).filter(lambda raw: 0 not in raw))
+).map(b"".join)
 UTF_16 = [Encoding("utf-16-le", 2, 2), Encoding("utf-16-be", 2, 2)]
 
 
@@ -45,7 +54,9 @@ def test_a_position_in_utf_16_is_inside_of_a_pair_or_not(encoding: Encoding) -> 
             one = len(raw.decode(encoding.codec)) == 1
         except UnicodeDecodeError:
             one = False
-        assert [splits_character(raw, at, encoding) for at in (0, 2, 4)] == [False, one, False], units
+        assert [splits_character(raw, at, encoding) for at in (0, 2, 4)] == [False, one, False], (
+            units
+        )
 
 
 def test_a_version_stands_for_the_4_kib_before_it_in_twelve_digits() -> None:
@@ -113,12 +124,33 @@ def test_a_cut_keeps_what_readers_see_as_one_character(text: str, at: int, place
 @pytest.mark.parametrize(
     ("before", "after", "one"),
     [
-        *(("\r", "\n", True), ("\n", "\r", False), ("a", "\n", False), ("\r", "a", False), ("\r", "\u0301", True)),
+        *(
+            ("\r", "\n", True),
+            ("\n", "\r", False),
+            ("a", "\n", False),
+            ("\r", "a", False),
+            ("\r", "\u0301", True),
+        ),
         *(("\t", "\n", False), ("\r", "\t", False)),
-        *(("a", "\u02ff", False), ("a", "\u0300", True), ("a", "\u0903", True), ("a", "\u20dd", True)),
+        *(
+            ("a", "\u02ff", False),
+            ("a", "\u0300", True),
+            ("a", "\u0903", True),
+            ("a", "\u20dd", True),
+        ),
         *(("\u200d", "世", True), ("世", "\u200d", True), ("\u200c", "世", False)),
-        *(("a", "\U0001f3fa", False), ("a", "\U0001f3fb", True), ("a", "\U0001f3ff", True), ("a", "\U0001f400", False)),
-        *(("a", "\U000e001f", False), ("a", "\U000e0020", True), ("a", "\U000e007f", True), ("a", "\U000e0080", False)),
+        *(
+            ("a", "\U0001f3fa", False),
+            ("a", "\U0001f3fb", True),
+            ("a", "\U0001f3ff", True),
+            ("a", "\U0001f400", False),
+        ),
+        *(
+            ("a", "\U000e001f", False),
+            ("a", "\U000e0020", True),
+            ("a", "\U000e007f", True),
+            ("a", "\U000e0080", False),
+        ),
         *(("\u10ff", "\u1161", False), ("\u1100", "\u115f", False), ("\u1100", "\u1160", True)),
         *(("\u11ff", "\u11ff", True), ("\u1200", "\u1161", False), ("\u1100", "\u1200", False)),
         *(
@@ -175,7 +207,10 @@ def test_a_position_inside_of_a_character_is_known_by_the_bytes_around_it(name: 
         b"\xed\xa0\x80",
         b"\x80\x80",
     ):
-        assert not any(splits_character(b"a" + broken, at, Encoding("utf-8", 0, 1)) for at in range(len(broken) + 1))
+        assert not any(
+            splits_character(b"a" + broken, at, Encoding("utf-8", 0, 1))
+            for at in range(len(broken) + 1)
+        )
 
 
 @many
@@ -199,17 +234,25 @@ def test_the_budget_is_kept_and_shared_fairly(items: list[Cost], room: int) -> N
     assert len(grants) == len(items)
     assert grants[0] is not None
     assert sum(_taken(item, grant) for item, grant in zip(items, grants, strict=True)) <= room
-    cut = [grant for item, grant in zip(items, grants, strict=True) if grant is not None and grant < item.content]
+    cut = [
+        grant
+        for item, grant in zip(items, grants, strict=True)
+        if grant is not None and grant < item.content
+    ]
     assert len(set(cut)) <= 1, "all cut items are cut at one level"
     assert all(grant >= MIN_SHARE for grant in cut)
     left_out = [grant is None for grant in grants]
     assert left_out == sorted(left_out), "the last ones are left out first"
     if cut:
         spare = room - sum(_taken(item, grant) for item, grant in zip(items, grants, strict=True))
-        assert spare < len(items) + max(item.cut - item.whole for item in items), "room is not wasted"
+        assert spare < len(items) + max(item.cut - item.whole for item in items), (
+            "room is not wasted"
+        )
 
 
-small = st.builds(Cost, st.integers(1, 40), st.integers(1, 90), st.integers(1, 60), st.integers(0, 300))
+small = st.builds(
+    Cost, st.integers(1, 40), st.integers(1, 90), st.integers(1, 60), st.integers(0, 300)
+)
 
 
 @many
@@ -221,7 +264,9 @@ def test_a_share_is_the_one_that_trying_every_level_finds(items: list[Cost], roo
 def test_the_last_byte_of_a_share_is_granted_too() -> None:
     """The first item needs just its share, and so leaves a byte more to the second."""
     assert share([Cost(1, 1, 1, 70), Cost(1, 1, 1, 1000)], 143) == [70, 71]
-    assert share([Cost(1, 11, 1, 80), Cost(1, 1, 1, 1000)], 152) == [80, 70], "whole, where a cut would save nothing"
+    assert share([Cost(1, 11, 1, 80), Cost(1, 1, 1, 1000)], 152) == [80, 70], (
+        "whole, where a cut would save nothing"
+    )
     assert [count_fitting_chars("abc", room) for room in (-5, 0, 1, 3, 4)] == [0, 0, 1, 3, 3]
 
 
@@ -233,7 +278,8 @@ def tried(items: list[Cost], room: int) -> list[int | None]:
         fitting_levels = [
             level
             for level in range(-1_000, 400)
-            if sum(min(whole, item.cut + level) for whole, item in zip(wholes, items, strict=False)) <= left
+            if sum(min(whole, item.cut + level) for whole, item in zip(wholes, items, strict=False))
+            <= left
         ]
         level = max(fitting_levels)
         if level >= 64 or sum(wholes) <= left or kept == 1:
@@ -253,13 +299,17 @@ def _taken(item: Cost, grant: int | None) -> int:
 
 @some
 @given(raw=raws, bom=st.sampled_from([b"", b"\xef\xbb\xbf"]), chars=st.integers(1, 40))
-def test_following_resume_points_returns_every_byte_once(raw: bytes, bom: bytes, chars: int) -> None:
+def test_following_resume_points_returns_every_byte_once(
+    raw: bytes, bom: bytes, chars: int
+) -> None:
     assert "".join(_pieces(bom + raw, chars)) == reference(bom + raw)
 
 
 @some
 @given(
-    text=texts.map(lambda text: text.replace("\0", "")), order=st.sampled_from(["le", "be"]), chars=st.integers(1, 40)
+    text=texts.map(lambda text: text.replace("\0", "")),
+    order=st.sampled_from(["le", "be"]),
+    chars=st.integers(1, 40),
 )
 def test_following_resume_points_through_utf_16(text: str, order: str, chars: int) -> None:
     raw = ("\ufeff" + text).encode(f"utf-16-{order}")
@@ -290,7 +340,11 @@ def _pieces(raw: bytes, chars: int) -> Iterator[str]:
 contents = st.one_of(
     texts,
     st.builds(lambda text, times: text * times, texts, st.sampled_from([5, 40, 400])),
-    st.builds(lambda char, times: char * times, st.sampled_from(ALPHABET), st.sampled_from([700, 9_000, 60_000])),
+    st.builds(
+        lambda char, times: char * times,
+        st.sampled_from(ALPHABET),
+        st.sampled_from([700, 9_000, 60_000]),
+    ),
 )
 
 
@@ -302,7 +356,11 @@ contents = st.one_of(
     limit=st.sampled_from([40_000, 64_000, 200_000]),
 )
 def test_following_next_request_returns_every_byte_of_every_item_once(
-    tmp_path_factory: pytest.TempPathFactory, files: list[bytes], picks: list[int], chars: int, limit: int
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[bytes],
+    picks: list[int],
+    chars: int,
+    limit: int,
 ) -> None:
     asyncio.run(_follow(tmp_path_factory.mktemp("files"), files, picks, chars, limit))
 
@@ -324,7 +382,9 @@ async def _follow(base: Path, files: list[bytes], picks: list[int], chars: int, 
                 continue
             for record in payload["results"]:
                 if record["success"]:
-                    told[int(record["data"]["path"].removesuffix(".txt"))] += record["data"]["content"]
+                    told[int(record["data"]["path"].removesuffix(".txt"))] += record["data"][
+                        "content"
+                    ]
             request = payload.get("next_request")
     for n, text in told.items():
         assert text == (reference(files[n]) if n < len(files) else "")
@@ -338,9 +398,15 @@ def check_reply(payload: dict[str, Any], request: dict[str, Any], limit: int) ->
     summary = payload["summary"]
     assert summary["requested"] == len(records) == summary["succeeded"] + summary["failed"]
     assert summary["truncated"] == sum("truncation" in record for record in records)
-    assert summary["returned_chars"] == sum(len(r["data"]["content"]) for r in records if r["success"])
+    assert summary["returned_chars"] == sum(
+        len(r["data"]["content"]) for r in records if r["success"]
+    )
     rest = [r["truncation"]["next"] for r in records if "truncation" in r]
-    budget = [r["input"] for r in records if not r["success"] and r["error"]["reason"] == "response_budget"]
+    budget = [
+        r["input"]
+        for r in records
+        if not r["success"] and r["error"]["reason"] == "response_budget"
+    ]
     asked = payload.get("next_request", {"paths": []})
     assert sorted(asked["paths"]) == sorted([*rest, *budget])
     if rest or budget:
@@ -383,7 +449,9 @@ async def test_the_bound_holds_among_hostile_items(tmp_path: Path) -> None:
     (deep / "f").write_text("text" * 30_000)
     long = "/".join(["🙂" * 60] * 3) + "/f"
     hostile = ["\x01" * 200, "\x02" * 2000, {"k": "\x03" * 150}, ["é" * 190], *(["\\" * 150] * 8)]
-    settings = Settings(workspace_dir=tmp_path / "w", agent_dir=tmp_path / "a", max_response_bytes=40_000)
+    settings = Settings(
+        workspace_dir=tmp_path / "w", agent_dir=tmp_path / "a", max_response_bytes=40_000
+    )
     async with Abilities.open(settings) as abilities:
         payload = await abilities.call("file_read_bulk", {"paths": [*hostile, long]})
     assert len(render(payload).encode()) <= 40_000
@@ -402,7 +470,9 @@ async def test_small_files_are_whole_and_large_ones_share_alike(roots: Settings)
     assert set(lengths[5:]) == {120}
     assert len(set(lengths[:5])) == 1
     assert all(record["truncation"]["reason"] == "budget" for record in payload["results"][:5])
-    assert len(render(payload).encode()) > 0.98 * roots.max_response_bytes, "the room there is gets used"
+    assert len(render(payload).encode()) > 0.98 * roots.max_response_bytes, (
+        "the room there is gets used"
+    )
 
 
 async def test_memory_targets_continue_byte_for_byte(roots: Settings) -> None:
@@ -425,7 +495,9 @@ async def test_a_changed_file_is_never_continued_with_the_wrong_piece(roots: Set
     log = roots.workspace_dir / "log.txt"
     log.write_text("first line\n" * 5_000)
     async with Abilities.open(roots) as abilities:
-        payload = await abilities.call("file_read_bulk", {"paths": ["log.txt"], "max_chars_per_file": 100})
+        payload = await abilities.call(
+            "file_read_bulk", {"paths": ["log.txt"], "max_chars_per_file": 100}
+        )
         with log.open("a") as file:
             file.write("appended\n")
         grown = await abilities.call("file_read_bulk", payload["next_request"])

@@ -62,7 +62,10 @@ async def test_twenty_four_stuck_items_leave_the_healthy_one_answered_in_time(
     assert {record["error"]["reason"] for record in failed} == {"timeout"}
     assert all(record["error"]["retryable"] for record in failed)
     assert healthy["data"]["content"] == "healthy"
-    reached(2, f"24 of 25 items stuck: the call ended after {taken:.1f} s, the healthy item was answered")
+    reached(
+        2,
+        f"24 of 25 items stuck: the call ended after {taken:.1f} s, the healthy item was answered",
+    )
 
 
 async def test_a_place_where_calls_are_stuck_is_refused_at_once_until_it_recovers(
@@ -71,8 +74,12 @@ async def test_a_place_where_calls_are_stuck_is_refused_at_once_until_it_recover
     fill(roots, 1)
     async with Abilities.open(roots) as abilities:
         ask = {"paths": ["00.txt", "01.txt"]}
-        answers = await asyncio.gather(*(abilities.call("file_read_bulk", ask) for _ in range(STUCK_CALLS)))
-        assert all(answer["results"][1]["success"] for answer in answers), "the breaker counts whole calls"
+        answers = await asyncio.gather(
+            *(abilities.call("file_read_bulk", ask) for _ in range(STUCK_CALLS))
+        )
+        assert all(answer["results"][1]["success"] for answer in answers), (
+            "the breaker counts whole calls"
+        )
         began = time.monotonic()
         refused = await abilities.call("file_read_bulk", {"paths": ["01.txt"]})
         assert refused["results"][0]["error"]["reason"] == "timeout"
@@ -86,7 +93,9 @@ async def test_a_place_where_calls_are_stuck_is_refused_at_once_until_it_recover
     raise AssertionError("the place never recovered")
 
 
-async def test_calls_go_on_after_cancelled_calls_left_threads_stuck(roots: Settings, stuck: threading.Event) -> None:
+async def test_calls_go_on_after_cancelled_calls_left_threads_stuck(
+    roots: Settings, stuck: threading.Event
+) -> None:
     fill(roots, 1)
     (roots.agent_dir / "own.txt").write_text("own")
     async with Abilities.open(roots) as abilities:
@@ -94,7 +103,9 @@ async def test_calls_go_on_after_cancelled_calls_left_threads_stuck(roots: Setti
             task = asyncio.create_task(abilities.call("file_read_bulk", {"paths": ["00.txt"]}))
             await asyncio.sleep(0.05)
             task.cancel()
-        payload = await asyncio.wait_for(abilities.call("file_read_bulk", {"paths": ["own.txt"]}), 8)
+        payload = await asyncio.wait_for(
+            abilities.call("file_read_bulk", {"paths": ["own.txt"]}), 8
+        )
     assert payload["results"][0]["success"]
 
 
@@ -113,7 +124,10 @@ def test_a_process_with_stuck_reads_exits_at_once(tmp_path: Path) -> None:
     """
     (tmp_path / "a.txt").write_text("x")
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], capture_output=True, timeout=30, check=True
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
+        capture_output=True,
+        timeout=30,
+        check=True,
     )
     failed, left = done.stdout.split()
     assert failed == b"3"
@@ -140,7 +154,9 @@ def descriptors() -> int:
 async def test_a_thousand_cancelled_calls_leave_nothing_behind(roots: Settings) -> None:
     names, others = fill(roots, 0), set(threading.enumerate())
     async with Abilities.open(roots) as abilities:
-        await asyncio.gather(*(abilities.call("file_read_bulk", {"paths": names}) for _ in range(16)))
+        await asyncio.gather(
+            *(abilities.call("file_read_bulk", {"paths": names}) for _ in range(16))
+        )
         gc.collect()  # what earlier tests left must not be counted as ours
         threads, before = threading.active_count(), descriptors()
         for n in range(1000):
@@ -153,9 +169,15 @@ async def test_a_thousand_cancelled_calls_leave_nothing_behind(roots: Settings) 
             await asyncio.sleep(0.02)
         assert descriptors() <= before
         assert threading.active_count() <= threads
-        assert (await abilities.call("file_read_bulk", {"paths": names}))["summary"]["succeeded"] == 25
+        assert (await abilities.call("file_read_bulk", {"paths": names}))["summary"][
+            "succeeded"
+        ] == 25
     for _ in range(200):
-        if not [thread for thread in set(threading.enumerate()) - others if thread.name == "abilities-worker"]:
+        if not [
+            thread
+            for thread in set(threading.enumerate()) - others
+            if thread.name == "abilities-worker"
+        ]:
             reached(3, "1,000 cancelled calls: no descriptor and no thread left over")
             return
         await asyncio.sleep(0.02)
@@ -177,7 +199,13 @@ def test_sixty_four_calls_at_once_stay_within_256_descriptors(roots: Settings) -
         asyncio.run(main())
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(roots.agent_dir), str(roots.workspace_dir)],
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(script),
+            str(roots.agent_dir),
+            str(roots.workspace_dir),
+        ],
         capture_output=True,
         timeout=60,
         check=True,

@@ -31,7 +31,9 @@ from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("row", MEMORY_STORE_ROWS, ids=str)
-async def test_a_wrong_call_is_refused_alike_on_every_surface(row: Row, surface: str, settings: Settings) -> None:
+async def test_a_wrong_call_is_refused_alike_on_every_surface(
+    row: Row, surface: str, settings: Settings
+) -> None:
     assert row.call is not None
     reason, field = row.call
     expected = {"error": Fault.from_reason(reason, field=field).to_payload()}
@@ -56,7 +58,9 @@ async def calls(settings: Settings) -> AsyncGenerator[Call]:
 async def link_up(call: Call, **edges: str) -> None:
     """Store memories named by one letter that link to others: ``link_up(call, A="B C")``; links in falling weight."""
     for key in sorted({*edges, *"".join(edges.values()).replace(" ", "")}):
-        links = [{"key": k, "link_weight": 1 - n / 100} for n, k in enumerate(edges.get(key, "").split())]
+        links = [
+            {"key": k, "link_weight": 1 - n / 100} for n, k in enumerate(edges.get(key, "").split())
+        ]
         await call("store_memory", type="core", content=f"content of {key}", key=key, links=links)
 
 
@@ -77,7 +81,9 @@ async def reason(call: Call, name: str, **arguments: Any) -> str:
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-async def test_every_surface_answers_the_same_walk_and_memory(surface: str, roots: Settings) -> None:
+async def test_every_surface_answers_the_same_walk_and_memory(
+    surface: str, roots: Settings
+) -> None:
     async with calls(roots) as call:
         await link_up(call, A="B C", B="C", C="D")
         walk = await call("bulk_read_memory", key="A", depth=2)
@@ -86,7 +92,10 @@ async def test_every_surface_answers_the_same_walk_and_memory(surface: str, root
         MemoryGetAnswer.model_validate(single)
     assert retrieved(walk) == ["A", "B", "C", "D"]
     assert await SURFACES[surface](roots, "bulk_read_memory", {"key": "A", "depth": "2"}) == walk
-    assert await SURFACES[surface](roots, "memory_get", {"key": "A", "bulkRead": True, "depth": 2}) == walk
+    assert (
+        await SURFACES[surface](roots, "memory_get", {"key": "A", "bulkRead": True, "depth": 2})
+        == walk
+    )
     assert await SURFACES[surface](roots, "memory_get", {"key": "A"}) == single
     targets = {"targets": [{"type": "stored", "key": key} for key in "AXA"]}
     told = await SURFACES[surface](roots, "memory_read_bulk", targets)
@@ -108,12 +117,17 @@ async def test_b4_a_diamond_returns_each_memory_once_and_loses_none(
 
 async def test_b4_cycles_and_complete_graphs_end(roots: Settings, through: Through) -> None:
     call = through(roots)
-    await link_up(call, **{k: "ABCDEF".replace(k, "").strip().replace("", " ").strip() + f" {k}" for k in "ABCDEF"})
+    await link_up(
+        call,
+        **{k: "ABCDEF".replace(k, "").strip().replace("", " ").strip() + f" {k}" for k in "ABCDEF"},
+    )
     answer = await call("bulk_read_memory", key="A")
     assert sorted(retrieved(answer)) == list("ABCDEF")
 
 
-async def test_b5_missing_and_archived_memories_are_skipped_and_counted(roots: Settings, through: Through) -> None:
+async def test_b5_missing_and_archived_memories_are_skipped_and_counted(
+    roots: Settings, through: Through
+) -> None:
     call = through(roots)
     await link_up(call, A="B C D")
     ids = {k: (await call("memory_get", key=k))["data"]["id"] for k in "BC"}
@@ -125,7 +139,9 @@ async def test_b5_missing_and_archived_memories_are_skipped_and_counted(roots: S
     assert (await call("memory_get", key="B"))["data"]["archived"], "direct reads succeed"
     assert await reason(call, "memory_get", key="C") == "not_found"
     await call("store_memory", type="core", content="again", key="C")
-    assert retrieved(await call("bulk_read_memory", key="A")) == ["A", "C", "D"], "the link waited for it"
+    assert retrieved(await call("bulk_read_memory", key="A")) == ["A", "C", "D"], (
+        "the link waited for it"
+    )
 
 
 def tamper(settings: Settings, statement: str, *values: Any) -> None:
@@ -166,7 +182,9 @@ async def test_b6_a_weight_that_cannot_be(weight: str, roots: Settings, through:
     assert answer["metadata"]["invalidLinks"] == 1
 
 
-async def test_b7_equal_weights_give_the_same_bytes_every_time(roots: Settings, through: Through) -> None:
+async def test_b7_equal_weights_give_the_same_bytes_every_time(
+    roots: Settings, through: Through
+) -> None:
     call = through(roots)
     for key in "CABD":
         links = [{"key": k} for k in random.Random(key).sample("ABCD", 4)]
@@ -189,13 +207,17 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Settings:
                 await call("store_memory", type="core", content="hub", key="hub", links=links)
             await call("store_memory", type="core", content="found", key="k99-0")
             chain = [{"key": f"c{n}", "links": [{"key": f"c{n + 1}"}]} for n in range(5_000)]
-            await asyncio.gather(*(call("store_memory", type="core", content="link", **m) for m in chain))
+            await asyncio.gather(
+                *(call("store_memory", type="core", content="link", **m) for m in chain)
+            )
 
     asyncio.run(fill())
     return settings
 
 
-async def test_b8_a_hub_and_a_chain_are_read_within_the_limits(large: Settings, through: Through) -> None:
+async def test_b8_a_hub_and_a_chain_are_read_within_the_limits(
+    large: Settings, through: Through
+) -> None:
     call = through(large)
     answer = await call("bulk_read_memory", key="hub", depth=6, breadth=20, total=50)
     assert retrieved(answer) == ["hub", "k99-0"]
@@ -211,7 +233,9 @@ async def test_b8_a_hub_and_a_chain_are_read_within_the_limits(large: Settings, 
 @pytest.mark.parametrize(
     "column", ["content = 'changed'", "key = key, tags = '[\"x\"]'", "archived = 0, type = 'task'"]
 )
-async def test_b9_a_row_that_is_not_as_it_was_written(column: str, roots: Settings, through: Through) -> None:
+async def test_b9_a_row_that_is_not_as_it_was_written(
+    column: str, roots: Settings, through: Through
+) -> None:
     call = through(roots)
     await link_up(call, A="B C")
     tamper(roots, f"UPDATE memories SET {column} WHERE key = 'B'")
@@ -220,8 +244,15 @@ async def test_b9_a_row_that_is_not_as_it_was_written(column: str, roots: Settin
     answer = await call("bulk_read_memory", key="A")
     read = await call("memory_read_bulk", targets=[{"type": "stored", "key": k} for k in "ABC"])
     found = await call("query_memories")
-    assert (len(found["memories"]), found["failed"], found["total"], found["limit"]) == (2, 1, 3, 10)
-    assert [record["success"] for record in (answer["targetMemory"], *answer["associatedMemories"])] == [
+    assert (len(found["memories"]), found["failed"], found["total"], found["limit"]) == (
+        2,
+        1,
+        3,
+        10,
+    )
+    assert [
+        record["success"] for record in (answer["targetMemory"], *answer["associatedMemories"])
+    ] == [
         True,
         False,
         True,
@@ -247,18 +278,27 @@ async def test_s4_search_is_literal_in_any_language(roots: Settings, through: Th
     texts = [*SEARCHES, "日本", "本", "GRÖẞE", "größe", "ﬁne", "İstanbul", "🙂", "a", "\t"]
     async with calls(roots) as call:
         for text in texts:
-            await call("store_memory", type="core", content=f"before {text} after 日本語", key=text.strip() or "tab")
+            await call(
+                "store_memory",
+                type="core",
+                content=f"before {text} after 日本語",
+                key=text.strip() or "tab",
+            )
         await call("store_memory", type="core", content="xyz", key="miss")
     call = through(roots)
     for text in texts:
         for asked in {text, text.swapcase()}:
             hits = [t for t in texts if asked.casefold() in f"before {t} after 日本語".casefold()]
             found = await call("query_memories", search=asked, limit=50)
-            assert sorted(m["key"] for m in found["memories"]) == sorted(t.strip() or "tab" for t in hits)
+            assert sorted(m["key"] for m in found["memories"]) == sorted(
+                t.strip() or "tab" for t in hits
+            )
             assert found["total"] == len(hits)
 
 
-async def test_s6_a_quota_refuses_new_memories_and_nothing_else(roots: Settings, through: Through) -> None:
+async def test_s6_a_quota_refuses_new_memories_and_nothing_else(
+    roots: Settings, through: Through
+) -> None:
     call = through(roots.model_copy(update={"max_memories": 2}))
     for key in "AB":
         await call("store_memory", type="core", content=key, key=key)
@@ -270,7 +310,10 @@ async def test_s6_a_quota_refuses_new_memories_and_nothing_else(roots: Settings,
 async def test_s14_an_id_and_a_key_of_different_memories(roots: Settings, through: Through) -> None:
     call = through(roots)
     a, _ = [await call("store_memory", type="core", content=k, key=k) for k in "AB"]
-    assert await reason(call, "store_memory", type="core", content="x", key="B", id=a["id"]) == "key_taken"
+    assert (
+        await reason(call, "store_memory", type="core", content="x", key="B", id=a["id"])
+        == "key_taken"
+    )
     assert (await call("memory_get", key="B"))["data"]["content"] == "B"
 
 
@@ -291,8 +334,14 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
         StoreMemoryAnswer.model_validate(first)
         memory = first["memory"]
         assert first["created"] and memory["tags"] == ["a", "b"]
-        assert memory["metadata"] == {"memory_score": 0.9, "source": "chat", "n": [1, {"deep": None}]}
-        second = await call("store_memory", type="core", content="two", key="k", links=[{"key": "y"}])
+        assert memory["metadata"] == {
+            "memory_score": 0.9,
+            "source": "chat",
+            "n": [1, {"deep": None}],
+        }
+        second = await call(
+            "store_memory", type="core", content="two", key="k", links=[{"key": "y"}]
+        )
         assert not second["created"] and second["id"] == first["id"]
         assert second["memory"] == {
             **memory,
@@ -313,12 +362,19 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
             memory_score=0.25,
         )
         UpdateMemoryAnswer.model_validate(changed)
-        assert sorted(changed["updated_fields"]) == ["category", "importance", "links", "memory_score"]
+        assert sorted(changed["updated_fields"]) == [
+            "category",
+            "importance",
+            "links",
+            "memory_score",
+        ]
         assert "category" not in changed["memory"]
         assert changed["memory"]["metadata"]["memory_score"] == 0.25
         assert changed["memory"]["links"] == [{"key": "y", "link_weight": 0.5}]
         kept = await call("update_memory", id=first["id"], importance="high")
-        assert kept["memory"]["metadata"]["memory_score"] == 0.25, "a score that was set no longer follows"
+        assert kept["memory"]["metadata"]["memory_score"] == 0.25, (
+            "a score that was set no longer follows"
+        )
         nothing = await call("update_memory", id=first["id"], importance="high")
         assert nothing["updated_fields"] == []
 
@@ -349,7 +405,9 @@ async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
         assert (await call("get_memory_stats"))["total_storage_kb"] == 0
 
 
-async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(roots: Settings) -> None:
+async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
+    roots: Settings,
+) -> None:
     async with calls(roots) as call:
         await link_up(call, A="B")
         first, second = [render(await call("memory_get", key="A")) for _ in range(2)]
@@ -384,7 +442,9 @@ async def test_an_empty_store_has_zeros_and_no_dates(roots: Settings) -> None:
 async def test_namespaces_never_meet(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         other = abilities.for_namespace("other")
-        made = await abilities.call("store_memory", {"type": "core", "content": "mine", "key": "k", "tags": ["t"]})
+        made = await abilities.call(
+            "store_memory", {"type": "core", "content": "mine", "key": "k", "tags": ["t"]}
+        )
         assert (await other.call("query_memories", {"archived": True}))["total"] == 0
         for name, arguments in (
             ("memory_get", {"key": "k"}),
@@ -406,7 +466,23 @@ QUERIES: list[dict[str, Any]] = [
     {"category": "c1"},
     {"tags": ["t1"]},
     {"tags": ["t1", "t2"]},
-    *({"search": text} for text in ("WORD1", "number 7", "d", "r 1", "4 ", "世", "世界", "zz", "q", "界x", "ß", "SS")),
+    *(
+        {"search": text}
+        for text in (
+            "WORD1",
+            "number 7",
+            "d",
+            "r 1",
+            "4 ",
+            "世",
+            "世界",
+            "zz",
+            "q",
+            "界x",
+            "ß",
+            "SS",
+        )
+    ),
     *({"search": text, "archived": True} for text in ("word", "number 1", "e", "rd", "世界")),
     *({"type": "task", "tags": ["t0"], "search": text} for text in ("word", "9", "num")),
     {"category": "c2", "search": "世界"},
@@ -416,7 +492,9 @@ QUERIES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("sort_by", ["created_at", "updated_at", "accessed_at", "importance", "access_count"])
+@pytest.mark.parametrize(
+    "sort_by", ["created_at", "updated_at", "accessed_at", "importance", "access_count"]
+)
 @pytest.mark.parametrize("small", [10, 1_000])
 async def test_queries_agree_with_a_plain_list(
     small: int, sort_by: str, roots: Settings, monkeypatch: pytest.MonkeyPatch
@@ -436,7 +514,9 @@ async def test_queries_agree_with_a_plain_list(
             await call(
                 "store_memory",
                 type=chance.choice(["core", "learning", "task"]),
-                content=f"word{n % 4} number {n}" + " Straße 世界" * (n % 3 == 0) + "世" * (n % 7 == 0),
+                content=f"word{n % 4} number {n}"
+                + " Straße 世界" * (n % 3 == 0)
+                + "世" * (n % 7 == 0),
                 category=f"c{n % 3}",
                 tags=chance.sample(["t0", "t1", "t2"], 2),
                 importance=chance.choice(["high", "medium", "low"]),
@@ -450,7 +530,9 @@ async def test_queries_agree_with_a_plain_list(
         every = (await call("query_memories", limit=100, archived=True))["memories"]
         for query in QUERIES:
             for order in ("asc", "desc"):
-                await check_query(call, every, {**query, "sort_by": sort_by, "sort_order": order}, chance)
+                await check_query(
+                    call, every, {**query, "sort_by": sort_by, "sort_order": order}, chance
+                )
         for memory in every:
             await call("update_memory", id=memory["id"], archived=False)
         for text in ("word", "number 1", "er 5", "w", "世"):
@@ -459,18 +541,23 @@ async def test_queries_agree_with_a_plain_list(
     assert ways == ({"", "found first", "met in order"} if small == 10 else {"", "met in order"})
 
 
-async def check_query(call: Call, every: list[dict[str, Any]], query: dict[str, Any], chance: random.Random) -> None:
+async def check_query(
+    call: Call, every: list[dict[str, Any]], query: dict[str, Any], chance: random.Random
+) -> None:
     """A query's pages hold what filtering and sorting a list in Python gives."""
     rank = {"low": 0, "medium": 1, "high": 2}
     matching = [m for m in every if matches(m, query)]
     by = query["sort_by"]
     matching.sort(
-        key=lambda m: (rank[m[by]] if by == "importance" else m[by], m["id"]), reverse=query["sort_order"] == "desc"
+        key=lambda m: (rank[m[by]] if by == "importance" else m[by], m["id"]),
+        reverse=query["sort_order"] == "desc",
     )
     limit, offset = chance.randint(1, 20), chance.randint(0, 30)
     page = await call("query_memories", **query, limit=limit, offset=offset)
     QueryMemoriesAnswer.model_validate(page)
-    assert [m["id"] for m in page["memories"]] == [m["id"] for m in matching[offset : offset + limit]], query
+    assert [m["id"] for m in page["memories"]] == [
+        m["id"] for m in matching[offset : offset + limit]
+    ], query
     assert page["total"] == len(matching), query
     assert page["has_more"] == (offset + limit < len(matching))
 
@@ -478,7 +565,11 @@ async def check_query(call: Call, every: list[dict[str, Any]], query: dict[str, 
 def matches(memory: dict[str, Any], query: dict[str, Any]) -> bool:
     return (
         (query.get("archived", False) or not memory.get("archived", False))
-        and all(memory.get(name) == query[name] for name in ("type", "importance", "category") if name in query)
+        and all(
+            memory.get(name) == query[name]
+            for name in ("type", "importance", "category")
+            if name in query
+        )
         and set(query.get("tags", ())) <= set(memory.get("tags", ()))
         and query.get("search", "").casefold() in memory["content"].casefold()
     )
@@ -535,7 +626,11 @@ async def test_toon_and_json_carry_the_same_walk(roots: Settings) -> None:
                 },
             )
         reply = await abilities.reply("bulk_read_memory", {"key": "A", "output_format": "toon"})
-        assert loads(reply.text) == reply.payload == await abilities.call("bulk_read_memory", {"key": "A"})
+        assert (
+            loads(reply.text)
+            == reply.payload
+            == await abilities.call("bulk_read_memory", {"key": "A"})
+        )
 
 
 async def test_toon_keeps_the_bound_too(roots: Settings) -> None:
@@ -544,7 +639,9 @@ async def test_toon_keeps_the_bound_too(roots: Settings) -> None:
         for key in keys:
             links = [{"key": other} for other in keys if other != key]
             content = "\n".join(f'- {key}: {n}, "quoted"' for n in range(200))
-            await abilities.call("store_memory", {"type": "core", "content": content, "key": key, "links": links})
+            await abilities.call(
+                "store_memory", {"type": "core", "content": content, "key": key, "links": links}
+            )
         for total in (1, 5, 20, 50):
             ask = {"key": "k0", "breadth": 20, "depth": 6, "total": total, "output_format": "toon"}
             reply = await abilities.reply("bulk_read_memory", ask)
@@ -558,7 +655,13 @@ async def test_a_memory_in_a_walk_costs_few_characters_beyond_its_content(roots:
         for key in keys:
             links = [{"key": other} for other in keys if other != key]
             await call(
-                "store_memory", type="core", content="x" * 200, key=key, links=links, category="fact", tags=["a", "b"]
+                "store_memory",
+                type="core",
+                content="x" * 200,
+                key=key,
+                links=links,
+                category="fact",
+                tags=["a", "b"],
             )
         answer = await call("bulk_read_memory", key=keys[0], breadth=20)
     answer["metadata"]["frontier"] = []
@@ -567,7 +670,9 @@ async def test_a_memory_in_a_walk_costs_few_characters_beyond_its_content(roots:
 
 async def test_many_writers_and_readers_at_once(roots: Settings) -> None:
     async with calls(roots) as call:
-        writes = [call("store_memory", type="core", content=f"{n}", key=f"k{n % 50}") for n in range(300)]
+        writes = [
+            call("store_memory", type="core", content=f"{n}", key=f"k{n % 50}") for n in range(300)
+        ]
         reads = [call("query_memories", limit=5) for _ in range(100)]
         await asyncio.gather(*writes, *reads)
         assert (await call("get_memory_stats"))["total_memories"] == 50

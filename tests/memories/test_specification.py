@@ -20,7 +20,10 @@ async def test_one_call_does_what_one_call_an_item_does(filled: Settings) -> Non
     paths = [f"{n:02}.txt" for n in range(25)]
     async with Abilities.open(filled) as abilities:
         payload = await abilities.call("file_read_bulk", {"paths": paths})
-        single = [(await abilities.call("file_read_bulk", {"paths": [path]}))["results"][0] for path in paths]
+        single = [
+            (await abilities.call("file_read_bulk", {"paths": [path]}))["results"][0]
+            for path in paths
+        ]
     assert payload["results"] == single
     assert payload["summary"] == {
         "requested": 25,
@@ -34,10 +37,18 @@ async def test_one_call_does_what_one_call_an_item_does(filled: Settings) -> Non
 
 async def test_a_mixed_batch_answers_each_item(filled: Settings) -> None:
     async with Abilities.open(filled) as abilities:
-        payload = await abilities.call("file_read_bulk", {"paths": ["00.txt", "none", "../x", "01.txt"]})
+        payload = await abilities.call(
+            "file_read_bulk", {"paths": ["00.txt", "none", "../x", "01.txt"]}
+        )
         memories = await abilities.call(
             "memory_read_bulk",
-            {"targets": [{"type": "long_term"}, {"type": "short_term", "date": "2001-01-01"}, {"type": "?"}]},
+            {
+                "targets": [
+                    {"type": "long_term"},
+                    {"type": "short_term", "date": "2001-01-01"},
+                    {"type": "?"},
+                ]
+            },
         )
     assert [r["success"] for r in payload["results"]] == [True, False, False, True]
     assert [r["error"]["code"] for r in payload["results"][1:3]] == ["NOT_FOUND", "INVALID_INPUT"]
@@ -79,5 +90,7 @@ async def test_reading_changes_nothing(filled: Settings) -> None:
     before = state()
     async with Abilities.open(filled) as abilities:
         await abilities.call("file_read_bulk", {"paths": ["00.txt", "none"]})
-        await abilities.call("memory_read_bulk", {"targets": [{"type": "long_term"}, {"type": "short_term"}]})
+        await abilities.call(
+            "memory_read_bulk", {"targets": [{"type": "long_term"}, {"type": "short_term"}]}
+        )
     assert state() == before

@@ -24,7 +24,10 @@ class Graph:
 
     def links(self, key: str) -> list[WalkLink]:
         """All links of a memory, best first, as a store tells them."""
-        told = [self._link(key, target, weight, kind) for target, weight, kind in self.edges.get(key, [])]
+        told = [
+            self._link(key, target, weight, kind)
+            for target, weight, kind in self.edges.get(key, [])
+        ]
         return sorted(told, key=lambda link: (-link.score, -link.weight, link.key, link.type))
 
     def _link(self, source: str, target: str, weight: float, kind: str) -> WalkLink:
@@ -50,7 +53,12 @@ def walk(graph: Graph, target: str, limits: WalkLimits, page: int = 3) -> WalkOu
 
 def simple(**edges: str) -> Graph:
     """A graph from words: ``simple(A="B C")``; links in falling weight."""
-    return Graph({k: [(t, 1 - n / 100, "association") for n, t in enumerate(v.split())] for k, v in edges.items()})
+    return Graph(
+        {
+            k: [(t, 1 - n / 100, "association") for n, t in enumerate(v.split())]
+            for k, v in edges.items()
+        }
+    )
 
 
 def keys(walked: WalkOutcome) -> list[str]:
@@ -121,14 +129,18 @@ def test_missing_archived_and_invalid_are_counted_and_take_no_place() -> None:
 
 
 def test_ties_are_broken_by_weight_and_then_by_key() -> None:
-    graph = Graph({"A": [("b", 0.5, "x"), ("a", 0.5, "x"), ("c", 1.0, "x"), ("é", 0.5, "x")]}, {"c": 0.5})
+    graph = Graph(
+        {"A": [("b", 0.5, "x"), ("a", 0.5, "x"), ("c", 1.0, "x"), ("é", 0.5, "x")]}, {"c": 0.5}
+    )
     assert keys(walk(graph, "A", DEFAULT)) == ["A", "c", "a", "b", "é"]
 
 
 def test_cycles_self_links_and_a_complete_graph_end() -> None:
     assert keys(walk(simple(A="A B", B="A"), "A", DEFAULT)) == ["A", "B"]
     names = "ABCDEF"
-    complete = simple(**{name: " ".join(other for other in names if other != name) for name in names})
+    complete = simple(
+        **{name: " ".join(other for other in names if other != name) for name in names}
+    )
     walked = walk(complete, "A", DEFAULT)
     assert sorted(keys(walked)) == list(names)
     assert all(step.depth == 1 for step in walked.steps[1:])
@@ -154,7 +166,9 @@ def random_graph(seed: int) -> tuple[Graph, WalkLimits]:
         found: dict[tuple[str, str], float] = {}
         many = size if chance.random() < 0.15 else max(1, round(size * density * chance.random()))
         for _ in range(many):
-            found[chance.choice(names), chance.choice(["association", "cause"])] = chance.choice(weights)
+            found[chance.choice(names), chance.choice(["association", "cause"])] = chance.choice(
+                weights
+            )
         edges[source] = [(target, weight, kind) for (target, kind), weight in found.items()]
         invalid |= {(source, target, kind) for target, kind in found if chance.random() < 0.03}
     others = names[1:]
@@ -165,7 +179,9 @@ def random_graph(seed: int) -> tuple[Graph, WalkLimits]:
         {name for name in others if chance.random() < 0.08},
         invalid,
     )
-    limits = WalkLimits(chance.randint(1, 6), chance.choice([1, 2, 3, 5, 20]), chance.choice([1, 2, 3, 5, 10, 50]))
+    limits = WalkLimits(
+        chance.randint(1, 6), chance.choice([1, 2, 3, 5, 20]), chance.choice([1, 2, 3, 5, 10, 50])
+    )
     return graph, limits
 
 
@@ -177,7 +193,9 @@ class Told:
     depth: dict[str, int] = field(default_factory=dict)
     via: dict[str, tuple[str, str]] = field(default_factory=dict)
     kept: dict[str, list[WalkLink]] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=lambda: {"duplicate": 0, "missing": 0, "invalid": 0})
+    counts: dict[str, int] = field(
+        default_factory=lambda: {"duplicate": 0, "missing": 0, "invalid": 0}
+    )
     stopped: bool = False
 
 
@@ -237,7 +255,9 @@ def shortest(kept: dict[str, list[WalkLink]], target: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("block", range(20))
-def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant(block: int) -> None:
+def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant(
+    block: int,
+) -> None:
     walks = stops = shortened = 0
     for seed in range(block * 100, block * 100 + 100):
         graph, limits = random_graph(seed)
@@ -246,13 +266,19 @@ def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant
         assert {step.key: step.depth for step in walked.steps} == told.depth, seed
         ways = {s.key: (s.parent.key, s.link.type) for s in walked.steps if s.parent and s.link}
         assert ways == told.via, seed
-        counts = {"duplicate": walked.duplicates, "missing": walked.missing, "invalid": walked.invalid}
+        counts = {
+            "duplicate": walked.duplicates,
+            "missing": walked.missing,
+            "invalid": walked.invalid,
+        }
         assert counts == told.counts, seed
         check_invariant(graph, limits, walked, told.stopped)
         check_frontier(graph, limits, walked, told)
         walks += 1
         stops += told.stopped
-        shortened += any(a.depth > b.depth for a, b in zip(walked.steps[1:], walked.steps[2:], strict=False))
+        shortened += any(
+            a.depth > b.depth for a, b in zip(walked.steps[1:], walked.steps[2:], strict=False)
+        )
     assert walks == 100 and 0 < stops < 100 and shortened > 0
 
 
@@ -270,7 +296,10 @@ def check_invariant(graph: Graph, limits: WalkLimits, walked: WalkOutcome, stopp
         if step.depth < limits.depth:
             links = graph.links(step.key)
             looked = links if step.taken < limits.breadth else links[: step.looked]
-            assert all(link.key in retrieved or link.key in gone or link.state == "invalid" for link in looked)
+            assert all(
+                link.key in retrieved or link.key in gone or link.state == "invalid"
+                for link in looked
+            )
             assert step.looked == len(looked)
 
 
@@ -297,10 +326,16 @@ def check_frontier(graph: Graph, limits: WalkLimits, walked: WalkOutcome, told: 
                 if (link.score, link.weight) > every.get(link.key, (-1.0, 0.0)):
                     every[link.key], sources[link.key] = (link.score, link.weight), step.key
                 cut.add(
-                    "breadth" if step.taken == limits.breadth else "depth" if step.depth == limits.depth else "total"
+                    "breadth"
+                    if step.taken == limits.breadth
+                    else "depth"
+                    if step.depth == limits.depth
+                    else "total"
                 )
     best = sorted(every.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))[:10]
     told_frontier = [(c.key, c.score, c.source) for c in walked.frontier]
-    assert told_frontier == [(key, score, sources[key]) for key, (score, _) in best], "of equals the first one met"
+    assert told_frontier == [(key, score, sources[key]) for key, (score, _) in best], (
+        "of equals the first one met"
+    )
     assert set(walked.cut_by) == cut
     assert ("total" in cut) == told.stopped

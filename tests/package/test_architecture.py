@@ -156,7 +156,9 @@ NAMES = {module.name for module in modules()}
 
 def row_of(name: str) -> str | None:
     """The row that a module belongs to; None if the table has none for it."""
-    rows = [row for row in ARROWS if name == row or (row != "abilities" and name.startswith(f"{row}."))]
+    rows = [
+        row for row in ARROWS if name == row or (row != "abilities" and name.startswith(f"{row}."))
+    ]
     return max(rows, key=len, default=None)
 
 
@@ -252,11 +254,14 @@ def test_each_row_forbids_what_it_does_not_list(row: str) -> None:
 def test_memory_is_reached_through_its_helper_alone() -> None:
     imported = {module.name: imports(module.parse()) for module in modules()}
 
-    knowing = {name for name, targets in imported.items() if "abilities.helpers.memory.helper" in targets}
+    knowing = {
+        name for name, targets in imported.items() if "abilities.helpers.memory.helper" in targets
+    }
     stores = {
         name
         for name, targets in imported.items()
-        if any("helpers.stores" in target for target in targets) and not name.startswith("abilities.helpers")
+        if any("helpers.stores" in target for target in targets)
+        and not name.startswith("abilities.helpers")
     }
 
     assert knowing == {

@@ -11,11 +11,13 @@ SCHEMAS = ROOT / "declarations" / "schemas"
 
 
 def test_declarations_on_disk_are_those_of_the_code() -> None:
-    assert {path.name for path in SCHEMAS.iterdir()} == {f"{ability.name}.json" for ability in BUILT_IN}
+    assert {path.name for path in SCHEMAS.iterdir()} == {
+        f"{ability.name}.json" for ability in BUILT_IN
+    }
     for ability in BUILT_IN:
-        assert (SCHEMAS / f"{ability.name}.json").read_text() == schemas.format_declaration(ability), (
-            "abilities declarations --write"
-        )
+        assert (SCHEMAS / f"{ability.name}.json").read_text() == schemas.format_declaration(
+            ability
+        ), "abilities declarations --write"
 
 
 def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
@@ -35,7 +37,12 @@ def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
     assert [tool.name for tool in load_tools(Settings())] == names
     for ability in BUILT_IN:
         declared = json.loads((SCHEMAS / f"{ability.name}.json").read_text())
-        assert declared["name"] == declared["mcp"]["name"] == declared["anthropic"]["name"] == ability.name
+        assert (
+            declared["name"]
+            == declared["mcp"]["name"]
+            == declared["anthropic"]["name"]
+            == ability.name
+        )
         assert declared["openai"]["function"]["name"] == ability.name
 
 
@@ -64,14 +71,21 @@ def test_published_schemas_are_plain_and_bounded() -> None:
             continue
         items, limit = schema["properties"].values()
         assert (items["type"], items["minItems"], items["maxItems"]) == ("array", 1, 25)
-        assert (limit["type"], limit["minimum"], limit["maximum"], limit["default"]) == ("integer", 1, 100_000, 20_000)
+        assert (limit["type"], limit["minimum"], limit["maximum"], limit["default"]) == (
+            "integer",
+            1,
+            100_000,
+            20_000,
+        )
 
 
 def test_schemas_hold_no_reference_no_null_and_no_validators_leftover() -> None:
     for ability in BUILT_IN:
         text = schemas.format_declaration(ability)
         assert not [
-            word for word in ('"null"', '"ge"', '"$ref"', '"$defs"', '"default": null', "x-exact") if word in text
+            word
+            for word in ('"null"', '"ge"', '"$ref"', '"$defs"', '"default": null', "x-exact")
+            if word in text
         ]
 
 

@@ -50,13 +50,19 @@ def sound(base: Path) -> Settings:
 
 def wrongs(settings: Settings) -> list[Diagnosis]:
     """What is unsafe or broken, with what to do about it."""
-    found = [finding for finding in asyncio.run(diagnose(settings)) if finding.state in ("unsafe", "broken")]
+    found = [
+        finding
+        for finding in asyncio.run(diagnose(settings))
+        if finding.state in ("unsafe", "broken")
+    ]
     assert all(finding.mend for finding in found)
     return found
 
 
 def told(settings: Settings) -> str:
-    return "\n".join(f"{finding.state} {finding.about}: {finding.words}" for finding in wrongs(settings))
+    return "\n".join(
+        f"{finding.state} {finding.about}: {finding.words}" for finding in wrongs(settings)
+    )
 
 
 def changed(settings: Settings, **values: Any) -> Settings:
@@ -116,7 +122,10 @@ def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> Non
 
 
 def test_a_store_or_tokens_inside_a_root(sound: Settings) -> None:
-    for place, words in ((sound.workspace_dir, "the workspace directory"), (sound.agent_dir, "the agent directory")):
+    for place, words in (
+        (sound.workspace_dir, "the workspace directory"),
+        (sound.agent_dir, "the agent directory"),
+    ):
         inside = changed(sound, store_url=f"sqlite:///{place}/memory.db")
         assert f"lies in {words}" in told(inside)
         hidden = changed(sound, store_url=f"sqlite:///{place}/.abilities/memory.db")
@@ -133,7 +142,9 @@ def test_a_store_that_does_not_answer(sound: Settings, base: Path) -> None:
     for suffix in ("-wal", "-shm"):
         store_file(sound).with_name(f"memory.db{suffix}").unlink(missing_ok=True)
     assert "The store is damaged" in told(sound)
-    unreachable = changed(sound, store_url="postgresql://user:secret@127.0.0.1:1/none?connect_timeout=1")
+    unreachable = changed(
+        sound, store_url="postgresql://user:secret@127.0.0.1:1/none?connect_timeout=1"
+    )
     said = [finding for finding in asyncio.run(diagnose(unreachable)) if finding.about == "store"]
     assert [finding.state for finding in said] == ["note", "broken"]
     assert "secret" not in str(said) and "127.0.0.1:1/none" in said[1].words
@@ -146,7 +157,9 @@ def test_a_store_that_never_was_is_not_made(sound: Settings, base: Path) -> None
 
 def test_a_database_far_away_without_encryption(sound: Settings) -> None:
     found = list(diagnosis._database("postgresql://user@db.example,localhost/x"))
-    assert [f.words for f in found] == ["the way to db.example need not be encrypted (sslmode=prefer)"]
+    assert [f.words for f in found] == [
+        "the way to db.example need not be encrypted (sslmode=prefer)"
+    ]
     assert list(diagnosis._database("postgresql://user@db.example/x?sslmode=verify-full")) == []
     assert list(diagnosis._database("postgresql://user@localhost/x")) == []
 
@@ -171,7 +184,9 @@ def test_tokens_that_cannot_be_used(sound: Settings) -> None:
     sound.tokens_file.write_text("[")
     assert "everybody is refused" in told(sound)
     sound.tokens_file.unlink()
-    assert "allowed_hosts (example.org) needs tokens" in told(changed(sound, allowed_hosts="example.org"))
+    assert "allowed_hosts (example.org) needs tokens" in told(
+        changed(sound, allowed_hosts="example.org")
+    )
 
 
 def test_a_deny_list_with_holes(sound: Settings) -> None:
@@ -186,9 +201,16 @@ def test_the_command_tells_people_and_programs(sound: Settings) -> None:
     done = run(sound, "doctor", "--json", ABILITIES_TOKENS_FILE=str(sound.tokens_file))
     found = json.loads(done.stdout)
     assert done.returncode == 1
-    assert {"state": "unsafe", "about": "tokens"}.items() <= next(f for f in found if f["state"] == "unsafe").items()
+    assert {"state": "unsafe", "about": "tokens"}.items() <= next(
+        f for f in found if f["state"] == "unsafe"
+    ).items()
     settings_file = sound.tokens_file.with_name("config.toml")
     settings_file.write_text('store_url = "postgresql://u:p@localhost/none?connect_timeout=1"\n')
     settings_file.chmod(0o644)
-    done = run(None, "doctor", ABILITIES_CONFIG=str(settings_file), ABILITIES_WORKSPACE_DIR=str(sound.workspace_dir))
+    done = run(
+        None,
+        "doctor",
+        ABILITIES_CONFIG=str(settings_file),
+        ABILITIES_WORKSPACE_DIR=str(sound.workspace_dir),
+    )
     assert done.returncode == 1 and f"other users may read {settings_file}" in done.stdout.decode()

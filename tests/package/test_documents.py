@@ -27,12 +27,16 @@ SERVED = "http://127.0.0.1:8642"
 BLOCKS = [
     (path.name, number, language, code)
     for path in DOCUMENTS
-    for number, (language, code) in enumerate(re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text(), re.M | re.S))
+    for number, (language, code) in enumerate(
+        re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text(), re.M | re.S)
+    )
 ]
 
 
 def named(language: str) -> list[Any]:
-    chosen = [pytest.param(code, id=f"{name}-{n}") for name, n, kind, code in BLOCKS if kind == language]
+    chosen = [
+        pytest.param(code, id=f"{name}-{n}") for name, n, kind, code in BLOCKS if kind == language
+    ]
     assert chosen, language
     return chosen
 
@@ -47,7 +51,9 @@ def test_an_example_proves_itself(path: Path) -> None:
 
 
 def test_what_is_said_of_rounds_is_what_the_example_counts() -> None:
-    done = subprocess.run([sys.executable, str(ROOT / "examples" / "rounds.py")], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "rounds.py")], capture_output=True, text=True
+    )
     assert done.returncode == 0 and done.stdout, done.stderr
     assert done.stdout in (ROOT / "docs" / "why.md").read_text()
 
@@ -56,22 +62,40 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 4
 
 
-def test_the_example_of_a_plugin_is_a_package_whose_ability_every_surface_offers(tmp_path: Path) -> None:
+def test_the_example_of_a_plugin_is_a_package_whose_ability_every_surface_offers(
+    tmp_path: Path,
+) -> None:
     source, installed, work = tmp_path / "source", tmp_path / "installed", tmp_path / "work"
-    shutil.copytree(PLUGIN, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    shutil.copytree(
+        PLUGIN, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+    )
     work.mkdir()
     (work / "notes.md").write_text("# One\n")
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(installed), str(source)]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--target",
+        str(installed),
+        str(source),
+    ]
     subprocess.run(install, check=True, capture_output=True)
     given = {**os.environ, "PYTHONPATH": str(installed)}
 
     def run(*command: str, cwd: Path = work) -> str:
-        done = subprocess.run([sys.executable, "-m", *command], cwd=cwd, env=given, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=cwd, env=given, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     assert "file_outline" in run("abilities", "list")
-    answer = json.loads(run("abilities", "call", "file_outline", '{"paths": ["notes.md", "none.md"]}'))
+    answer = json.loads(
+        run("abilities", "call", "file_outline", '{"paths": ["notes.md", "none.md"]}')
+    )
     parts = [record["data"]["parts"] if record["success"] else None for record in answer["results"]]
     assert parts == [[{"name": "One", "level": 1, "lines": "#L1-L1"}], None]
     assert "3 passed" in run(
@@ -130,14 +154,18 @@ def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None
         if command.startswith(("make ", "pip ", "git ", "cd ", "abilities serve")):
             continue
         command = re.sub(r"^abilities\b", f"{sys.executable} -m abilities", command)
-        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, timeout=60, env=given)
+        done = subprocess.run(
+            command, shell=True, cwd=tmp_path, capture_output=True, timeout=60, env=given
+        )
         told = "\n".join(line.rstrip() for line in done.stdout.decode().splitlines())
         pattern = re.escape(expected.rstrip()).replace(r"\.\.\.", ".*")
         assert re.fullmatch(pattern, told.rstrip(), re.S), told + done.stderr.decode()
 
 
 def test_the_readme_leads_with_the_two_commands() -> None:
-    console = [code for name, _, language, code in BLOCKS if name == "README.md" and language == "console"]
+    console = [
+        code for name, _, language, code in BLOCKS if name == "README.md" and language == "console"
+    ]
     assert re.findall(r"^\$ make (\w+)", console[0], re.M) == ["demo", "test"]
     targets = re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text(), re.M)
     assert {"demo", "test"} <= set(targets)
@@ -159,7 +187,9 @@ def test_links_between_documents_lead_somewhere() -> None:
         target = path.parent / name if name else path
         assert target.exists(), f"{path}: {name}"
         heads = re.findall(r"^#+ (.*)$", target.read_text(), re.M) if section else []
-        assert not section or section in [head.lower().replace(" ", "-") for head in heads], f"{path}: #{section}"
+        assert not section or section in [head.lower().replace(" ", "-") for head in heads], (
+            f"{path}: #{section}"
+        )
 
 
 def test_every_setting_is_in_the_readme() -> None:
@@ -168,9 +198,15 @@ def test_every_setting_is_in_the_readme() -> None:
 
 
 def test_the_repository_names_no_package_registry() -> None:
-    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split()
+    files = (
+        subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True)
+        .stdout.decode()
+        .split()
+    )
     assert files
-    words = re.compile(r"https?://[^\s)\"'>]*(?:pypi|registry|mirror|artifact)|--index-url|--extra-index")
+    words = re.compile(
+        r"https?://[^\s)\"'>]*(?:pypi|registry|mirror|artifact)|--index-url|--extra-index"
+    )
     for path in (ROOT / name for name in files):
         if path.is_file() and not path.is_symlink() and path != Path(__file__):
             assert not words.search(path.read_text(errors="replace")), path

@@ -20,13 +20,29 @@ SCHEMAS = ROOT / "declarations" / "schemas"
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a clean copy of what git would carry."""
     source = tmp_path_factory.mktemp("source")
-    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
+    files = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    )
     archive = subprocess.run(
-        ["tar", "-cf", "-", "-T", "-"], cwd=ROOT, input=files.stdout, capture_output=True, check=True
+        ["tar", "-cf", "-", "-T", "-"],
+        cwd=ROOT,
+        input=files.stdout,
+        capture_output=True,
+        check=True,
     )
     subprocess.run(["tar", "-xf", "-"], cwd=source, input=archive.stdout, check=True)
     target = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(target), str(source)]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "-w",
+        str(target),
+        str(source),
+    ]
     subprocess.run(build, check=True, capture_output=True)
     (built,) = target.glob("*.whl")
     return built
@@ -37,7 +53,9 @@ def test_the_wheel_installs_one_name_and_everything_it_needs(wheel: Path) -> Non
     tops = {name.split("/")[0] for name in names}
     assert tops == {"abilities", "agent_abilities-0.1.0.dist-info"}
     sources = {str(Path(*module.split("."))) for module, _ in modules()}
-    packed = {name.removesuffix(".py").removesuffix("/__init__") for name in names if name.endswith(".py")}
+    packed = {
+        name.removesuffix(".py").removesuffix("/__init__") for name in names if name.endswith(".py")
+    }
     assert packed == sources
     assert "abilities/py.typed" in names
     assert {f"abilities/declarations/schemas/{a.name}.json" for a in BUILT_IN} <= set(names)
@@ -50,7 +68,17 @@ def test_the_wheel_installs_one_name_and_everything_it_needs(wheel: Path) -> Non
 def test_an_installed_wheel_works_beside_a_users_own_helpers(wheel: Path, tmp_path: Path) -> None:
     installed, project = tmp_path / "installed", tmp_path / "project"
     project.mkdir()
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(installed), str(wheel)]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--target",
+        str(installed),
+        str(wheel),
+    ]
     subprocess.run(install, check=True, capture_output=True)
     for name in ("helpers", "declarations"):
         (project / f"{name}.py").write_text(f"WHOSE = 'the user’s {name}'\n")
@@ -68,15 +96,26 @@ print(json.dumps([__import__("abilities").__file__, helpers.WHOSE, answer["resul
                   len(list(schemas.schema_directory().glob("*.json")))]))
 """
     environment = {"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=project, env=environment, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project, env=environment, capture_output=True
+    )
     assert done.returncode == 0, done.stderr.decode()
-    assert json.loads(done.stdout) == [str(installed / "abilities" / "__init__.py"), "the user’s helpers", "found", 10]
+    assert json.loads(done.stdout) == [
+        str(installed / "abilities" / "__init__.py"),
+        "the user’s helpers",
+        "found",
+        10,
+    ]
 
 
 def test_every_package_folder_is_installed() -> None:
     listed = set(PROJECT["tool"]["setuptools"]["packages"])
     folders = {m for m, path in modules() if path.name == "__init__.py"}
-    data = {"abilities.declarations.schemas", "abilities.explorer.static", "abilities.explorer.static.vendor"}
+    data = {
+        "abilities.declarations.schemas",
+        "abilities.explorer.static",
+        "abilities.explorer.static.vendor",
+    }
     assert listed == folders | data
     assert (SCHEMAS / "file_read_bulk.json").exists()
 

@@ -135,7 +135,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     info = tmp_path / "plugins-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[abilities]\n" + "".join(f"{n} = {v}\n" for n, v in POINTS.items()))
+    (info / "entry_points.txt").write_text(
+        "[abilities]\n" + "".join(f"{n} = {v}\n" for n, v in POINTS.items())
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     yield
     for name in PLUGINS:
@@ -151,7 +153,10 @@ def test_plugins_are_found_and_a_broken_one_is_reported_not_fatal(installed: Non
 
 def test_abilities_and_plugins_can_be_switched_off(installed: None) -> None:
     registry, _ = build_registry(Settings(disabled=("memory_read_bulk", "echo")))
-    assert [a.name for a in registry] == [n for n in NAMES if n != "memory_read_bulk"] + ["echo_one", "echo_two"]
+    assert [a.name for a in registry] == [n for n in NAMES if n != "memory_read_bulk"] + [
+        "echo_one",
+        "echo_two",
+    ]
     registry, problems = build_registry(Settings(plugins=False))
     assert [a.name for a in registry] == NAMES
     assert problems == []
@@ -166,7 +171,9 @@ async def test_a_plugins_ability_behaves_the_same_on_every_surface(
     reason = {"crash": "internal", "refuse": "denied", "made up": "internal"}.get(
         text, "response_too_large" if len(text) > 9 else None
     )
-    assert payload == {"said": ["hello"]} if reason is None else payload["error"]["reason"] == reason
+    assert (
+        payload == {"said": ["hello"]} if reason is None else payload["error"]["reason"] == reason
+    )
 
 
 async def test_toon_carries_the_same_payload(settings: Settings, installed: None) -> None:

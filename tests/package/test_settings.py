@@ -9,7 +9,9 @@ from abilities import Abilities, Settings
 from abilities.settings import DENY
 
 
-def test_defaults_are_the_current_directory_and_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_defaults_are_the_current_directory_and_the_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/ada")
     settings = Settings()
@@ -24,7 +26,9 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "abilities.toml"
-    file.write_text('namespace = "file"\ntimezone = "Asia/Tokyo"\nmax_response_bytes = 50000\ndisabled = ["a"]\n')
+    file.write_text(
+        'namespace = "file"\ntimezone = "Asia/Tokyo"\nmax_response_bytes = 50000\ndisabled = ["a"]\n'
+    )
     monkeypatch.setenv("ABILITIES_CONFIG", str(file))
     monkeypatch.setenv("ABILITIES_NAMESPACE", "environment")
     monkeypatch.setenv("ABILITIES_TIMEZONE", "Europe/Berlin")
@@ -38,7 +42,12 @@ def test_names_come_as_a_list_or_with_commas(monkeypatch: pytest.MonkeyPatch) ->
     settings = Settings()
     assert settings.deny == ("*.secret", "private/**", "!ok.secret")
     refused = settings.policy.deny.denies
-    assert refused("a/x.SECRET") and refused("private/deep/y") and not refused("ok.secret") and not refused(".env")
+    assert (
+        refused("a/x.SECRET")
+        and refused("private/deep/y")
+        and not refused("ok.secret")
+        and not refused(".env")
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +91,10 @@ async def test_the_namespace_stands_in_both_directories(tmp_path: Path) -> None:
     settings = Settings(agent_dir=template, workspace_dir=template, namespace="ada")
     async with Abilities.open(settings) as abilities:
         ask = {"targets": [{"type": "long_term"}]}
-        told = [await a.call("memory_read_bulk", ask) for a in (abilities, abilities.for_namespace("bob"))]
+        told = [
+            await a.call("memory_read_bulk", ask)
+            for a in (abilities, abilities.for_namespace("bob"))
+        ]
         assert abilities.for_namespace("ada") is abilities
     assert [t["results"][0]["data"]["content"] for t in told] == ["notes of ada", "notes of bob"]
 
@@ -97,8 +109,13 @@ async def test_a_layout_names_the_memory_files(roots: Settings) -> None:
     async def told(**more: str) -> list[str]:
         async with Abilities.open(roots.model_copy(update=more)) as abilities:
             answer = await abilities.call("memory_read_bulk", ask)
-        return [r["data"]["content"] if r["success"] else r["error"]["code"] for r in answer["results"]]
+        return [
+            r["data"]["content"] if r["success"] else r["error"]["code"] for r in answer["results"]
+        ]
 
     assert await told(memory_layout="clawpress") == ["lasting", "the third of February"]
-    assert await told(memory_layout="clawpress", short_term_file="notes/%Y.%m.%d.txt") == ["lasting", "own name"]
+    assert await told(memory_layout="clawpress", short_term_file="notes/%Y.%m.%d.txt") == [
+        "lasting",
+        "own name",
+    ]
     assert await told() == ["NOT_FOUND", "NOT_FOUND"]

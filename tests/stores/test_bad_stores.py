@@ -26,7 +26,11 @@ Asked = tuple[str, dict[str, Any]]
 @pytest.fixture
 async def kept(roots: Settings) -> Settings:
     """Settings of a store that holds one memory."""
-    await python(roots, "store_memory", {"type": "core", "content": "kept", "key": "k", "links": [{"key": "x"}]})
+    await python(
+        roots,
+        "store_memory",
+        {"type": "core", "content": "kept", "key": "k", "links": [{"key": "x"}]},
+    )
     return roots
 
 
@@ -48,7 +52,9 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return asking
 
 
-async def test_s7_locked_for_longer_than_the_timeout(ask: Any, kept: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_s7_locked_for_longer_than_the_timeout(
+    ask: Any, kept: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.1)
     lock = os.open(f"{store_file(kept)}-lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -63,7 +69,9 @@ async def test_s8_a_full_disk(ask: Any, kept: Settings, monkeypatch: pytest.Monk
 
     def small(self: file.StoreFile, *, writing: bool) -> sqlite3.Connection:
         connection = opened(self, writing=writing)
-        connection.execute("PRAGMA max_page_count = 1")  # which SQLite takes as: no more than there are
+        connection.execute(
+            "PRAGMA max_page_count = 1"
+        )  # which SQLite takes as: no more than there are
         return connection
 
     monkeypatch.setattr(file.StoreFile, "open", small)
@@ -106,7 +114,9 @@ async def test_s9_a_file_that_may_only_be_read(ask: Any, read_only: Settings) ->
 @pytest.mark.parametrize("damage", ["empty", "text", "cut"])
 async def test_s10_a_file_that_is_no_store(ask: Any, kept: Settings, damage: str) -> None:
     raw = store_file(kept).read_bytes()
-    store_file(kept).write_bytes({"empty": b"", "text": b"not a database" * 500, "cut": raw[:9000]}[damage])
+    store_file(kept).write_bytes(
+        {"empty": b"", "text": b"not a database" * 500, "cut": raw[:9000]}[damage]
+    )
     before = store_file(kept).read_bytes()
     for asked in (READ, WALK, QUERY, STORE):
         assert await ask(kept, asked) == "corrupted"

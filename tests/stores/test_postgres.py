@@ -53,7 +53,9 @@ def roots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings
     monkeypatch.setattr(test_memories, "tamper", tamper)
     for name in ("agent", "workspace"):
         (tmp_path / name).mkdir()
-    return Settings(agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace", store_url=url)
+    return Settings(
+        agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace", store_url=url
+    )
 
 
 @pytest.fixture(params=["python", "http"])
@@ -68,16 +70,23 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
     table = "links" if " links " in statement else "memories"
     with psycopg.connect(settings.store_url) as connection:
         connection.execute("SET search_path = abilities")
-        changed = connection.execute(f"{plain.replace('9e999', chr(39) + 'Infinity' + chr(39))} RETURNING *".encode())
+        changed = connection.execute(
+            f"{plain.replace('9e999', chr(39) + 'Infinity' + chr(39))} RETURNING *".encode()
+        )
         names = [column.name for column in changed.description or ()]
         (found,) = changed.fetchall()
         if hashed:
             fields = dict(zip(names, found, strict=True))
-            chosen = ["source", "target", "type", "weight", "rank"] if table == "links" else names[:-1]
+            chosen = (
+                ["source", "target", "type", "weight", "rank"] if table == "links" else names[:-1]
+            )
             fresh = hash_values(tuple(fields[name] for name in chosen))
             key = ("source", "target") if table == "links" else ("namespace", "key")
             where = f"UPDATE {table} SET hash = %s WHERE {key[0]} = %s AND {key[1]} = %s"
-            assert connection.execute(where.encode(), (fresh, fields[key[0]], fields[key[1]])).rowcount == 1
+            assert (
+                connection.execute(where.encode(), (fresh, fields[key[0]], fields[key[1]])).rowcount
+                == 1
+            )
 
 
 @asynccontextmanager
@@ -100,12 +109,16 @@ async def test_the_store_conforms(server: str) -> None:
 
 
 @pytest.mark.parametrize("row", MEMORY_STORE_ROWS, ids=str)
-async def test_a_wrong_call_is_refused_as_by_the_embedded_store(row: Row, roots: Settings, through: Through) -> None:
+async def test_a_wrong_call_is_refused_as_by_the_embedded_store(
+    row: Row, roots: Settings, through: Through
+) -> None:
     assert row.call is not None
     call = through(roots)
     if any(text in ascii(row.arguments) for text in ("\\ud800", "inf", "nan")):
         call = calls_through("python")(roots)
-    assert await test_memories.reason(call, row.name, **row.arguments) == FAULTS_SHOWN.get(row.call[0], row.call[0])
+    assert await test_memories.reason(call, row.name, **row.arguments) == FAULTS_SHOWN.get(
+        row.call[0], row.call[0]
+    )
 
 
 FAULTS_SHOWN = {"id_not_found": "not_found", "memory_not_found": "not_found"}
@@ -127,7 +140,10 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
 
     async with opened(url) as store:
         chain = [put(store, f"c{n}", links=[(f"c{n + 1}", 0.5)]) for n in range(10)]
-        tree = [put(store, f"t{n}", links=[(f"t{n * 4 + k}", k / 10) for k in range(1, 5)]) for n in range(200)]
+        tree = [
+            put(store, f"t{n}", links=[(f"t{n * 4 + k}", k / 10) for k in range(1, 5)])
+            for n in range(200)
+        ]
         await asyncio.gather(*chain, *tree)
         monkeypatch.setattr(reads, "fetch", counted)
         for key in ("c0", "t0", "t1", "t3"):
@@ -149,7 +165,9 @@ async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
         "asyncio.run(main())\n"
     )
     running = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", code, url, f"t{n}", stderr=asyncio.subprocess.PIPE)
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, url, f"t{n}", stderr=asyncio.subprocess.PIPE
+        )
         for n in range(10)
     ]
     for process in running:
@@ -168,7 +186,15 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
             " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] WHERE n.nspname = 'abilities'"
         ).fetchall()
     keys = [(table, column) for table, unique, column in found if unique]
-    assert {table for table, _ in keys} == {"memories", "links", "shelf", "tags", "words", "counters", "version"}
+    assert {table for table, _ in keys} == {
+        "memories",
+        "links",
+        "shelf",
+        "tags",
+        "words",
+        "counters",
+        "version",
+    }
     assert all(column == "namespace" for table, column in keys if table != "version")
 
 
@@ -196,7 +222,8 @@ async def test_a_connection_that_is_cut_is_made_again(url: str, server: str) -> 
         await put(store, "k")
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (urlsplit(url).path[1:],)
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+                (urlsplit(url).path[1:],),
             )
         told = [await reason(put(store, f"k{n}")) for n in range(10)]
         assert set(told) <= {"unavailable", "done"} and told[-3:] == ["done"] * 3
@@ -256,7 +283,10 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
         for round_ in range(KILLS // 5):
             names = [f"r{round_}w{worker}" for worker in range(2)]
             commands = [[sys.executable, "-c", WRITER, node.url, name] for name in names]
-            writers = [subprocess.Popen(c, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for c in commands]
+            writers = [
+                subprocess.Popen(c, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                for c in commands
+            ]
             for name, writer in zip(names, writers, strict=True):
                 assert writer.stdout
                 acknowledged.add(f"{name}-{int(writer.stdout.readline())}")
@@ -274,7 +304,10 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
             keys = sorted(acknowledged)
             found = zip(keys, await store.read(NAMESPACE, keys), strict=True)
             assert [key for key, memory in found if isinstance(memory, Exception)] == []
-            assert {finding.state for finding in await store.check(lambda _: None, full=True)} <= {"sound", "note"}
+            assert {finding.state for finding in await store.check(lambda _: None, full=True)} <= {
+                "sound",
+                "note",
+            }
     reached(5, done)
 
 
@@ -300,7 +333,9 @@ async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None
     async with opened(url) as store:
         await put(store, "k")
         async with await psycopg.AsyncConnection.connect(url) as other:
-            await other.execute("SET deadlock_timeout = '30s'")  # so that it is the change that is given up
+            await other.execute(
+                "SET deadlock_timeout = '30s'"
+            )  # so that it is the change that is given up
             await other.execute("SELECT FROM abilities.counters FOR UPDATE")
             writing = asyncio.create_task(put(store, "other"))
             while not (await (await other.execute(WAITING)).fetchall()):
@@ -310,7 +345,9 @@ async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None
             assert (await writing).created
 
 
-WAITING = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+WAITING = (
+    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 
 
 async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
@@ -322,8 +359,12 @@ async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
         assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "schema_too_new"
 
 
-async def test_a_held_lock_makes_it_busy_not_wrong(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_server, "_SETTINGS", postgres_server._SETTINGS.replace("'3s'", "'0.3s'"))
+async def test_a_held_lock_makes_it_busy_not_wrong(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        postgres_server, "_SETTINGS", postgres_server._SETTINGS.replace("'3s'", "'0.3s'")
+    )
     async with opened(url) as store:
         await put(store, "k")
         with psycopg.connect(url) as connection:
@@ -342,7 +383,9 @@ async def test_a_database_that_can_only_be_read_is_read(url: str) -> None:
     await _made(url)
     with psycopg.connect(url, autocommit=True) as connection:
         name = urlsplit(url).path[1:]
-        connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode())
+        connection.execute(
+            f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode()
+        )
     async with opened(url) as store:
         assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
         assert await reason(put(store, "new")) == "read_only"
@@ -350,7 +393,9 @@ async def test_a_database_that_can_only_be_read_is_read(url: str) -> None:
 
 async def test_a_change_that_the_database_refuses_fails_alone(url: str) -> None:
     async with opened(url) as store:
-        told = await asyncio.gather(*(reason(put(store, f"k{n}", content="\0" if n == 3 else "x")) for n in range(6)))
+        told = await asyncio.gather(
+            *(reason(put(store, f"k{n}", content="\0" if n == 3 else "x")) for n in range(6))
+        )
         assert told == ["storage_error" if n == 3 else "done" for n in range(6)]
 
 
@@ -375,16 +420,24 @@ def test_a_state_of_the_server_has_a_reason(state: str, reason: str) -> None:
     assert postgres_server.translate_postgres_error(psycopg.errors.lookup(state)()).reason == reason
 
 
-async def test_search_is_right_without_an_index_too(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_search_is_right_without_an_index_too(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(postgres_server, "_WORDS", "CREATE INDEX words_search ON nowhere (folded)")
     settings = Settings(store_url=url, workspace_dir=Path.cwd() / "tests")
     async with Abilities.open(settings) as abilities:
-        await abilities.call("store_memory", {"type": "core", "content": "Größe 100%_x", "key": "k"})
+        await abilities.call(
+            "store_memory", {"type": "core", "content": "Größe 100%_x", "key": "k"}
+        )
         for text, total in (("GRÖSSE", 1), ("%", 1), ("0%_", 1), ("_y", 0), ("\\", 0)):
-            assert (await abilities.call("query_memories", {"search": text}))["total"] == total, text
+            assert (await abilities.call("query_memories", {"search": text}))["total"] == total, (
+                text
+            )
 
 
-def test_a_store_moves_between_a_file_and_a_database_without_loss(roots: Settings, tmp_path: Path) -> None:
+def test_a_store_moves_between_a_file_and_a_database_without_loss(
+    roots: Settings, tmp_path: Path
+) -> None:
     """Export, import and export again, both ways: the same bytes; and a check finds both sound."""
     file = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/memory.db"})
     asyncio.run(_filled(file))
@@ -414,9 +467,18 @@ def test_a_store_moves_between_a_file_and_a_database_without_loss(roots: Setting
 async def _filled(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:
         for n in range(60):
-            links = [{"key": f"k/{(n * k) % 70}", "link_weight": k / 10, "type": f"t{k % 3}"} for k in range(1, 9)]
-            given = {"type": ("core", "learning", "task")[n % 3], "content": f"Größe {n} 世界", "key": f"k/{n}"}
-            made = await abilities.call("store_memory", {**given, "links": links, "tags": ["a", f"t{n % 7}"]})
+            links = [
+                {"key": f"k/{(n * k) % 70}", "link_weight": k / 10, "type": f"t{k % 3}"}
+                for k in range(1, 9)
+            ]
+            given = {
+                "type": ("core", "learning", "task")[n % 3],
+                "content": f"Größe {n} 世界",
+                "key": f"k/{n}",
+            }
+            made = await abilities.call(
+                "store_memory", {**given, "links": links, "tags": ["a", f"t{n % 7}"]}
+            )
             if n % 9 == 0:
                 await abilities.call("delete_memory", {"id": made["id"]})
             await abilities.call("memory_get", {"key": f"k/{n // 2}"})
@@ -435,7 +497,11 @@ async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -
             connection.execute("SET search_path = abilities")
             connection.execute(statement.encode())
         async with opened(roots.store_url) as store:
-            damaged = {found.name for found in await store.check(lambda _: None, full=True) if found.state == "damaged"}
+            damaged = {
+                found.name
+                for found in await store.check(lambda _: None, full=True)
+                if found.state == "damaged"
+            }
         assert name in damaged, statement
 
 

@@ -24,7 +24,7 @@ from abilities.helpers.stores import conformance
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import MemoryStore, Query
+from abilities.helpers.stores.protocol import MemoryStore, Query, ServableStore
 from abilities.helpers.stores.sqlite import file
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.memories.test_walk import Graph, random_graph, walk
@@ -58,7 +58,7 @@ async def test_conformance_notices_a_store_that_loses_a_change(tmp_path: Path) -
             return [Refused("memory_not_found")] * len(keys)
 
     @asynccontextmanager
-    async def forgetful() -> AsyncGenerator[MemoryStore]:
+    async def forgetful() -> AsyncGenerator[ServableStore]:
         store = Forgetful(tmp_path / "f.db")
         yield store
         await store.close()
@@ -81,7 +81,9 @@ async def filled(path: Path, count: int = 3) -> None:
             await put(store, f"k{n}", links=[(f"k{n + 1}", 0.5)], tags=["t"])
 
 
-async def test_s7_a_foreign_lock_makes_it_busy_not_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_s7_a_foreign_lock_makes_it_busy_not_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.3)
     path = tmp_path / "m.db"
     await filled(path)
@@ -118,7 +120,9 @@ async def test_s8_a_full_disk_refuses_the_write_and_keeps_the_rest(tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", ["empty", "text", "header", "cut", "schema", "foreign"])
-async def test_s10_a_file_that_is_no_store_is_refused_and_left_untouched(damage: str, tmp_path: Path) -> None:
+async def test_s10_a_file_that_is_no_store_is_refused_and_left_untouched(
+    damage: str, tmp_path: Path
+) -> None:
     path = tmp_path / "m.db"
     if damage == "foreign":
         with sqlite3.connect(path) as other:
@@ -127,7 +131,12 @@ async def test_s10_a_file_that_is_no_store_is_refused_and_left_untouched(damage:
     else:
         await filled(path, 50)
         raw = path.read_bytes()
-        spoilt = {"empty": b"", "text": b"not a database" * 500, "header": b"\0" * 100 + raw[100:], "cut": raw[:9000]}
+        spoilt = {
+            "empty": b"",
+            "text": b"not a database" * 500,
+            "header": b"\0" * 100 + raw[100:],
+            "cut": raw[:9000],
+        }
         spoilt["schema"] = raw.replace(b"CREATE TABLE memories", b"CREATE TABL\xf3 memories")
         path.write_bytes(spoilt[damage])
     before = path.read_bytes()
@@ -152,7 +161,9 @@ async def test_s11_a_newer_schema_is_neither_read_nor_written(tmp_path: Path) ->
     assert path.read_bytes() == before
 
 
-async def test_an_older_store_is_brought_forward_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_older_store_is_brought_forward_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, scripts = tmp_path / "m.db", file.schema()
     await filled(path)
     async with opened(path) as old:
@@ -161,9 +172,13 @@ async def test_an_older_store_is_brought_forward_in_place(tmp_path: Path, monkey
         step = "CREATE TABLE more (namespace TEXT); INSERT INTO more SELECT DISTINCT namespace FROM memories;"
         monkeypatch.setattr(file, "schema", lambda: (*scripts, step, "SELECT no_such_function();"))
         async with opened(path) as newer:
-            assert await reason(put(newer, "k")) == "storage_error", "a step that fails is not half done"
+            assert await reason(put(newer, "k")) == "storage_error", (
+                "a step that fails is not half done"
+            )
         assert version(path) == 2, "the steps before it are kept"
-        monkeypatch.setattr(file, "schema", lambda: (*scripts, step, "CREATE TABLE last (namespace TEXT);"))
+        monkeypatch.setattr(
+            file, "schema", lambda: (*scripts, step, "CREATE TABLE last (namespace TEXT);")
+        )
         stores = [SqliteStore(path) for _ in range(8)]
         await asyncio.gather(*(put(store, f"new{n}") for n, store in enumerate(stores)))
         assert await everything(stores[0], 3) == before
@@ -171,7 +186,9 @@ async def test_an_older_store_is_brought_forward_in_place(tmp_path: Path, monkey
             await store.close()
         assert version(path) == 3
         monkeypatch.setattr(file, "schema", lambda: scripts)
-        assert await reason(put(old, "k")) == "schema_too_new", "a process that was left behind writes no more"
+        assert await reason(put(old, "k")) == "schema_too_new", (
+            "a process that was left behind writes no more"
+        )
         assert await reason(old.read_stats(NAMESPACE)) == "schema_too_new"
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT * FROM more").fetchall() == [(NAMESPACE,)]
@@ -195,7 +212,9 @@ def replace(path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [move, Path.unlink, replace])
-async def test_s12_a_store_that_is_moved_while_open_acknowledges_nothing(how: Moving, tmp_path: Path) -> None:
+async def test_s12_a_store_that_is_moved_while_open_acknowledges_nothing(
+    how: Moving, tmp_path: Path
+) -> None:
     path = tmp_path / "m.db"
     async with opened(path) as store:
         await put(store, "k")
@@ -217,7 +236,9 @@ async def test_s12_a_store_that_is_gone_is_not_made_anew(how: Moving, tmp_path: 
     assert not path.exists()
 
 
-async def test_s12_a_store_that_came_without_its_lock_file_leaves_a_trace_too(tmp_path: Path) -> None:
+async def test_s12_a_store_that_came_without_its_lock_file_leaves_a_trace_too(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "m.db"
     await filled(path)
     Path(f"{path}-lock").unlink()
@@ -228,7 +249,9 @@ async def test_s12_a_store_that_came_without_its_lock_file_leaves_a_trace_too(tm
         assert await reason(put(store, "k")) == "storage_moved"
 
 
-async def test_closing_does_not_wait_for_ever_for_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_does_not_wait_for_ever_for_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.2)
     path = tmp_path / "m.db"
     store = SqliteStore(path)
@@ -258,11 +281,15 @@ async def walked_right(store: MemoryStore, seeds: Iterable[int]) -> int:
         expected = walk(graph, "m0", limits)
         result = await store.walk(f"n{seed}", "m0", limits)
         told, right = (
-            [(s.key, s.depth, s.parent and s.parent.key) for s in w.steps] for w in (result.outcome, expected)
+            [(s.key, s.depth, s.parent and s.parent.key) for s in w.steps]
+            for w in (result.outcome, expected)
         )
         assert told == right, seed
         assert result.outcome.frontier == expected.frontier, seed
-        assert (result.outcome.duplicates, result.outcome.missing) == (expected.duplicates, expected.missing), seed
+        assert (result.outcome.duplicates, result.outcome.missing) == (
+            expected.duplicates,
+            expected.missing,
+        ), seed
         walks += 1
     return walks
 
@@ -271,9 +298,19 @@ async def store_graph(store: MemoryStore, namespace: str, graph: Graph) -> None:
     for n, (key, edges) in enumerate(graph.edges.items()):
         if key in graph.missing:
             continue
-        links = [{"key": target, "link_weight": weight, "type": kind} for target, weight, kind in edges]
+        links = [
+            {"key": target, "link_weight": weight, "type": kind} for target, weight, kind in edges
+        ]
         fields = {"type": "core", "content": key, "memory_score": graph.scores[key]}
-        change = Change("store", "2026-01-01T00:00:00.000Z", None, key, str(UUID(int=n, version=4)), fields, links)
+        change = Change(
+            "store",
+            "2026-01-01T00:00:00.000Z",
+            None,
+            key,
+            str(UUID(int=n, version=4)),
+            fields,
+            links,
+        )
         written = await store.change(namespace, change)
         if key in graph.archived and written.stored:
             await store.change(namespace, Change("archive", change.now, written.stored.row.id))
@@ -334,9 +371,14 @@ async def test_no_acknowledged_write_is_lost_to_kill_9(writers: int, tmp_path: P
     path, chance, acknowledged = tmp_path / "m.db", random.Random(writers), set[str]()
     await filled(path, 1)
     for round_ in range(KILLS // 2):
-        commands = [[sys.executable, "-c", WRITER, str(path), f"r{round_}w{w}", "0"] for w in range(writers)]
+        commands = [
+            [sys.executable, "-c", WRITER, str(path), f"r{round_}w{w}", "0"] for w in range(writers)
+        ]
         # Unbuffered, so that what the first line's reader does not take is still there for communicate().
-        processes = [subprocess.Popen(c, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for c in commands]
+        processes = [
+            subprocess.Popen(c, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for c in commands
+        ]
         for w, process in enumerate(processes):
             assert process.stdout
             first = process.stdout.readline().decode().strip()
@@ -352,10 +394,12 @@ async def test_no_acknowledged_write_is_lost_to_kill_9(writers: int, tmp_path: P
     async with opened(path) as store:
         keys = sorted(acknowledged)
         lost = [
-            k for k, m in zip(keys, await store.read(NAMESPACE, keys), strict=True) if not isinstance(m, StoredMemory)
+            k
+            for k, m in zip(keys, await store.read(NAMESPACE, keys), strict=True)
+            if not isinstance(m, StoredMemory)
         ]
         assert lost == []
-        assert (await store.read_stats(NAMESPACE))["total_memories"] >= len(acknowledged)
+        assert (await store.read_stats(NAMESPACE)).total >= len(acknowledged)
     check_whole(path)
     reached(5, done)
 
@@ -369,7 +413,10 @@ def check_whole(path: Path) -> None:
         assert one("PRAGMA integrity_check").fetchone() == ("ok",)
         memories = one("SELECT rowid, id FROM memories ORDER BY rowid").fetchall()
         assert memories == one("SELECT memory, id FROM shelf ORDER BY memory").fetchall()
-        assert one("SELECT count(*) FROM tags").fetchone() == one("SELECT count(*) FROM shelf").fetchone()
+        assert (
+            one("SELECT count(*) FROM tags").fetchone()
+            == one("SELECT count(*) FROM shelf").fetchone()
+        )
         counted = one("SELECT ifnull(sum(number), 0) FROM counters WHERE name = 'all'").fetchone()
         assert counted == (len(memories),)
     connection.close()
@@ -398,7 +445,9 @@ async def test_eight_processes_write_one_memory_without_losing_an_update(tmp_pat
     path = tmp_path / "m.db"
     await filled(path, 1)
     command = [sys.executable, "-c", INCREMENT, str(path)]
-    processes = [subprocess.Popen([*command, f"p{n}", WRITING], stdout=subprocess.PIPE) for n in range(8)]
+    processes = [
+        subprocess.Popen([*command, f"p{n}", WRITING], stdout=subprocess.PIPE) for n in range(8)
+    ]
     told = [json.loads(process.communicate()[0]) for process in processes]
     assert all(process.returncode == 0 for process in processes), "no BUSY is shown"
     counts = [count for count, _ in told]
@@ -408,7 +457,8 @@ async def test_eight_processes_write_one_memory_without_losing_an_update(tmp_pat
     p99 = max(slowest for _, slowest in told) * 1000
     ratio = max(counts) / min(counts)
     reached(
-        6, f"{sum(counts):,} updates by 8 processes in {WRITING} s, none lost, no BUSY; p99 {p99:.0f} ms, {ratio:.1f}x"
+        6,
+        f"{sum(counts):,} updates by 8 processes in {WRITING} s, none lost, no BUSY; p99 {p99:.0f} ms, {ratio:.1f}x",
     )
 
 
@@ -418,7 +468,13 @@ async def test_flipped_bits_are_seen_when_they_are_read(tmp_path: Path) -> None:
     async with opened(path) as store:
         for n in range(200):
             links = [(f"k{(n * 7 + m) % 200}", m / 10) for m in range(1, 4)]
-            await put(store, f"k{n}", content=f"memory {n} " + "text " * 20, links=links, tags=[f"t{n % 5}"])
+            await put(
+                store,
+                f"k{n}",
+                content=f"memory {n} " + "text " * 20,
+                links=links,
+                tags=[f"t{n % 5}"],
+            )
         right = await everything(store)
     raw, chance = path.read_bytes(), random.Random(7)
     outcomes = {"same": 0, "seen": 0, "unseen": 0}
@@ -433,7 +489,9 @@ async def test_flipped_bits_are_seen_when_they_are_read(tmp_path: Path) -> None:
             outcomes[outcome] += 1
             if outcome == "unseen":
                 found = await store.check(lambda _: None, full=True)
-                assert any(finding.state == "damaged" for finding in found), "none is unseen by a check"
+                assert any(finding.state == "damaged" for finding in found), (
+                    "none is unseen by a check"
+                )
         shutil.rmtree(folder)
     assert outcomes["seen"] > 0
     assert outcomes["unseen"] <= max(FLIPS * 0.05, 1), outcomes
@@ -455,7 +513,9 @@ async def everything(store: SqliteStore, count: int = 200) -> dict[str, Any]:
 def compare(right: dict[str, Any], told: dict[str, Any]) -> str:
     if any(isinstance(answer, Refused) for answer in told.values()):
         wrong = [
-            key for key, answer in told.items() if not isinstance(answer, Refused) and not sound(right[key], answer)
+            key
+            for key, answer in told.items()
+            if not isinstance(answer, Refused) and not sound(right[key], answer)
         ]
         return "unseen" if wrong else "seen"
     return "same" if all(sound(right[key], answer) for key, answer in told.items()) else "unseen"

@@ -34,7 +34,10 @@ NOW = "2026-01-01T00:00:00.000Z"
 
 def run(store: Path, *arguments: str | Path, stdin: bytes | None = None) -> Result:
     """A command on a store, in this process."""
-    environment = {"ABILITIES_STORE_URL": f"sqlite:///{store}", "ABILITIES_WORKSPACE_DIR": str(store.parent)}
+    environment = {
+        "ABILITIES_STORE_URL": f"sqlite:///{store}",
+        "ABILITIES_WORKSPACE_DIR": str(store.parent),
+    }
     return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
 
 
@@ -44,16 +47,24 @@ def exported(store: Path) -> bytes:
     return done.stdout_bytes
 
 
-texts = strategies.text(strategies.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+texts = strategies.text(
+    strategies.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40
+)
 keys = strategies.text("abc/:#é世 ", min_size=1, max_size=6).filter(lambda key: key == key.strip())
 shares = strategies.sampled_from([0.0, 0.1, 1 / 3, 0.5, 1.0])
 json_values = strategies.recursive(
     strategies.none() | strategies.booleans() | strategies.integers(-(2**53), 2**53) | texts,
-    lambda inner: strategies.lists(inner, max_size=2) | strategies.dictionaries(texts, inner, max_size=2),
+    lambda inner: (
+        strategies.lists(inner, max_size=2) | strategies.dictionaries(texts, inner, max_size=2)
+    ),
     max_leaves=4,
 )
-times = strategies.integers(0, 2**31).map(lambda s: time.strftime("%Y-%m-%dT%H:%M:%S.123Z", time.gmtime(s)))
-links = strategies.fixed_dictionaries({"key": keys, "link_weight": shares}, optional={"type": texts.filter(bool)})
+times = strategies.integers(0, 2**31).map(
+    lambda s: time.strftime("%Y-%m-%dT%H:%M:%S.123Z", time.gmtime(s))
+)
+links = strategies.fixed_dictionaries(
+    {"key": keys, "link_weight": shares}, optional={"type": texts.filter(bool)}
+)
 memories = strategies.fixed_dictionaries(
     {
         "namespace": strategies.sampled_from(["default", "other"]),
@@ -81,7 +92,10 @@ memories = strategies.fixed_dictionaries(
 
 @given(
     strategies.lists(
-        memories, min_size=1, max_size=6, unique_by=(lambda m: (m["namespace"], m["key"]), lambda m: m["id"])
+        memories,
+        min_size=1,
+        max_size=6,
+        unique_by=(lambda m: (m["namespace"], m["key"]), lambda m: m["id"]),
     )
 )
 @settings(max_examples=40, deadline=None)
@@ -110,7 +124,10 @@ def test_what_was_exported_comes_back_byte_for_byte(told: list[dict[str, Any]]) 
 def fill(path: Path, count: int, **fields: Any) -> None:
     async def go() -> None:
         async with opened(path) as store:
-            made = (put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields) for n in range(count))
+            made = (
+                put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields)
+                for n in range(count)
+            )
             await asyncio.gather(*made)
 
     asyncio.run(go())
@@ -134,10 +151,18 @@ def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
     assert exported(store) == changed.encode()
     lines = changed.splitlines()
     told = json.loads(lines[1])
-    taken = run(store, "import", "-", stdin="\n".join([lines[0], json.dumps({**told, "key": "x"})]).encode())
-    assert taken.exit_code == 1 and "line 2 (x): The id and the key name different memories." in taken.stderr
+    taken = run(
+        store, "import", "-", stdin="\n".join([lines[0], json.dumps({**told, "key": "x"})]).encode()
+    )
+    assert (
+        taken.exit_code == 1
+        and "line 2 (x): The id and the key name different memories." in taken.stderr
+    )
     assert run(other, "import", file, "--namespace", "team").exit_code == 0
-    assert exported(other) == changed.replace('"default"', '"team"').replace('"conformance"', '"team"').encode()
+    assert (
+        exported(other)
+        == changed.replace('"default"', '"team"').replace('"conformance"', '"team"').encode()
+    )
     assert exported(other).count(b"\n") == 4
     part = run(other, "export", "--namespace", "none")
     assert part.stdout_bytes.count(b"\n") == 1
@@ -151,8 +176,18 @@ def test_lines_that_are_no_memories_are_said_and_the_rest_is_brought(
     run(store, "export", file)
     heading, good, other = file.read_bytes().splitlines()
     told = json.loads(other)
-    bad = [b"{", b"[]", b"\xff", json.dumps({**told, "content": ""}).encode(), json.dumps({**told, "new": 1}).encode()]
-    bad += [json.dumps({**told, "id": "x"}).encode(), b"x" * 3_000, json.dumps({**told, "metadata": [1]}).encode()]
+    bad = [
+        b"{",
+        b"[]",
+        b"\xff",
+        json.dumps({**told, "content": ""}).encode(),
+        json.dumps({**told, "new": 1}).encode(),
+    ]
+    bad += [
+        json.dumps({**told, "id": "x"}).encode(),
+        b"x" * 3_000,
+        json.dumps({**told, "metadata": [1]}).encode(),
+    ]
     monkeypatch.setattr(streams, "MAX_LINE", 2_000)
     monkeypatch.setattr(streams, "CHUNK", 500)
     file.write_bytes(b"\n".join([heading, *bad, b"", good]))
@@ -172,10 +207,26 @@ def test_lines_that_are_no_memories_are_said_and_the_rest_is_brought(
 
 
 GRAPH = [
-    {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["writes compilers", "likes tea"]},
+    {
+        "type": "entity",
+        "name": "Ada",
+        "entityType": "person",
+        "observations": ["writes compilers", "likes tea"],
+    },
     {"type": "entity", "name": "tea", "entityType": "", "observations": []},
-    {"type": "entity", "name": " odd\tname", "entityType": "t" * 80, "observations": ["a" * 4_000, "b " * 4_000]},
-    {"type": "entity", "name": "n" * 300, "entityType": "x", "observations": ["long name"], "extra": {"kept": True}},
+    {
+        "type": "entity",
+        "name": " odd\tname",
+        "entityType": "t" * 80,
+        "observations": ["a" * 4_000, "b " * 4_000],
+    },
+    {
+        "type": "entity",
+        "name": "n" * 300,
+        "entityType": "x",
+        "observations": ["long name"],
+        "extra": {"kept": True},
+    },
     {"type": "relation", "from": "Ada", "to": "tea", "relationType": "drinks"},
     {"type": "relation", "from": "Ada", "to": "tea", "relationType": "drinks"},
     {"type": "relation", "from": "Ada", "to": "n" * 300, "relationType": "r" * 60},
@@ -206,7 +257,8 @@ def test_the_mcp_memory_servers_file_is_brought(tmp_path: Path) -> None:
     parts = [found[odd], found[f"{odd}#2"], found[f"{odd}#3"]]
     assert "".join(part["content"] for part in parts) == "a" * 4_000 + "\n" + "b " * 4_000
     assert [part.get("links") for part in parts] == [
-        [{"key": f"{odd}#{n}", "link_weight": 1.0, "type": "continues"}] if n < 4 else None for n in (2, 3, 4)
+        [{"key": f"{odd}#{n}", "link_weight": 1.0, "type": "continues"}] if n < 4 else None
+        for n in (2, 3, 4)
     ]
     assert found[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
     assert found["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
@@ -220,7 +272,8 @@ def test_the_mcp_memory_servers_file_is_brought(tmp_path: Path) -> None:
 def key_value_file(path: Path, **names: str) -> None:
     """A kv-memory database, its columns under other names where asked."""
     columns = {
-        n: names.get(n, n) for n in ("key", "content", "memory_score", "source_key", "target_key", "link_weight")
+        n: names.get(n, n)
+        for n in ("key", "content", "memory_score", "source_key", "target_key", "link_weight")
     }
     with sqlite3.connect(path) as connection:
         connection.executescript(f"""
@@ -255,7 +308,12 @@ def test_a_kv_memory_database_is_brought(names: dict[str, str], tmp_path: Path) 
     assert done.exit_code == 0, done.output
     found = told(store)
     a, b, c = (found[key] for key in "abc")
-    assert (a["content"], a["summary"], a["type"], a["tags"]) == ("first", "s", "learning", ["x", "y"])
+    assert (a["content"], a["summary"], a["type"], a["tags"]) == (
+        "first",
+        "s",
+        "learning",
+        ["x", "y"],
+    )
     assert (a["memory_score"], a["created_at"]) == (0.9, "2025-03-04T05:06:07.000Z")
     assert a["metadata"] == {"big": "123456789012345678901234", "n": "NaN", "mood": "calm"}
     assert a["links"] == [
@@ -281,7 +339,9 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     assert done.exit_code == 1 and "no table 'memories' with a key and a content" in done.stderr
 
 
-anything = strategies.text(max_size=30) | strategies.text("ab \n", min_size=4, max_size=9).map(lambda t: t * 1_400)
+anything = strategies.text(max_size=30) | strategies.text("ab \n", min_size=4, max_size=9).map(
+    lambda t: t * 1_400
+)
 foreigners = strategies.builds(
     ForeignMemory,
     name=anything,
@@ -291,13 +351,17 @@ foreigners = strategies.builds(
     tags=strategies.lists(anything, max_size=12),
     links=strategies.lists(strategies.tuples(anything, anything, strategies.floats()), max_size=3),
     score=strategies.none() | shares,
-    metadata=strategies.dictionaries(strategies.text(max_size=5), anything | strategies.integers(), max_size=2),
+    metadata=strategies.dictionaries(
+        strategies.text(max_size=5), anything | strategies.integers(), max_size=2
+    ),
 )
 
 
 @given(foreigners)
 @settings(max_examples=100, deadline=None)
-def test_whatever_comes_is_brought_within_our_bounds_and_nothing_is_lost(foreign: ForeignMemory) -> None:
+def test_whatever_comes_is_brought_within_our_bounds_and_nothing_is_lost(
+    foreign: ForeignMemory,
+) -> None:
     found = adjust(foreign, "default", NOW).memories
     for incoming in found:
         assert parse_line(format_line(incoming.stored)).row == incoming.stored.row
@@ -341,7 +405,10 @@ def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
     for attempt in range(40):
         process = start(store, "export", str(file), "--resume")
         end = time.monotonic() + 10
-        while not (part.exists() and part.stat().st_size > attempt * 20_000) and time.monotonic() < end:
+        while (
+            not (part.exists() and part.stat().st_size > attempt * 20_000)
+            and time.monotonic() < end
+        ):
             if process.poll() is not None:
                 break
             time.sleep(0.002)
@@ -387,11 +454,15 @@ def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_
             assert done.exit_code == 0, done.output
             check_whole(copy)
             with sqlite3.connect(copy) as connection:
-                (count,) = connection.execute("SELECT count(*) FROM memories WHERE key GLOB 'w*'").fetchone()
+                (count,) = connection.execute(
+                    "SELECT count(*) FROM memories WHERE key GLOB 'w*'"
+                ).fetchone()
                 assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
             connection.close()
             assert count > acknowledged
-        reached(7, f"{BACKUPS} of {BACKUPS} live backups whole, with all that was acknowledged before")
+        reached(
+            7, f"{BACKUPS} of {BACKUPS} live backups whole, with all that was acknowledged before"
+        )
     finally:
         writer.kill()
         writer.communicate()
@@ -478,12 +549,16 @@ DAMAGE: dict[str, tuple[str, ...]] = {
         "UPDATE counters SET number = 3 WHERE name = 'tag'",
     ),
     "counters": ("UPDATE counters SET number = number + 1 WHERE name = 'type'",),
-    "search": ("INSERT INTO search (search, rowid, folded) VALUES ('delete', 2, 'content of k0001')",),
+    "search": (
+        "INSERT INTO search (search, rowid, folded) VALUES ('delete', 2, 'content of k0001')",
+    ),
     "index": ("DELETE FROM search_data WHERE id = (SELECT max(id) FROM search_data)",),
 }
 
 
-@pytest.mark.parametrize(("name", "statement"), [(n, s) for n, statements in DAMAGE.items() for s in statements])
+@pytest.mark.parametrize(
+    ("name", "statement"), [(n, s) for n, statements in DAMAGE.items() for s in statements]
+)
 def test_damage_of_every_kind_is_found(name: str, statement: str, tmp_path: Path) -> None:
     store = tmp_path / "m.db"
     fill(store, 10)
@@ -521,7 +596,9 @@ def peak(*command: str) -> int:
     return int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
 
 
-def test_memory_stays_bounded_however_many_memories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_stays_bounded_however_many_memories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     figures: dict[int, list[int]] = {}
     for count in (1_000, MEMORIES):
         folder = tmp_path / str(count)
@@ -529,10 +606,16 @@ def test_memory_stays_bounded_however_many_memories(tmp_path: Path, monkeypatch:
         generate(folder / "a.db", count)
         abilities = [sys.executable, "-m", "abilities"]
         monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/a.db")
-        figures[count] = [peak(*abilities, "export", str(folder / "m.jsonl")), peak(*abilities, "check")]
+        figures[count] = [
+            peak(*abilities, "export", str(folder / "m.jsonl")),
+            peak(*abilities, "check"),
+        ]
         monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/b.db")
         figures[count].append(peak(*abilities, "import", str(folder / "m.jsonl")))
     grown = [many - few for few, many in zip(figures[1_000], figures[MEMORIES], strict=True)]
     assert max(grown) < 64 << 20, figures
     most = max(figures[MEMORIES]) >> 20
-    reached(11, f"{MEMORIES:,} memories: at most {most} MiB, {max(grown) >> 20} MiB more than with 1,000")
+    reached(
+        11,
+        f"{MEMORIES:,} memories: at most {most} MiB, {max(grown) >> 20} MiB more than with 1,000",
+    )

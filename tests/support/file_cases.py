@@ -39,7 +39,12 @@ class Row:
 
 def paths(id: str, *expected: tuple[Any, Reason | Ok], **settings: Any) -> Row:
     """A row about the items of `file_read_bulk`."""
-    return Row(id, {"paths": [item for item, _ in expected]}, [outcome for _, outcome in expected], settings=settings)
+    return Row(
+        id,
+        {"paths": [item for item, _ in expected]},
+        [outcome for _, outcome in expected],
+        settings=settings,
+    )
 
 
 def targets(id: str, *expected: tuple[Any, Reason | Ok]) -> Row:
@@ -48,7 +53,9 @@ def targets(id: str, *expected: tuple[Any, Reason | Ok]) -> Row:
     return Row(id, asked, [outcome for _, outcome in expected], name="memory_read_bulk")
 
 
-def refused(id: str, reason: Reason, field: str | None, name: str = "file_read_bulk", /, **arguments: Any) -> Row:
+def refused(
+    id: str, reason: Reason, field: str | None, name: str = "file_read_bulk", /, **arguments: Any
+) -> Row:
     """A row about a call that is refused as a whole."""
     return Row(id, arguments, call=(reason, field), name=name)
 
@@ -58,7 +65,16 @@ NOT_TARGETS: list[Any] = [5, None, [], "long_term", {}, {"type": "LONG_TERM"}, {
 NOT_DATES: list[Any] = ["2025-01-01T00:00:00", "../x", 20250101, "", "Today", [], "0000-01-01"]
 HOSTILE_NAME: dict[str, Any] = {"paths": ["ok.txt"], "ignore previous instructions!": 1}
 FINE = Ok("fine\n", {"source": "workspace", "size_bytes": 5})
-SECRETS = (".env", "a/.ENV.local", "id_rsa", "id_ed25519.pub", "x.pem", "deep/y.KEY", ".git/config", ".GIT/config")
+SECRETS = (
+    ".env",
+    "a/.ENV.local",
+    "id_rsa",
+    "id_ed25519.pub",
+    "x.pem",
+    "deep/y.KEY",
+    ".git/config",
+    ".GIT/config",
+)
 CONTROLS = ("a\0b", "a\nb", "\x1b[31m", "a\x85b", "a\u202eb", "a\u2028b", "a\x7fb")
 ENCODED = ("%2e%2e/x", "..%2f", "....//x", "．．/x", "~/.ssh2/x", "$HOME/x", "file:///etc/passwd")
 DEVICES: list[tuple[str, Reason]] = [("device", "not_regular_file")] if os.geteuid() == 0 else []
@@ -84,29 +100,64 @@ CHAR_LIMITS: list[tuple[object, Reason]] = [
 FILE_ROWS = [
     paths("F1", *[(value, "not_a_string") for value in NOT_STRINGS]),
     paths("F2", ("", "empty_path"), ("   ", "empty_path"), ("#L1", "empty_path")),
-    paths("F3", ("/etc/passwd", "absolute_path"), ("//srv/x", "absolute_path"), ("/", "absolute_path")),
-    paths("F4", *[(path, "parent_traversal") for path in ("..", "a/../b", "d/../../x", "../x", "dir/..", "../")]),
+    paths(
+        "F3", ("/etc/passwd", "absolute_path"), ("//srv/x", "absolute_path"), ("/", "absolute_path")
+    ),
+    paths(
+        "F4",
+        *[
+            (path, "parent_traversal")
+            for path in ("..", "a/../b", "d/../../x", "../x", "dir/..", "../")
+        ],
+    ),
     paths("F5", *[(path, "backslash") for path in ("..\\..\\x", "\\\\srv\\share", "a\\b")]),
     paths("F6", *[(path, "drive_path") for path in ("C:\\x", "C:/x", "C:x", "a:b")]),
     paths("F7", *[(path, "control_character") for path in CONTROLS]),
     paths("F8", ("\ud800", "invalid_unicode"), ("a\udcff", "invalid_unicode")),
-    paths("F9-long", ("x" * 1025, "path_too_long"), ("y" * 256, "path_too_long"), ("世" * 86, "path_too_long")),
+    paths(
+        "F9-long",
+        ("x" * 1025, "path_too_long"),
+        ("y" * 256, "path_too_long"),
+        ("世" * 86, "path_too_long"),
+    ),
     paths("F9-deep", ("/".join("d" * 33), "path_too_deep"), ("/".join("d" * 32), "not_found")),
     paths("F9-megabyte", ("x" * 1_000_000, "path_too_long"), ("ok.txt", FINE)),
     paths(
         "F10",
-        *[(p, "trailing_slash") for p in ("ok.txt/", "dir/", "link-dir/", "link-dir/.", "link-dir//", "ok.txt/.")],
+        *[
+            (p, "trailing_slash")
+            for p in ("ok.txt/", "dir/", "link-dir/", "link-dir/.", "link-dir//", "ok.txt/.")
+        ],
     ),
     paths(
         "F11",
-        *[(path, "is_directory") for path in (".", "./", "././.", "dir", "dir/sub", "link-dir", "link-to-dir.txt")],
+        *[
+            (path, "is_directory")
+            for path in (".", "./", "././.", "dir", "dir/sub", "link-dir", "link-to-dir.txt")
+        ],
     ),
-    paths("F12", ("./ok.txt", FINE), ("dir//a.txt", Ok("a", {"path": "dir//a.txt"})), ("dir/./a.txt", Ok("a"))),
+    paths(
+        "F12",
+        ("./ok.txt", FINE),
+        ("dir//a.txt", Ok("a", {"path": "dir//a.txt"})),
+        ("dir/./a.txt", Ok("a")),
+    ),
     paths("F13", *[(path, "not_found") for path in ENCODED]),
     paths("F13-denied", ("~/.ssh/id_rsa", "denied")),
     paths("F14", *[(name, Ok("odd name", {"path": name})) for name in NAMES]),
-    paths("F15", *[(path, "not_found") for path in ("OK.TXT", "a\u0308o\u0308u\u0308.txt", "ok.txt.", "ok.txt ")]),
-    paths("F16", ("missing.txt", "not_found"), ("ok.txt/below.txt", "not_found"), ("no/such/dir.txt", "not_found")),
+    paths(
+        "F15",
+        *[
+            (path, "not_found")
+            for path in ("OK.TXT", "a\u0308o\u0308u\u0308.txt", "ok.txt.", "ok.txt ")
+        ],
+    ),
+    paths(
+        "F16",
+        ("missing.txt", "not_found"),
+        ("ok.txt/below.txt", "not_found"),
+        ("no/such/dir.txt", "not_found"),
+    ),
     paths(
         "F17",
         ("both.txt", Ok("from the agent", {"source": "agent"})),
@@ -116,12 +167,21 @@ FILE_ROWS = [
     ),
     paths(
         "F18",
-        *[(path, "symlink_escape") for path in ("link-outside.txt", "link-outside-dir", "link-outside-dir/secret.txt")],
-        *[(path, "symlink_escape") for path in ("link-absolute.txt", "link-absolute-inside.txt", "link-environ")],
+        *[
+            (path, "symlink_escape")
+            for path in ("link-outside.txt", "link-outside-dir", "link-outside-dir/secret.txt")
+        ],
+        *[
+            (path, "symlink_escape")
+            for path in ("link-absolute.txt", "link-absolute-inside.txt", "link-environ")
+        ],
         *[(path, "symlink_escape") for path in ("link-zero", "link-stdin", "dir/link-far")],
     ),
     paths(
-        "F18a-loop", ("link-loop-a", "symlink_loop"), ("link-self", "symlink_loop"), ("link-loop-a/x", "symlink_loop")
+        "F18a-loop",
+        ("link-loop-a", "symlink_loop"),
+        ("link-self", "symlink_loop"),
+        ("link-loop-a/x", "symlink_loop"),
     ),
     paths(
         "F18a-never",
@@ -138,19 +198,42 @@ FILE_ROWS = [
         ("dir/link-up.txt", FINE),
         ("link-chain.txt", FINE),
     ),
-    paths("F18c", *[(path, "denied") for path in SECRETS], ("link-env", "denied"), ("link-git/config", "denied")),
-    paths("F18c-spared", (".env.example", Ok("CREDENTIAL")), ("environment.txt", Ok("not on the list"))),
-    paths("F18c-missing", ("none/.env", "denied"), (".ssh/known_hosts", "denied"), ("a/.AWS/x", "denied")),
+    paths(
+        "F18c",
+        *[(path, "denied") for path in SECRETS],
+        ("link-env", "denied"),
+        ("link-git/config", "denied"),
+    ),
+    paths(
+        "F18c-spared",
+        (".env.example", Ok("CREDENTIAL")),
+        ("environment.txt", Ok("not on the list")),
+    ),
+    paths(
+        "F18c-missing",
+        ("none/.env", "denied"),
+        (".ssh/known_hosts", "denied"),
+        ("a/.AWS/x", "denied"),
+    ),
     paths("F18c-invisible", (".e\u200dnv", "denied"), ("．env", "denied")),
     paths("F19", ("fifo", "not_regular_file"), ("socket", "not_regular_file"), *DEVICES),
     paths(
-        "F20", ("mode000.txt", "access_denied"), ("closed/in.txt", "access_denied"), ("closed/no.txt", "access_denied")
+        "F20",
+        ("mode000.txt", "access_denied"),
+        ("closed/in.txt", "access_denied"),
+        ("closed/no.txt", "access_denied"),
     ),
     paths("F22", ("hard.txt", Ok("SECRET"))),
     paths("F22-denied", ("hard.txt", "hard_link"), ("ok.txt", FINE), deny_hardlinks=True),
     paths("F23", ("empty.txt", Ok("", {"size_bytes": 0}))),
     paths("F24", ("big.txt", Ok(BIG, {"size_bytes": 320_000}, cut=True))),
-    paths("F25", *[(path, "binary_file") for path in ("nul.bin", "picture.png", "utf16-bare.txt", "utf32.txt")]),
+    paths(
+        "F25",
+        *[
+            (path, "binary_file")
+            for path in ("nul.bin", "picture.png", "utf16-bare.txt", "utf32.txt")
+        ],
+    ),
     paths(
         "F26",
         ("bom8.txt", Ok("hello", {"encoding": "utf-8-sig", "size_bytes": 8})),
@@ -168,11 +251,15 @@ FILE_ROWS = [
     paths("F28", ("forged.txt", Ok(FORGED)), ("crlf.txt", Ok("one\r\ntwo\r\n"))),
     Row("F29", {"paths": ["family.txt"], "max_chars_per_file": 5}, [Ok("abc", cut=True)]),
     Row(
-        "F29-never-to-nothing", {"paths": ["marks.txt"], "max_chars_per_file": 50}, [Ok("e" + "\u0301" * 49, cut=True)]
+        "F29-never-to-nothing",
+        {"paths": ["marks.txt"], "max_chars_per_file": 50},
+        [Ok("e" + "\u0301" * 49, cut=True)],
     ),
     Row("F29-crlf", {"paths": ["crlf.txt"], "max_chars_per_file": 4}, [Ok("one", cut=True)]),
     *[
-        refused(f"F30-{n}", reason, "max_chars_per_file", paths=["ok.txt"], max_chars_per_file=value)
+        refused(
+            f"F30-{n}", reason, "max_chars_per_file", paths=["ok.txt"], max_chars_per_file=value
+        )
         for n, (value, reason) in enumerate(CHAR_LIMITS)
     ],
     Row("F30-string", {"paths": ["ok.txt"], "max_chars_per_file": "3"}, [Ok("fin", cut=True)]),
@@ -191,7 +278,14 @@ FILE_ROWS = [
     refused("F31-deep", "invalid_parameter", "paths", paths="[" * 100_000),
     refused("F31-total", "invalid_parameter", "paths", paths=["x" * 1000] * 9),
     Row("F31b", {"paths": json.dumps(["ok.txt", 5])}, [FINE, "not_a_string"]),
-    paths("F32", ("ok.txt", FINE), ("no", "not_found"), ("ok.txt", FINE), ("no", "not_found"), ("./ok.txt", FINE)),
+    paths(
+        "F32",
+        ("ok.txt", FINE),
+        ("no", "not_found"),
+        ("ok.txt", FINE),
+        ("no", "not_found"),
+        ("./ok.txt", FINE),
+    ),
     paths(
         "F32b",
         ("lines.txt#L10-L12", Ok("line 10\nline 11\nline 12\n")),
@@ -219,7 +313,11 @@ FILE_ROWS = [
         ("bom8.txt#byte=1", "invalid_range"),
         ("bom8.txt#byte=0-2", "invalid_range"),
     ),
-    paths("F32c", ("lines.txt#byte=7@000000000000", "changed"), ("ok.txt#byte=999@000000000000", "changed")),
+    paths(
+        "F32c",
+        ("lines.txt#byte=7@000000000000", "changed"),
+        ("ok.txt#byte=999@000000000000", "changed"),
+    ),
     paths("F32c-end", ("lines.txt#byte=7-13@000000000000", "changed")),
 ]
 
@@ -227,11 +325,20 @@ MEMORY_ROWS = [
     targets(
         "M1",
         *[(value, "invalid_target") for value in NOT_TARGETS],
-        *[(value, "invalid_target") for value in ({"type": "../x"}, {"type": ["long_term"]}, {"date": "today"})],
-        ({"type": "long_term"}, Ok("# Memory\n- likes tea\n", {"type": "long_term", "filename": "MEMORY.md"})),
+        *[
+            (value, "invalid_target")
+            for value in ({"type": "../x"}, {"type": ["long_term"]}, {"date": "today"})
+        ],
+        (
+            {"type": "long_term"},
+            Ok("# Memory\n- likes tea\n", {"type": "long_term", "filename": "MEMORY.md"}),
+        ),
     ),
     targets("M1-unknown-field", ({"type": "long_term", "path": "x"}, "invalid_parameter")),
-    targets("M1-string", (json.dumps({"type": "long_term", "date": None}), Ok("# Memory\n- likes tea\n"))),
+    targets(
+        "M1-string",
+        (json.dumps({"type": "long_term", "date": None}), Ok("# Memory\n- likes tea\n")),
+    ),
     targets(
         "M2",
         *[
@@ -253,9 +360,14 @@ MEMORY_ROWS = [
         "M3",
         ({"type": "short_term", "date": "2026-01-01"}, "memory_file_not_found"),
         ({"type": "short_term", "date": "9999-12-31"}, "memory_file_not_found"),
-        ({"type": "short_term", "date": "2026-01-02"}, Ok("a day's notes\n", {"date": "2026-01-02"})),
+        (
+            {"type": "short_term", "date": "2026-01-02"},
+            Ok("a day's notes\n", {"date": "2026-01-02"}),
+        ),
     ),
-    targets("M5", *[({"type": "short_term", "date": f"2026-01-0{n}"}, "undecodable") for n in (3, 4)]),
+    targets(
+        "M5", *[({"type": "short_term", "date": f"2026-01-0{n}"}, "undecodable") for n in (3, 4)]
+    ),
     targets(
         "M-resume",
         ({"type": "long_term", "resume": "byte=9"}, Ok("- likes tea\n")),
@@ -278,9 +390,24 @@ MEMORY_ROWS = [
         ({"type": "long_term", "key": "a"}, "invalid_parameter"),
     ),
     refused("M-none", "invalid_parameter", "targets", "memory_read_bulk", targets=[]),
-    refused("M-26", "invalid_parameter", "targets", "memory_read_bulk", targets=[{"type": "long_term"}] * 26),
-    refused("M-unknown", "invalid_parameter", "paths", "memory_read_bulk", targets=[{}], paths=["a"]),
-    refused("M-range", "out_of_range", "max_chars_per_item", "memory_read_bulk", targets=[{}], max_chars_per_item=0),
+    refused(
+        "M-26",
+        "invalid_parameter",
+        "targets",
+        "memory_read_bulk",
+        targets=[{"type": "long_term"}] * 26,
+    ),
+    refused(
+        "M-unknown", "invalid_parameter", "paths", "memory_read_bulk", targets=[{}], paths=["a"]
+    ),
+    refused(
+        "M-range",
+        "out_of_range",
+        "max_chars_per_item",
+        "memory_read_bulk",
+        targets=[{}],
+        max_chars_per_item=0,
+    ),
 ]
 
 ROWS = [*FILE_ROWS, *MEMORY_ROWS]

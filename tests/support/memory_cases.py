@@ -5,7 +5,18 @@ from typing import Any
 from tests.support.file_cases import Row, refused
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
-KEYS: list[Any] = ["", "k" * 201, " a", "a ", "a\0", "a\n", "a\u202e", "a\u2028", "\ufffd", "\ud800"]
+KEYS: list[Any] = [
+    "",
+    "k" * 201,
+    " a",
+    "a ",
+    "a\0",
+    "a\n",
+    "a\u202e",
+    "a\u2028",
+    "\ufffd",
+    "\ud800",
+]
 LIMITS: list[tuple[str, Any]] = [
     ("depth", 7),
     ("depth", 0),
@@ -69,8 +80,14 @@ QUERIES: list[tuple[str, Any]] = [
 DISAGREE: dict[str, Any] = {"key": "a", "total": 3, "totalLimit": 4}
 
 MEMORY_STORE_ROWS: list[Row] = [
-    *[refused(f"B1-{n}", "invalid_key", "key", "bulk_read_memory", key=key) for n, key in enumerate(KEYS)],
-    *[refused(f"B1-get-{n}", "invalid_key", "key", "memory_get", key=key) for n, key in enumerate(KEYS)],
+    *[
+        refused(f"B1-{n}", "invalid_key", "key", "bulk_read_memory", key=key)
+        for n, key in enumerate(KEYS)
+    ],
+    *[
+        refused(f"B1-get-{n}", "invalid_key", "key", "memory_get", key=key)
+        for n, key in enumerate(KEYS)
+    ],
     refused("B1-number", "invalid_parameter", "key", "memory_get", key=5),
     refused("B2", "memory_not_found", None, "bulk_read_memory", key="no/such:key"),
     refused("B2-get", "memory_not_found", None, "memory_get", key="no/such:key"),
@@ -80,9 +97,23 @@ MEMORY_STORE_ROWS: list[Row] = [
     ],
     refused("B3-get", "invalid_parameter", "depth", "memory_get", key="a", depth=7),
     Row("B3-disagree", DISAGREE, call=("invalid_parameter", None), name="bulk_read_memory"),
-    refused("B10", "invalid_parameter", "output_format", "bulk_read_memory", key="a", output_format="xml"),
+    refused(
+        "B10",
+        "invalid_parameter",
+        "output_format",
+        "bulk_read_memory",
+        key="a",
+        output_format="xml",
+    ),
     *[
-        refused(f"S1-content-{n}", "invalid_parameter", "content", "store_memory", type="core", content=content)
+        refused(
+            f"S1-content-{n}",
+            "invalid_parameter",
+            "content",
+            "store_memory",
+            type="core",
+            content=content,
+        )
         for n, content in enumerate(CONTENTS)
     ],
     *[
@@ -94,7 +125,10 @@ MEMORY_STORE_ROWS: list[Row] = [
         )
         for n, (name, value) in enumerate(STORES)
     ],
-    *[refused(f"S2-{n}", "invalid_id", "id", "update_memory", id=value, content="x") for n, value in enumerate(IDS)],
+    *[
+        refused(f"S2-{n}", "invalid_id", "id", "update_memory", id=value, content="x")
+        for n, value in enumerate(IDS)
+    ],
     refused("S2-delete", "invalid_id", "id", "delete_memory", id="x"),
     refused("S3-update", "id_not_found", None, "update_memory", id=UNKNOWN, content="x"),
     refused("S3-delete", "id_not_found", None, "delete_memory", id=UNKNOWN),

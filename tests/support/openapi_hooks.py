@@ -10,7 +10,9 @@ import schemathesis
 def filter_body(context: Any, body: Any) -> bool:
     """Leave out metadata over 4 KiB, or with integers over 64 bits; the suite has tests of their own for both."""
     metadata = body.get("metadata") if isinstance(body, dict) else None
-    return len(json.dumps(metadata, ensure_ascii=False).encode()) <= 4096 and not _has_large(metadata)
+    return len(json.dumps(metadata, ensure_ascii=False).encode()) <= 4096 and not _has_large(
+        metadata
+    )
 
 
 def _has_large(value: Any) -> bool:

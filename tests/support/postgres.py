@@ -37,9 +37,13 @@ class Node:
     def run(self, program: str, *options: str | Path) -> None:
         """Run one of PostgreSQL's programs on the node's data."""
         command = [*self._become, self._programs / program, "-D", self.data, *options]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._base, timeout=120)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._base, timeout=120
+        )
         log = self.data.with_suffix(".log")
-        assert done.returncode == 0, done.stdout.decode() + (log.read_text()[-2_000:] if log.exists() else "")
+        assert done.returncode == 0, done.stdout.decode() + (
+            log.read_text()[-2_000:] if log.exists() else ""
+        )
 
     def start(self, *settings: str) -> None:
         """Start it and make sure that it is the one that answers."""
@@ -111,7 +115,9 @@ def database(url: str) -> Iterator[str]:
     """The URL of an empty database of its own, dropped in the end."""
     name = f"abilities_{uuid4().hex}"
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'UTF8'".encode())
+        connection.execute(
+            f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING 'UTF8'".encode()
+        )
     try:
         yield urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
     finally:

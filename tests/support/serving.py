@@ -13,7 +13,9 @@ from typing import NamedTuple
 from abilities import Settings
 from tests.support.surfaces import environment
 
-_FIRST = re.compile(r"Serving (http://(.+):(\d+))/api and \1/mcp, and the explorer at \1/ - press Ctrl-C to stop\.\n")
+_FIRST = re.compile(
+    r"Serving (http://(.+):(\d+))/api and \1/mcp, and the explorer at \1/ - press Ctrl-C to stop\.\n"
+)
 
 
 class Server(NamedTuple):
@@ -38,7 +40,10 @@ def serving(settings: Settings, folder: Path, *options: str) -> Iterator[Server]
     command = [sys.executable, "-m", "abilities", "serve", "--port", "0", *options]
     given = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **environment(settings)}
     log = folder / f"server-{time.monotonic_ns()}.log"
-    with log.open("wb") as said, subprocess.Popen(command, env=given, stderr=said, cwd=folder) as process:
+    with (
+        log.open("wb") as said,
+        subprocess.Popen(command, env=given, stderr=said, cwd=folder) as process,
+    ):
         try:
             yield Server(process, _address(process, log), log)
         finally:

@@ -60,10 +60,14 @@ async def langchain(settings: Settings, name: str, arguments: dict[str, Any]) ->
     return _told(message)
 
 
-async def langchain_sync(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def langchain_sync(
+    settings: Settings, name: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
     (tool,) = load_tools(settings, only=[name])
     return _told(
-        await _in_thread(lambda: tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments}))
+        await _in_thread(
+            lambda: tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
+        )
     )
 
 
@@ -75,7 +79,9 @@ async def mcp_earlier(settings: Settings, name: str, arguments: dict[str, Any]) 
     return await _mcp(settings, name, arguments, "legacy")
 
 
-async def mcp_structured(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def mcp_structured(
+    settings: Settings, name: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
     return await _mcp(settings.model_copy(update={"structured": True}), name, arguments, "legacy")
 
 
@@ -95,11 +101,15 @@ async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
     return payload
 
 
-async def mcp_http_current(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def mcp_http_current(
+    settings: Settings, name: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
     return await _mcp_http(settings, name, arguments, "2026-07-28")
 
 
-async def mcp_http_earlier(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def mcp_http_earlier(
+    settings: Settings, name: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
     return await _mcp_http(settings, name, arguments, "legacy")
 
 
@@ -143,7 +153,10 @@ def calls_through(name: str) -> Through:
 def environment(settings: Settings) -> dict[str, str]:
     """The settings as the variables of a process."""
     given = settings.model_dump(mode="json", exclude_unset=True)
-    joined = {name: ",".join(value) if isinstance(value, list) else str(value) for name, value in given.items()}
+    joined = {
+        name: ",".join(value) if isinstance(value, list) else str(value)
+        for name, value in given.items()
+    }
     return {f"ABILITIES_{name.upper()}": value for name, value in joined.items()}
 
 
@@ -157,20 +170,29 @@ def told_by(result: Any, *, structured: bool = False) -> dict[str, Any]:
     return payload
 
 
-async def _mcp(settings: Settings, name: str, arguments: dict[str, Any], mode: str) -> dict[str, Any]:
+async def _mcp(
+    settings: Settings, name: str, arguments: dict[str, Any], mode: str
+) -> dict[str, Any]:
     refuse_uncarried(arguments)
-    async with Abilities.open(settings) as abilities, Client(create_server(abilities), mode=mode) as client:
+    async with (
+        Abilities.open(settings) as abilities,
+        Client(create_server(abilities), mode=mode) as client,
+    ):
         return told_by(await client.call_tool(name, arguments), structured=settings.structured)
 
 
-async def _mcp_http(settings: Settings, name: str, arguments: dict[str, Any], mode: str) -> dict[str, Any]:
+async def _mcp_http(
+    settings: Settings, name: str, arguments: dict[str, Any], mode: str
+) -> dict[str, Any]:
     if len(refuse_uncarried(arguments).encode()) > MAX_BODY - 1_000:
         raise CannotCarry
     async with (
         Abilities.open(settings) as abilities,
         begun(create_app(abilities)) as app,
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as sender,
-        Client(streamable_http_client("http://127.0.0.1/mcp", http_client=sender), mode=mode) as client,
+        Client(
+            streamable_http_client("http://127.0.0.1/mcp", http_client=sender), mode=mode
+        ) as client,
     ):
         return told_by(await client.call_tool(name, arguments))
 

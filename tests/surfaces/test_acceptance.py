@@ -63,7 +63,9 @@ def check_success(record: dict[str, Any], expected: Ok) -> None:
         assert record["truncation"]["returned_chars"] == len(expected.content)
 
 
-INTERNAL = re.compile(r"errno|Traceback|[a-z]Error\b|Exception|sqlite|SELECT |/proc/|pydantic", re.I)
+INTERNAL = re.compile(
+    r"errno|Traceback|[a-z]Error\b|Exception|sqlite|SELECT |/proc/|pydantic", re.I
+)
 
 
 async def test_what_is_ours_in_an_answer_never_holds_what_is_not(
@@ -76,20 +78,27 @@ async def test_what_is_ours_in_an_answer_never_holds_what_is_not(
         ours = json.dumps(trusted(payload), ensure_ascii=False)
         assert str(world.base) not in ours and not INTERNAL.search(ours), row.id
         asked = next(iter(row.arguments.values()), None)
-        for item, record in zip(asked if isinstance(asked, list) else [], payload.get("results", []), strict=False):
+        for item, record in zip(
+            asked if isinstance(asked, list) else [], payload.get("results", []), strict=False
+        ):
             text = item if isinstance(item, str) else json.dumps(item)
             if "error" in record and len(text) > 5 and not text.isidentifier():
                 assert text not in json.dumps(record["error"], ensure_ascii=False), row.id
         faults += sum("error" in record for record in payload.get("results", [payload]))
     assert faults > 100
-    reached(10, f"{len(ROWS)} rows with {faults} faults: nothing of the host, of the system or of the input in them")
+    reached(
+        10,
+        f"{len(ROWS)} rows with {faults} faults: nothing of the host, of the system or of the input in them",
+    )
 
 
 def trusted(payload: Any) -> Any:
     """An answer without what was asked and what was read."""
     if isinstance(payload, dict):
         mine = {
-            name: value for name, value in payload.items() if name not in ("input", "content", "next_request", "next")
+            name: value
+            for name, value in payload.items()
+            if name not in ("input", "content", "next_request", "next")
         }
         return {name: trusted(value) for name, value in mine.items()}
     return [trusted(value) for value in payload] if isinstance(payload, list) else payload
@@ -100,11 +109,15 @@ def test_a_fault_is_one_short_sentence_that_names_no_internals(reason: Reason) -
     _, message = FAULTS[reason]
     assert len(message) <= 120
     assert message.endswith(".")
-    assert not any(word in message for word in ("Error", "errno", "Exception", "Traceback", "{", "%"))
+    assert not any(
+        word in message for word in ("Error", "errno", "Exception", "Traceback", "{", "%")
+    )
 
 
 def test_a_fault_names_only_commands_that_exist() -> None:
-    named = {word for _, message in FAULTS.values() for word in re.findall(r"'abilities (\w+)", message)}
+    named = {
+        word for _, message in FAULTS.values() for word in re.findall(r"'abilities (\w+)", message)
+    }
     assert named <= main.commands.keys()
 
 
@@ -112,4 +125,11 @@ async def test_the_input_is_repeated_as_it_was_asked(settings: Settings) -> None
     asked = ["ok.txt#L1", "../" + "x" * 500, 5, {"a": [1, None]}, "\ud800", "nope" * 60]
     payload = await python(settings, "file_read_bulk", {"paths": asked})
     told = [record["input"] for record in payload["results"]]
-    assert told == ["ok.txt#L1", ("../" + "x" * 500)[:200], "5", '{"a":[1,null]}', "\ufffd", "nope" * 60]
+    assert told == [
+        "ok.txt#L1",
+        ("../" + "x" * 500)[:200],
+        "5",
+        '{"a":[1,null]}',
+        "\ufffd",
+        "nope" * 60,
+    ]

@@ -56,7 +56,9 @@ def test_a_call_that_failed_as_a_whole_says_why_on_stdout(settings: Settings) ->
         (["--workspace-dir", "/", "mcp"], b"workspace_dir must not be"),
     ],
 )
-def test_wrong_usage_exits_with_2_and_plain_words(arguments: list[str], words: bytes, settings: Settings) -> None:
+def test_wrong_usage_exits_with_2_and_plain_words(
+    arguments: list[str], words: bytes, settings: Settings
+) -> None:
     done = run(settings, *arguments)
     assert done.returncode == 2
     assert words in done.stderr
@@ -64,7 +66,9 @@ def test_wrong_usage_exits_with_2_and_plain_words(arguments: list[str], words: b
     assert b"Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("wrong", [{"ABILITIES_TIMEZONE": "Mars"}, {"ABILITIES_CONFIG": "/proc/self/environ"}])
+@pytest.mark.parametrize(
+    "wrong", [{"ABILITIES_TIMEZONE": "Mars"}, {"ABILITIES_CONFIG": "/proc/self/environ"}]
+)
 def test_unusable_settings_are_usage(wrong: dict[str, Any]) -> None:
     done = run(None, "list", **wrong)
     assert done.returncode == 2
@@ -84,7 +88,9 @@ def test_list_and_describe_tell_people_and_programs(settings: Settings) -> None:
 
 def test_a_table_for_people(settings: Settings) -> None:
     paths = ["ok.txt", "none", "big.txt", "[bold]evil", "\x1b[31m"]
-    done = run(settings, "call", "file_read_bulk", json.dumps({"paths": paths}), "--pretty", COLUMNS="200")
+    done = run(
+        settings, "call", "file_read_bulk", json.dumps({"paths": paths}), "--pretty", COLUMNS="200"
+    )
     told = done.stdout.decode()
     assert "2 of 5 read, 3 failed, 1 cut" in told
     assert "No such file" in told
@@ -104,7 +110,9 @@ def test_init_makes_an_agent_directory_and_keeps_what_is_there(tmp_path: Path) -
     assert b"nothing was changed" in run(None, "init", str(place)).stdout
     assert (place / "MEMORY.md").read_text() == "mine"
     ask = '{"targets": [{"type": "long_term"}]}'
-    answer = json.loads(run(None, "--agent-dir", str(place), "call", "memory_read_bulk", ask).stdout)
+    answer = json.loads(
+        run(None, "--agent-dir", str(place), "call", "memory_read_bulk", ask).stdout
+    )
     assert answer["results"][0]["data"]["content"] == "mine"
 
 
@@ -122,6 +130,6 @@ def test_the_demonstration_runs_both_ways(settings: Settings) -> None:
     assert told.count("The link leads outside its root.") == 2
     assert told.count("Left out by the limits: nightly (depth).") == 2
     langchain, mcp = told.split("MCP client over stdio")
-    assert [line for line in langchain.splitlines() if line.startswith(("ok", "cut", "failed"))] == [
-        line for line in mcp.splitlines() if line.startswith(("ok", "cut", "failed"))
-    ]
+    assert [
+        line for line in langchain.splitlines() if line.startswith(("ok", "cut", "failed"))
+    ] == [line for line in mcp.splitlines() if line.startswith(("ok", "cut", "failed"))]

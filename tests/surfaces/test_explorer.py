@@ -38,18 +38,28 @@ async def viewed(client: httpx.AsyncClient, name: str, **arguments: Any) -> dict
     return found
 
 
-async def test_pages_load_from_here_alone_and_only_the_files_there_are(client: httpx.AsyncClient) -> None:
+async def test_pages_load_from_here_alone_and_only_the_files_there_are(
+    client: httpx.AsyncClient,
+) -> None:
     assert {"/", "/docs", "/explorer/app.js", "/explorer/style.css"} <= PAGES.keys()
     for path, page in PAGES.items():
         answer = await client.get(path)
         policy = answer.headers["content-security-policy"]
         assert answer.status_code == 200 and answer.content == page.body
-        assert policy.startswith("default-src 'none'; script-src 'self'; ") and "frame-ancestors 'none'" in policy
+        assert (
+            policy.startswith("default-src 'none'; script-src 'self'; ")
+            and "frame-ancestors 'none'" in policy
+        )
         assert ("unsafe" in policy) == (path == "/docs") and "http" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
         assert answer.headers["content-type"].startswith(("text/", "image/svg+xml"))
-    for path in ("/explorer/", "/explorer/../app.py", "/explorer/%2e%2e/views.py", "/explorer/nothing.js"):
+    for path in (
+        "/explorer/",
+        "/explorer/../app.py",
+        "/explorer/%2e%2e/views.py",
+        "/explorer/nothing.js",
+    ):
         assert (await client.get(path)).status_code == 404
     assert (await client.get("/explorer/vendor/vendored.json")).status_code == 404
 
@@ -61,14 +71,17 @@ def test_our_own_pages_name_no_other_host_and_write_no_html() -> None:
         text = path.read_text()
         assert not re.search(r"https?://(?!www\.w3\.org/)|//[a-z]+\.[a-z]", text), path
         assert not re.search(
-            r"innerHTML|outerHTML|insertAdjacent|dangerously|document\.write|\beval\b|Function\(", text
+            r"innerHTML|outerHTML|insertAdjacent|dangerously|document\.write|\beval\b|Function\(",
+            text,
         )
         assert not re.search(r"document\.cookie|localStorage", text), path
         assert text.count("\n") <= 400, path
 
 
 def test_vendored_libraries_are_what_was_fetched_each_with_its_licence() -> None:
-    listed: dict[str, dict[str, str]] = json.loads((STATIC / "vendor" / "vendored.json").read_text())
+    listed: dict[str, dict[str, str]] = json.loads(
+        (STATIC / "vendor" / "vendored.json").read_text()
+    )
     files = {name: digest for names in listed.values() for name, digest in names.items()}
     assert files.keys() == {path.name for path in (STATIC / "vendor").iterdir()} - {"vendored.json"}
     for name, digest in files.items():
@@ -77,15 +90,26 @@ def test_vendored_libraries_are_what_was_fetched_each_with_its_licence() -> None
         assert any("LICENSE" in name for name in names), package
 
 
-async def test_a_memory_is_looked_at_with_links_both_ways_and_counts_no_access(client: httpx.AsyncClient) -> None:
+async def test_a_memory_is_looked_at_with_links_both_ways_and_counts_no_access(
+    client: httpx.AsyncClient,
+) -> None:
     for n in range(23):
-        asked = {"type": "core", "content": "x", "key": f"from {n:02}", "links": [{"key": "hub", "type": "about"}]}
+        asked = {
+            "type": "core",
+            "content": "x",
+            "key": f"from {n:02}",
+            "links": [{"key": "hub", "type": "about"}],
+        }
         await client.post("/api/memories", json=asked)
     links = [{"key": f"from {n:02}", "link_weight": n / 30} for n in range(23)]
-    await client.post("/api/memories", json={"type": "task", "content": "the hub", "key": "hub", "links": links})
+    await client.post(
+        "/api/memories", json={"type": "task", "content": "the hub", "key": "hub", "links": links}
+    )
     found = await viewed(client, "memory", key="hub")
     assert found["memory"]["content"] == "the hub" and found["memory"]["access_count"] == 0
-    assert [link["key"] for link in found["memory"]["links"]] == [f"from {n:02}" for n in range(22, 2, -1)]
+    assert [link["key"] for link in found["memory"]["links"]] == [
+        f"from {n:02}" for n in range(22, 2, -1)
+    ]
     assert found["backlinks"][0] == {"key": "from 00", "link_weight": 0.5, "type": "about"}
     assert (len(found["backlinks"]), found["backlinks_total"]) == (20, 23)
     rest = await viewed(client, "memory", key="hub", links_offset=20, backlinks_offset=20)
@@ -99,7 +123,13 @@ async def test_a_memory_is_looked_at_with_links_both_ways_and_counts_no_access(c
 async def test_the_largest_memory_can_be_looked_at(client: httpx.AsyncClient) -> None:
     wide = "\U0001f642" * 198
     links = [{"key": f"{wide}{n:02}"} for n in range(20)]
-    asked = {"type": "core", "content": "\x01" * 5000, "key": "large", "links": links, "metadata": {"m": "é" * 2000}}
+    asked = {
+        "type": "core",
+        "content": "\x01" * 5000,
+        "key": "large",
+        "links": links,
+        "metadata": {"m": "é" * 2000},
+    }
     assert (await client.post("/api/memories", json=asked)).status_code == 200
     for link in links:
         back = {"type": "core", "content": "x", "key": link["key"], "links": [{"key": "large"}]}
@@ -118,7 +148,10 @@ async def test_days_with_notes_are_told_and_one_that_cannot_be_read_says_so(
     (notes / "2024-12-31.md").mkdir()
     (notes / "2024-13-01.md").write_text("no day")
     found = await viewed(client, "days", year=2024)
-    assert [(day["date"], day.get("size_bytes")) for day in found["days"]] == [("2024-02-29", 4), ("2024-12-31", None)]
+    assert [(day["date"], day.get("size_bytes")) for day in found["days"]] == [
+        ("2024-02-29", 4),
+        ("2024-12-31", None),
+    ]
     assert found["days"][1]["error"]["reason"] == "is_directory"
     assert found["today"] == (await viewed(client, "days"))["today"] and found["year"] == 2024
     assert (await viewed(client, "days"))["year"] == date.fromisoformat(found["today"]).year
@@ -129,7 +162,9 @@ async def test_days_with_notes_are_told_and_one_that_cannot_be_read_says_so(
     assert (gone.status_code, gone.json()["error"]["reason"]) == (503, "root_unavailable")
 
 
-async def test_files_tell_which_root_answers_and_what_it_hides(client: httpx.AsyncClient, roots: Settings) -> None:
+async def test_files_tell_which_root_answers_and_what_it_hides(
+    client: httpx.AsyncClient, roots: Settings
+) -> None:
     for root, name, text in (
         (roots.agent_dir, "both.txt", "agent"),
         (roots.workspace_dir, "both.txt", "workspace"),
@@ -141,7 +176,9 @@ async def test_files_tell_which_root_answers_and_what_it_hides(client: httpx.Asy
         (root / name).write_text(text)
     (roots.agent_dir / "refused.txt").symlink_to("/etc/passwd")
     found = await viewed(client, "files")
-    rows = [(f["path"], f.get("source"), f.get("hides", {}).get("size_bytes")) for f in found["files"]]
+    rows = [
+        (f["path"], f.get("source"), f.get("hides", {}).get("size_bytes")) for f in found["files"]
+    ]
     assert rows == [
         ("a.txt", "agent", None),
         ("both.txt", "agent", 9),
@@ -160,7 +197,9 @@ async def test_files_tell_which_root_answers_and_what_it_hides(client: httpx.Asy
     assert (wrong.status_code, wrong.json()["error"]["field"]) == (400, "pattern")
 
 
-async def test_a_call_is_tried_once_and_answered_in_both_formats(client: httpx.AsyncClient, roots: Settings) -> None:
+async def test_a_call_is_tried_once_and_answered_in_both_formats(
+    client: httpx.AsyncClient, roots: Settings
+) -> None:
     (roots.workspace_dir / "a.txt").write_text("tried")
     asked = {"paths": ["a.txt", "none"]}
     expected = await python(roots, "file_read_bulk", asked)
@@ -175,7 +214,9 @@ async def test_a_call_is_tried_once_and_answered_in_both_formats(client: httpx.A
     assert unknown["failed"] and json.loads(unknown["json"])["error"]["reason"] == "unknown_ability"
 
 
-async def test_with_tokens_the_pages_are_open_and_hold_nothing_and_all_else_is_shut(roots: Settings) -> None:
+async def test_with_tokens_the_pages_are_open_and_hold_nothing_and_all_else_is_shut(
+    roots: Settings,
+) -> None:
     roots = roots.model_copy(update={"tokens_file": roots.agent_dir.with_name("tokens.json")})
     tokens = TokenFile(roots.tokens_file)
     reading, writing = tokens.add("default", "read", "Ada")[1], tokens.add("default", "write")[1]
@@ -205,17 +246,26 @@ async def test_wrong_requests_get_a_clear_error(client: httpx.AsyncClient) -> No
         ("memory", '{"key": " x"}', 400, "invalid_key"),
         ("session", '{"more": 1}', 400, "invalid_parameter"),
     ):
-        answer = await client.post(f"/api/explorer/{path}", content=body, headers={"Content-Type": "application/json"})
+        answer = await client.post(
+            f"/api/explorer/{path}", content=body, headers={"Content-Type": "application/json"}
+        )
         assert (answer.status_code, answer.json()["error"]["reason"]) == (status, reason), path
     assert (await client.get("/api/explorer/session")).status_code == 405
 
 
-def test_explore_serves_this_machine_alone_and_opens_the_page(roots: Settings, tmp_path: Path) -> None:
+def test_explore_serves_this_machine_alone_and_opens_the_page(
+    roots: Settings, tmp_path: Path
+) -> None:
     note = tmp_path / "opened"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {note}\n')
     browser.chmod(0o755)
-    given = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "BROWSER": str(browser), **environment(roots)}
+    given = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "BROWSER": str(browser),
+        **environment(roots),
+    }
     command = [sys.executable, "-m", "abilities", "explore"]
     with subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr

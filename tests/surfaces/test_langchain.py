@@ -81,7 +81,10 @@ class Scripted(GenericFakeChatModel):
 
 
 def scripted(*calls: tuple[str, dict[str, Any]]) -> Scripted:
-    wishes = [{"id": f"call-{n}", "name": name, "args": arguments} for n, (name, arguments) in enumerate(calls)]
+    wishes = [
+        {"id": f"call-{n}", "name": name, "args": arguments}
+        for n, (name, arguments) in enumerate(calls)
+    ]
     return Scripted(messages=iter([AIMessage("", tool_calls=wishes), AIMessage("Done.")]))
 
 
@@ -101,7 +104,9 @@ def check_messages(messages: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("create", [create_agent, create_deep_agent])
-async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(create: Any, settings: Settings) -> None:
+async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(
+    create: Any, settings: Settings
+) -> None:
     agent = create(model=scripted(READ, WRONG, NOTES), tools=load_tools(settings))
     state = await agent.ainvoke({"messages": [HumanMessage("Read.")]})
     check_messages(state["messages"])
@@ -122,7 +127,9 @@ async def test_a_bare_tool_node_does_the_same(settings: Settings) -> None:
     graph.add_node("think", think)
     graph.add_node("tools", ToolNode(tools))
     graph.add_edge(START, "think")
-    graph.add_conditional_edges("think", lambda state: "tools" if state["messages"][-1].tool_calls else END)
+    graph.add_conditional_edges(
+        "think", lambda state: "tools" if state["messages"][-1].tool_calls else END
+    )
     graph.add_edge("tools", "think")
     state = await graph.compile().ainvoke({"messages": [HumanMessage("Read.")]})
     check_messages(state["messages"])
@@ -130,7 +137,9 @@ async def test_a_bare_tool_node_does_the_same(settings: Settings) -> None:
 
 def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> None:
     assert len(load_tools(settings)) == 10
-    assert [tool.name for tool in load_tools(settings, only=["memory_read_bulk"])] == ["memory_read_bulk"]
+    assert [tool.name for tool in load_tools(settings, only=["memory_read_bulk"])] == [
+        "memory_read_bulk"
+    ]
     reading = [tool.name for tool in AbilitiesToolkit.load(settings, read_only=True).get_tools()]
     assert len(reading) == 7
     assert {"store_memory", "update_memory", "delete_memory"}.isdisjoint(reading)
@@ -145,7 +154,9 @@ def test_the_namespace_comes_from_the_runs_configuration(tmp_path: Path) -> None
         (tmp_path / namespace).mkdir()
         (tmp_path / namespace / "who.txt").write_text(namespace)
     template = tmp_path / "{namespace}"
-    (tool,) = load_tools(Settings(agent_dir=template, workspace_dir=template), only=["file_read_bulk"])
+    (tool,) = load_tools(
+        Settings(agent_dir=template, workspace_dir=template), only=["file_read_bulk"]
+    )
 
     def who(**configurable: Any) -> str:
         return str(tool.invoke({"paths": ["who.txt"]}, {"configurable": configurable}))
@@ -156,7 +167,9 @@ def test_the_namespace_comes_from_the_runs_configuration(tmp_path: Path) -> None
         assert '"field":"namespace"' in who(namespace=hostile), hostile
 
 
-async def test_an_open_application_serves_sync_and_async_callers_and_other_loops(settings: Settings) -> None:
+async def test_an_open_application_serves_sync_and_async_callers_and_other_loops(
+    settings: Settings,
+) -> None:
     async with Abilities.open(settings) as abilities:
         (tool,) = load_tools(abilities, only=["file_read_bulk"])
         expected = await tool.ainvoke({"paths": ["ok.txt"]})

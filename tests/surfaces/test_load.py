@@ -36,13 +36,21 @@ def descriptors(server: Server) -> int:
 
 
 async def stored(client: httpx.AsyncClient, key: str, **fields: Any) -> httpx.Response:
-    return await client.post("/api/memories", json={"type": "task", "content": key, "key": key, **fields})
+    return await client.post(
+        "/api/memories", json={"type": "task", "content": key, "key": key, **fields}
+    )
 
 
 async def test_several_servers_share_one_store(roots: Settings, tmp_path: Path) -> None:
     """What one server acknowledged the others have at once, and changes of one memory through all of them add up."""
-    with serving(roots, tmp_path) as one, serving(roots, tmp_path) as two, serving(roots, tmp_path) as three:
-        clients = [httpx.AsyncClient(base_url=server.address, timeout=30) for server in (one, two, three)]
+    with (
+        serving(roots, tmp_path) as one,
+        serving(roots, tmp_path) as two,
+        serving(roots, tmp_path) as three,
+    ):
+        clients = [
+            httpx.AsyncClient(base_url=server.address, timeout=30) for server in (one, two, three)
+        ]
 
         async def use(worker: int) -> None:
             chosen = random.Random(worker)
@@ -64,7 +72,9 @@ async def test_several_servers_share_one_store(roots: Settings, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("moment", [0.05, 0.2, 0.4])
-async def test_a_server_that_is_stopped_finishes_what_it_began(moment: float, roots: Settings, tmp_path: Path) -> None:
+async def test_a_server_that_is_stopped_finishes_what_it_began(
+    moment: float, roots: Settings, tmp_path: Path
+) -> None:
     """Every request gets a whole answer or none at all, and whatever was acknowledged is there."""
     acknowledged: list[str] = []
     outcomes: set[str] = set()
@@ -93,7 +103,9 @@ async def test_a_server_that_is_stopped_finishes_what_it_began(moment: float, ro
             assert (await abilities.call("memory_get", {"key": key}))["data"]["content"] == key
 
 
-async def test_sixty_four_large_calls_at_once_take_little_memory(roots: Settings, tmp_path: Path) -> None:
+async def test_sixty_four_large_calls_at_once_take_little_memory(
+    roots: Settings, tmp_path: Path
+) -> None:
     """Figure 4's bound: 128 MiB over idle, whatever the size of the files."""
     for n in range(25):
         with (roots.workspace_dir / f"{n}.txt").open("wb") as file:
@@ -126,18 +138,39 @@ async def test_sixty_four_large_calls_at_once_take_little_memory(roots: Settings
 
 
 HOSTILE = [
-    *({"Host": host} for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80")),
     *(
         {"Host": host}
-        for host in ("127.0.0.1@evil.example", "[::2]", "0.0.0.0", "2130706433", "127.1", "evil.example:127")
+        for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80")
+    ),
+    *(
+        {"Host": host}
+        for host in (
+            "127.0.0.1@evil.example",
+            "[::2]",
+            "0.0.0.0",
+            "2130706433",
+            "127.1",
+            "evil.example:127",
+        )
     ),
     {"Host": "localhost", "X-Forwarded-Host": "evil.example", "Origin": "http://evil.example"},
-    *({"Origin": origin} for origin in ("null", "http://evil.example", "https://127.0.0.1.evil.example", "file://")),
     *(
         {"Origin": origin}
-        for origin in ("http://localhost@evil.example", "http://[", "http://localhost:80:80", "chrome-extension://abc")
+        for origin in ("null", "http://evil.example", "https://127.0.0.1.evil.example", "file://")
     ),
-    *({"Origin": origin} for origin in ("http://0.0.0.0", "http://[::2]:80", "http://[::1", "", "http://localhost/")),
+    *(
+        {"Origin": origin}
+        for origin in (
+            "http://localhost@evil.example",
+            "http://[",
+            "http://localhost:80:80",
+            "chrome-extension://abc",
+        )
+    ),
+    *(
+        {"Origin": origin}
+        for origin in ("http://0.0.0.0", "http://[::2]:80", "http://[::1", "", "http://localhost/")
+    ),
 ]
 
 
@@ -166,7 +199,9 @@ async def test_nothing_piles_up_under_a_mixed_load(roots: Settings, tmp_path: Pa
         (roots.workspace_dir / f"{n}.txt").write_text(f"{n} " * 3_000)
     with serving(roots, tmp_path) as server:
         await load(server, 3.0)
-        await asyncio.sleep(2)  # dropped connections are noticed, and the store has opened what it needs
+        await asyncio.sleep(
+            2
+        )  # dropped connections are noticed, and the store has opened what it needs
         before = descriptors(server), status(server, "VmRSS")
         calls = await load(server, SOAK_SECONDS)
         end = time.monotonic() + 30
@@ -180,7 +215,10 @@ async def test_nothing_piles_up_under_a_mixed_load(roots: Settings, tmp_path: Pa
         # What is kept by design: pages of the store, up to SQLite's bound for each connection, and allocator slack.
         grown = (after[1] - before[1]) / MIB
         assert grown <= 24, (before, after)
-        reached(4, f"{calls:,} mixed requests in {SOAK_SECONDS:g} s: no descriptor left over, {grown:.1f} MiB more")
+        reached(
+            4,
+            f"{calls:,} mixed requests in {SOAK_SECONDS:g} s: no descriptor left over, {grown:.1f} MiB more",
+        )
         server.stop()
 
 
@@ -192,28 +230,43 @@ async def load(server: Server, seconds: float) -> int:
     async with httpx.AsyncClient(base_url=server.address, timeout=60) as client:
 
         async def read(n: int) -> None:
-            assert (await client.post("/api/abilities/file_read_bulk", json=files)).status_code in (200, 429)
+            assert (await client.post("/api/abilities/file_read_bulk", json=files)).status_code in (
+                200,
+                429,
+            )
 
         async def write(n: int) -> None:
             links = [{"key": f"m{(n * 7 + k) % 500}"} for k in range(5)]
             assert (await stored(client, f"m{n % 500}", links=links)).status_code in (200, 429)
 
         async def walk(n: int) -> None:
-            assert (await client.get(f"/api/memories/m{n % 500}/bulk")).status_code in (200, 404, 429)
+            assert (await client.get(f"/api/memories/m{n % 500}/bulk")).status_code in (
+                200,
+                404,
+                429,
+            )
 
         async def wrong(n: int) -> None:
-            answer = await client.post("/api/abilities/query_memories", content=b"{" * (n % 300_000))
+            answer = await client.post(
+                "/api/abilities/query_memories", content=b"{" * (n % 300_000)
+            )
             assert answer.status_code in (400, 413, 429)
 
         async def broken(n: int) -> None:
             _, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(server.address).port)
-            writer.write(b"POST /api/memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n{"[: n % 90])
+            writer.write(
+                b"POST /api/memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n{"[
+                    : n % 90
+                ]
+            )
             await writer.drain()
             writer.close()
             await asyncio.sleep(0.02)
 
         async def mcp(n: int) -> None:
-            async with Client(f"{server.address}/mcp", mode=("2026-07-28", "legacy")[n % 2]) as session:
+            async with Client(
+                f"{server.address}/mcp", mode=("2026-07-28", "legacy")[n % 2]
+            ) as session:
                 await session.call_tool("get_memory_stats", {})
 
         async def go_on(kind: Callable[[int], Awaitable[None]], worker: int) -> int:
@@ -224,5 +277,7 @@ async def load(server: Server, seconds: float) -> int:
             return (n - worker) // 8
 
         kinds = (read, write, walk, wrong, broken, mcp)
-        count = sum(await asyncio.gather(*(go_on(kind, worker) for kind in kinds for worker in range(3))))
+        count = sum(
+            await asyncio.gather(*(go_on(kind, worker) for kind in kinds for worker in range(3)))
+        )
     return count

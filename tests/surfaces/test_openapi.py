@@ -16,11 +16,31 @@ EXAMPLES = os.environ.get("ABILITIES_API_EXAMPLES", "5")
 
 def test_every_check_of_schemathesis_passes(served: str, roots: Settings, tmp_path: Path) -> None:
     (roots.workspace_dir / "a.txt").write_text("a")
-    command = [str(Path(sys.executable).with_name("schemathesis")), "run", f"{served}/openapi.json", "--checks", "all"]
-    command += ["--max-examples", EXAMPLES, "--seed", "1", "--generation-database", "none", "--no-color"]
-    given = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.support.openapi_hooks", "HOME": str(tmp_path)}
+    command = [
+        str(Path(sys.executable).with_name("schemathesis")),
+        "run",
+        f"{served}/openapi.json",
+        "--checks",
+        "all",
+    ]
+    command += [
+        "--max-examples",
+        EXAMPLES,
+        "--seed",
+        "1",
+        "--generation-database",
+        "none",
+        "--no-color",
+    ]
+    given = {
+        **os.environ,
+        "SCHEMATHESIS_HOOKS": "tests.support.openapi_hooks",
+        "HOME": str(tmp_path),
+    }
     root = Path(__file__).parent.parent.parent
-    done = subprocess.run(command, env={**given, "PYTHONPATH": str(root)}, cwd=tmp_path, capture_output=True)
+    done = subprocess.run(
+        command, env={**given, "PYTHONPATH": str(root)}, cwd=tmp_path, capture_output=True
+    )
     told = done.stdout.decode()
     assert done.returncode == 0, told[-8_000:] + done.stderr.decode()
     operations = len(httpx.get(f"{served}/openapi.json").json()["paths"])

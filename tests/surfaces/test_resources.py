@@ -30,13 +30,18 @@ async def connect(request: pytest.FixtureRequest, roots: Settings) -> AsyncItera
                 async with Client(f"{server.address}/mcp", mode=mode) as client:
                     yield client
         else:
-            async with Abilities.open(roots) as abilities, Client(create_server(abilities), mode=mode) as client:
+            async with (
+                Abilities.open(roots) as abilities,
+                Client(create_server(abilities), mode=mode) as client,
+            ):
                 yield client
 
     yield connected
 
 
-async def test_a_memory_is_a_resource_with_the_tools_own_text(connect: object, roots: Settings) -> None:
+async def test_a_memory_is_a_resource_with_the_tools_own_text(
+    connect: object, roots: Settings
+) -> None:
     async with Abilities.open(roots) as abilities:
         for key in KEYS:
             await abilities.call("store_memory", {"type": "core", "content": key, "key": key})
@@ -60,7 +65,10 @@ async def test_a_memory_is_a_resource_with_the_tools_own_text(connect: object, r
             with pytest.raises(MCPError) as refused:
                 await client.read_resource(uri)
             assert refused.value.error.code == -32602
-            assert refused.value.error.data["reason"] == reason and refused.value.error.data["uri"] == uri
+            assert (
+                refused.value.error.data["reason"] == reason
+                and refused.value.error.data["uri"] == uri
+            )
         for uri in ("file:///etc/passwd", "memory:none", "test://x"):
             with pytest.raises(MCPError, match="Unknown resource"):
                 await client.read_resource(uri)
@@ -77,4 +85,7 @@ def test_a_resource_names_an_argument_of_an_ability_that_reads(resource: str) ->
         ability(name="x", description="X.", read_only=True, resource=resource)(run)
     with pytest.raises(ValueError, match="a resource is read"):
         ability(name="x", description="X.", resource="memory://{key}")(run)
-    assert ability(name="x", description="X.", read_only=True, resource="x://{key}")(run).resource == "x://{key}"
+    assert (
+        ability(name="x", description="X.", read_only=True, resource="x://{key}")(run).resource
+        == "x://{key}"
+    )

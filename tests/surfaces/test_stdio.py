@@ -19,7 +19,11 @@ from tests.support.file_cases import ROWS
 from tests.support.surfaces import CannotCarry, environment, python, refuse_uncarried, told_by
 
 COMMAND = [sys.executable, "-m", "abilities", "mcp"]
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
 
 
 def variables(settings: Settings) -> dict[str, str]:
@@ -27,7 +31,9 @@ def variables(settings: Settings) -> dict[str, str]:
 
 
 def server(settings: Settings) -> Any:
-    return stdio_client(StdioServerParameters(command=COMMAND[0], args=COMMAND[1:], env=variables(settings)))
+    return stdio_client(
+        StdioServerParameters(command=COMMAND[0], args=COMMAND[1:], env=variables(settings))
+    )
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -70,7 +76,11 @@ async def test_structured_content_is_sent_only_when_asked_for(settings: Settings
 def exchange(settings: Settings, *lines: bytes, **more: str) -> tuple[list[dict[str, Any]], bytes]:
     """Send lines at once, close stdin, and return every answer and what stderr said."""
     process = subprocess.run(
-        COMMAND, input=b"\n".join(lines) + b"\n", capture_output=True, timeout=60, env={**variables(settings), **more}
+        COMMAND,
+        input=b"\n".join(lines) + b"\n",
+        capture_output=True,
+        timeout=60,
+        env={**variables(settings), **more},
     )
     assert process.returncode == 0, process.stderr
     return [json.loads(line) for line in process.stdout.splitlines()], process.stderr
@@ -84,7 +94,10 @@ GARBAGE = {
     "words": (b"garbage", -32700),
     "half": (b'{"jsonrpc": "2.0", "id": 1', -32700),
     "nan": (b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":NaN}}', -32700),
-    "surrogate": (b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":"\\ud800"}}', -32700),
+    "surrogate": (
+        b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"x":"\\ud800"}}',
+        -32700,
+    ),
     "utf-8": (b'{"jsonrpc":"2.0","id":9,"method":"\xff"}', -32700),
     "deep": (b"[" * 100_000, -32700),
     "array": (b"[]", -32600),
@@ -94,7 +107,9 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_a_line_that_is_no_message_gets_an_error_and_the_next_one_its_answer(kind: str, settings: Settings) -> None:
+def test_a_line_that_is_no_message_gets_an_error_and_the_next_one_its_answer(
+    kind: str, settings: Settings
+) -> None:
     line, code = GARBAGE[kind]
     answers, _ = exchange(settings, request(1, "initialize", HELLO), line, request(2, "ping", {}))
     (error,) = [answer["error"] for answer in answers if "error" in answer]
@@ -125,14 +140,22 @@ async def test_fifty_megabytes_in_one_line_do_not_swell_the_process(settings: Se
 
 
 def _peak_kib(pid: int) -> int:
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    (line,) = [
+        line
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    ]
     return int(line.split()[1])
 
 
 def test_every_request_is_answered_though_the_input_ends_at_once(settings: Settings) -> None:
     for _ in range(5):
         calls = [
-            request(n, "tools/call", {"name": "file_read_bulk", "arguments": {"paths": ["ok.txt", "big.txt"]}})
+            request(
+                n,
+                "tools/call",
+                {"name": "file_read_bulk", "arguments": {"paths": ["ok.txt", "big.txt"]}},
+            )
             for n in range(2, 12)
         ]
         answers, _ = exchange(settings, request(1, "initialize", HELLO), *calls)
@@ -141,7 +164,11 @@ def test_every_request_is_answered_though_the_input_ends_at_once(settings: Setti
 
 def test_a_client_that_goes_away_ends_the_server_quietly(settings: Settings) -> None:
     process = subprocess.Popen(
-        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables(settings)
+        COMMAND,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=variables(settings),
     )
     assert process.stdin and process.stdout and process.stderr
     process.stdin.write(request(1, "initialize", HELLO) + b"\n")
@@ -180,7 +207,10 @@ def test_what_an_ability_prints_never_reaches_the_wire(settings: Settings, tmp_p
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[abilities]\nloud = loud:loud\n")
-    calls = request(1, "initialize", HELLO), request(2, "tools/call", {"name": "loud", "arguments": {}})
+    calls = (
+        request(1, "initialize", HELLO),
+        request(2, "tools/call", {"name": "loud", "arguments": {}}),
+    )
     answers, errors = exchange(settings, *calls, PYTHONPATH=str(tmp_path))
     assert [answer["id"] for answer in answers] == [1, 2]
     assert answers[1]["result"]["content"][0]["text"] == '{"said":true}'

@@ -49,13 +49,17 @@ def figures(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-async def test_metrics_and_spans_count_what_calls_did(roots: Settings, spans: InMemorySpanExporter) -> None:
+async def test_metrics_and_spans_count_what_calls_did(
+    roots: Settings, spans: InMemorySpanExporter
+) -> None:
     (roots.workspace_dir / f"{SECRET}.txt").write_text(SECRET * 10)
     memory = {"type": "core", "key": SECRET, "content": SECRET, "links": [{"key": "next"}]}
     async with (
         Abilities.open(roots) as abilities,
         begun(create_app(abilities)) as app,
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client,
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app), base_url="http://localhost"
+        ) as client,
     ):
 
         async def post(name: str, **arguments: Any) -> httpx.Response:
@@ -64,8 +68,16 @@ async def test_metrics_and_spans_count_what_calls_did(roots: Settings, spans: In
         answers = [
             await post("store_memory", **memory),
             await post("store_memory", type="core", key="next", content="x"),
-            await post("file_read_bulk", paths=[f"{SECRET}.txt", f"{SECRET}.none", "../x"], max_chars_per_file=5),
-            await client.post("/api/abilities/bulk_read_memory", json={"key": SECRET}, headers={"traceparent": TRACE}),
+            await post(
+                "file_read_bulk",
+                paths=[f"{SECRET}.txt", f"{SECRET}.none", "../x"],
+                max_chars_per_file=5,
+            ),
+            await client.post(
+                "/api/abilities/bulk_read_memory",
+                json={"key": SECRET},
+                headers={"traceparent": TRACE},
+            ),
             await client.get(f"/api/memories/{SECRET}"),
             await post("memory_get", key="none"),
             await post("file_read_bulk", paths=5),
@@ -89,21 +101,31 @@ async def test_metrics_and_spans_count_what_calls_did(roots: Settings, spans: In
     assert SECRET not in text
     seen = {span.name: span for span in spans.get_finished_spans()}
     assert (seen["bulk_read_memory"].attributes or {})["abilities.items"] == 2
-    assert f"{(seen['bulk_read_memory'].context or trace.INVALID_SPAN_CONTEXT).trace_id:032x}" in TRACE
+    assert (
+        f"{(seen['bulk_read_memory'].context or trace.INVALID_SPAN_CONTEXT).trace_id:032x}" in TRACE
+    )
     assert (seen["memory_get"].attributes or {})["abilities.faults.NOT_FOUND"] == 1
     assert seen["memory_get"].status.description == "not_found"
     assert SECRET not in "".join(span.to_json() for span in spans.get_finished_spans())
 
 
-def test_a_server_logs_a_line_a_call_and_nothing_that_was_said(roots: Settings, tmp_path: Path) -> None:
+def test_a_server_logs_a_line_a_call_and_nothing_that_was_said(
+    roots: Settings, tmp_path: Path
+) -> None:
     settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
     token = TokenFile(settings.tokens_file).add("default", "write")[1]
     bearer = {"Authorization": f"Bearer {token}"}
     with serving(settings, tmp_path) as server:
         address, body = server.address, {"type": "core", "key": SECRET, "content": SECRET}
-        stored = httpx.post(f"{address}/api/memories", json=body, headers={**bearer, "X-Request-Id": "mine-1"})
-        wrong = httpx.get(f"{address}/api/memories/{SECRET}", headers={"Authorization": f"Bearer {token}x"})
-        missing = httpx.get(f"{address}/api/memories/{SECRET}2", headers={**bearer, "X-Request-Id": "no good"})
+        stored = httpx.post(
+            f"{address}/api/memories", json=body, headers={**bearer, "X-Request-Id": "mine-1"}
+        )
+        wrong = httpx.get(
+            f"{address}/api/memories/{SECRET}", headers={"Authorization": f"Bearer {token}x"}
+        )
+        missing = httpx.get(
+            f"{address}/api/memories/{SECRET}2", headers={**bearer, "X-Request-Id": "no good"}
+        )
         lines = [json.loads(line) for line in server.stop().splitlines()]
     assert [answer.status_code for answer in (stored, wrong, missing)] == [200, 401, 404]
     assert stored.headers["x-request-id"] == "mine-1"

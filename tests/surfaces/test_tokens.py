@@ -67,11 +67,14 @@ class Served:
     @asynccontextmanager
     async def mcp(self, token: str, mode: str) -> AsyncIterator[Client]:
         sender = httpx2.AsyncClient(
-            transport=httpx2.ASGITransport(app=self._app), headers={"Authorization": f"Bearer {token}"}
+            transport=httpx2.ASGITransport(app=self._app),
+            headers={"Authorization": f"Bearer {token}"},
         )
         async with (
             sender,
-            Client(streamable_http_client("http://localhost/mcp", http_client=sender), mode=mode) as made,
+            Client(
+                streamable_http_client("http://localhost/mcp", http_client=sender), mode=mode
+            ) as made,
         ):
             yield made
 
@@ -81,14 +84,25 @@ async def served(settings: Settings, address: str = "127.0.0.1") -> AsyncIterato
     async with (
         Abilities.open(settings) as abilities,
         begun(create_app(abilities, address)) as app,
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client,
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app), base_url="http://localhost"
+        ) as client,
     ):
         yield Served(app, client)
 
 
 def routes(described: dict[str, Any]) -> list[tuple[str, str]]:
-    found = [(method.upper(), path) for path, methods in described["paths"].items() for method in methods]
-    return [*found, ("POST", "/mcp"), ("GET", "/mcp"), ("GET", "/metrics"), ("GET", "/docs"), ("GET", "/openapi.json")]
+    found = [
+        (method.upper(), path) for path, methods in described["paths"].items() for method in methods
+    ]
+    return [
+        *found,
+        ("POST", "/mcp"),
+        ("GET", "/mcp"),
+        ("GET", "/metrics"),
+        ("GET", "/docs"),
+        ("GET", "/openapi.json"),
+    ]
 
 
 async def test_h2_no_or_a_wrong_token_is_refused_on_every_route(apart: Settings) -> None:
@@ -112,11 +126,15 @@ async def test_h2_no_or_a_wrong_token_is_refused_on_every_route(apart: Settings)
     ]
     async with served(apart) as server:
         described = (await server.ask("GET", "/openapi.json", token)).json()
-        asked = [route for route in routes(described) if route[1] not in ("/healthz", "/readyz", *PAGES)]
+        asked = [
+            route for route in routes(described) if route[1] not in ("/healthz", "/readyz", *PAGES)
+        ]
         assert len(asked) >= 22
         for method, path in [*asked, ("GET", "/nothing")]:
             for headers in wrong:
-                refused = await server.client.request(method, path, headers=headers, params={"token": token})
+                refused = await server.client.request(
+                    method, path, headers=headers, params={"token": token}
+                )
                 assert (refused.status_code, refused.json()) == (401, UNAUTHORIZED), (path, headers)
                 assert refused.headers["www-authenticate"] == "Bearer"
             assert (await server.ask(method, path, token)).status_code != 401, path
@@ -164,7 +182,9 @@ async def test_a_token_sees_its_own_namespace_on_every_route(apart: Settings) ->
                 assert f"of {name}" in told and told.count('"content"') == 1
             stats = (await server.ask("GET", "/api/stats", token)).json()
             assert (stats["total_memories"], stats["top_tags"]) == (1, [{"tag": name, "count": 1}])
-            files = await server.ask("POST", "/api/abilities/file_read_bulk", token, json={"paths": ["whose.txt"]})
+            files = await server.ask(
+                "POST", "/api/abilities/file_read_bulk", token, json={"paths": ["whose.txt"]}
+            )
             assert files.json()["results"][0]["data"]["content"] == name
             for mode in ("2026-07-28", "legacy"):
                 async with server.mcp(token, mode) as client:
@@ -202,7 +222,9 @@ async def test_beyond_loopback_a_token_is_needed_even_when_there_is_none(apart: 
         assert (await server.ask("GET", "/api/stats", None)).status_code == 401
 
 
-async def test_several_namespaces_do_not_share_files_by_accident(roots: Settings, tmp_path: Path) -> None:
+async def test_several_namespaces_do_not_share_files_by_accident(
+    roots: Settings, tmp_path: Path
+) -> None:
     settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
     token = TokenFile(settings.tokens_file).add("ada", "read")[1]
     async with served(settings) as server:
@@ -238,10 +260,16 @@ def test_tokens_made_by_many_processes_at_once_are_all_kept(apart: Settings) -> 
     )
     command = [sys.executable, "-c", code, str(apart.tokens_file)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(6)]
-    told = [token for process in running for token in process.communicate(timeout=60)[0].decode().split()]
+    told = [
+        token
+        for process in running
+        for token in process.communicate(timeout=60)[0].decode().split()
+    ]
     file = TokenFile(apart.tokens_file)
     assert len(set(told)) == 60
-    assert {found.id for token in told if (found := file.find(token))} == {token.id for token in file.tokens()}
+    assert {found.id for token in told if (found := file.find(token))} == {
+        token.id for token in file.tokens()
+    }
 
 
 def test_the_commands_make_list_and_revoke(apart: Settings) -> None:
@@ -280,7 +308,9 @@ def test_the_commands_keep_files_of_namespaces_apart(roots: Settings, tmp_path: 
     assert stopped.exit_code == 2 and "shared_files" in stopped.stderr
 
 
-async def test_clients_are_told_where_tokens_come_from_if_the_settings_say_so(apart: Settings) -> None:
+async def test_clients_are_told_where_tokens_come_from_if_the_settings_say_so(
+    apart: Settings,
+) -> None:
     TokenFile(apart.tokens_file).add("ada", "read")
     path = "/.well-known/oauth-protected-resource/mcp"
     async with served(apart) as server:
@@ -292,7 +322,9 @@ async def test_clients_are_told_where_tokens_come_from_if_the_settings_say_so(ap
     assert told["resource"] == "http://localhost/mcp"
     assert told["authorization_servers"] == ["https://login.example.org/"]
     assert told["scopes_supported"] == ["read", "write"]
-    assert refused.headers["www-authenticate"] == f'Bearer resource_metadata="http://localhost{path}"'
+    assert (
+        refused.headers["www-authenticate"] == f'Bearer resource_metadata="http://localhost{path}"'
+    )
 
 
 async def test_sixty_four_callers_of_two_namespaces_never_see_each_other(apart: Settings) -> None:
@@ -303,7 +335,9 @@ async def test_sixty_four_callers_of_two_namespaces_never_see_each_other(apart: 
 
         async def use(name: str, n: int) -> None:
             given = {"type": "core", "content": f"{name} {n}", "key": f"k{n}"}
-            assert (await server.ask("POST", "/api/memories", tokens[name], json=given)).status_code == 200
+            assert (
+                await server.ask("POST", "/api/memories", tokens[name], json=given)
+            ).status_code == 200
             told = (await server.ask("GET", f"/api/memories/k{n}", tokens[name])).json()
             assert told["data"]["content"] == f"{name} {n}"
 

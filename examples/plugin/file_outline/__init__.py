@@ -38,7 +38,9 @@ class Outline(Model):
     """The parts of one file."""
 
     parts: list[Part] = Field(description="The parts, in the order of the file.")
-    more: bool = Field(default=False, description="Whether parts were left out to bound the answer; default false.")
+    more: bool = Field(
+        default=False, description="Whether parts were left out to bound the answer; default false."
+    )
 
 
 class OutlineAnswer(Model):
@@ -64,14 +66,18 @@ async def file_outline(context: Context, arguments: OutlineInput) -> OutlineAnsw
             outline, room = _fitted(_parts(found.piece.text), room)
             results.append(Record(input=path, success=True, data=outline))
         else:
-            results.append(Record(input=path[:200], success=False, error=Fault.from_exception(found)))
+            results.append(
+                Record(input=path[:200], success=False, error=Fault.from_exception(found))
+            )
     return OutlineAnswer(results=results)
 
 
 def _parts(text: str) -> list[Part]:
     """The parts of a text; each ends where the next one of its level or above begins."""
     lines = text.splitlines()
-    begun = [(n, *_told(match)) for n, line in enumerate(lines, 1) if (match := _HEADING.match(line))]
+    begun = [
+        (n, *_told(match)) for n, line in enumerate(lines, 1) if (match := _HEADING.match(line))
+    ]
     parts: list[Part] = []
     for place, (start, level, name) in enumerate(begun):
         end = next((n - 1 for n, other, _ in begun[place + 1 :] if other <= level), len(lines))

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from abilities.helpers.stores.model import build_stats
+from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.postgres.reads import fetch, read_ids
 from abilities.helpers.stores.postgres.server import Connection, build_like_pattern
-from abilities.helpers.stores.protocol import MemoryPage, Query
+from abilities.helpers.stores.protocol import MemoryPage, Query, Stats, build_stats
 
 FEW = 10_000
 _SORTS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
@@ -17,7 +17,9 @@ async def query(connection: Connection, namespace: str, asked: Query) -> MemoryP
     if asked.counter is not None:
         total = await _counted(connection, namespace, asked.counter, archived=asked.archived)
     else:
-        ((total,),) = await fetch(connection, f"SELECT count(*) FROM {source} WHERE {where}".encode(), values)
+        ((total,),) = await fetch(
+            connection, f"SELECT count(*) FROM {source} WHERE {where}".encode(), values
+        )
     if total <= asked.offset:
         return MemoryPage((), total)
     way = "DESC" if asked.descending else "ASC"
@@ -41,7 +43,9 @@ def _matching(namespace: str, asked: Query) -> tuple[str, str, list[Any]]:
     if not asked.archived:
         where.append("s.archived = 0")
     for tag in asked.tags:
-        where.append("EXISTS (SELECT 1 FROM tags AS t WHERE t.namespace = s.namespace AND t.id = s.id AND t.tag = %s)")
+        where.append(
+            "EXISTS (SELECT 1 FROM tags AS t WHERE t.namespace = s.namespace AND t.id = s.id AND t.tag = %s)"
+        )
         values.append(tag)
     for name, value in asked.filters:
         where.append(f"s.{name} = %s")
@@ -49,7 +53,9 @@ def _matching(namespace: str, asked: Query) -> tuple[str, str, list[Any]]:
     return source, " AND ".join(where), values
 
 
-async def _counted(connection: Connection, namespace: str, counter: tuple[str, str], *, archived: bool) -> int:
+async def _counted(
+    connection: Connection, namespace: str, counter: tuple[str, str], *, archived: bool
+) -> int:
     """A counter, with or without the archived memories."""
     statement = b"""
     SELECT coalesce(sum(number), 0)::int8 FROM counters
@@ -59,9 +65,11 @@ async def _counted(connection: Connection, namespace: str, counter: tuple[str, s
     return int(number)
 
 
-async def stats(connection: Connection, namespace: str) -> dict[str, Any]:
-    """Figures of a namespace."""
-    statement = b"SELECT name, archived, value, number FROM counters WHERE namespace = %s AND name <> 'tag'"
+async def read_stats(connection: Connection, namespace: str) -> Stats:
+    """Return the statistics of a namespace."""
+    statement = (
+        b"SELECT name, archived, value, number FROM counters WHERE namespace = %s AND name <> 'tag'"
+    )
     counters: dict[tuple[str, int, str], int] = {
         (name, archived, value): number
         for name, archived, value, number in await fetch(connection, statement, (namespace,))
@@ -78,4 +86,5 @@ async def stats(connection: Connection, namespace: str) -> dict[str, Any]:
     ORDER BY number DESC, value LIMIT 10
     """
     tags = await fetch(connection, statement, (namespace,))
-    return build_stats(counters, (oldest, newest), found, tags)
+    most_accessed = found if isinstance(found, StoredMemory) else None
+    return build_stats(counters, (oldest, newest), most_accessed, tags)

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, is_sound_link, parse_link, verify_row
+from abilities.helpers.stores.model import (
+    LinkRow,
+    Row,
+    StoredMemory,
+    is_sound_link,
+    parse_link,
+    verify_row,
+)
 from abilities.helpers.stores.postgres.server import Connection
 from abilities.helpers.stores.protocol import Backlinks, WalkResult
 from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
@@ -29,7 +36,9 @@ PAGE = 32
 """Links of a memory that are fetched before it is known how many are needed."""
 
 
-async def fetch(connection: Connection, statement: bytes, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+async def fetch(
+    connection: Connection, statement: bytes, values: Sequence[Any]
+) -> list[tuple[Any, ...]]:
     """All rows of a statement."""
     return await (await connection.execute(statement, values)).fetchall()
 
@@ -47,14 +56,18 @@ def parse_row(raw: tuple[Any, ...]) -> Row:
     return verify_row(Row(*raw[:width]), raw[width])
 
 
-async def link_rows(connection: Connection, namespace: str, source: str, targets: Sequence[str]) -> list[LinkRow]:
+async def link_rows(
+    connection: Connection, namespace: str, source: str, targets: Sequence[str]
+) -> list[LinkRow]:
     """A memory's links to some others, by target and type."""
     statement = f"SELECT {_LINK} FROM links AS l WHERE l.namespace = %s AND l.source = %s AND l.target = ANY(%s)"
     found = await fetch(connection, statement.encode(), (namespace, source, list(targets)))
     return sorted((LinkRow(*link[:4]) for link in found), key=lambda link: (link.target, link.type))
 
 
-async def all_links(connection: Connection, namespace: str, source: str) -> tuple[list[LinkRow], int]:
+async def all_links(
+    connection: Connection, namespace: str, source: str
+) -> tuple[list[LinkRow], int]:
     """Every sound link of a memory, by target and type, and the number of damaged ones."""
     statement = f"SELECT {_LINK} FROM links AS l WHERE l.namespace = %s AND l.source = %s"
     found = await fetch(connection, statement.encode(), (namespace, source))
@@ -62,17 +75,29 @@ async def all_links(connection: Connection, namespace: str, source: str) -> tupl
     return sound, len(found) - len(sound)
 
 
-async def load_memory(connection: Connection, row: Row, limit: int, offset: int = 0) -> StoredMemory:
+async def load_memory(
+    connection: Connection, row: Row, limit: int, offset: int = 0
+) -> StoredMemory:
     """A memory with some of its links, best first, and its counters."""
     found = await fetch(connection, f"{_COUNTED} AND m.key = %s".encode(), (row.namespace, row.key))
     accessed_at, count, total = found[0][-3:] if found else (row.created_at, 0, 0)
-    best = await fetch(connection, _PAGE.encode(), (row.namespace, row.key, limit, offset)) if limit else []
+    best = (
+        await fetch(connection, _PAGE.encode(), (row.namespace, row.key, limit, offset))
+        if limit
+        else []
+    )
     return StoredMemory(
-        row, tuple(LinkRow(*link[:4]) for link in best if is_sound_link(link)), total, accessed_at, count
+        row,
+        tuple(LinkRow(*link[:4]) for link in best if is_sound_link(link)),
+        total,
+        accessed_at,
+        count,
     )
 
 
-async def read_linked(connection: Connection, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
+async def read_linked(
+    connection: Connection, namespace: str, key: str, offset: int, limit: int
+) -> StoredMemory:
     """One memory with a page of its links. Raises Refused."""
     row = await read_row(connection, namespace, "key", key)
     if row is None:
@@ -80,7 +105,9 @@ async def read_linked(connection: Connection, namespace: str, key: str, offset: 
     return await load_memory(connection, row, limit, offset)
 
 
-async def backlinks(connection: Connection, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+async def backlinks(
+    connection: Connection, namespace: str, key: str, offset: int, limit: int
+) -> Backlinks:
     """A page of the links that lead to a key."""
     statement = f"SELECT {_LINK} FROM links AS l WHERE l.namespace = %s AND l.target = %s ORDER BY l.source, l.type"
     page = f"{statement} LIMIT %s OFFSET %s".encode()
@@ -90,16 +117,24 @@ async def backlinks(connection: Connection, namespace: str, key: str, offset: in
     return Backlinks(tuple(LinkRow(*link[:4]) for link in found if is_sound_link(link)), total)
 
 
-async def read(connection: Connection, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
+async def read(
+    connection: Connection, namespace: str, keys: Sequence[str]
+) -> list[StoredMemory | Exception]:
     """Memories by key with the number of their links; a Refused in the place of one that cannot be read."""
-    found = await fetch(connection, f"{_COUNTED} AND m.key = ANY(%s)".encode(), (namespace, list(set(keys))))
+    found = await fetch(
+        connection, f"{_COUNTED} AND m.key = ANY(%s)".encode(), (namespace, list(set(keys)))
+    )
     memories = {raw[1]: parse_memory(raw) for raw in found}
     return [memories.get(key) or Refused("memory_not_found") for key in keys]
 
 
-async def read_ids(connection: Connection, namespace: str, ids: Sequence[str]) -> list[StoredMemory | Exception]:
+async def read_ids(
+    connection: Connection, namespace: str, ids: Sequence[str]
+) -> list[StoredMemory | Exception]:
     """Memories by id, likewise."""
-    found = await fetch(connection, f"{_COUNTED} AND m.id = ANY(%s)".encode(), (namespace, list(ids)))
+    found = await fetch(
+        connection, f"{_COUNTED} AND m.id = ANY(%s)".encode(), (namespace, list(ids))
+    )
     memories = {raw[2]: parse_memory(raw) for raw in found}
     return [memories.get(name) or Refused("memory_not_found") for name in ids]
 
@@ -123,7 +158,11 @@ async def walk(connection: Connection, namespace: str, key: str, limits: WalkLim
         memories = await read(connection, namespace, [step.key for step in walked.steps])
         if isinstance(memories[0], Exception):
             raise memories[0]
-        found = {step.key for step, memory in zip(walked.steps, memories, strict=True) if _has_invalid_score(memory)}
+        found = {
+            step.key
+            for step, memory in zip(walked.steps, memories, strict=True)
+            if _has_invalid_score(memory)
+        }
         if not found:
             return WalkResult(walked, tuple(memories))
         known.invalid |= found
@@ -177,7 +216,9 @@ class _Known:
 
     async def _fetch(self, statement: str, asked: tuple[Any, ...], most: int) -> None:
         told: dict[str, list[tuple[Any, ...]]] = {}
-        for link in await fetch(self._connection, statement.encode(), (*asked, self._namespace, most)):
+        for link in await fetch(
+            self._connection, statement.encode(), (*asked, self._namespace, most)
+        ):
             links = told.setdefault(link[0], [])
             if link[1] is not None:
                 links.append(link)

@@ -49,7 +49,9 @@ SELECT set_config('synchronous_commit', 'on', false)
 """
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
-_THERE = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'abilities' AND tablename = 'version'"
+_THERE = (
+    "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'abilities' AND tablename = 'version'"
+)
 _WORDS = "CREATE INDEX words_search ON words USING gin (folded gin_trgm_ops)"
 _log = logging.getLogger("abilities")
 
@@ -79,7 +81,9 @@ def translate_postgres_error(error: Exception) -> Refused:
         return Refused("unavailable")
     state = getattr(error, "sqlstate", None)
     if state is None:  # libpq's own words: there was no answer
-        return Refused("unavailable" if isinstance(error, psycopg.OperationalError) else "storage_error")
+        return Refused(
+            "unavailable" if isinstance(error, psycopg.OperationalError) else "storage_error"
+        )
     known = [reason for length in (5, 3, 2) if (reason := SQLSTATES.get(state[:length]))]
     return Refused(known[0] if known else "storage_error")
 
@@ -91,13 +95,21 @@ def build_conninfo(url: str) -> str:
     except psycopg.ProgrammingError as error:
         raise ValueError("is not a PostgreSQL URL, as 'postgresql://user@host/database'") from error
     several = "," in str(given.get("host", ""))
-    chosen: dict[str, Any] = {**_RELIABLE, **({"target_session_attrs": "read-write"} if several else {}), **given}
+    chosen: dict[str, Any] = {
+        **_RELIABLE,
+        **({"target_session_attrs": "read-write"} if several else {}),
+        **given,
+    }
     return make_conninfo("", **chosen)
 
 
 def schema() -> list[str]:
     """The scripts that bring a database to each version, the first from nothing."""
-    return [files("abilities.helpers.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8")]
+    return [
+        files("abilities.helpers.stores.postgres")
+        .joinpath("schema.sql")
+        .read_text(encoding="utf-8")
+    ]
 
 
 def _is_conflict(refused: Refused) -> bool:
@@ -110,7 +122,11 @@ class Server:
     def __init__(self, parameters: str) -> None:
         self._leader = Pool(parameters)
         several = "," in str(conninfo_to_dict(parameters).get("host", ""))
-        self._any = Pool(make_conninfo(parameters, target_session_attrs="any"), check=True) if several else None
+        self._any = (
+            Pool(make_conninfo(parameters, target_session_attrs="any"), check=True)
+            if several
+            else None
+        )
         self._seeking: asyncio.Task[None] | None = None
 
     @property
@@ -301,7 +317,9 @@ async def _version(connection: Connection) -> int:
     """
     if not await (await connection.execute(_THERE)).fetchall():
         return 0
-    number = await (await connection.execute("SELECT coalesce(max(number), 0) FROM version")).fetchone()
+    number = await (
+        await connection.execute("SELECT coalesce(max(number), 0) FROM version")
+    ).fetchone()
     return int(number[0]) if number else 0
 
 

@@ -15,13 +15,20 @@ from abilities.helpers.stores.changes import BatchOptions, Change, Outcome
 from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, StoredMemory
 from abilities.helpers.stores.postgres import queries, reads, transfer, writes
 from abilities.helpers.stores.postgres.integrity import check
-from abilities.helpers.stores.postgres.server import Connection, Server, Work, build_conninfo, translate_postgres_error
+from abilities.helpers.stores.postgres.server import (
+    Connection,
+    Server,
+    Work,
+    build_conninfo,
+    translate_postgres_error,
+)
 from abilities.helpers.stores.protocol import (
     MAX_TOUCHES,
     Backlinks,
     IntegrityFinding,
     MemoryPage,
     Query,
+    Stats,
     WalkResult,
     WriteResult,
 )
@@ -68,7 +75,9 @@ class PostgresStore:
 
     async def change(self, namespace: str, change: Change) -> WriteResult:
         """See `MemoryStore.change`."""
-        return await self._write(namespace, lambda c: writes.write(c, namespace, change, self._quota))
+        return await self._write(
+            namespace, lambda c: writes.write(c, namespace, change, self._quota)
+        )
 
     async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
         """See `MemoryStore.read`."""
@@ -90,11 +99,13 @@ class PostgresStore:
         """See `MemoryStore.query`."""
         return await self._read(lambda c: queries.query(c, namespace, query))
 
-    async def read_stats(self, namespace: str) -> dict[str, Any]:
+    async def read_stats(self, namespace: str) -> Stats:
         """See `MemoryStore.stats`."""
-        return await self._read(lambda c: queries.stats(c, namespace))
+        return await self._read(lambda c: queries.read_stats(c, namespace))
 
-    async def read_page(self, after: tuple[str, str], limit: int) -> list[StoredMemory | DamagedMemory]:
+    async def read_page(
+        self, after: tuple[str, str], limit: int
+    ) -> list[StoredMemory | DamagedMemory]:
         """See `MemoryStore.page`."""
         return await self._read(lambda c: transfer.page(c, after, limit))
 
@@ -120,7 +131,9 @@ class PostgresStore:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
                 raise outcome
             outcomes.append(outcome)
-        failed = next((o for o in outcomes if isinstance(o, Exception) and not _is_its_own(o)), None)
+        failed = next(
+            (o for o in outcomes if isinstance(o, Exception) and not _is_its_own(o)), None
+        )
         if failed is not None:
             raise failed
         return outcomes
@@ -132,7 +145,9 @@ class PostgresStore:
             async with self._opened().long_snapshot() as connection:
                 return await check(connection, progress)
 
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(examined(), self._started()))
+        return await asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(examined(), self._started())
+        )
 
     def count_access(self, namespace: str, key: str, now: str) -> None:
         """See `MemoryStore.touch`; written after a second."""
@@ -179,7 +194,9 @@ class PostgresStore:
     async def _work_off(self, namespace: str) -> None:
         while jobs := self._jobs[namespace][:MAX_BATCH]:
             try:
-                results = await self._opened().write(namespace, partial(_each, [job.work for job in jobs]))
+                results = await self._opened().write(
+                    namespace, partial(_each, [job.work for job in jobs])
+                )
             except Exception as error:
                 results = [error] * len(jobs)
             del self._jobs[namespace][: len(jobs)]
@@ -203,7 +220,9 @@ class PostgresStore:
             by_namespace.setdefault(namespace, []).append((key, count, now))
         for namespace, counted in by_namespace.items():
             with suppress(Refused):  # counting is best effort; why not is in the log
-                await self._opened().write(namespace, partial(writes.touch, namespace, sorted(counted)))
+                await self._opened().write(
+                    namespace, partial(writes.touch, namespace, sorted(counted))
+                )
 
     async def _end(self) -> None:
         while self._tasks:
@@ -221,7 +240,9 @@ class PostgresStore:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="abilities-store", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="abilities-store", daemon=True
+                )
                 self._thread.start()
             return self._loop
 
@@ -249,4 +270,8 @@ def _tell(done: "Future[Any]", result: Any) -> None:
 
 def _is_its_own(error: Exception) -> bool:
     """Whether a memory was refused for itself, and not because of the store."""
-    return isinstance(error, Refused) and error.reason in ("key_taken", "storage_quota", "checksum_mismatch")
+    return isinstance(error, Refused) and error.reason in (
+        "key_taken",
+        "storage_quota",
+        "checksum_mismatch",
+    )

@@ -8,7 +8,9 @@ from abilities.helpers.stores.postgres.server import Connection
 from abilities.helpers.stores.postgres.writes import check_quota, save, save_links
 
 
-async def page(connection: Connection, after: tuple[str, str], limit: int) -> list[StoredMemory | DamagedMemory]:
+async def page(
+    connection: Connection, after: tuple[str, str], limit: int
+) -> list[StoredMemory | DamagedMemory]:
     """See `MemoryStore.page`."""
     statement = b"""
     SELECT namespace, key FROM memories WHERE (namespace, key) > (%s, %s) ORDER BY namespace, key LIMIT %s
@@ -49,7 +51,11 @@ async def put(connection: Connection, incoming: IncomingMemory, how: BatchOption
         if named is not None and named.key != after.key:
             raise Refused("key_taken")
         if not how.dry_run:
-            accessed = None if incoming.provisional else (incoming.stored.accessed_at, incoming.stored.access_count)
+            accessed = (
+                None
+                if incoming.provisional
+                else (incoming.stored.accessed_at, incoming.stored.access_count)
+            )
             await save(connection, before, after, accessed)
             await save_links(connection, after, links, brought)
     return outcome

@@ -37,7 +37,9 @@ DO UPDATE SET weight = EXCLUDED.weight, rank = EXCLUDED.rank, hash = EXCLUDED.ha
 """
 
 
-async def write(connection: Connection, namespace: str, change: Change, quota: int | None) -> WriteResult:
+async def write(
+    connection: Connection, namespace: str, change: Change, quota: int | None
+) -> WriteResult:
     """Make a change. Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises."""
     before = await _existing(connection, namespace, change)
     if change.kind == "delete":
@@ -47,13 +49,17 @@ async def write(connection: Connection, namespace: str, change: Change, quota: i
     if before is None:
         await check_quota(connection, namespace, quota)
     links = (
-        await link_rows(connection, namespace, before.key, change.linked_keys) if before and change.linked_keys else []
+        await link_rows(connection, namespace, before.key, change.linked_keys)
+        if before and change.linked_keys
+        else []
     )
     after = merge_change(change, before or create_row(change, namespace), links)
     if before is None or after.updated:
         await save(connection, before, after.row)
         await save_links(connection, after.row, links, after.links)
-    return WriteResult(await load_memory(connection, after.row, 20), created=before is None, updated=after.updated)
+    return WriteResult(
+        await load_memory(connection, after.row, 20), created=before is None, updated=after.updated
+    )
 
 
 async def _existing(connection: Connection, namespace: str, change: Change) -> Row | None:
@@ -76,7 +82,9 @@ async def check_quota(connection: Connection, namespace: str, quota: int | None)
         raise Refused("storage_quota")
 
 
-async def save(connection: Connection, before: Row | None, after: Row, accessed: tuple[str, int] | None = None) -> None:
+async def save(
+    connection: Connection, before: Row | None, after: Row, accessed: tuple[str, int] | None = None
+) -> None:
     """Write a memory's row and all that is derived from it; ``accessed`` are its counters, where they are not kept."""
     counters: tuple[str, int] = (after.created_at, 0)
     if before is not None:
@@ -85,7 +93,9 @@ async def save(connection: Connection, before: Row | None, after: Row, accessed:
     if before is not None and before.id != after.id:
         await _forget_words(connection, before)
     if before is None or (before.id, before.content) != (after.id, after.content):
-        await connection.execute(_WORDS.encode(), (after.namespace, after.id, after.content.casefold()))
+        await connection.execute(
+            _WORDS.encode(), (after.namespace, after.id, after.content.casefold())
+        )
     if before is None or (before.score, before.archived) != (after.score, after.archived):
         await _rerank(connection, after, None if after.archived else after.score)
     await _shelve(connection, after, *(accessed or counters))
@@ -95,7 +105,9 @@ async def _shelve(connection: Connection, row: Row, accessed_at: str, count: int
     size = len(row.content.encode()) + len(row.summary.encode())
     place = IMPORTANCES.index(row.importance)
     named = (row.namespace, row.id, row.key, row.type, row.category, place, row.archived, size)
-    await connection.execute(_SHELVE.encode(), (*named, row.created_at, row.updated_at, accessed_at, count))
+    await connection.execute(
+        _SHELVE.encode(), (*named, row.created_at, row.updated_at, accessed_at, count)
+    )
     tags = orjson.loads(row.tags)
     if tags:
         await connection.execute(
@@ -108,13 +120,17 @@ async def _unshelve(connection: Connection, row: Row) -> tuple[str, int]:
     """Take a memory off the shelf, and return its counters."""
     named = (row.namespace, row.id)
     await connection.execute("DELETE FROM tags WHERE namespace = %s AND id = %s", named)
-    statement = b"DELETE FROM shelf WHERE namespace = %s AND id = %s RETURNING accessed_at, access_count"
+    statement = (
+        b"DELETE FROM shelf WHERE namespace = %s AND id = %s RETURNING accessed_at, access_count"
+    )
     found = await fetch(connection, statement, named)
     return found[0] if found else (row.created_at, 0)
 
 
 async def _forget_words(connection: Connection, row: Row) -> None:
-    await connection.execute("DELETE FROM words WHERE namespace = %s AND id = %s", (row.namespace, row.id))
+    await connection.execute(
+        "DELETE FROM words WHERE namespace = %s AND id = %s", (row.namespace, row.id)
+    )
 
 
 async def _remove(connection: Connection, row: Row) -> None:
@@ -129,7 +145,9 @@ async def _remove(connection: Connection, row: Row) -> None:
 
 async def _rerank(connection: Connection, target: Row, score: float | None) -> None:
     """Keep the rank of every link to a memory that changed; to one that is gone as to an archived one."""
-    statement = b"SELECT source, target, type, weight FROM links WHERE namespace = %s AND target = %s"
+    statement = (
+        b"SELECT source, target, type, weight FROM links WHERE namespace = %s AND target = %s"
+    )
     found = await fetch(connection, statement, (target.namespace, target.key))
     if not found:
         return
@@ -139,13 +157,24 @@ async def _rerank(connection: Connection, target: Row, score: float | None) -> N
         "UPDATE links AS l SET rank = new.rank, hash = new.hash"
         " FROM unnest(%s::text[], %s::text[], %s::float8[], %s::int8[]) AS new (source, type, rank, hash)"
         " WHERE l.namespace = %s AND l.target = %s AND l.source = new.source AND l.type = new.type",
-        ([link[0] for link in found], [link[2] for link in found], ranks, hashes, target.namespace, target.key),
+        (
+            [link[0] for link in found],
+            [link[2] for link in found],
+            ranks,
+            hashes,
+            target.namespace,
+            target.key,
+        ),
     )
 
 
-async def save_links(connection: Connection, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]) -> None:
+async def save_links(
+    connection: Connection, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]
+) -> None:
     """Write the links of a memory that were added, changed or removed; each says so by target and type."""
-    gone = {(link.target, link.type) for link in before} - {(link.target, link.type) for link in after}
+    gone = {(link.target, link.type) for link in before} - {
+        (link.target, link.type) for link in after
+    }
     if gone:
         await connection.execute(
             "DELETE FROM links WHERE namespace = %s AND source = %s"
@@ -155,15 +184,25 @@ async def save_links(connection: Connection, row: Row, before: Sequence[LinkRow]
     new = sorted(set(after) - set(before))
     if not new:
         return
-    statement = b"SELECT key, score FROM memories WHERE namespace = %s AND key = ANY(%s) AND archived = 0"
-    scores = dict(await fetch(connection, statement, (row.namespace, [link.target for link in new])))
+    statement = (
+        b"SELECT key, score FROM memories WHERE namespace = %s AND key = ANY(%s) AND archived = 0"
+    )
+    scores = dict(
+        await fetch(connection, statement, (row.namespace, [link.target for link in new]))
+    )
     ranks = [link.weight * scores[link.target] if link.target in scores else -1.0 for link in new]
     hashes = [hash_values((*link, rank)) for link, rank in zip(new, ranks, strict=True)]
-    columns = ([link.target for link in new], [link.type for link in new], [link.weight for link in new])
+    columns = (
+        [link.target for link in new],
+        [link.type for link in new],
+        [link.weight for link in new],
+    )
     await connection.execute(_LINK.encode(), (row.namespace, row.key, *columns, ranks, hashes))
 
 
-async def touch(namespace: str, touches: Sequence[tuple[str, int, str]], connection: Connection) -> None:
+async def touch(
+    namespace: str, touches: Sequence[tuple[str, int, str]], connection: Connection
+) -> None:
     """Add to memories' access counters, which are outside of their hashes: by key, how often, and when last."""
     columns = [list(column) for column in zip(*touches, strict=True)]
     for statement in (_TOUCH_SHELF, _TOUCH_TAGS):

@@ -60,7 +60,9 @@ def restore(copy: Path, store: Path, progress: Share, *, replace: bool) -> Path 
         version_of(source)
         with _copied(source, store, progress) as made:
             _set_journal(made, "WAL")
-            return StoreFile(store).put_in_place(made, aside=_aside(store) if store.exists() else None)
+            return StoreFile(store).put_in_place(
+                made, aside=_aside(store) if store.exists() else None
+            )
     except sqlite3.Error as error:
         raise translate_sqlite_error(error) from error
     finally:
@@ -68,7 +70,9 @@ def restore(copy: Path, store: Path, progress: Share, *, replace: bool) -> Path 
 
 
 def _aside(store: Path) -> Path:
-    return store.with_name(f"{store.name}-before-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}")
+    return store.with_name(
+        f"{store.name}-before-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    )
 
 
 @contextmanager
@@ -90,9 +94,13 @@ def _copied(source: sqlite3.Connection, beside: Path, progress: Share) -> Genera
 def _copy(source: sqlite3.Connection, made: Path, progress: Share) -> None:
     target = sqlite3.connect(made, isolation_level=None)
     try:
-        source.execute("BEGIN")  # one snapshot, so that writers need not wait and the copy need not begin again
+        source.execute(
+            "BEGIN"
+        )  # one snapshot, so that writers need not wait and the copy need not begin again
         source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        source.backup(target, pages=_PAGES, progress=lambda _, left, pages: progress(1 - left / max(pages, 1)))
+        source.backup(
+            target, pages=_PAGES, progress=lambda _, left, pages: progress(1 - left / max(pages, 1))
+        )
     finally:
         target.close()
         source.execute("ROLLBACK")
@@ -114,7 +122,9 @@ def _set_journal(path: Path, mode: str) -> None:
 
 def check_copy(path: Path) -> list[IntegrityFinding]:
     """Check a store that nobody else uses, the search index too."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
+    )
     connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
     try:
         version_of(connection)

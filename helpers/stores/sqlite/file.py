@@ -34,7 +34,9 @@ _REASONS: dict[str, Reason] = {
 @cache
 def schema() -> tuple[str, ...]:
     """The scripts that make a store, in order; a store's version is the number of those it has been through."""
-    return (files("abilities.helpers.stores.sqlite").joinpath("schema.sql").read_text(encoding="utf-8"),)
+    return (
+        files("abilities.helpers.stores.sqlite").joinpath("schema.sql").read_text(encoding="utf-8"),
+    )
 
 
 def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused:
@@ -84,7 +86,9 @@ class StoreFile:
         except OSError as error:
             denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            raise Refused("read_only" if denied else "storage_full" if full else "unavailable") from error
+            raise Refused(
+                "read_only" if denied else "storage_full" if full else "unavailable"
+            ) from error
 
     @contextmanager
     def locked(self) -> Generator[None]:
@@ -122,11 +126,15 @@ class StoreFile:
         wal = self.path.with_name(f"{self.path.name}-wal")
         size = wal.stat().st_size if wal.exists() else 0
         told = [
-            IntegrityFinding("version", "sound", 0, f"The schema is of version {len(schema())}, the current one."),
+            IntegrityFinding(
+                "version", "sound", 0, f"The schema is of version {len(schema())}, the current one."
+            ),
             IntegrityFinding("log", "sound", 0, f"The write-ahead log holds {size:,} bytes."),
         ]
         if left:
-            words = f"{len(left):,} unfinished copies were left beside the store; they can be deleted."
+            words = (
+                f"{len(left):,} unfinished copies were left beside the store; they can be deleted."
+            )
             told.append(IntegrityFinding("beside", "note", len(left), words, tuple(left[:5])))
         return told
 
@@ -147,7 +155,9 @@ class StoreFile:
 
     def _let_go(self) -> None:
         """Write the log back and leave the WAL mode, which SQLite allows only where nobody else has the file open."""
-        connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
+        )
         try:
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("PRAGMA journal_mode = WAL")
@@ -208,7 +218,10 @@ class StoreFile:
         mode = "rw" if writing or os.access(self.path, os.W_OK) else "ro"
         # Python's own check is off: a connection is made where it is first needed, and used by one thread only.
         connection = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False
+            f"{self.path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
         )
         try:
             _configure(connection, writing)
@@ -268,4 +281,6 @@ def _write_schema(path: Path) -> None:
 def _run_scripts(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for number, script in enumerate(schema()[version:], version + 1):
-        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;")
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;"
+        )

@@ -28,13 +28,20 @@ _COUNTERS = "SELECT namespace, name, archived, value, number FROM counters WHERE
 _UNFINDABLE = "SELECT namespace, key FROM memories WHERE rowid NOT IN (SELECT id FROM search_docsize) LIMIT 100"
 
 
-def check(connection: sqlite3.Connection, progress: Callable[[int], None]) -> list[IntegrityFinding]:
+def check(
+    connection: sqlite3.Connection, progress: Callable[[int], None]
+) -> list[IntegrityFinding]:
     """What was found in a snapshot, in a fixed order; the file first, because damage there explains the rest."""
     file = _file(connection)
     try:
         return [file, *_examined(connection, progress)]
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        return [file, IntegrityFinding("store", "damaged", 1, f"The store cannot be read to its end: {error}")]
+        return [
+            file,
+            IntegrityFinding(
+                "store", "damaged", 1, f"The store cannot be read to its end: {error}"
+            ),
+        ]
 
 
 def _file(connection: sqlite3.Connection) -> IntegrityFinding:
@@ -43,10 +50,14 @@ def _file(connection: sqlite3.Connection) -> IntegrityFinding:
     except sqlite3.Error as error:
         told = [str(error)]
     wrong = [text for text in told if text != "ok"]
-    return build_finding("file", wrong, "The database file is whole.", "places in the database file are damaged")
+    return build_finding(
+        "file", wrong, "The database file is whole.", "places in the database file are damaged"
+    )
 
 
-def _examined(connection: sqlite3.Connection, progress: Callable[[int], None]) -> list[IntegrityFinding]:
+def _examined(
+    connection: sqlite3.Connection, progress: Callable[[int], None]
+) -> list[IntegrityFinding]:
     examination = IntegrityCheck(progress)
     for raw in connection.execute(_MEMORIES):
         examination.add_memory(raw)
@@ -72,4 +83,6 @@ def check_words(connection: sqlite3.Connection) -> IntegrityFinding:
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
         except sqlite3.Error as error:
             wrong.append(f"{table}: {error}")
-    return build_finding("index", wrong, "The search index is whole.", "tables of the search index are damaged")
+    return build_finding(
+        "index", wrong, "The search index is whole.", "tables of the search index are damaged"
+    )

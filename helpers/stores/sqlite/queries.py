@@ -4,8 +4,8 @@ import sqlite3
 from typing import Any, Literal
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.model import StoredMemory, build_stats
-from abilities.helpers.stores.protocol import MemoryPage, Query
+from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.protocol import MemoryPage, Query, Stats, build_stats
 from abilities.helpers.stores.sqlite.reads import load_memory, row_by_id
 from abilities.helpers.stores.sqlite.search import parse_search
 
@@ -18,18 +18,28 @@ _SMALL = 1_000
 def query(connection: sqlite3.Connection, namespace: str, asked: Query) -> MemoryPage:
     """A page of matching memories, and how many match."""
     every = _number(connection, namespace, "all", "", archived=True)
-    matches = None if asked.search is None or every <= _SMALL else _matches(connection, asked.search)
+    matches = (
+        None if asked.search is None or every <= _SMALL else _matches(connection, asked.search)
+    )
     # Sorting all matches costs their number; meeting them in order costs how far apart they lie.
     if matches is not None and matches * matches <= every * (asked.offset + asked.limit):
         names = _names(connection, namespace, asked, "found first", "")
         total, names = len(names), names[asked.offset : asked.offset + asked.limit]
     else:
-        names = _names(connection, namespace, asked, "met in order", f"LIMIT {asked.limit:d} OFFSET {asked.offset:d}")
+        names = _names(
+            connection,
+            namespace,
+            asked,
+            "met in order",
+            f"LIMIT {asked.limit:d} OFFSET {asked.offset:d}",
+        )
         total = _total(connection, namespace, asked, matches, every)
     return MemoryPage(tuple(_by_id(connection, namespace, name) for name in names), total)
 
 
-def _names(connection: sqlite3.Connection, namespace: str, asked: Query, how: How, part: str) -> list[str]:
+def _names(
+    connection: sqlite3.Connection, namespace: str, asked: Query, how: How, part: str
+) -> list[str]:
     """The ids of matching memories, in the order asked for."""
     source, where, values = _matching(namespace, asked, how)
     table = "t" if source.startswith("tags") and asked.sort_by == "accessed_at" else "s"
@@ -63,7 +73,9 @@ def _matching(namespace: str, asked: Query, how: How) -> tuple[str, str, list[An
     tags = list(asked.tags)
     table, match = parse_search(asked.search or "")
     if asked.search is not None and how == "found first":
-        source = f"{table} CROSS JOIN shelf AS s INDEXED BY shelf_memory ON s.memory = {table}.rowid"
+        source = (
+            f"{table} CROSS JOIN shelf AS s INDEXED BY shelf_memory ON s.memory = {table}.rowid"
+        )
         where.append(f"{table} MATCH ?")
         values.append(match)
     elif tags:
@@ -76,7 +88,9 @@ def _matching(namespace: str, asked: Query, how: How) -> tuple[str, str, list[An
     if not asked.archived:
         where.append("s.archived = 0")
     for tag in tags:
-        where.append("EXISTS (SELECT 1 FROM tags WHERE namespace = s.namespace AND id = s.id AND tag = ?)")
+        where.append(
+            "EXISTS (SELECT 1 FROM tags WHERE namespace = s.namespace AND id = s.id AND tag = ?)"
+        )
         values.append(tag)
     for name, value in asked.filters:
         where.append(f"s.{name} = ?")
@@ -84,7 +98,9 @@ def _matching(namespace: str, asked: Query, how: How) -> tuple[str, str, list[An
     return source, " AND ".join(where), values
 
 
-def _total(connection: sqlite3.Connection, namespace: str, asked: Query, matches: int | None, every: int) -> int:
+def _total(
+    connection: sqlite3.Connection, namespace: str, asked: Query, matches: int | None, every: int
+) -> int:
     """How many memories match: from the counters where they know it, else by the cheapest exact count."""
     if matches is None:
         if asked.counter is None:
@@ -105,10 +121,14 @@ def _is_alone(connection: sqlite3.Connection, namespace: str) -> bool:
 
 
 def _count(connection: sqlite3.Connection, source: str, where: str, values: list[Any]) -> int:
-    return int(connection.execute(f"SELECT count(*) FROM {source} WHERE {where}", values).fetchone()[0])
+    return int(
+        connection.execute(f"SELECT count(*) FROM {source} WHERE {where}", values).fetchone()[0]
+    )
 
 
-def _number(connection: sqlite3.Connection, namespace: str, name: str, value: str, *, archived: bool) -> int:
+def _number(
+    connection: sqlite3.Connection, namespace: str, name: str, value: str, *, archived: bool
+) -> int:
     """A counter, with or without the archived memories."""
     counted = connection.execute(
         "SELECT sum(number) FROM counters WHERE namespace = ? AND name = ? AND value = ? AND archived <= ?",
@@ -117,12 +137,13 @@ def _number(connection: sqlite3.Connection, namespace: str, name: str, value: st
     return int(counted[0] or 0)
 
 
-def stats(connection: sqlite3.Connection, namespace: str) -> dict[str, Any]:
-    """Figures of a namespace."""
+def read_stats(connection: sqlite3.Connection, namespace: str) -> Stats:
+    """Return the statistics of a namespace."""
     counters: dict[tuple[str, int, str], int] = {
         (name, archived, value): number
         for name, archived, value, number in connection.execute(
-            "SELECT name, archived, value, number FROM counters WHERE namespace = ? AND name <> 'tag'", (namespace,)
+            "SELECT name, archived, value, number FROM counters WHERE namespace = ? AND name <> 'tag'",
+            (namespace,),
         )
     }
     most = connection.execute(
@@ -137,11 +158,13 @@ def stats(connection: sqlite3.Connection, namespace: str) -> dict[str, Any]:
         (namespace,),
     )
     edges = _edge(connection, namespace, "ASC"), _edge(connection, namespace, "DESC")
-    return build_stats(counters, edges, found, tags)
+    most_accessed = found if isinstance(found, StoredMemory) else None
+    return build_stats(counters, edges, most_accessed, tags)
 
 
 def _edge(connection: sqlite3.Connection, namespace: str, order: str) -> str | None:
     found = connection.execute(
-        f"SELECT created_at FROM shelf WHERE namespace = ? ORDER BY created_at {order} LIMIT 1", (namespace,)
+        f"SELECT created_at FROM shelf WHERE namespace = ? ORDER BY created_at {order} LIMIT 1",
+        (namespace,),
     ).fetchone()
     return found[0] if found else None

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, is_sound_link, parse_link, verify_row
+from abilities.helpers.stores.model import (
+    LinkRow,
+    Row,
+    StoredMemory,
+    is_sound_link,
+    parse_link,
+    verify_row,
+)
 from abilities.helpers.stores.protocol import Backlinks, WalkResult
 from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
 
@@ -32,7 +39,9 @@ def _row(found: tuple[Any, ...] | None) -> Row | None:
     return None if found is None else verify_row(Row(*found[:-1]), found[-1])
 
 
-def link_rows(connection: sqlite3.Connection, namespace: str, source: str, targets: Sequence[str]) -> list[LinkRow]:
+def link_rows(
+    connection: sqlite3.Connection, namespace: str, source: str, targets: Sequence[str]
+) -> list[LinkRow]:
     """A memory's links to some others, by target and type."""
     found = connection.execute(
         "SELECT source, target, type, weight FROM links WHERE namespace = ? AND source = ?"
@@ -42,7 +51,9 @@ def link_rows(connection: sqlite3.Connection, namespace: str, source: str, targe
     return [LinkRow(*link) for link in found]
 
 
-def all_links(connection: sqlite3.Connection, namespace: str, source: str) -> tuple[list[LinkRow], int]:
+def all_links(
+    connection: sqlite3.Connection, namespace: str, source: str
+) -> tuple[list[LinkRow], int]:
     """Every sound link of a memory, by target and type, and the number of damaged ones."""
     found = connection.execute(
         "SELECT source, target, type, weight, rank, hash FROM links WHERE namespace = ? AND source = ?",
@@ -52,25 +63,36 @@ def all_links(connection: sqlite3.Connection, namespace: str, source: str) -> tu
     return sound, len(found) - len(sound)
 
 
-def load_memory(connection: sqlite3.Connection, row: Row, limit: int, offset: int = 0) -> StoredMemory:
+def load_memory(
+    connection: sqlite3.Connection, row: Row, limit: int, offset: int = 0
+) -> StoredMemory:
     """A memory with some of its links, best first, and its counters."""
-    best = connection.execute(_BEST, (row.namespace, row.key, limit, offset)).fetchall() if limit else []
+    best = (
+        connection.execute(_BEST, (row.namespace, row.key, limit, offset)).fetchall()
+        if limit
+        else []
+    )
     links = tuple(LinkRow(*link[:4]) for link in best if is_sound_link(link))
     total = _link_totals(connection, row.namespace, [row.key]).get(row.key, 0)
     counters = connection.execute(
-        "SELECT accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?", (row.namespace, row.id)
+        "SELECT accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?",
+        (row.namespace, row.id),
     ).fetchone()
     accessed_at, count = counters or (row.created_at, 0)
     return StoredMemory(row, links, total, accessed_at, count)
 
 
-def _link_totals(connection: sqlite3.Connection, namespace: str, keys: Sequence[str]) -> dict[str, int]:
+def _link_totals(
+    connection: sqlite3.Connection, namespace: str, keys: Sequence[str]
+) -> dict[str, int]:
     places = ", ".join("?" * len(keys))
     counted = f"SELECT source, count(*) FROM links WHERE namespace = ? AND source IN ({places}) GROUP BY source"
     return dict(connection.execute(counted, (namespace, *keys)).fetchall())
 
 
-def read_linked(connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
+def read_linked(
+    connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int
+) -> StoredMemory:
     """One memory with a page of its links. Raises Refused."""
     row = row_by_key(connection, namespace, key)
     if row is None:
@@ -78,7 +100,9 @@ def read_linked(connection: sqlite3.Connection, namespace: str, key: str, offset
     return load_memory(connection, row, limit, offset)
 
 
-def backlinks(connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+def backlinks(
+    connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int
+) -> Backlinks:
     """A page of the links that lead to a key."""
     found = connection.execute(
         "SELECT source, target, type, weight, rank, hash FROM links WHERE namespace = ? AND target = ?"
@@ -90,11 +114,16 @@ def backlinks(connection: sqlite3.Connection, namespace: str, key: str, offset: 
     return Backlinks(links, int(connection.execute(counted, (namespace, key)).fetchone()[0]))
 
 
-def read(connection: sqlite3.Connection, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
+def read(
+    connection: sqlite3.Connection, namespace: str, keys: Sequence[str]
+) -> list[StoredMemory | Exception]:
     """Memories by key with the number of their links; a Refused in the place of one that cannot be read."""
     known = list(dict.fromkeys(keys))
     places = ", ".join("?" * len(known))
-    found = {raw[1]: raw for raw in connection.execute(f"{_SELECT} AND key IN ({places})", (namespace, *known))}
+    found = {
+        raw[1]: raw
+        for raw in connection.execute(f"{_SELECT} AND key IN ({places})", (namespace, *known))
+    }
     totals = _link_totals(connection, namespace, known)
     memories = {key: _memory(found.get(key), totals.get(key, 0)) for key in known}
     return [memories[key] for key in keys]
@@ -108,7 +137,9 @@ def _memory(raw: tuple[Any, ...] | None, links: int) -> StoredMemory | Exception
     return Refused("memory_not_found") if row is None else StoredMemory(row, links_total=links)
 
 
-def walk(connection: sqlite3.Connection, namespace: str, key: str, limits: WalkLimits) -> WalkResult:
+def walk(
+    connection: sqlite3.Connection, namespace: str, key: str, limits: WalkLimits
+) -> WalkResult:
     """Walk from a memory. Raises Refused when it cannot be read itself.
 
     A memory with a score that cannot be is seen when it is read, and the walk is made again without it.
@@ -119,7 +150,11 @@ def walk(connection: sqlite3.Connection, namespace: str, key: str, limits: WalkL
     while True:
         walked = _walked(connection, namespace, key, limits, invalid)
         memories = read(connection, namespace, [step.key for step in walked.steps])
-        found = {s.key for s, memory in zip(walked.steps, memories, strict=True) if _has_invalid_score(memory)}
+        found = {
+            s.key
+            for s, memory in zip(walked.steps, memories, strict=True)
+            if _has_invalid_score(memory)
+        }
         if not found:
             return WalkResult(walked, tuple(memories))
         invalid |= found
@@ -144,14 +179,19 @@ def _walked(
 
 
 def _links(
-    connection: sqlite3.Connection, namespace: str, asked: LinkRequest, ended: set[str], invalid: set[str]
+    connection: sqlite3.Connection,
+    namespace: str,
+    asked: LinkRequest,
+    ended: set[str],
+    invalid: set[str],
 ) -> list[WalkLink]:
     """The next links of a memory; ``ended`` remembers those whose last page was not full."""
     if asked.key in ended:
         return []
     limit = _FIRST_PAGE if not asked.offset else asked.offset * 3
     links = [
-        parse_link(found, invalid) for found in connection.execute(_BEST, (namespace, asked.key, limit, asked.offset))
+        parse_link(found, invalid)
+        for found in connection.execute(_BEST, (namespace, asked.key, limit, asked.offset))
     ]
     if len(links) < limit:
         ended.add(asked.key)

@@ -23,15 +23,20 @@ def add_words(connection: sqlite3.Connection, memory: int, content: str) -> None
     """Make a memory's content findable."""
     folded = content.casefold()
     connection.execute("INSERT INTO search (rowid, folded) VALUES (?, ?)", (memory, folded))
-    connection.execute("INSERT INTO search_short (rowid, grams) VALUES (?, ?)", (memory, split_grams(folded)))
+    connection.execute(
+        "INSERT INTO search_short (rowid, grams) VALUES (?, ?)", (memory, split_grams(folded))
+    )
 
 
 def remove_words(connection: sqlite3.Connection, memory: int, content: str) -> None:
     """Take back what `add_words` did; the tables hold no texts, so the content must be the same."""
     folded = content.casefold()
-    connection.execute("INSERT INTO search (search, rowid, folded) VALUES ('delete', ?, ?)", (memory, folded))
     connection.execute(
-        "INSERT INTO search_short (search_short, rowid, grams) VALUES ('delete', ?, ?)", (memory, split_grams(folded))
+        "INSERT INTO search (search, rowid, folded) VALUES ('delete', ?, ?)", (memory, folded)
+    )
+    connection.execute(
+        "INSERT INTO search_short (search_short, rowid, grams) VALUES ('delete', ?, ?)",
+        (memory, split_grams(folded)),
     )
 
 

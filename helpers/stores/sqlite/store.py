@@ -18,6 +18,7 @@ from abilities.helpers.stores.protocol import (
     IntegrityFinding,
     MemoryPage,
     Query,
+    Stats,
     WalkResult,
     WriteResult,
 )
@@ -42,8 +43,12 @@ class SqliteStore:
         self._opening = threading.Lock()
         self._touching = threading.Lock()
         self._touches: dict[tuple[str, str], tuple[int, str]] = {}
-        self._reader = BatchingThread("abilities-store-reader", self._read_batch, lambda: None, self._end_reading)
-        self._writer = BatchingThread("abilities-store-writer", self._write_batch, self._flush, self._end_writing)
+        self._reader = BatchingThread(
+            "abilities-store-reader", self._read_batch, lambda: None, self._end_reading
+        )
+        self._writer = BatchingThread(
+            "abilities-store-writer", self._write_batch, self._flush, self._end_writing
+        )
 
     @property
     def queue_size(self) -> int:
@@ -74,11 +79,13 @@ class SqliteStore:
         """See `MemoryStore.query`."""
         return await self._reader.run(lambda c: queries.query(c, namespace, query))
 
-    async def read_stats(self, namespace: str) -> dict[str, Any]:
+    async def read_stats(self, namespace: str) -> Stats:
         """See `MemoryStore.stats`."""
-        return await self._reader.run(lambda c: queries.stats(c, namespace))
+        return await self._reader.run(lambda c: queries.read_stats(c, namespace))
 
-    async def read_page(self, after: tuple[str, str], limit: int) -> list[StoredMemory | DamagedMemory]:
+    async def read_page(
+        self, after: tuple[str, str], limit: int
+    ) -> list[StoredMemory | DamagedMemory]:
         """See `MemoryStore.page`."""
         return await self._reader.run(lambda c: transfer.page(c, after, limit))
 
@@ -204,7 +211,9 @@ class SqliteStore:
             connection = self._file.open(writing=writing)
         # What damage makes of a text need not be UTF-8; its hash shows that, without failing its neighbours.
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-        connection.create_function("link_hash", 5, lambda *link: hash_values(link), deterministic=True)
+        connection.create_function(
+            "link_hash", 5, lambda *link: hash_values(link), deterministic=True
+        )
         connection.create_function("folded", 1, str.casefold, deterministic=True)
         return connection
 
@@ -222,7 +231,9 @@ class SqliteStore:
                 connection.close()
 
 
-def _in_savepoint(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> "T | Exception":
+def _in_savepoint(
+    connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]
+) -> "T | Exception":
     """The change's result, or what refused it alone; a failing store fails the whole transaction."""
     connection.execute("SAVEPOINT change")
     try:

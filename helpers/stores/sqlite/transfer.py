@@ -10,7 +10,9 @@ from abilities.helpers.stores.sqlite.reads import all_links, load_memory, row_by
 from abilities.helpers.stores.sqlite.writes import check_quota, save, save_links
 
 
-def page(connection: sqlite3.Connection, after: tuple[str, str], limit: int) -> list[StoredMemory | DamagedMemory]:
+def page(
+    connection: sqlite3.Connection, after: tuple[str, str], limit: int
+) -> list[StoredMemory | DamagedMemory]:
     """See `MemoryStore.page`."""
     names = connection.execute(
         "SELECT namespace, key FROM memories WHERE (namespace, key) > (?, ?) ORDER BY namespace, key LIMIT ?",
@@ -19,7 +21,9 @@ def page(connection: sqlite3.Connection, after: tuple[str, str], limit: int) -> 
     return [found for namespace, key in names for found in _whole(connection, namespace, key)]
 
 
-def _whole(connection: sqlite3.Connection, namespace: str, key: str) -> Iterator[StoredMemory | DamagedMemory]:
+def _whole(
+    connection: sqlite3.Connection, namespace: str, key: str
+) -> Iterator[StoredMemory | DamagedMemory]:
     try:
         row = row_by_key(connection, namespace, key)
     except Refused as error:
@@ -44,7 +48,9 @@ def put(
     return [_attempt(connection, incoming, how) for incoming in memories]
 
 
-def _attempt(connection: sqlite3.Connection, incoming: IncomingMemory, how: BatchOptions) -> Outcome | Exception:
+def _attempt(
+    connection: sqlite3.Connection, incoming: IncomingMemory, how: BatchOptions
+) -> Outcome | Exception:
     try:
         return _put(connection, incoming, how)
     except Refused as error:  # which comes before anything was written
@@ -64,7 +70,11 @@ def _put(connection: sqlite3.Connection, incoming: IncomingMemory, how: BatchOpt
         if named is not None and named.key != after.key:
             raise Refused("key_taken")
         if not how.dry_run:
-            accessed = None if incoming.provisional else (incoming.stored.accessed_at, incoming.stored.access_count)
+            accessed = (
+                None
+                if incoming.provisional
+                else (incoming.stored.accessed_at, incoming.stored.access_count)
+            )
             save(connection, before, after, accessed)
             save_links(connection, after, links, brought)
     return outcome

@@ -9,14 +9,22 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_values
 from abilities.helpers.stores.protocol import WriteResult
-from abilities.helpers.stores.sqlite.reads import COLUMNS, link_rows, load_memory, row_by_id, row_by_key
+from abilities.helpers.stores.sqlite.reads import (
+    COLUMNS,
+    link_rows,
+    load_memory,
+    row_by_id,
+    row_by_key,
+)
 from abilities.helpers.stores.sqlite.search import add_words, remove_words
 
 _INSERT = f"INSERT INTO memories ({COLUMNS}, hash) VALUES ({', '.join('?' * 16)})"
 _UPDATE = f"UPDATE memories SET ({COLUMNS}, hash) = ({', '.join('?' * 16)}) WHERE namespace = ? AND key = ?"
 
 
-def write(connection: sqlite3.Connection, namespace: str, change: Change, quota: int | None) -> WriteResult:
+def write(
+    connection: sqlite3.Connection, namespace: str, change: Change, quota: int | None
+) -> WriteResult:
     """Make a change. Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises."""
     before = _existing(connection, namespace, change)
     if change.kind == "delete":
@@ -30,12 +38,16 @@ def write(connection: sqlite3.Connection, namespace: str, change: Change, quota:
     if before is None or after.updated:
         save(connection, before, after.row)
         save_links(connection, after.row, links, after.links)
-    return WriteResult(load_memory(connection, after.row, 20), created=before is None, updated=after.updated)
+    return WriteResult(
+        load_memory(connection, after.row, 20), created=before is None, updated=after.updated
+    )
 
 
 def touch(connection: sqlite3.Connection, namespace: str, key: str, count: int, now: str) -> None:
     """Add to a memory's access counters, which are outside of its hash."""
-    found = connection.execute("SELECT id FROM memories WHERE namespace = ? AND key = ?", (namespace, key)).fetchone()
+    found = connection.execute(
+        "SELECT id FROM memories WHERE namespace = ? AND key = ?", (namespace, key)
+    ).fetchone()
     if found:
         connection.execute(
             "UPDATE shelf SET accessed_at = max(accessed_at, ?), access_count = access_count + ?"
@@ -70,7 +82,10 @@ def check_quota(connection: sqlite3.Connection, namespace: str, quota: int | Non
 
 
 def save(
-    connection: sqlite3.Connection, before: Row | None, after: Row, accessed: tuple[str, int] | None = None
+    connection: sqlite3.Connection,
+    before: Row | None,
+    after: Row,
+    accessed: tuple[str, int] | None = None,
 ) -> None:
     """Write a memory's row and all that is derived from it; ``accessed`` are its counters, where they are not kept."""
     if before is None:
@@ -95,13 +110,19 @@ def save(
     _shelve(connection, after, memory, *(accessed or counters))
 
 
-def _shelve(connection: sqlite3.Connection, row: Row, memory: int, accessed_at: str, count: int) -> None:
+def _shelve(
+    connection: sqlite3.Connection, row: Row, memory: int, accessed_at: str, count: int
+) -> None:
     size = len(row.content.encode()) + len(row.summary.encode())
     place = IMPORTANCES.index(row.importance)
     named = (row.namespace, row.id, memory, row.type, row.category, place, row.archived, size)
     times = (row.created_at, row.updated_at, accessed_at, count)
-    connection.execute("INSERT INTO shelf VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*named, *times))
-    tags = [(row.namespace, tag, row.archived, accessed_at, row.id) for tag in orjson.loads(row.tags)]
+    connection.execute(
+        "INSERT INTO shelf VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*named, *times)
+    )
+    tags = [
+        (row.namespace, tag, row.archived, accessed_at, row.id) for tag in orjson.loads(row.tags)
+    ]
     connection.executemany("INSERT INTO tags VALUES (?, ?, ?, ?, ?)", tags)
 
 
@@ -117,8 +138,12 @@ def _remove(connection: sqlite3.Connection, row: Row) -> None:
     ).fetchone()
     remove_words(connection, memory, row.content)
     _unshelve(connection, row)
-    connection.execute("DELETE FROM links WHERE namespace = ? AND source = ?", (row.namespace, row.key))
-    connection.execute("DELETE FROM memories WHERE namespace = ? AND key = ?", (row.namespace, row.key))
+    connection.execute(
+        "DELETE FROM links WHERE namespace = ? AND source = ?", (row.namespace, row.key)
+    )
+    connection.execute(
+        "DELETE FROM memories WHERE namespace = ? AND key = ?", (row.namespace, row.key)
+    )
     _rerank(connection, row._replace(archived=1))
 
 
@@ -133,19 +158,32 @@ def _rerank(connection: sqlite3.Connection, target: Row) -> None:
     )
 
 
-def save_links(connection: sqlite3.Connection, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]) -> None:
+def save_links(
+    connection: sqlite3.Connection, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]
+) -> None:
     """Write the links of a memory that were added, changed or removed; each says so by target and type."""
-    gone = {(link.target, link.type) for link in before} - {(link.target, link.type) for link in after}
+    gone = {(link.target, link.type) for link in before} - {
+        (link.target, link.type) for link in after
+    }
     connection.executemany(
         "DELETE FROM links WHERE namespace = ? AND source = ? AND target = ? AND type = ?",
         [(row.namespace, row.key, target, kind) for target, kind in gone],
     )
     for link in set(after) - set(before):
         found = connection.execute(
-            "SELECT score FROM memories WHERE namespace = ? AND key = ? AND archived = 0", (row.namespace, link.target)
+            "SELECT score FROM memories WHERE namespace = ? AND key = ? AND archived = 0",
+            (row.namespace, link.target),
         ).fetchone()
         rank = link.weight * found[0] if found else -1.0
         connection.execute(
             "INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (row.namespace, link.source, rank, link.weight, link.target, link.type, hash_values((*link, rank))),
+            (
+                row.namespace,
+                link.source,
+                rank,
+                link.weight,
+                link.target,
+                link.type,
+                hash_values((*link, rank)),
+            ),
         )
