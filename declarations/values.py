@@ -6,6 +6,9 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
+JsonObject = dict[str, Any]
+"""A JSON object whose fields are not known to the type checker."""
+
 BIDI_CONTROLS = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )

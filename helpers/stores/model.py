@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.walk import WalkLink
+from abilities.helpers.walk import State, WalkLink
 
 TYPES = ("core", "learning", "task")
 IMPORTANCES = ("low", "medium", "high")
@@ -102,17 +102,36 @@ def is_fraction(value: object) -> bool:
     return isinstance(value, float) and math.isfinite(value) and 0 <= value <= 1
 
 
-def parse_link(found: tuple[Any, ...], invalid: Container[str]) -> WalkLink:
-    """A link from its source, target, type, weight, rank and hash; ``invalid`` targets cannot be walked to."""
-    _, target, kind, weight, rank, _ = found
-    if not is_sound_link(found) or target in invalid:
-        return WalkLink(str(target), 0.0, str(kind), -2.0, "invalid")
-    return WalkLink(target, weight, kind, rank, "absent" if rank < 0 else "present")
+class LinkRecord(NamedTuple):
+    """A link as a store keeps it: the link itself, its rank, and a hash over all of that.
 
+    ``rank`` is the weight times the target's score, or negative if the target is missing or archived.
+    """
 
-def is_sound_link(found: tuple[Any, ...]) -> bool:
-    """Whether a link is as it was written, and its weight can be."""
-    try:
-        return bool(hash_values(found[:5]) == found[5] and 0 <= found[3] <= 1)
-    except TypeError:
-        return False
+    source: str
+    target: str
+    type: str
+    weight: float
+    rank: float
+    hash: int
+
+    @property
+    def row(self) -> LinkRow:
+        """The link without what a store derives from it."""
+        return LinkRow(self.source, self.target, self.type, self.weight)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the link is as it was written, and its weight is possible."""
+        try:
+            return hash_values(self[:5]) == self.hash and 0 <= self.weight <= 1
+        except TypeError:  # damage can turn any value into one of another type
+            return False
+
+    def to_walk_link(self, invalid: Container[str]) -> WalkLink:
+        """Return the link as a walk sees it; ``invalid`` are targets that cannot be walked to."""
+        if not self.is_sound or self.target in invalid:
+            return WalkLink(str(self.target), 0.0, str(self.type), -2.0, "invalid")
+
+        state: State = "absent" if self.rank < 0 else "present"
+        return WalkLink(self.target, self.weight, self.type, self.rank, state)

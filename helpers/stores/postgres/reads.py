@@ -5,11 +5,10 @@ from typing import Any
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.model import (
+    LinkRecord,
     LinkRow,
     Row,
     StoredMemory,
-    is_sound_link,
-    parse_link,
     verify_row,
 )
 from abilities.helpers.stores.postgres.server import Connection
@@ -71,7 +70,7 @@ async def all_links(
     """Every sound link of a memory, by target and type, and the number of damaged ones."""
     statement = f"SELECT {_LINK} FROM links AS l WHERE l.namespace = %s AND l.source = %s"
     found = await fetch(connection, statement.encode(), (namespace, source))
-    sound = sorted(LinkRow(*link[:4]) for link in found if is_sound_link(link))
+    sound = sorted(link.row for link in map(LinkRecord._make, found) if link.is_sound)
     return sound, len(found) - len(sound)
 
 
@@ -88,7 +87,7 @@ async def load_memory(
     )
     return StoredMemory(
         row,
-        tuple(LinkRow(*link[:4]) for link in best if is_sound_link(link)),
+        tuple(link.row for link in map(LinkRecord._make, best) if link.is_sound),
         total,
         accessed_at,
         count,
@@ -114,7 +113,9 @@ async def backlinks(
     found = await fetch(connection, page, (namespace, key, limit, offset))
     counted = b"SELECT count(*) FROM links WHERE namespace = %s AND target = %s"
     ((total,),) = await fetch(connection, counted, (namespace, key))
-    return Backlinks(tuple(LinkRow(*link[:4]) for link in found if is_sound_link(link)), total)
+    return Backlinks(
+        tuple(link.row for link in map(LinkRecord._make, found) if link.is_sound), total
+    )
 
 
 async def read(
@@ -212,7 +213,7 @@ class _Known:
         if asked.offset >= len(found) and asked.key not in self._whole:
             missed[asked.key] = max(PAGE, len(found) * 4)
             return []
-        return [parse_link(link, self.invalid) for link in found[asked.offset :]]
+        return [LinkRecord._make(link).to_walk_link(self.invalid) for link in found[asked.offset :]]
 
     async def _fetch(self, statement: str, asked: tuple[Any, ...], most: int) -> None:
         told: dict[str, list[tuple[Any, ...]]] = {}

@@ -6,11 +6,10 @@ from typing import Any
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.model import (
+    LinkRecord,
     LinkRow,
     Row,
     StoredMemory,
-    is_sound_link,
-    parse_link,
     verify_row,
 )
 from abilities.helpers.stores.protocol import Backlinks, WalkResult
@@ -59,7 +58,7 @@ def all_links(
         "SELECT source, target, type, weight, rank, hash FROM links WHERE namespace = ? AND source = ?",
         (namespace, source),
     ).fetchall()
-    sound = sorted(LinkRow(*link[:4]) for link in found if is_sound_link(link))
+    sound = sorted(link.row for link in map(LinkRecord._make, found) if link.is_sound)
     return sound, len(found) - len(sound)
 
 
@@ -72,7 +71,7 @@ def load_memory(
         if limit
         else []
     )
-    links = tuple(LinkRow(*link[:4]) for link in best if is_sound_link(link))
+    links = tuple(link.row for link in map(LinkRecord._make, best) if link.is_sound)
     total = _link_totals(connection, row.namespace, [row.key]).get(row.key, 0)
     counters = connection.execute(
         "SELECT accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?",
@@ -109,7 +108,7 @@ def backlinks(
         " ORDER BY source, type LIMIT ? OFFSET ?",
         (namespace, key, limit, offset),
     )
-    links = tuple(LinkRow(*link[:4]) for link in found if is_sound_link(link))
+    links = tuple(link.row for link in map(LinkRecord._make, found) if link.is_sound)
     counted = "SELECT count(*) FROM links WHERE namespace = ? AND target = ?"
     return Backlinks(links, int(connection.execute(counted, (namespace, key)).fetchone()[0]))
 
@@ -190,7 +189,7 @@ def _links(
         return []
     limit = _FIRST_PAGE if not asked.offset else asked.offset * 3
     links = [
-        parse_link(found, invalid)
+        LinkRecord._make(found).to_walk_link(invalid)
         for found in connection.execute(_BEST, (namespace, asked.key, limit, asked.offset))
     ]
     if len(links) < limit:
