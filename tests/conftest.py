@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -50,11 +51,11 @@ def world() -> Iterator[SampleFiles]:
 
 @pytest.fixture
 def settings(world: SampleFiles) -> Settings:
-    """Settings for the world."""
+    """Settings for the world, with a store that no other test has opened as another user."""
     return Settings(
         agent_dir=world.agent,
         workspace_dir=world.workspace,
-        store_url=f"sqlite:///{world.base}/store/memory.db",
+        store_url=f"sqlite:///{world.base}/store/{uuid4().hex}.db",
     )
 
 

@@ -373,7 +373,7 @@ async def test_a_held_lock_makes_it_busy_not_wrong(
             assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done", "reads go on"
         assert await reason(put(store, "other")) == "done"
         with psycopg.connect(url) as connection:
-            connection.execute("LOCK TABLE abilities.builtin.memories IN ACCESS EXCLUSIVE MODE")
+            connection.execute("LOCK TABLE abilities.memories IN ACCESS EXCLUSIVE MODE")
             assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "busy"
             assert await reason(put(store, "more")) == "busy"
         assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
