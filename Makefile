@@ -14,8 +14,9 @@ demo: .venv/demo  ## Read 25 files and 6 memories as an agent would
 test: .venv/dev  ## Run the whole suite with its branch coverage
 	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --cov --cov-report=term:skip-covered
 
-lint: .venv/dev  ## Check style
+lint: .venv/dev .lint/installed  ## Check the style of the Python and of the explorer's JavaScript
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@.lint/node_modules/.bin/biome check --config-path=tools/page --max-diagnostics=50 abilities/explorer/static
 
 types: .venv/bench .venv/browser .venv/torture  ## Check types
 	@$(BIN)/mypy && $(BIN)/pyright
@@ -51,7 +52,7 @@ mutants: .venv/mutation  ## Change the code of four modules, mutant by mutant, a
 	@$(BIN)/python -m tools.mutation
 
 clean:  ## Remove the environment and caches
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .coverage build dist *.egg-info
+	@rm -rf .venv .lint .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .coverage build dist *.egg-info
 
 .venv/python: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -68,6 +69,11 @@ clean:  ## Remove the environment and caches
 	@$(INSTALL) --group dev
 	@touch $@
 
-.venv/conformance .venv/bench .venv/browser .venv/torture .venv/mutation: .venv/dev
+.lint/installed: tools/page/package.json .venv/lint
+	@mkdir -p .lint && cp tools/page/package.json .lint/
+	@cd .lint && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --ignore-scripts --no-audit --no-fund --no-package-lock --silent
+	@touch $@
+
+.venv/lint .venv/conformance .venv/bench .venv/browser .venv/torture .venv/mutation: .venv/dev
 	@$(INSTALL) --group $(@F)
 	@touch $@
