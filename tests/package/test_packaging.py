@@ -1,8 +1,11 @@
 """What is installed: the wheel, its packages, and the links of a checkout."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -16,36 +19,53 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SCHEMAS = ROOT / "declarations" / "schemas"
 
 
+LINKS = {"abilities/declarations", "abilities/helpers"}
+"""What a checkout has beyond a source distribution: the second way to the same modules."""
+
+
+def list_sources() -> set[str]:
+    """The files of this tree: what git carries, or what the source distribution says it holds."""
+    if not (ROOT / ".git").exists():
+        (sources,) = ROOT.glob("*.egg-info/SOURCES.txt")
+        return set(sources.read_text().split())
+
+    listing = ["git", "ls-files", "-co", "--exclude-standard"]
+    done = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True)
+    return {name for name in done.stdout.splitlines() if (ROOT / name).exists()}
+
+
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a clean copy of what git would carry."""
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution and the wheel that is built from it."""
     source = tmp_path_factory.mktemp("source")
-    files = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
-    )
-    archive = subprocess.run(
-        ["tar", "-cf", "-", "-T", "-"],
-        cwd=ROOT,
-        input=files.stdout,
-        capture_output=True,
-        check=True,
-    )
-    subprocess.run(["tar", "-xf", "-"], cwd=source, input=archive.stdout, check=True)
-    target = tmp_path_factory.mktemp("wheel")
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "-w",
-        str(target),
-        str(source),
-    ]
-    subprocess.run(build, check=True, capture_output=True)
-    (built,) = target.glob("*.whl")
+    for name in list_sources():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name, follow_symlinks=False)
+
+    target = tmp_path_factory.mktemp("distributions")
+    build = [sys.executable, "-W", "error", "-m", "build", "--outdir", str(target), str(source)]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(build, check=True, capture_output=True, text=True, env=environment)
+    printed = done.stdout + done.stderr
+    assert not [line for line in printed.splitlines() if "warning" in line.lower()]
+    return target
+
+
+@pytest.fixture(scope="session")
+def wheel(distributions: Path) -> Path:
+    """The wheel."""
+    (built,) = distributions.glob("*.whl")
     return built
+
+
+def test_the_source_distribution_holds_all_that_its_own_tests_need(distributions: Path) -> None:
+    (archive,) = distributions.glob("*.tar.gz")
+
+    with tarfile.open(archive) as opened:
+        packed = {name.partition("/")[2] for name in opened.getnames()}
+
+    missing = {name for name in list_sources() if ".egg-info/" not in name} - packed
+    assert missing == (LINKS if (ROOT / ".git").exists() else set())
 
 
 def test_the_wheel_installs_one_name_and_everything_it_needs(wheel: Path) -> None:
@@ -121,5 +141,7 @@ def test_every_package_folder_is_installed() -> None:
 
 
 def test_the_links_show_a_checkout_the_installed_tree() -> None:
-    for name in ("helpers", "declarations"):
-        assert (ROOT / "abilities" / name).readlink() == Path("..") / name
+    links = {name for name in LINKS if (ROOT / name).is_symlink()}
+
+    assert links == (LINKS if (ROOT / ".git").exists() else set())
+    assert all((ROOT / name).readlink() == Path("..") / Path(name).name for name in links)
