@@ -13,6 +13,7 @@ from abilities import Settings
 from tests.support.sample_files import SampleFiles, build_samples, lock_samples
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through
+from tests.support.tier import QUICK, is_in_quick_tier
 
 collect_ignore = [
     "fuzz.py"
@@ -21,6 +22,16 @@ if "ABILITIES_TEST_BROWSER" not in os.environ:
     collect_ignore.append("browser")  # needs what only make browser installs
 
 NOBODY = 65534
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the quick tier does not run."""
+    if not QUICK:
+        return
+
+    left_out = [item for item in items if not is_in_quick_tier(item)]
+    items[:] = [item for item in items if is_in_quick_tier(item)]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")

@@ -24,8 +24,9 @@ from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.workers import Batch, CircuitBreaker, Worker, WorkerPool
 from tests.support import racer
 from tests.support.measurements import reached
+from tests.support.tier import size
 
-TRIES = int(os.environ.get("ABILITIES_RACE_TRIES", "50000"))
+TRIES = size("ABILITIES_RACE_TRIES", quick=2000, full=50000)
 SECRET = "SECRET from outside"
 GIVEN_UP = "symlink_escape"
 """Said of a name that keeps changing."""

@@ -18,6 +18,7 @@ from abilities.helpers.files.globs import Glob
 from tests.support.file_cases import Row, refused
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
+from tests.support.tier import size
 
 WRONG: list[Row] = [
     refused("L1-empty", "invalid_parameter", "pattern", "file_list", pattern=""),
@@ -410,7 +411,7 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
 @given(
     strategies.text("ab*?[]!{},./-", max_size=30), strategies.text("ab./-", min_size=1, max_size=20)
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
 def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
     from abilities.declarations.faults import Refused
 

@@ -25,8 +25,9 @@ from abilities.helpers.text.codec import (
 )
 from abilities.helpers.text.cutting import back_off, splits_character
 from abilities.helpers.text.pieces import Piece, hash_version
+from tests.support.tier import size
 
-EXAMPLES = int(os.environ.get("ABILITIES_EXAMPLES", "60"))
+EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)
 many = hypothesis_settings(max_examples=EXAMPLES * 5, deadline=None)
 some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 

@@ -29,12 +29,13 @@ from abilities.helpers.stores.sqlite import file
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.memories.test_walk import Graph, random_graph, walk
 from tests.support.measurements import reached
+from tests.support.tier import size
 
-GRAPHS = int(os.environ.get("ABILITIES_GRAPHS", "50"))
-KILLS = int(os.environ.get("ABILITIES_KILLS", "20"))
+GRAPHS = size("ABILITIES_GRAPHS", quick=10, full=50)
+KILLS = size("ABILITIES_KILLS", quick=3, full=20)
 Moving = Callable[[Path], object]
-WRITING = os.environ.get("ABILITIES_WRITING", "3")
-FLIPS = int(os.environ.get("ABILITIES_FLIPS", "150"))
+WRITING = str(size("ABILITIES_WRITING", quick=1, full=3))
+FLIPS = size("ABILITIES_FLIPS", quick=25, full=150)
 
 
 @asynccontextmanager

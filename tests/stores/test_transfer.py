@@ -26,9 +26,10 @@ from abilities.helpers.transfer.export_lines import format_line, parse_line
 from benchmarks.generate import generate
 from tests.stores.test_stores import check_whole, opened
 from tests.support.measurements import reached
+from tests.support.tier import size
 
-BACKUPS = int(os.environ.get("ABILITIES_BACKUPS", "5"))
-MEMORIES = int(os.environ.get("ABILITIES_MEMORIES", "5000"))
+BACKUPS = size("ABILITIES_BACKUPS", quick=1, full=5)
+MEMORIES = size("ABILITIES_MEMORIES", quick=500, full=5000)
 NOW = "2026-01-01T00:00:00.000Z"
 
 
@@ -98,7 +99,7 @@ memories = strategies.fixed_dictionaries(
         unique_by=(lambda m: (m["namespace"], m["key"]), lambda m: m["id"]),
     )
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=size("ABILITIES_EXAMPLES", quick=5, full=40), deadline=None)
 def test_what_was_exported_comes_back_byte_for_byte(told: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder) / "one.db", Path(folder) / "two.db"
@@ -358,7 +359,7 @@ foreigners = strategies.builds(
 
 
 @given(foreigners)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=size("ABILITIES_EXAMPLES", quick=10, full=100), deadline=None)
 def test_whatever_comes_is_brought_within_our_bounds_and_nothing_is_lost(
     foreign: ForeignMemory,
 ) -> None:

@@ -18,8 +18,9 @@ from abilities.helpers.tokens import TokenFile
 from abilities.helpers.workers import THREADS
 from tests.support.measurements import reached
 from tests.support.serving import Server, serving
+from tests.support.tier import size
 
-SOAK_SECONDS = float(os.environ.get("ABILITIES_SOAK", "4"))
+SOAK_SECONDS = size("ABILITIES_SOAK", quick=1, full=4)
 """How long the mixed load goes on; `make torture` lets it run for a minute."""
 MIB = 2**20
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import httpx
 
 from abilities import Settings
+from tests.support.tier import size
 
-EXAMPLES = os.environ.get("ABILITIES_API_EXAMPLES", "5")
+EXAMPLES = str(size("ABILITIES_API_EXAMPLES", quick=1, full=5))
 """How many requests are made up for each operation and phase; `make torture` makes more."""
 
 
