@@ -41,6 +41,7 @@ def named(language: str) -> list[Any]:
     return chosen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_proves_itself(path: Path) -> None:
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -62,6 +63,7 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 4
 
 
+@pytest.mark.thorough
 def test_the_example_of_a_plugin_is_a_package_whose_ability_every_surface_offers(
     tmp_path: Path,
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_toml_block_is_toml_with_known_settings(code: str) -> None:
     assert document.keys() <= Settings.model_fields.keys() | {"project"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("code", named("console"))
 def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None:
     """Lines after a command are what it prints; '...' stands for anything."""
@@ -171,6 +174,7 @@ def test_the_readme_leads_with_the_two_commands() -> None:
     assert {"demo", "test"} <= set(targets)
 
 
+@pytest.mark.thorough
 def test_the_reference_is_that_of_the_declarations() -> None:
     assert reference.PAGE.read_text() == reference.page(), "make reference"
 

@@ -58,6 +58,7 @@ def wheel(distributions: Path) -> Path:
     return built
 
 
+@pytest.mark.thorough
 def test_the_source_distribution_holds_all_that_its_own_tests_need(distributions: Path) -> None:
     (archive,) = distributions.glob("*.tar.gz")
 
@@ -68,6 +69,7 @@ def test_the_source_distribution_holds_all_that_its_own_tests_need(distributions
     assert missing == (LINKS if (ROOT / ".git").exists() else set())
 
 
+@pytest.mark.thorough
 def test_the_wheel_installs_one_name_and_everything_it_needs(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
@@ -85,6 +87,7 @@ def test_the_wheel_installs_one_name_and_everything_it_needs(wheel: Path) -> Non
     assert len(shown) > 20 and shown <= set(names)  # the page, its libraries and their licences
 
 
+@pytest.mark.thorough
 def test_an_installed_wheel_works_beside_a_users_own_helpers(wheel: Path, tmp_path: Path) -> None:
     installed, project = tmp_path / "installed", tmp_path / "project"
     project.mkdir()

@@ -398,6 +398,7 @@ def start(store: Path, *arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=store.parent)
 
 
+@pytest.mark.thorough
 def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
     store, file = tmp_path / "a.db", tmp_path / "m.jsonl"
     fill(store, 5_000)
@@ -597,6 +598,7 @@ def peak(*command: str) -> int:
     return int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
 
 
+@pytest.mark.thorough
 def test_memory_stays_bounded_however_many_memories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,8 @@ from tests.support.measurements import reached
 from tests.support.serving import Server, serving
 from tests.support.tier import size
 
+CALLS_AT_LEAST = 3
+"""Calls that each worker of a load makes, however slow the machine is."""
 SOAK_SECONDS = size("ABILITIES_SOAK", quick=1, full=4)
 """How long the mixed load goes on; `make torture` lets it run for a minute."""
 MIB = 2**20
@@ -42,6 +44,7 @@ async def stored(client: httpx.AsyncClient, key: str, **fields: Any) -> httpx.Re
     )
 
 
+@pytest.mark.thorough
 async def test_several_servers_share_one_store(roots: Settings, tmp_path: Path) -> None:
     """What one server acknowledged the others have at once, and changes of one memory through all of them add up."""
     with (
@@ -104,6 +107,7 @@ async def test_a_server_that_is_stopped_finishes_what_it_began(
             assert (await abilities.call("memory_get", {"key": key}))["data"]["content"] == key
 
 
+@pytest.mark.thorough
 async def test_sixty_four_large_calls_at_once_take_little_memory(
     roots: Settings, tmp_path: Path
 ) -> None:
@@ -194,6 +198,7 @@ async def test_hostile_headers_are_refused_wherever_the_server_listens(
         server.stop()
 
 
+@pytest.mark.thorough
 async def test_nothing_piles_up_under_a_mixed_load(roots: Settings, tmp_path: Path) -> None:
     """Reads, writes, MCP in both eras, hostile and broken requests; then threads, descriptors and memory as before."""
     for n in range(25):
@@ -272,7 +277,7 @@ async def load(server: Server, seconds: float) -> int:
 
         async def go_on(kind: Callable[[int], Awaitable[None]], worker: int) -> int:
             n = worker
-            while time.monotonic() < end:
+            while time.monotonic() < end or n < worker + 8 * CALLS_AT_LEAST:
                 await kind(n)
                 n += 8
             return (n - worker) // 8

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
 from abilities import Settings
 from tests.support.tier import size
@@ -15,6 +16,7 @@ EXAMPLES = str(size("ABILITIES_API_EXAMPLES", quick=1, full=5))
 """How many requests are made up for each operation and phase; `make torture` makes more."""
 
 
+@pytest.mark.thorough
 def test_every_check_of_schemathesis_passes(served: str, roots: Settings, tmp_path: Path) -> None:
     (roots.workspace_dir / "a.txt").write_text("a")
     command = [

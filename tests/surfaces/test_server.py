@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -12,15 +10,17 @@ from urllib.parse import quote
 import httpx
 import pytest
 import uvicorn
+from click.testing import CliRunner
 from mcp import Client
 from starlette.responses import Response
 
 from abilities import Abilities, Settings, render
 from abilities.adapters import http as adapter
+from abilities.cli.main import main
 from abilities.server import guard, timeouts
 from abilities.server.app import create_app
 from tests.support.measurements import reached
-from tests.support.surfaces import python, told_by
+from tests.support.surfaces import environment, python, told_by
 
 KEYS = [
     "plain",
@@ -345,10 +345,11 @@ async def test_h6_the_65th_call_is_told_to_come_again(
             assert (await client.get("/healthz")).status_code == 200
 
 
-def test_only_loopback_is_served(roots: Settings) -> None:
-    for host in ("0.0.0.0", "192.168.0.1", "::"):
-        command = [sys.executable, "-m", "abilities", "serve", "--host", host, "--port", "0"]
-        done = subprocess.run(command, capture_output=True, timeout=30)
-        assert (
-            done.returncode == 2 and b"only 127.0.0.1, ::1, localhost can be served" in done.stderr
-        )
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "::"])
+def test_only_loopback_is_served(host: str, roots: Settings) -> None:
+    done = CliRunner().invoke(
+        main, ["serve", "--host", host, "--port", "0"], env=environment(roots)
+    )
+
+    assert done.exit_code == 2
+    assert "only 127.0.0.1, ::1, localhost can be served" in done.stderr

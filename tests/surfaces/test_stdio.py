@@ -17,6 +17,7 @@ from abilities import Settings
 from abilities.builtin.catalog import BUILT_IN
 from tests.support.file_cases import ROWS
 from tests.support.surfaces import CannotCarry, environment, python, refuse_uncarried, told_by
+from tests.support.tier import size
 
 COMMAND = [sys.executable, "-m", "abilities", "mcp"]
 HELLO = {
@@ -117,6 +118,7 @@ def test_a_line_that_is_no_message_gets_an_error_and_the_next_one_its_answer(
     assert {answer["id"] for answer in answers if "result" in answer} == {1, 2}
 
 
+@pytest.mark.thorough
 async def test_fifty_megabytes_in_one_line_do_not_swell_the_process(settings: Settings) -> None:
     process = await asyncio.create_subprocess_exec(
         *COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables(settings)
@@ -149,7 +151,7 @@ def _peak_kib(pid: int) -> int:
 
 
 def test_every_request_is_answered_though_the_input_ends_at_once(settings: Settings) -> None:
-    for _ in range(5):
+    for _ in range(size("ABILITIES_INPUTS", quick=1, full=5)):
         calls = [
             request(
                 n,
