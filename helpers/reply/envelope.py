@@ -66,7 +66,7 @@ class BulkRequest(NamedTuple):
 class ReplyRecord(NamedTuple):
     """A finished record: its payload, and how many characters of content are in it.
 
-    ``next_item`` is what to send for the content that is not, if any can be had that way.
+    ``next_item`` is what to send for content that was cut off or left out, if any was.
     """
 
     payload: JsonObject
@@ -137,12 +137,14 @@ class RecordDraft:
         chars = self._count_granted_chars(granted)
         content = self._content[:chars]
         replaced = self._count_replaced(chars)
-        is_shortened = chars < len(self._content)
 
-        if not is_shortened and not self._piece.rest:
+        # The piece itself ends where max_chars did; only the budget can shorten it further.
+        reason: CutReason = "max_chars"
+        if chars < len(self._content):
+            reason = "budget"
+        elif not self._piece.rest:
             return ReplyRecord(self._build_payload(content, replaced), chars)
 
-        reason: CutReason = "budget" if is_shortened else "max_chars"
         next_item = self._found.continue_at(self._piece.resume(chars))
         truncation = self._build_truncation(reason, chars, next_item)
         return ReplyRecord(self._build_payload(content, replaced, truncation), chars, next_item)
@@ -228,8 +230,8 @@ def build_reply(
     for item, outcome in zip(request.items, outcomes, strict=True):
         entries.append(_build_entry(item, outcome))
 
-    # The fixed parts come first. Nobody knows yet whether there will be a next request: this one
-    # counts all of it but its items, which are counted with their records.
+    # The fixed parts are counted first. Whether there will be a next request is not known yet, so
+    # one is counted in any case; its items are counted with their records.
     empty_reply = _assemble_reply(request, [], [""])
     room = max_bytes - json_size(empty_reply) - _COUNT_DIGITS
     records = finish_records(entries, room)
