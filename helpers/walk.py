@@ -1,23 +1,28 @@
-"""The walk from one memory along its links: sans-IO, it asks for links and is told links.
+"""The walk from one memory along its links; sans-IO: it asks for links and is sent links.
 
-Pre-order, depth first, each memory's links best first. A memory is emitted once, when it is first met.
-One that is met again on a shorter way is walked on from there: only the links that it kept are looked at
-again, and its breadth is not spent twice. (With a plain visited set, a memory first met at the depth
-limit would hide what a shorter way to it allows.) Invariant: a memory's depth is the length of the shortest
-way to it over kept links, and unless the total stopped the walk, every kept link of every memory shallower
-than ``depth`` leads to a memory that was returned, is missing or is archived.
+Pre-order, depth first, each memory's links best first. A memory is retrieved once, when it is first
+met. If it is met again on a shorter way, the walk goes on from there: only the links that it kept
+are looked at again, and its breadth is not spent twice. (With a plain visited set, a memory first
+met at the depth limit would hide what a shorter way to it allows.)
+
+Invariant: a memory's depth is the length of the shortest way to it over kept links, and unless the
+total stopped the walk, every kept link of every memory shallower than ``depth`` leads to a memory
+that was returned, is missing or is archived.
 """
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 Cut = Literal["depth", "breadth", "total"]
+
 State = Literal["present", "absent", "invalid"]
 """Of a link's target; absent is one that is missing or archived."""
 
 FRONTIER = 10
-"""Best candidates that were not retrieved, shown at the end of a walk."""
+"""How many of the best candidates that were not retrieved are shown at the end of a walk."""
+
+_LIMITS: tuple[Cut, ...] = ("depth", "breadth", "total")
 
 
 class WalkLimits(NamedTuple):
@@ -29,7 +34,7 @@ class WalkLimits(NamedTuple):
 
 
 class WalkLink(NamedTuple):
-    """A link as a store tells it: ``score`` is link_weight times the target's memory_score."""
+    """A link as a store describes it: ``score`` is link_weight times the target's memory_score."""
 
     key: str
     weight: float
@@ -39,7 +44,7 @@ class WalkLink(NamedTuple):
 
 
 class LinkRequest(NamedTuple):
-    """The question for some of a memory's links, best first, beginning after ``offset`` of them."""
+    """A request for some of a memory's links, best first, beginning after ``offset`` of them."""
 
     key: str
     offset: int
@@ -47,7 +52,12 @@ class LinkRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """A memory that was retrieved, and the way on which it was reached."""
+    """A memory that was retrieved, and the way on which it was reached.
+
+    ``expanded`` says that the walk has begun to follow its links. ``known`` are the links that the
+    store sent, all of them if ``exhausted``; the first ``looked`` of those were looked at. ``kept``
+    are the ones that lead to a retrieved memory, and ``taken`` counts those retrieved from here.
+    """
 
     key: str
     depth: int
@@ -73,7 +83,7 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class WalkOutcome:
-    """What a walk found: the steps in retrieval order, the target first, and what it counted."""
+    """A walk's steps in retrieval order, the target first, and what it counted."""
 
     steps: list[Step]
     duplicates: int = 0
@@ -83,115 +93,144 @@ class WalkOutcome:
     cut_by: list[Cut] = field(default_factory=list[Cut])
 
 
+T = TypeVar("T")
+
+Conversation = Generator[LinkRequest, Sequence[WalkLink], T]
+"""Yields requests and is sent links, until it returns a result."""
+
+
 class Walk:
-    """One walk; `run` is the conversation with whoever knows the links."""
+    """One walk; `run` is the conversation with a store, which knows the links."""
 
     def __init__(self, target: str, limits: WalkLimits) -> None:
+        first = Step(target, 0)
+
         self._limits = limits
-        self._walked = WalkOutcome([Step(target, 0)])
-        self._by_key = {target: self._walked.steps[0]}
+        self._outcome = WalkOutcome([first])
+        self._by_key = {target: first}
         self._stopped = False
 
-    def run(self) -> Generator[LinkRequest, Sequence[WalkLink], WalkOutcome]:
-        """Walk. Yields questions; each is answered with the next links of that memory, none when it has no more."""
-        yield from self._expand(self._walked.steps[0])
-        yield from self._survey()
-        return self._walked
+    def run(self) -> Conversation[WalkOutcome]:
+        """Walk. Each request is answered with that memory's next links, none after the last."""
+        yield from self._expand(self._outcome.steps[0])
+        yield from self._find_frontier()
+        return self._outcome
 
-    def _expand(self, step: Step) -> Generator[LinkRequest, Sequence[WalkLink], None]:
+    def _expand(self, step: Step) -> Conversation[None]:
+        """Follow a memory's links, or those that it kept if this was done before."""
         if step.depth >= self._limits.depth:
             return
+
         if step.expanded:
-            yield from self._revisit(step)
+            for target, link in step.kept:
+                yield from self._shorten(step, target, link)
             return
+
         if self._stopped:
             return
+
         step.expanded = True
         while step.taken < self._limits.breadth and not self._stopped:
-            link = yield from self._next(step)
-            if link is None:
+            yield from self._learn_links(step, step.looked)
+            if step.looked >= len(step.known):
                 return
-            yield from self._look(step, link)
+            yield from self._follow(step, step.known[step.looked])
 
-    def _revisit(self, step: Step) -> Generator[LinkRequest, Sequence[WalkLink], None]:
-        for target, link in step.kept:
-            yield from self._shorten(step, target, link)
+    def _follow(self, step: Step, link: WalkLink) -> Conversation[None]:
+        """Follow one link: retrieve its memory, meet it again, or count why neither is possible."""
+        existing = self._by_key.get(link.key)
 
-    def _look(self, step: Step, link: WalkLink) -> Generator[LinkRequest, Sequence[WalkLink], None]:
-        """Take up one link: count it, meet its memory again, or retrieve that."""
-        if link.state == "present" and link.key not in self._by_key:
-            if len(self._walked.steps) >= self._limits.total:
-                self._stopped = True
-                return
+        if link.state == "invalid":
+            step.looked += 1
+            self._outcome.invalid += 1
+        elif link.state == "absent":
+            step.looked += 1
+            self._outcome.missing += 1
+        elif existing is not None:
+            step.looked += 1
+            self._outcome.duplicates += 1
+            step.kept.append((existing, link))
+            yield from self._shorten(step, existing, link)
+        elif len(self._outcome.steps) >= self._limits.total:
+            self._stopped = True  # the link is not looked at: it may be a candidate of the frontier
+        else:
             step.looked += 1
             step.taken += 1
-            found = Step(link.key, step.depth + 1, step, link)
-            self._by_key[link.key] = found
-            self._walked.steps.append(found)
-            step.kept.append((found, link))
-            yield from self._expand(found)
+            yield from self._retrieve(step, link)
+
+    def _retrieve(self, parent: Step, link: WalkLink) -> Conversation[None]:
+        step = Step(link.key, parent.depth + 1, parent, link)
+        self._by_key[link.key] = step
+        self._outcome.steps.append(step)
+        parent.kept.append((step, link))
+        yield from self._expand(step)
+
+    def _shorten(self, step: Step, target: Step, link: WalkLink) -> Conversation[None]:
+        """If a memory is met on a shorter way than before, go on from there."""
+        depth = step.depth + 1
+        if depth >= target.depth:
             return
-        step.looked += 1
-        if link.state == "invalid":
-            self._walked.invalid += 1
-        elif link.state != "present":
-            self._walked.missing += 1
-        else:
-            self._walked.duplicates += 1
-            again = self._by_key[link.key]
-            step.kept.append((again, link))
-            yield from self._shorten(step, again, link)
 
-    def _shorten(
-        self, step: Step, target: Step, link: WalkLink
-    ) -> Generator[LinkRequest, Sequence[WalkLink], None]:
-        """Walk on from a memory that has a shorter way now."""
-        if step.depth + 1 < target.depth:
-            target.depth, target.parent, target.link = step.depth + 1, step, link
-            yield from self._expand(target)
+        target.depth = depth
+        target.parent = step
+        target.link = link
+        yield from self._expand(target)
 
-    def _next(self, step: Step) -> Generator[LinkRequest, Sequence[WalkLink], WalkLink | None]:
-        """The first link of a memory that was not looked at yet."""
-        yield from self._know(step, step.looked)
-        return step.known[step.looked] if step.looked < len(step.known) else None
+    def _learn_links(self, step: Step, position: int) -> Conversation[None]:
+        """Ask for a memory's links until the one at ``position`` is known, or there are no more."""
+        # A store decides how many links it sends at once; only an empty answer ends them.
+        while position >= len(step.known) and not step.exhausted:
+            links = yield LinkRequest(step.key, len(step.known))
+            step.known.extend(links)
+            step.exhausted = not links
 
-    def _know(self, step: Step, place: int) -> Generator[LinkRequest, Sequence[WalkLink], None]:
-        while place >= len(step.known) and not step.exhausted:
-            told = yield LinkRequest(step.key, len(step.known))
-            step.known.extend(told)
-            step.exhausted = not told
-
-    def _survey(self) -> Generator[LinkRequest, Sequence[WalkLink], None]:
-        """Find the best candidates that were left, and so the limits that cut something."""
+    def _find_frontier(self) -> Conversation[None]:
+        """Find the best candidates that were not retrieved, and the limits that cut any."""
         best: dict[str, Candidate] = {}
-        cut: set[Cut] = set()
-        for step in self._walked.steps:
-            by = self._limit_of(step)
-            for link in (yield from self._left(step)):
-                cut.add(by)
-                known = best.get(link.key)
-                if known is None or (link.score, link.weight) > (known.score, known.weight):
-                    best[link.key] = Candidate(link.key, step.key, link.score, link.weight, by)
-        ranked = sorted(best.values(), key=lambda c: (-c.score, -c.weight, c.key))
-        self._walked.frontier = ranked[:FRONTIER]
-        limits: tuple[Cut, ...] = ("depth", "breadth", "total")
-        self._walked.cut_by = [limit for limit in limits if limit in cut]
+        reached: set[Cut] = set()
 
-    def _limit_of(self, step: Step) -> Cut:
+        for step in self._outcome.steps:
+            cut_by = self._find_limit(step)
+            links = yield from self._list_candidates(step)
+            if links:
+                reached.add(cut_by)
+
+            # Of equals the first one met stays.
+            for link in links:
+                rival = best.get(link.key)
+                if rival is None or (link.score, link.weight) > (rival.score, rival.weight):
+                    best[link.key] = Candidate(link.key, step.key, link.score, link.weight, cut_by)
+
+        ranked = sorted(best.values(), key=lambda c: (-c.score, -c.weight, c.key))
+        self._outcome.frontier = ranked[:FRONTIER]
+        self._outcome.cut_by = [limit for limit in _LIMITS if limit in reached]
+
+    def _find_limit(self, step: Step) -> Cut:
+        """Return the limit that kept the walk from looking at a memory's further links."""
         if step.expanded and step.taken >= self._limits.breadth:
             return "breadth"
-        return "depth" if step.depth >= self._limits.depth else "total"
 
-    def _left(self, step: Step) -> Generator[LinkRequest, Sequence[WalkLink], list[WalkLink]]:
-        """The best links of a memory that were not looked at and lead to memories that were not retrieved."""
-        left: dict[str, WalkLink] = {}
-        place = step.looked
-        while len(left) < FRONTIER:
-            yield from self._know(step, place)
-            if place >= len(step.known) or step.known[place].state == "absent":
-                break  # absent targets rank last: nothing follows them
-            link = step.known[place]
+        if step.depth >= self._limits.depth:
+            return "depth"
+
+        return "total"
+
+    def _list_candidates(self, step: Step) -> Conversation[list[WalkLink]]:
+        """Return a memory's best links, at most ten, to memories that were not retrieved."""
+        candidates: dict[str, WalkLink] = {}
+        position = step.looked
+
+        while len(candidates) < FRONTIER:
+            yield from self._learn_links(step, position)
+            if position >= len(step.known):
+                break
+
+            link = step.known[position]
+            if link.state == "absent":
+                break  # absent targets rank last: no present one follows
+
             if link.state == "present" and link.key not in self._by_key:
-                left.setdefault(link.key, link)
-            place += 1
-        return list(left.values())
+                candidates.setdefault(link.key, link)
+            position += 1
+
+        return list(candidates.values())

@@ -1,10 +1,10 @@
 """`file_list`: find files to read."""
 
-from itertools import accumulate
-from typing import Any
+from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.file_list import FileListAnswer, FileListInput
+from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import FoundFile, Listing, ListingRequest
@@ -12,51 +12,74 @@ from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.reply.render import json_size
 
 DESCRIPTION = """\
-List the files that can be read, by a glob pattern; use it to find paths, then send them to file_read_bulk, up to 25 \
-in one call.
-Patterns are relative, '/' between folders: 'src/**/*.py', '*.{md,txt}', 'docs/**' (all beneath a folder), '**/*' (all).
-The agent directory and the workspace are listed as one, sorted by path; where both have a path, the agent's counts.
-Names that begin with a dot match only a pattern that says the dot, as '.github/**'. Folders reached through links, \
-.git, and files that are not shared with agents are left out.
-When 'has_more' is true, send 'next_request' as the arguments of the next call. Nothing is read or changed."""
+List the files that can be read, by a glob pattern; use it to find paths, then send up to 25 of \
+them to file_read_bulk in one call.
+Patterns are relative, '/' between folders: 'src/**/*.py', '*.{md,txt}', 'docs/**' (all beneath a \
+folder), '**/*' (all).
+The agent directory and the workspace are listed as one, sorted by path; if both have a path, the \
+agent's counts.
+Names that begin with a dot match only a pattern with that dot, such as '.github/**'. Folders \
+behind links, .git, and files that are not shared with agents are left out.
+If 'has_more' is true, send 'next_request' as the arguments of the next call. Nothing is read or \
+changed."""
 
 
 def parse_listing_request(arguments: FileListInput) -> ListingRequest:
-    """What the arguments ask for. Raises Refused, with the pattern as its field."""
+    """Return what the arguments ask for. Raises Refused, with the pattern as its field."""
     try:
         glob = Glob(arguments.pattern)
     except Refused as error:
         raise Refused(error.reason, "pattern") from None
+
     return ListingRequest(glob, arguments.after or "", arguments.limit)
 
 
-async def run(context: Context, arguments: FileListInput) -> dict[str, Any]:
-    """List as many files as are asked for and fit into the answer."""
+async def run(context: Context, arguments: FileListInput) -> JsonObject:
+    """List as many of the requested files as fit into the answer."""
     listing = await context.lister.list_files(parse_listing_request(arguments))
-    answer = _frame(listing)
-    longest = max((file.position for file in listing.files), key=len, default="")
-    rest = {
-        **arguments.explicit_arguments(),
-        "after": max(longest, listing.after or "", key=json_size),
-    }
-    room = context.max_response_bytes - json_size({**answer, "next_request": rest})
-    files = [_shown(file) for file in listing.files]
-    fits = _fitting(files, room)
-    after = listing.after if fits == len(files) else listing.files[fits - 1].position
-    answer |= {"files": files[:fits], "has_more": after is not None}
+
+    # Where the next request begins depends on how many files fit, so the widest one is counted.
+    answer = _build_frame(listing)
+    widest_request = {**arguments.explicit_arguments(), "after": _find_widest_position(listing)}
+    room = context.max_response_bytes - json_size({**answer, "next_request": widest_request})
+
+    files = [_describe_file(file) for file in listing.files]
+    fitting = _count_fitting(files, room)
+
+    after = listing.after
+    if fitting < len(files):
+        after = listing.files[fitting - 1].position
+
+    answer["files"] = files[:fitting]
+    answer["has_more"] = after is not None
     if after is not None:
-        answer["next_request"] = {**rest, "after": after}
+        answer["next_request"] = {**widest_request, "after": after}
+
     return answer
 
 
-def _frame(listing: Listing) -> dict[str, Any]:
-    """The answer without its files."""
-    skipped = {"skipped": listing.skipped} if listing.skipped else {}
-    folders = {"skipped_folders": listing.folders} if listing.folders else {}
-    return {"files": [], "has_more": False, **skipped, **folders}
+def _build_frame(listing: Listing) -> JsonObject:
+    """Return the answer without its files."""
+    frame: JsonObject = {"files": [], "has_more": False}
+
+    if listing.skipped:
+        frame["skipped"] = listing.skipped
+    if listing.folders:
+        frame["skipped_folders"] = listing.folders
+
+    return frame
 
 
-def _shown(file: FoundFile) -> dict[str, Any]:
+def _find_widest_position(listing: Listing) -> str:
+    """Return a position at least as wide as the one that the next request will begin after."""
+    longest = ""
+    for file in listing.files:
+        longest = max(longest, file.position, key=len)
+
+    return max(longest, listing.after or "", key=json_size)
+
+
+def _describe_file(file: FoundFile) -> JsonObject:
     return {
         "path": file.path,
         "source": file.source,
@@ -65,10 +88,17 @@ def _shown(file: FoundFile) -> dict[str, Any]:
     }
 
 
-def _fitting(files: list[dict[str, Any]], room: int) -> int:
-    """How many files fit, from the front; at least one."""
-    sizes = accumulate(json_size(file) + 1 for file in files)
-    return max(sum(size <= room for size in sizes), min(len(files), 1))
+def _count_fitting(files: Sequence[JsonObject], room: int) -> int:
+    """Return how many files fit, from the front; at least one."""
+    # One at least, or the next request would repeat this one.
+    used = 0
+
+    for count, file in enumerate(files):
+        used += json_size(file) + 1
+        if used > room:
+            return max(count, 1)
+
+    return len(files)
 
 
 file_list = Ability(

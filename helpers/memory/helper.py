@@ -1,26 +1,20 @@
 """MemoryHelper: the one way to an agent's memory, its note files and its stored memories."""
 
 from calendar import isleap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
-from typing import Any
+from functools import partial
 from uuid import uuid4
 
+from pydantic import BaseModel
+
 from abilities.declarations.faults import Reason, Refused
-from abilities.declarations.values import as_object, utc_now
+from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import Policy, Root
 from abilities.helpers.files.paths import PathRequest
 from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
-from abilities.helpers.memory.targets import (
-    _FIELDS,
-    MemoryFiles,
-    Target,
-    _check_key,
-    _parse_day,
-    _parse_resume,
-    _unwrapped,
-)
+from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.stores.changes import Change, Kind
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import (
@@ -28,21 +22,23 @@ from abilities.helpers.stores.protocol import (
     MemoryPage,
     MemoryStore,
     Query,
-    Stats,
-    WalkResult,
     WriteResult,
 )
 from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE, Range
-from abilities.helpers.walk import WalkLimits
 from abilities.helpers.workers import WorkerPool
 
 SHOWN_LINKS = 20
+"""Links on a page of a memory's links, or of those that lead to it."""
 
-_OF_MEMORY: dict[Reason, Reason] = {
+_NOT_VALUES = frozenset({"id", "key", "links", "remove_links", "permanent"})
+"""Arguments of a change that are not values of the memory itself."""
+
+_NOTE_REASONS: dict[Reason, Reason] = {
     "not_found": "memory_file_not_found",
     "binary_file": "undecodable",
 }
+"""What a file's reason is called if the file holds notes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class DayFile:
 
 @dataclass(frozen=True, slots=True)
 class MemoryText:
-    """A memory that was read, and the part of it that was asked for."""
+    """A memory that was read, and the requested part of it."""
 
     target: Target
     piece: Piece
@@ -63,7 +59,11 @@ class MemoryText:
 
 
 class MemoryHelper:
-    """Reads memories by target, and keeps, finds and follows stored ones, all in one namespace."""
+    """Reads notes and memories by target; keeps, finds and follows stored memories.
+
+    A helper is bound to one namespace. None of its methods takes another, so that an ability that
+    has a helper can reach the memories of its caller alone.
+    """
 
     def __init__(
         self,
@@ -82,178 +82,206 @@ class MemoryHelper:
         self._files = files
         self._zone = zone
 
-    async def read(self, targets: Sequence[object], max_chars: int) -> list[MemoryText | Exception]:
-        """Read each target on its own: one outcome a target, in the order asked.
-
-        An outcome is a MemoryText, a Refused (invalid_target, invalid_date, invalid_key, invalid_range,
-        invalid_parameter, changed, memory_file_not_found, memory_not_found, undecodable, what `FileReader`
-        or the store refuses), or the unexpected exception that this target alone met.
-        """
-        today = self.today
-        parsed = [self._attempt(target, today) for target in targets]
-        files = [target for target in parsed if isinstance(target, Target) and target.key is None]
-        stored = [
-            target for target in parsed if isinstance(target, Target) and target.key is not None
-        ]
-
-        def one(session: ReadingSession, target: Target) -> MemoryText:
-            return _read_file(session, target, max_chars)
-
-        from_files = iter(await self._workers.map(self._reader.open_session, one, files))
-        from_store = iter(await self._read_stored(stored, max_chars))
-        return [
-            target
-            if isinstance(target, Exception)
-            else next(from_files if target.key is None else from_store)
-            for target in parsed
-        ]
+        # These need nothing but the namespace: `MemoryStore` describes them.
+        self.walk = partial(store.walk, namespace)
+        self.read_stats = partial(store.read_stats, namespace)
 
     @property
     def today(self) -> date:
         """The day that 'today' means."""
         return datetime.now(self._zone).date()
 
-    async def list_days(self, year: int) -> list[tuple[date, DayFile | Exception]]:
-        """The days of a year that have notes; an exception is the one that reading that day's would meet.
+    async def read(self, targets: Sequence[object], max_chars: int) -> list[MemoryText | Exception]:
+        """Read each target on its own; return one outcome per target, in the same order.
 
-        Raises Refused where that is the same for every day: root_unavailable, timeout.
+        An outcome is a MemoryText, a Refused (invalid_target, invalid_date, invalid_key,
+        invalid_range, invalid_parameter, changed, memory_file_not_found, memory_not_found,
+        undecodable, what `FileReader` or the store refuses), or the unexpected exception that this
+        target alone met.
+        """
+        today = self.today  # once: a call may run past midnight
+        parsed: list[Target | Refused] = []
+        notes: list[Target] = []
+        stored: list[Target] = []
+
+        for sent in targets:
+            target = self._try_to_parse(sent, today)
+            parsed.append(target)
+            if isinstance(target, Refused):
+                continue
+            if target.key is None:
+                notes.append(target)
+            else:
+                stored.append(target)
+
+        # All notes take one hop to a thread, all stored memories one transaction.
+        from_files = iter(await self._read_notes(notes, max_chars))
+        from_store = iter(await self._read_stored(stored, max_chars))
+
+        outcomes: list[MemoryText | Exception] = []
+        for target in parsed:
+            if isinstance(target, Refused):
+                outcomes.append(target)
+            elif target.key is None:
+                outcomes.append(next(from_files))
+            else:
+                outcomes.append(next(from_store))
+
+        return outcomes
+
+    async def list_days(self, year: int) -> list[tuple[date, DayFile | Exception]]:
+        """Return the days of a year that have notes.
+
+        A day whose notes cannot be read is paired with the exception that reading them would raise.
+        If that concerns every day, the first one's is raised: Refused, root_unavailable or timeout.
         """
         first = date(year, 1, 1)
-        days = [first + timedelta(days=n) for n in range(365 + isleap(year))]
+        days = [first + timedelta(days=number) for number in range(365 + isleap(year))]
 
-        def one(session: ReadingSession, day: date) -> DayFile:
+        # Every possible name is tried: only opening a file tells whether a read would be refused.
+        def measure(session: ReadingSession, day: date) -> DayFile:
             name = day.strftime(self._files.short_term)
-            return DayFile(day, _opened(session, name, WHOLE, 1).stat.st_size)
+            return DayFile(day, _read_note_file(session, name, WHOLE, 1).stat.st_size)
 
-        found = await self._workers.map(self._reader.open_session, one, days)
-        there = [
-            (day, file)
-            for day, file in zip(days, found, strict=True)
-            if str(file) != "memory_file_not_found"
-        ]
-        if all(isinstance(file, Exception) for _, file in there) and len(there) == len(days):
-            raise there[0][1]
-        return there
+        outcomes = await self._workers.map(self._reader.open_session, measure, days)
+
+        listed: list[tuple[date, DayFile | Exception]] = []
+        failures: list[Exception] = []
+        for day, outcome in zip(days, outcomes, strict=True):
+            if isinstance(outcome, Refused) and outcome.reason == "memory_file_not_found":
+                continue
+            if isinstance(outcome, Exception):
+                failures.append(outcome)
+            listed.append((day, outcome))
+
+        if len(failures) == len(days):
+            raise failures[0]
+
+        return listed
+
+    async def get(self, key: str, links_offset: int) -> StoredMemory:
+        """Return one memory with a page of its links; this counts as an access. Raises Refused."""
+        stored = await self._read_linked(key, links_offset)
+        self._store.count_access(self._namespace, key, utc_now())
+        return stored
 
     async def inspect(
         self, key: str, links_offset: int, backlinks_offset: int
     ) -> tuple[StoredMemory, Backlinks]:
-        """One memory with a page of its links and of those that lead to it; counts no access. Raises Refused."""
-        found = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
-        return found, await self._store.read_backlinks(
+        """Return one memory with a page of its links, and a page of the links that lead to it.
+
+        This counts no access. Raises Refused.
+        """
+        stored = await self._read_linked(key, links_offset)
+        backlinks = await self._store.read_backlinks(
             self._namespace, key, backlinks_offset, SHOWN_LINKS
         )
+        return stored, backlinks
 
-    async def change(self, kind: Kind, fields: dict[str, Any]) -> WriteResult:
+    async def query(self, query: Query) -> MemoryPage:
+        """Return a page of memories and the number of matches. Raises Refused.
+
+        ``search`` may be in upper or lower case, and a tag may be given twice.
+        """
+        # What `Query` asks for: text that is case-folded already, and tags that each count once.
+        tags = tuple(dict.fromkeys(query.tags))
+        search = query.search
+        if search is not None:
+            search = search.casefold()
+
+        return await self._store.query(self._namespace, replace(query, tags=tags, search=search))
+
+    async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Store, update, archive or delete a memory. Raises Refused.
 
-        ``fields`` are an ability's arguments as given: ``id`` and ``key`` name the memory, ``links`` and
-        ``remove_links`` change its links, the rest its values.
+        ``arguments`` are those of an ability: ``id`` and ``key`` name the memory, ``links`` and
+        ``remove_links`` change its links, and the others its values.
         """
-        values = {
-            n: v
-            for n, v in fields.items()
-            if n not in ("id", "key", "links", "remove_links", "permanent")
-        }
+        values = {name: value for name, value in arguments.items() if name not in _NOT_VALUES}
+
+        # The id and the time are chosen here: a transaction that is tried again must do the same.
         change = Change(
             kind,
             utc_now(),
-            id=fields.get("id"),
-            key=fields.get("key"),
+            id=arguments.get("id"),
+            key=arguments.get("key"),
             new_id=str(uuid4()),
             fields=values,
-            links=[link.model_dump() for link in fields.get("links", ())],
-            remove_links=[link.model_dump() for link in fields.get("remove_links", ())],
+            links=_dump(arguments.get("links", ())),
+            remove_links=_dump(arguments.get("remove_links", ())),
         )
         return await self._store.change(self._namespace, change)
 
-    async def get(self, key: str, links_offset: int) -> StoredMemory:
-        """One memory with a page of its links; counts as an access. Raises Refused."""
-        found = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
-        self._store.count_access(self._namespace, key, utc_now())
-        return found
+    async def _read_linked(self, key: str, links_offset: int) -> StoredMemory:
+        return await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
 
-    async def walk(self, key: str, limits: WalkLimits) -> WalkResult:
-        """A memory and what it leads to. Raises Refused when the memory itself cannot be read."""
-        return await self._store.walk(self._namespace, key, limits)
+    async def _read_notes(
+        self, targets: Sequence[Target], max_chars: int
+    ) -> list[MemoryText | Exception]:
+        def read(session: ReadingSession, target: Target) -> MemoryText:
+            return _read_note(session, target, max_chars)
 
-    async def query(self, query: Query) -> MemoryPage:
-        """A page of memories. Raises Refused."""
-        return await self._store.query(self._namespace, query)
-
-    async def read_stats(self) -> Stats:
-        """Return the statistics of all memories. Raises Refused."""
-        return await self._store.read_stats(self._namespace)
+        return await self._workers.map(self._reader.open_session, read, targets)
 
     async def _read_stored(
         self, targets: Sequence[Target], max_chars: int
     ) -> list[MemoryText | Exception]:
         if not targets:
             return []
-        try:
-            found = await self._store.read(
-                self._namespace, [target.key or "" for target in targets]
-            )
-        except Refused as error:
-            return [error] * len(targets)
-        return [
-            _stored_text(t, memory, max_chars) for t, memory in zip(targets, found, strict=True)
-        ]
 
-    def _attempt(self, asked: object, today: date) -> Target | Exception:
+        keys = [target.key or "" for target in targets]
         try:
-            return self._parse(asked, today)
+            memories = await self._store.read(self._namespace, keys)
+        except Refused as error:
+            # The store cannot answer; notes of the same call still can.
+            return [error] * len(targets)
+
+        outcomes: list[MemoryText | Exception] = []
+        for target, memory in zip(targets, memories, strict=True):
+            outcomes.append(_slice_memory(target, memory, max_chars))
+
+        return outcomes
+
+    def _try_to_parse(self, target: object, today: date) -> Target | Refused:
+        try:
+            return parse_target(target, self._files, today)
         except Refused as error:
             return error
 
-    def _parse(self, asked: object, today: date) -> Target:
-        target = as_object(_unwrapped(asked)) or {}
-        kind = target.get("type")
-        if not isinstance(kind, str) or kind not in _FIELDS:
-            raise Refused("invalid_target")
-        given = {name: value for name, value in target.items() if value is not None}
-        if "date" in given and kind != "short_term":
-            raise Refused("invalid_date")
-        if given.keys() - _FIELDS[kind] - {"resume"}:
-            raise Refused("invalid_parameter")
-        resume = given.get("resume")
-        if kind == "stored":
-            key = _check_key(given.get("key"))
-            return Target(kind, _parse_resume(resume), key=key, resume=resume)
-        part = _parse_resume(resume)
-        if kind == "long_term":
-            return Target(kind, part, self._files.long_term, resume=resume)
-        day = _parse_day(given.get("date", "today"), today)
-        return Target(kind, part, day.strftime(self._files.short_term), day, resume=resume)
 
-
-def _read_file(session: ReadingSession, target: Target, max_chars: int) -> MemoryText:
-    file = _opened(session, target.filename, target.range, max_chars)
+def _read_note(session: ReadingSession, target: Target, max_chars: int) -> MemoryText:
+    """Read the notes of a target. Raises Refused, undecodable for notes that are not UTF-8."""
+    file = _read_note_file(session, target.filename, target.range, max_chars)
+    # A resume point of notes counts bytes of UTF-8, which these texts are not.
     if file.piece.raw is not None or file.piece.encoding.unit != 1:
         raise Refused("undecodable")
+
     return MemoryText(target, file.piece, file.modified_at)
 
 
-def _opened(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
-    """A file of notes. Raises Refused."""
+def _read_note_file(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
+    """Read a file of notes, whatever its name looks like. Raises Refused, with a note's reason."""
+    # The settings name the file, not a caller: a '#' in its name begins no range.
+    request = PathRequest(name, name, name, tuple(name.split("/")), part)
     try:
-        return session.read(
-            PathRequest(name, name, name, tuple(name.split("/")), part),
-            max_chars,
-            text_offsets=True,
-        )
+        return session.read(request, max_chars, text_offsets=True)
     except Refused as error:
-        raise Refused(_OF_MEMORY.get(error.reason, error.reason)) from None
+        raise Refused(_NOTE_REASONS.get(error.reason, error.reason)) from None
 
 
-def _stored_text(
+def _slice_memory(
     target: Target, memory: StoredMemory | Exception, max_chars: int
 ) -> MemoryText | Exception:
     if isinstance(memory, Exception):
         return memory
+
     try:
-        return MemoryText(
-            target, slice_text(memory.row.content, target.range, max_chars), memory.row.updated_at
-        )
+        piece = slice_text(memory.row.content, target.range, max_chars)
     except Refused as error:
         return error
+
+    return MemoryText(target, piece, memory.row.updated_at)
+
+
+def _dump(links: Iterable[BaseModel]) -> list[JsonObject]:
+    return [link.model_dump() for link in links]

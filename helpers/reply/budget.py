@@ -1,7 +1,7 @@
 """Share the bytes of one reply among its items, counted as they are serialized.
 
-Water-filling: items that need little are whole, the others are cut at one common level, the highest
-that fits (the max-min fair allocation of Bertsekas and Gallager, "Data Networks", 6.5.2).
+Water-filling: items that need little are whole, and the others are cut at one common level, the
+highest that fits (the max-min fair allocation of Bertsekas and Gallager, "Data Networks", 6.5.2).
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import orjson
 
 MIN_SHARE = 64
-"""Bytes of content that a cut item must at least have room for; less than that and it is left for the next request."""
+"""Bytes of content that a cut item gets at least; with less room the item is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,59 +18,82 @@ class Cost:
     """What one item takes of a reply, in bytes."""
 
     whole: int
-    """Everything but its content, when the content is complete."""
+    """Everything but the content, if the content is complete."""
     cut: int
-    """Everything but its content, when it is cut, the way to continue included."""
+    """Everything but the content, if the content is cut; this includes how to continue."""
     left_out: int
-    """All of the record that says there was no room."""
+    """The whole record that says there was no room."""
     content: int
-    """Its content after JSON escaping."""
+    """The content, after JSON escaping."""
 
     @property
     def saved(self) -> int:
-        """Content bytes up to which the whole item costs no more than cutting it would."""
+        """The content bytes up to which the whole item costs no more than a cut one."""
         return self.content + self.whole - self.cut
+
+    def grant_at(self, level: int) -> int:
+        """Return the content bytes that this item gets at a level."""
+        if self.saved <= level:
+            return self.content
+
+        return max(level, MIN_SHARE)
 
 
 def share(costs: Sequence[Cost], room: int) -> list[int | None]:
-    """Content bytes granted to each item so that the sum of all costs stays within ``room``.
+    """Return the content bytes granted to each item; all costs together stay within ``room``.
 
-    A grant of at least ``content`` is the whole item; None leaves the item out (the last ones first;
-    the first item is never left out). Deterministic; the same for equal items.
+    A grant of at least ``content`` is the whole item. None leaves the item out: the last ones
+    first, and the first item never. The result is deterministic, and the same for equal items.
     """
-    kept = len(costs)
+    included = len(costs)
+
     while True:
-        left_out = sum(cost.left_out for cost in costs[kept:])
-        grants = _level(costs[:kept], room - left_out, last=kept == 1)
+        left_out = sum(cost.left_out for cost in costs[included:])
+        grants = _fill(costs[:included], room - left_out, is_last_try=included == 1)
+
         if grants is not None:
-            return [*grants, *([None] * (len(costs) - kept))]
-        kept -= 1
+            return [*grants, *([None] * (len(costs) - included))]
+
+        # Somebody would get less than the minimum: fewer items, each with a larger part.
+        included -= 1
 
 
-def _level(costs: Sequence[Cost], room: int, *, last: bool) -> list[int | None] | None:
-    """Grants at the highest level that fits; None when an item would get less than its minimum."""
+def _fill(costs: Sequence[Cost], room: int, *, is_last_try: bool) -> list[int | None] | None:
+    """Return the grants at the highest level that fits; None if one would be below the minimum.
+
+    Every item is costed as a cut one first. The rest of the room is divided equally, from the item
+    that needs least to the one that needs most: what an item does not need raises the level for
+    those after it.
+    """
     spare = room - sum(cost.cut for cost in costs)
-    level, taken = 0, 0
-    for place, saved in enumerate(ordered := sorted(cost.saved for cost in costs)):
-        level = (spare - taken) // (len(ordered) - place)
-        if saved > level:
-            if level < MIN_SHARE and not last:
-                return None
-            break
-        taken += saved
+    needs = sorted(cost.saved for cost in costs)
+
+    for index, need in enumerate(needs):
+        level = spare // (len(needs) - index)
+        if need > level:
+            break  # so do all that follow: they need as much or more
+        spare -= need
     else:
         return [cost.content for cost in costs]
-    return [cost.content if cost.saved <= level else max(level, MIN_SHARE) for cost in costs]
+
+    # The first item is cut rather than left out, so that every reply brings its caller further.
+    if level < MIN_SHARE and not is_last_try:
+        return None
+
+    return [cost.grant_at(level) for cost in costs]
 
 
-def escaped_size(text: str) -> int:
-    """Bytes of a text inside of a JSON string."""
+def measure_escaped(text: str) -> int:
+    """Return the bytes that a text takes inside a JSON string."""
     return len(orjson.dumps(text)) - 2
 
 
 def count_fitting_chars(text: str, room: int) -> int:
-    """How many characters of a text fit into ``room`` bytes of a JSON string."""
-    escaped, end = orjson.dumps(text)[1:-1], max(room, 0)
+    """Return how many characters of a text fit into ``room`` bytes of a JSON string."""
+    escaped = orjson.dumps(text)[1:-1]
+    end = max(room, 0)
+
+    # Cutting the escaped bytes is faster than measuring one prefix of the text after another.
     while True:
         try:
             return len(orjson.loads(b'"' + escaped[:end] + b'"'))

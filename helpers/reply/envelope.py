@@ -1,220 +1,343 @@
-"""Put the outcomes of many items into one reply that keeps its bound and says how to go on."""
+"""Put the outcomes of many items into one reply that keeps its bound and says how to go on.
+
+An item that was found becomes a `RecordDraft`, any other a `FailedRecord`. `finish_records` shares
+the room among the drafts and turns every entry into its `ReplyRecord`; `build_reply` makes a bulk
+reply of them. All sizes are bytes of compact JSON.
+"""
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Fault, Refused
-from abilities.helpers.reply.budget import Cost, count_fitting_chars, escaped_size, share
+from abilities.declarations.values import JsonObject
+from abilities.helpers.reply.budget import Cost, count_fitting_chars, measure_escaped, share
 from abilities.helpers.reply.render import json_bytes, json_size
 from abilities.helpers.text.codec import count_replaced, replace_markers
 from abilities.helpers.text.cutting import back_off
 from abilities.helpers.text.pieces import Piece
 
 MAX_ITEM_CHARS = 1024
-"""An item longer than this is wrong in itself, and only its beginning is repeated in the reply."""
+"""A longer item cannot be valid; only the beginning that its record repeats is counted."""
+
 MAX_ITEMS_BYTES = 8192
 """All items of one call together, as JSON."""
+
 _INPUT_CHARS = 200
-_WIDEST = 10**6  # no count of characters in a record is wider
-_DIGITS = 16  # the summary's counts grow by no more than this from an empty reply's
+"""How much of an invalid item its record repeats."""
 
-Item = str | dict[str, Any]
-"""A path or a target, as it is sent."""
+_WIDEST_COUNT = 10**6
+"""No count of characters in a record has more digits than this."""
 
+_COUNT_DIGITS = 16
+"""Bytes reserved for the counts of a summary, which are all one digit wide in an empty reply."""
+
+# Python's strings can hold lone surrogates, but UTF-8 cannot.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+Item = str | JsonObject
+"""A path or a target, as it is sent."""
 
-@dataclass(frozen=True, slots=True)
-class FoundItem:
+CutReason = Literal["max_chars", "budget"]
+
+
+class FoundItem(NamedTuple):
     """An item that was found.
 
-    ``data`` is the record's data with an empty ``content`` in its place; ``again`` is the item to send
-    for the same content, and ``resume`` makes the item to send for the rest from a resume point. A record
-    begins with ``head`` (by default the input) and ends with ``tail``.
+    ``data`` is the data of its record, with an empty ``content`` that marks the place. ``item`` is
+    what to send for the same content again; ``continue_at`` takes a resume point and returns what
+    to send for the rest.
     """
 
-    data: dict[str, Any]
+    data: JsonObject
     piece: Piece
-    repeat: Item
-    resume: Callable[[str], Item]
-    head: dict[str, Any] | None = None
-    tail: dict[str, Any] = field(default_factory=dict[str, Any])
+    item: Item
+    continue_at: Callable[[str], Item]
 
 
-@dataclass(frozen=True, slots=True)
-class BulkRequest:
-    """What a bulk call was asked: its items, the argument that carried them, and all arguments given."""
+class BulkRequest(NamedTuple):
+    """A bulk call: its items, the argument that held them, and all arguments that were given."""
 
-    argument: str
+    items_argument: str
     items: Sequence[object]
-    given: dict[str, Any]
+    arguments: JsonObject
+
+
+class ReplyRecord(NamedTuple):
+    """A finished record: its payload, and how many characters of content are in it.
+
+    ``next_item`` is what to send for content that was cut off or left out, if any was.
+    """
+
+    payload: JsonObject
+    returned_chars: int = 0
+    next_item: Item | None = None
+
+
+class FailedRecord:
+    """The record of an item without content: it could not be read, or there was no room for it.
+
+    ``leading`` and ``trailing`` are the fields that the record begins and ends with.
+    """
+
+    def __init__(
+        self, fault: Fault, leading: JsonObject, trailing: JsonObject | None = None
+    ) -> None:
+        self.payload: JsonObject = {
+            **leading,
+            "success": False,
+            "error": fault.to_payload(),
+            **(trailing or {}),
+        }
+
+
+class RecordDraft:
+    """The record of an item that was found, as long as it is open how much of its content fits.
+
+    ``leading`` and ``trailing`` are the fields that the record begins and ends with.
+    ``content_size`` is the size of the content, and ``frame_size`` that of everything else if none
+    of the content is cut for lack of room.
+    """
+
+    def __init__(
+        self, found: FoundItem, leading: JsonObject, trailing: JsonObject | None = None
+    ) -> None:
+        piece = found.piece
+
+        self._found = found
+        self._piece = piece
+        self._leading = leading
+        self._trailing = trailing or {}
+
+        # Only a piece that keeps its raw bytes can have markers in its text.
+        self._content = piece.text if piece.raw is None else replace_markers(piece.text)
+
+        self.content_size = measure_escaped(self._content)
+        self.frame_size = self._measure_frame(is_cut=piece.rest)
+
+    def measure_cost(self) -> Cost:
+        """Return what this item takes of a reply whole, cut, or left out."""
+        left_out = self._leave_out()
+
+        return Cost(
+            whole=self.frame_size,
+            cut=self._measure_frame(is_cut=True),
+            left_out=_measure_entry(left_out.payload, left_out.next_item),
+            content=self.content_size,
+        )
+
+    def finish(self, granted: int | None) -> ReplyRecord:
+        """Return the record with as much content as fits into ``granted`` bytes.
+
+        That is at least one character, unless the content is empty. None leaves the item out.
+        """
+        if granted is None:
+            return self._leave_out()
+
+        chars = self._count_granted_chars(granted)
+        content = self._content[:chars]
+        replaced = self._count_replaced(chars)
+
+        # The piece itself ends where max_chars did; only the budget can shorten it further.
+        reason: CutReason = "max_chars"
+        if chars < len(self._content):
+            reason = "budget"
+        elif not self._piece.rest:
+            return ReplyRecord(self._build_payload(content, replaced), chars)
+
+        next_item = self._found.continue_at(self._piece.resume(chars))
+        truncation = self._build_truncation(reason, chars, next_item)
+        return ReplyRecord(self._build_payload(content, replaced, truncation), chars, next_item)
+
+    def _count_granted_chars(self, granted: int) -> int:
+        if granted >= self.content_size:
+            return len(self._content)
+
+        # At least one character, so that following the next requests always ends.
+        fitting = count_fitting_chars(self._content, granted)
+        return back_off(self._content, max(fitting, 1))
+
+    def _count_replaced(self, chars: int) -> int:
+        if self._piece.raw is None:
+            return 0
+
+        return count_replaced(self._piece.text[:chars])
+
+    def _measure_frame(self, *, is_cut: bool) -> int:
+        """Return the bytes of everything but the content, at the widest that it can become."""
+        replaced = self._count_replaced(len(self._content))
+        if not is_cut:
+            return _measure_entry(self._build_payload("", replaced), None)
+
+        next_item = self._found.continue_at(self._piece.widest_resume())
+        # The final reason is not known yet; max_chars is the longer one.
+        truncation = self._build_truncation("max_chars", _WIDEST_COUNT, next_item)
+        return _measure_entry(self._build_payload("", replaced, truncation), next_item)
+
+    def _build_payload(
+        self, content: str, replaced: int, truncation: JsonObject | None = None
+    ) -> JsonObject:
+        data = {**self._found.data, "content": content}
+        if replaced:
+            data["replaced"] = replaced
+
+        payload: JsonObject = {**self._leading, "success": True, "data": data, **self._trailing}
+        if truncation is not None:
+            payload["truncation"] = truncation
+
+        return payload
+
+    def _build_truncation(self, reason: CutReason, chars: int, next_item: Item) -> JsonObject:
+        truncation: JsonObject = {"reason": reason, "returned_chars": chars}
+        if self._piece.total_chars is not None:
+            truncation["total_chars"] = self._piece.total_chars
+
+        truncation["next"] = next_item
+        return truncation
+
+    def _leave_out(self) -> ReplyRecord:
+        fault = Fault.from_reason("response_budget")
+        failed = FailedRecord(fault, self._leading, self._trailing)
+        return ReplyRecord(failed.payload, next_item=self._found.item)
+
+
+Entry = RecordDraft | FailedRecord
 
 
 def check_items_size(request: BulkRequest) -> None:
-    """Refuse a call whose items are too large together. Raises Refused("invalid_parameter")."""
-    texts = (_text(item) for item in request.items)
-    if (
-        sum(
-            json_size(text if len(text) <= MAX_ITEM_CHARS else text[:_INPUT_CHARS])
-            for text in texts
-        )
-        > MAX_ITEMS_BYTES
-    ):
-        raise Refused("invalid_parameter", request.argument)
+    """Check the size of all items of a call together. Raises Refused: invalid_parameter."""
+    total = 0
+
+    for item in request.items:
+        text = _format_item(item)
+        if len(text) > MAX_ITEM_CHARS:
+            # It fails by itself, and one bad item must not fail the others.
+            text = text[:_INPUT_CHARS]
+        total += json_size(text)
+
+    if total > MAX_ITEMS_BYTES:
+        raise Refused("invalid_parameter", request.items_argument)
 
 
 def build_reply(
     request: BulkRequest, outcomes: Sequence[FoundItem | Exception], max_bytes: int
-) -> dict[str, Any]:
-    """One reply of at most ``max_bytes`` as JSON: a record an item, in order, and the request for the rest."""
-    entries = [
-        RecordDraft(item, outcome)
-        if isinstance(outcome, FoundItem)
-        else FailedRecord(item, Fault.from_exception(outcome))
-        for item, outcome in zip(request.items, outcomes, strict=True)
-    ]
-    answers = [entry for entry in entries if isinstance(entry, RecordDraft)]
-    failures = sum(
-        json_size(entry.record) + 1 for entry in entries if isinstance(entry, FailedRecord)
-    )
-    settle_drafts(answers, max_bytes - failures - json_size(_reply(request, [], [""])) - _DIGITS)
-    return _reply(request, entries, [entry.rest for entry in entries if entry.rest is not None])
+) -> JsonObject:
+    """Return one reply of at most ``max_bytes`` as JSON.
+
+    It has one record per item, in the same order, and the request for what is left, if anything is.
+    """
+    entries: list[Entry] = []
+    for item, outcome in zip(request.items, outcomes, strict=True):
+        entries.append(_build_entry(item, outcome))
+
+    # The fixed parts are counted first. Whether there will be a next request is not known yet, so
+    # one is counted in any case; its items are counted with their records.
+    empty_reply = _assemble_reply(request, [], [""])
+    room = max_bytes - json_size(empty_reply) - _COUNT_DIGITS
+    records = finish_records(entries, room)
+
+    next_items: list[Item] = []
+    for record in records:
+        if record.next_item is not None:
+            next_items.append(record.next_item)
+
+    return _assemble_reply(request, records, next_items)
 
 
-def settle_drafts(answers: list["RecordDraft"], room: int) -> None:
-    """Grant every answer its content, or all of them a fair share where there is too little room."""
-    grants: list[int | None] = [answer.content for answer in answers]
-    if sum(answer.whole + answer.content for answer in answers) > room:
-        grants = share([answer.cost() for answer in answers], room)
-    for answer, granted in zip(answers, grants, strict=True):
-        answer.settle(granted)
+def finish_records(entries: Sequence[Entry], room: int) -> list[ReplyRecord]:
+    """Return the records of all entries, in the same order; together they fit into ``room``.
+
+    Failed ones take what they need; the drafts share the rest fairly if it is too little for all.
+    """
+    drafts: list[RecordDraft] = []
+    for entry in entries:
+        if isinstance(entry, RecordDraft):
+            drafts.append(entry)
+        else:
+            room -= _measure_entry(entry.payload, None)
+
+    grants = iter(_grant_contents(drafts, room))
+    records: list[ReplyRecord] = []
+
+    for entry in entries:
+        if isinstance(entry, RecordDraft):
+            records.append(entry.finish(next(grants)))
+        else:
+            records.append(ReplyRecord(entry.payload))
+
+    return records
 
 
-def _reply(
-    request: BulkRequest, entries: Sequence["RecordDraft | FailedRecord"], rest: Sequence[Item]
-) -> dict[str, Any]:
-    records = [entry.record for entry in entries]
-    succeeded = sum(record["success"] for record in records)
-    reply: dict[str, Any] = {
-        "results": records,
+def _grant_contents(drafts: Sequence[RecordDraft], room: int) -> Sequence[int | None]:
+    """Return the bytes of content that each draft may have; None for one that is left out."""
+    needed = 0
+    for draft in drafts:
+        needed += draft.frame_size + draft.content_size
+
+    # Most replies have room for everything; costs take time, and are worked out for the others.
+    if needed <= room:
+        return [draft.content_size for draft in drafts]
+
+    return share([draft.measure_cost() for draft in drafts], room)
+
+
+def _build_entry(item: object, outcome: FoundItem | Exception) -> Entry:
+    text = _format_item(item)
+    if isinstance(outcome, FoundItem):
+        return RecordDraft(outcome, {"input": text})
+
+    # A valid item is repeated whole, for callers to match; an invalid one may be of any length.
+    fault = Fault.from_exception(outcome)
+    if fault.code == "INVALID_INPUT":
+        text = text[:_INPUT_CHARS]
+
+    return FailedRecord(fault, {"input": text})
+
+
+def _assemble_reply(
+    request: BulkRequest, records: Sequence[ReplyRecord], next_items: Sequence[Item]
+) -> JsonObject:
+    payloads: list[JsonObject] = []
+    succeeded = truncated = returned_chars = 0
+
+    for record in records:
+        payloads.append(record.payload)
+        succeeded += record.payload["success"]
+        truncated += "truncation" in record.payload
+        returned_chars += record.returned_chars
+
+    reply: JsonObject = {
+        "results": payloads,
         "summary": {
             "requested": len(request.items),
             "succeeded": succeeded,
-            "failed": len(records) - succeeded,
-            "truncated": sum("truncation" in record for record in records),
-            "returned_chars": sum(entry.chars for entry in entries),
+            "failed": len(payloads) - succeeded,
+            "truncated": truncated,
+            "returned_chars": returned_chars,
         },
     }
-    if rest:
-        reply["next_request"] = {**request.given, request.argument: rest}
+
+    if next_items:
+        reply["next_request"] = {**request.arguments, request.items_argument: next_items}
+
     return reply
 
 
-class FailedRecord:
-    """An item that could not be read."""
+def _measure_entry(payload: JsonObject, next_item: Item | None) -> int:
+    """Return the bytes that a record and its item in the next request add to a reply."""
+    size = json_size(payload) + 1  # a comma follows each
+    if next_item is not None:
+        size += json_size(next_item) + 1
 
-    chars = 0
-    rest: Item | None = None
-
-    def __init__(
-        self,
-        item: object,
-        fault: Fault,
-        head: dict[str, Any] | None = None,
-        tail: dict[str, Any] | None = None,
-    ) -> None:
-        text = _text(item)
-        wrong = fault.code == "INVALID_INPUT"
-        self.record = build_failed_record(
-            head or {"input": text[:_INPUT_CHARS] if wrong else text}, fault, tail
-        )
+    return size
 
 
-class RecordDraft:
-    """An item that was found; a record once it is settled how much of its content fits."""
+def _format_item(item: object) -> str:
+    """Return an item as its record repeats it: a string as it is, anything else as compact JSON."""
+    if isinstance(item, str):
+        return _SURROGATE.sub("\ufffd", item)
 
-    def __init__(self, item: object, found: FoundItem) -> None:
-        self.record: dict[str, Any] = {}
-        self.rest: Item | None = None
-        self.chars = 0
-        self._head = {"input": _text(item)} if found.head is None else found.head
-        self._found = found
-        self._piece = found.piece
-        self._text = (
-            replace_markers(found.piece.text) if found.piece.raw is not None else found.piece.text
-        )
-        self.content = escaped_size(self._text)
-        self.whole = self._frame(cut=found.piece.rest)
-
-    def cost(self) -> Cost:
-        """What this item takes whole, cut, or left out."""
-        left_out = json_size(self._left_out()) + _rest_size(self._found.repeat)
-        return Cost(self.whole, max(self._frame(cut=True), self.whole), left_out, self.content)
-
-    def settle(self, granted: int | None) -> None:
-        """Make the record, with as much of the content as was granted."""
-        if granted is None:
-            self.record, self.rest = self._left_out(), self._found.repeat
-            return
-        fits = granted >= self.content
-        self.chars = (
-            len(self._text)
-            if fits
-            else back_off(self._text, max(count_fitting_chars(self._text, granted), 1))
-        )
-        if self._piece.rest or self.chars < len(self._text):
-            self.rest = self._found.resume(self._piece.resume(self.chars))
-        self.record = self._record(self.chars, self.rest, self.chars)
-
-    def _frame(self, *, cut: bool) -> int:
-        """Bytes of everything but the content, at their widest."""
-        rest = self._found.resume(self._piece.widest_resume()) if cut else None
-        return json_size(self._record(0, rest, _WIDEST)) + _rest_size(rest)
-
-    def _record(self, chars: int, rest: Item | None, returned: int) -> dict[str, Any]:
-        piece = self._piece
-        data = {**self._found.data, "content": self._text[:chars]}
-        if piece.raw is not None and (
-            replaced := count_replaced(piece.text[:chars] if chars else piece.text)
-        ):
-            data["replaced"] = replaced
-        record: dict[str, Any] = {**self._head, "success": True, "data": data, **self._found.tail}
-        if rest is not None:
-            reason = "max_chars" if chars == len(self._text) or returned == _WIDEST else "budget"
-            total = {} if piece.total_chars is None else {"total_chars": piece.total_chars}
-            record["truncation"] = {
-                "reason": reason,
-                "returned_chars": returned,
-                **total,
-                "next": rest,
-            }
-        return record
-
-    def _left_out(self) -> dict[str, Any]:
-        return build_failed_record(
-            self._head, Fault.from_reason("response_budget"), self._found.tail
-        )
-
-
-def build_failed_record(
-    head: dict[str, Any], fault: Fault, tail: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """The record of something that could not be read."""
-    return {**head, "success": False, "error": fault.to_payload(), **(tail or {})}
-
-
-def _rest_size(rest: Item | None) -> int:
-    """Bytes that an item adds: the comma after its record, and its place in the next request."""
-    return 1 + (0 if rest is None else json_size(rest) + 1)
-
-
-def _text(item: object) -> str:
-    """An item as the reply repeats it: a string as it is, anything else as compact JSON."""
-    if not isinstance(item, str):
-        try:
-            return json_bytes(item).decode()
-        except TypeError:
-            return "?"
-    return _SURROGATE.sub("\ufffd", item)
+    try:
+        return json_bytes(item).decode()
+    except TypeError:
+        return "?"  # an integer that is too large, for example

@@ -1,31 +1,35 @@
 """Turn a payload into the text that a caller reads: compact JSON, or TOON."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import orjson
 
 Format = Literal["json", "toon"]
 
 
-def render(payload: Any, format: Format = "json") -> str:
-    """A payload as text: compact JSON (UTF-8, not escaped to ASCII), or the same payload as TOON.
+def render(payload: object, format: Format = "json") -> str:
+    """Return a payload as text: compact JSON, or the same payload as TOON.
 
-    Raises ValueError for an unknown format, TypeError for a payload that JSON cannot hold.
+    JSON is UTF-8, not escaped to ASCII. Raises ValueError for an unknown format, and TypeError for
+    a payload that JSON cannot hold.
     """
     if format == "json":
         return json_bytes(payload).decode()
+
     if format == "toon":
-        import toon_format  # a fifth of a second that only TOON needs
+        # Imported only here: it takes a fifth of a second, which only TOON needs.
+        import toon_format
 
         return toon_format.dumps(payload)
+
     raise ValueError(f"unknown format {format!r}: use 'json' or 'toon'")
 
 
-def json_bytes(payload: Any) -> bytes:
-    """A payload as compact JSON in UTF-8, the form that limits are counted in."""
+def json_bytes(payload: object) -> bytes:
+    """Return a payload as compact JSON in UTF-8, the form in which limits are counted."""
     return orjson.dumps(payload)
 
 
-def json_size(payload: Any) -> int:
-    """Bytes of a payload as compact JSON."""
+def json_size(payload: object) -> int:
+    """Return the bytes of a payload as compact JSON."""
     return len(orjson.dumps(payload))

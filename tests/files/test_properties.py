@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from abilities.helpers.files.window import read_piece
-from abilities.helpers.reply.budget import MIN_SHARE, Cost, count_fitting_chars, escaped_size, share
+from abilities.helpers.reply.budget import (
+    MIN_SHARE,
+    Cost,
+    count_fitting_chars,
+    measure_escaped,
+    share,
+)
 from abilities.helpers.text.codec import (
     Encoding,
     byte_length,
@@ -218,8 +224,8 @@ def test_a_position_inside_of_a_character_is_known_by_the_bytes_around_it(name: 
 @given(texts, st.integers(0, 1000))
 def test_what_fits_is_the_longest_prefix_that_does(text: str, room: int) -> None:
     count = count_fitting_chars(text, room)
-    assert escaped_size(text[:count]) <= room
-    assert count == len(text) or escaped_size(text[: count + 1]) > room
+    assert measure_escaped(text[:count]) <= room
+    assert count == len(text) or measure_escaped(text[: count + 1]) > room
 
 
 costs = st.builds(
