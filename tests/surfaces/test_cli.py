@@ -45,7 +45,7 @@ def test_a_call_that_failed_as_a_whole_says_why_on_stdout(settings: Settings) ->
     [
         (
             ["call", "none", "{}"],
-            b"there is no ability named 'none'; there are: file_read_bulk, memory_read_bulk",
+            b"there is no ability named 'none'; available are: file_read_bulk, memory_read_bulk",
         ),
         (["call", "file_read_bulk", "{"], b"not valid JSON"),
         (["call", "file_read_bulk", '{"paths": NaN}'], b"not valid JSON"),
