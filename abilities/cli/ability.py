@@ -45,6 +45,7 @@ def list_(session: Session, as_json: bool) -> None:
         for ability in session.registry:
             click.echo(f"{ability.name:<20} {_first_sentence(ability)}")
 
+    # Programs read stdout, which therefore holds nothing but abilities.
     for problem in session.plugin_problems:
         click.echo(problem, err=True)
 
@@ -91,6 +92,7 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     Exits with 0 if the call was answered, even if some of its items failed, and with 1 if the call
     failed as a whole.
     """
+    # Arguments that are no JSON are refused before anything is opened.
     parsed = _read_arguments(arguments)
 
     if asyncio.run(_call_and_print(session, name, parsed, pretty=pretty)):
@@ -111,6 +113,7 @@ def declarations(session: Session, write: bool) -> None:
     OpenAI and Anthropic each expect.
     """
     if write:
+        # The package publishes its own abilities only, not those of plugins.
         for path in schemas.write_declarations(BUILT_IN):
             click.echo(path)
         return
@@ -138,12 +141,13 @@ def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
 
     if ability is None:
         names = ", ".join(ability.name for ability in registry)
-        raise click.UsageError(f"there is no ability named {name!r}; available are: {names}")
+        raise click.UsageError(f"there is no ability named {name!r}; choose one of: {names}")
 
     return ability
 
 
 def _read_arguments(text: str) -> object:
+    # Bytes, because JSON is UTF-8 whatever the terminal's encoding is.
     raw = sys.stdin.buffer.read() if text == "-" else text
 
     try:

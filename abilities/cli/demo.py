@@ -90,8 +90,13 @@ async def _demonstrate(
 ) -> None:
     async with surface(settings) as call:
         await _show_walk(call, console)
-        listed = await _list_files(call, console)
-        paths = [*samples, *(path for path in listed if path not in samples)]
+        paths = [*samples]
+
+        # Once is enough for a sample that the listing names too.
+        for path in await _list_files(call, console):
+            if path not in samples:
+                paths.append(path)
+
         await _read_everything(call, paths[:MAX_FILES], console)
 
 
@@ -180,6 +185,7 @@ async def open_langchain(settings: Settings) -> AsyncGenerator[Call]:
 
     async def call(name: str, arguments: JsonObject) -> JsonObject:
         planned = {"id": "call-1", "name": name, "args": arguments}
+        # The model asks for the planned call, reads the result, and is done.
         script = [AIMessage("", tool_calls=[planned]), AIMessage("Done.")]
         model = GenericFakeChatModel(messages=iter(script))
         messages: list[AnyMessage] = [HumanMessage("Read what you need.")]
@@ -205,6 +211,7 @@ async def open_mcp(settings: Settings) -> AsyncGenerator[Call]:
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
+    # The demonstration's settings replace those of whoever runs it.
     environment = {
         **os.environ,
         "ABILITIES_AGENT_DIR": str(settings.agent_dir),
@@ -241,9 +248,9 @@ def _create_sample_agent(agent: Path) -> list[str]:
         f"memory/{today}.md": "- 09:00 started the demonstration\n",
         f"memory/{yesterday}.md": "- 17:00 wrote the last test\n",
         "persona.md": "You are a careful reader.\n",
-        "server.log": "".join(log),
+        "server.log": "".join(log),  # too long for one reply
         "notes.txt": "Grüße, 世界 👩‍👩‍👧‍👦\n",
-        "photo.png": "\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+        "photo.png": "\x89PNG\r\n\x1a\n\0\0\0\rIHDR",  # binary
     }
 
     for name, text in files.items():
@@ -259,9 +266,9 @@ def _create_sample_agent(agent: Path) -> list[str]:
         "server.log",
         "server.log#L100-L110",
         "photo.png",
-        "escape.txt",
+        "escape.txt",  # a link that leads out of the directory
         "no-such-file.md",
         "../outside.txt",
         "/etc/passwd",
-        ".env",
+        ".env",  # on the deny list
     ]

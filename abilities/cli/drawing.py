@@ -43,6 +43,7 @@ _STYLE = """
 """  # noqa: E501 - the bytes of a drawing stay the same
 
 _MERMAID_ARROWS: dict[EdgeKind, str] = {"way": "-->", "again": "-.->", "cut": "-.->"}
+_MERMAID_SAFE = " -_./:"
 _MERMAID_STYLE = "classDef cut fill:#fafafa,stroke:#b9c2cb,color:#8a959f,stroke-dasharray:4 3"
 
 
@@ -121,6 +122,7 @@ def as_mermaid(drawing: Drawing) -> str:
     names: dict[str, str] = {}
     lines = ["flowchart LR"]
 
+    # Keys are not valid names in Mermaid, so nodes are named by their position.
     for index, node in enumerate(drawing.nodes):
         names[node.key] = f"m{index}"
         lines.append(f"    m{index}{_format_mermaid_node(node)}")
@@ -144,8 +146,15 @@ def _format_mermaid_node(node: DrawnNode) -> str:
 
 def _escape_mermaid(text: str) -> str:
     """Return text with a character reference for each mark that may mean something to Mermaid."""
-    safe = " -_./:"
-    return "".join(char if char.isalnum() or char in safe else f"#{ord(char)};" for char in text)
+    escaped: list[str] = []
+
+    for char in text:
+        if char.isalnum() or char in _MERMAID_SAFE:
+            escaped.append(char)
+        else:
+            escaped.append(f"#{ord(char)};")
+
+    return "".join(escaped)
 
 
 def as_svg(drawing: Drawing) -> str:
@@ -179,6 +188,7 @@ def as_svg(drawing: Drawing) -> str:
 
 def _place_boxes(drawing: Drawing) -> dict[str, Point]:
     """Return the upper left corner of each box, by the node's key."""
+    # An optional dependency, and slow to import.
     import networkx as nx
 
     graph: nx.DiGraph[int] = nx.DiGraph()
@@ -186,16 +196,19 @@ def _place_boxes(drawing: Drawing) -> dict[str, Point]:
     for index, node in enumerate(drawing.nodes):
         graph.add_node(index, depth=node.depth)
 
+    # networkx centers the columns on one another; positions are in units of its own.
     layout = nx.multipartite_layout(graph, subset_key="depth")
     heights = [float(layout[index][1]) for index in range(len(drawing.nodes))]
     top = min(heights)
     scale = _choose_scale(drawing, max(heights) - top)
+    corners: dict[str, Point] = {}
 
-    # networkx orders each column; columns and rows have the sizes of our boxes.
-    return {
-        node.key: Point(_MARGIN + node.depth * _COLUMN_WIDTH, _MARGIN + (height - top) * scale)
-        for node, height in zip(drawing.nodes, heights, strict=True)
-    }
+    for node, height in zip(drawing.nodes, heights, strict=True):
+        x = _MARGIN + node.depth * _COLUMN_WIDTH
+        y = _MARGIN + (height - top) * scale
+        corners[node.key] = Point(x, y)
+
+    return corners
 
 
 def _choose_scale(drawing: Drawing, spread: float) -> float:
@@ -278,9 +291,9 @@ def _route_curve(source: Point, target: Point) -> Curve:
 
 def _find_middle(curve: Curve) -> Point:
     """Return the point of the curve at half of its parameter."""
-    ends = curve.start, curve.end
-    controls = curve.start_control, curve.end_control
-    x = sum(end.x for end in ends) + 3 * sum(control.x for control in controls)
-    y = sum(end.y for end in ends) + 3 * sum(control.y for control in controls)
+    start, start_control, end_control, end = curve
+    x = start.x + end.x + 3 * (start_control.x + end_control.x)
+    y = start.y + end.y + 3 * (start_control.y + end_control.y)
 
+    # Weights of a cubic Bezier curve at one half: 1/8, 3/8, 3/8, 1/8.
     return Point(x / 8, y / 8)

@@ -30,9 +30,10 @@ def check_folders(settings: Settings) -> Iterator[Diagnosis]:
     yield check_folder(agent)
     yield check_folder(workspace)
 
-    inner, outer = resolve_path(agent.path), resolve_path(workspace.path)
+    # Links must not hide that two names lead to one place.
+    first, second = resolve_path(agent.path), resolve_path(workspace.path)
 
-    if inner == outer or outer in inner.parents or inner in outer.parents:
+    if first == second or second in first.parents or first in second.parents:
         yield Diagnosis(
             "unsafe",
             "directories",
@@ -95,6 +96,7 @@ def check_separation(path: Path, about: str, settings: Settings) -> Iterator[Dia
     for folder in list_folders(settings):
         base = resolve_path(folder.path)
 
+        # What the deny list covers may lie there: agents cannot read it.
         if base not in file.parents or deny.denies(str(file.relative_to(base))):
             continue
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from abilities.cli import ability, serve, store
+from abilities.cli.demo import run_demo
 from abilities.cli.doctor import doctor
 from abilities.cli.errors import explain_errors
 from abilities.cli.folders import list_folders
@@ -47,6 +48,7 @@ def main(context: click.Context, /, workspace_dir: Path | None, agent_dir: Path 
     """
     options = Options()
 
+    # An option that was not given must be absent, so that the environment and the file count.
     if workspace_dir is not None:
         options["workspace_dir"] = workspace_dir
 
@@ -83,7 +85,7 @@ def init(session: Session, directory: Path | None) -> None:
         return
 
     click.echo(f"Created {notes}")
-    click.echo(f"Daily notes go into one file per day, today into {todays_notes}")
+    click.echo(f"Daily notes go into one file per day, today's is {todays_notes}")
 
 
 @main.command()
@@ -96,10 +98,8 @@ def demo(session: Session) -> None:
     """
     workspace = session.shareable_settings.workspace_dir
 
-    # The demonstration plays an MCP client too, which is an extra.
+    # The demonstration also acts as an MCP client, and MCP is an optional dependency.
     try:
-        from abilities.cli.demo import run_demo
-
         asyncio.run(run_demo(workspace))
     except ImportError:
         raise click.UsageError(

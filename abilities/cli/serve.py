@@ -18,6 +18,11 @@ IDLE_SECONDS = 10
 DRAIN_SECONDS = 12
 """How long a stopping server waits for running calls, which take ten seconds at most."""
 
+_MCP_EXAMPLE = """\b
+Example of a client's configuration:
+  {"mcpServers": {"abilities": {"command": "abilities", "args": ["mcp"]}}}
+"""
+
 _SERVE_EXAMPLES = """\b
 Examples:
   abilities serve
@@ -66,12 +71,12 @@ def explore(session: Session, port: int, browser: bool) -> None:
     _serve(session, "127.0.0.1", port, open_browser=browser)
 
 
-@click.command()
+@click.command(epilog=_MCP_EXAMPLE)
 @pass_session
 def mcp(session: Session) -> None:
     """Serve the abilities to an MCP client over stdin and stdout.
 
-    MCP clients start this command themselves: configure it as their server's command.
+    MCP clients start this command themselves, so configure it as the command of a server.
     """
     asyncio.run(_serve_stdio(session))
 
@@ -84,6 +89,7 @@ async def _serve_stdio(session: Session) -> None:
             "MCP is not installed; run: pip install 'agent-abilities[mcp]'"
         ) from None
 
+    # stdout belongs to the protocol; everything for people goes to stderr.
     async with session.open_application() as abilities:
         _print_problems(abilities.problems)
         await serve_stdio(abilities)
@@ -94,12 +100,14 @@ def _serve(session: Session, host: str, port: int, *, open_browser: bool) -> Non
     settings = session.shareable_settings
     _check_reach(settings, host)
 
+    # Listening comes first: a port that is taken is reported before anything is opened.
     with _listen(host, port) as listener:
         asyncio.run(_run_server(session, host, listener, open_browser=open_browser))
 
 
 def _check_reach(settings: Settings, host: str) -> None:
     """Check that nobody can connect who should not. Raises click.UsageError."""
+    # The server is an optional dependency.
     try:
         from abilities.server.app import LOOPBACK, is_beyond_loopback
     except ImportError:
@@ -136,12 +144,14 @@ def _listen(host: str, port: int) -> socket.socket:
 async def _run_server(
     session: Session, host: str, listener: socket.socket, *, open_browser: bool
 ) -> None:
+    # Slow to import, and all other commands do without it.
     import uvicorn
 
     from abilities.server.app import create_app, list_host_names
     from abilities.server.logs import log_to_stderr
     from abilities.server.timeouts import TimeoutProtocol
 
+    # Before anything opens, so that what goes wrong then is logged in the same form.
     log_to_stderr()
 
     async with session.open_application() as abilities:
@@ -149,9 +159,9 @@ async def _run_server(
         config = uvicorn.Config(
             create_app(abilities, host),
             http=TimeoutProtocol,
-            log_config=None,
-            access_log=False,
-            server_header=False,
+            log_config=None,  # keeps what log_to_stderr has set up
+            access_log=False,  # telemetry logs the requests
+            server_header=False,  # tells attackers nothing
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )

@@ -95,6 +95,7 @@ class Session:
         """Open the store alone for the length of a block. Raises click.UsageError."""
         settings = self.settings
 
+        # The form of the URL is known to be right; what the store needs may not be installed.
         try:
             store = open_store(settings.store_url, max_memories=settings.max_memories)
         except ValueError as error:
@@ -114,7 +115,8 @@ def _describe_invalid_settings(error: ValidationError) -> str:
     lines = ["these settings are invalid:"]
 
     for problem in error.errors():
-        name = ".".join(str(part) for part in problem["loc"])
+        # Pydantic puts its own words before those of our validators.
+        name = ".".join(map(str, problem["loc"]))
         lines.append(f"  {name}: {problem['msg'].removeprefix('Value error, ')}")
 
     return "\n".join(lines)

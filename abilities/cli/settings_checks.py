@@ -35,8 +35,16 @@ def check_versions() -> Iterator[Diagnosis]:
         "ok", "version", f"agent-abilities {package} on Python {platform.python_version()}"
     )
 
-    installed = [extra for extra, module in _EXTRAS.items() if find_spec(module)]
-    missing = [extra for extra in _EXTRAS if extra not in installed]
+    installed: list[str] = []
+    missing: list[str] = []
+
+    # A module can be found without importing it, which would take seconds.
+    for extra, module in _EXTRAS.items():
+        if find_spec(module):
+            installed.append(extra)
+        else:
+            missing.append(extra)
+
     words = ", ".join(installed) or "none"
     mend = ""
 
@@ -53,15 +61,15 @@ def check_user() -> Iterator[Diagnosis]:
         yield Diagnosis(
             "note",
             "user",
-            "this is root, whom no file permission stops",
-            "run it as an ordinary user",
+            "this is root, which ignores file permissions",
+            "run abilities as an ordinary user",
         )
 
 
 def check_settings(settings: Settings) -> Iterator[Diagnosis]:
     """Say where the settings come from, whether their file is private, and what time it is."""
     file = Path(os.environ.get("ABILITIES_CONFIG", HOME / "config.toml")).expanduser()
-    words = str(file) if file.exists() else f"there is no file {file}"
+    words = str(file) if file.exists() else f"no settings file at {file}"
     variables = sorted(
         name for name in os.environ if name.startswith("ABILITIES_") and name != "ABILITIES_CONFIG"
     )
@@ -109,6 +117,7 @@ def check_tokens(settings: Settings) -> Iterator[Diagnosis]:
         )
         return
 
+    # Reading has shown that the file is sound or missing, and a missing one is no fault.
     if path.exists():
         yield from check_privacy(path, "tokens", secret=True)
         yield from check_separation(path, "tokens", settings)
@@ -130,6 +139,7 @@ def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
     yield Diagnosis("ok", "abilities", words)
 
     for problem in problems:
+        # Only a note: the other abilities work without it.
         yield Diagnosis(
             "note",
             "plugins",

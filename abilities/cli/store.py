@@ -4,8 +4,6 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -13,22 +11,14 @@ from rich.console import Console
 
 from abilities.cli.errors import explain_errors
 from abilities.cli.progress import show_progress
+from abilities.cli.remarks import SHOWN_REMARKS, report_notes
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import escape_text, format_count
-from abilities.helpers.stores.model import DamagedMemory
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.sqlite.backup import backup, restore
 from abilities.helpers.transfer.exporting import ExportResult, export
-from abilities.helpers.transfer.importing import (
-    ImportNote,
-    ImportOptions,
-    import_memories,
-    open_source,
-)
+from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from abilities.settings import Settings
-
-SHOWN_NOTES = 20
-"""Remarks printed per command; a million of them would bury the summary."""
 
 _OUTCOMES = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
 """What may become of an imported memory, in the order of the summary."""
@@ -62,7 +52,7 @@ Examples:
 @click.option(
     "--report",
     type=click.Path(path_type=Path),
-    help=f"Write every remark to this file, one JSON object per line; {SHOWN_NOTES} are printed.",
+    help=f"Write every remark to this file, one JSON object per line; {SHOWN_REMARKS} are printed.",
 )
 @pass_session
 def import_(
@@ -90,9 +80,8 @@ def import_(
     with explain_errors():
         counts = asyncio.run(_import(session, _to_path(file), options, report))
 
-    parts = [f"{counts[outcome]:,} {outcome}" for outcome in _OUTCOMES if counts[outcome]]
     verb = "Would import" if dry_run else "Imported"
-    click.echo(f"{verb}: {', '.join(parts) or 'nothing to import'}.", err=True)
+    click.echo(f"{verb}: {_format_counts(counts)}.", err=True)
 
     if counts["refused"]:
         sys.exit(1)
@@ -137,6 +126,7 @@ def backup_(session: Session, file: Path) -> None:
     _check_store_exists(session.settings)
     store = _require_store_file(session.settings)
 
+    # The copy is written beside FILE under another name, which the error would show.
     if not file.parent.is_dir():
         raise click.ClickException(f"there is no folder {file.parent}")
 
@@ -162,6 +152,7 @@ def restore_(session: Session, file: Path, replace: bool) -> None:
     """
     store = _require_store_file(session.settings)
 
+    # `restore` checks this too; here the sentence can name the option.
     if store.exists() and not replace:
         raise click.ClickException(
             f"{store} already exists; nothing was changed. To move it aside, add --replace."
@@ -206,11 +197,12 @@ def check(session: Session, as_json: bool, full: bool) -> None:
 async def _import(
     session: Session, path: Path | None, options: ImportOptions, report: Path | None
 ) -> Counter[str]:
+    # First the file: one that cannot be imported need not open a store.
     source = await open_source(path, options)
 
     async with session.open_store() as store:
         with (
-            _report_notes(report) as tell,
+            report_notes(report) as tell,
             show_progress(f"Importing {source.kind}", source.length or None) as bar,
         ):
             return await import_memories(store, source.source, options, tell, bar.reach)
@@ -230,46 +222,20 @@ async def _check(session: Session, *, full: bool) -> list[IntegrityFinding]:
             return await store.check(bar.advance, full=full)
 
 
-@contextmanager
-def _report_notes(report: Path | None) -> Generator[Callable[[ImportNote], None]]:
-    """Print the first remarks, count the others, and write all of them to the report, if any."""
-    count = 0
-    file = report.open("w", encoding="utf-8") if report else None
+def _format_counts(counts: Counter[str]) -> str:
+    parts: list[str] = []
 
-    def tell(note: ImportNote) -> None:
-        nonlocal count
-        count += 1
+    for outcome in _OUTCOMES:
+        if counts[outcome]:
+            parts.append(f"{counts[outcome]:,} {outcome}")
 
-        if file:
-            file.write(json.dumps(note._asdict(), ensure_ascii=False) + "\n")
-
-        if count <= SHOWN_NOTES:
-            click.echo(_format_note(note), err=True)
-
-    try:
-        yield tell
-    finally:
-        if file:
-            file.close()
-
-    if count > SHOWN_NOTES:
-        rest = format_count(count - SHOWN_NOTES, "more remark")
-        hint = f"all of them are in {report}" if report else "--report FILE writes all of them"
-        click.echo(f"... and {rest}; {hint}.", err=True)
-
-
-def _format_note(note: ImportNote) -> str:
-    """Return a remark as a line, with what comes from the imported file made harmless."""
-    place = escape_text(note.place)
-
-    if note.key:
-        place = f"{place} ({escape_text(note.key)})"
-
-    return f"{place}: {escape_text(note.words)}"
+    return ", ".join(parts) or "nothing to import"
 
 
 def _print_export(result: ExportResult) -> None:
-    _print_damaged(result.damaged[:SHOWN_NOTES])
+    for memory in result.damaged[:SHOWN_REMARKS]:
+        click.echo(f"{escape_text(memory.key)}: {memory.reason}; not exported", err=True)
+
     exported = format_count(result.memories, "memory", "memories")
 
     if result.damaged:
@@ -277,11 +243,6 @@ def _print_export(result: ExportResult) -> None:
         click.echo(f"Exported {exported}, left out {damaged}.", err=True)
     else:
         click.echo(f"Exported {exported}.", err=True)
-
-
-def _print_damaged(memories: Iterable[DamagedMemory]) -> None:
-    for memory in memories:
-        click.echo(f"{escape_text(memory.key)}: {memory.reason}; not exported", err=True)
 
 
 def _print_findings(findings: list[IntegrityFinding]) -> None:
@@ -292,6 +253,7 @@ def _print_findings(findings: list[IntegrityFinding]) -> None:
         console.print(f"{mark:<8}", style=style, end="")
         console.print(finding.words, markup=False)
 
+        # Keys come from the store, which may be damaged or hostile.
         for example in finding.examples:
             console.print(f"        {escape_text(example)}", markup=False)
 

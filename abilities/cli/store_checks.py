@@ -50,7 +50,7 @@ _LOCAL_HOSTS = ("", "localhost", "127.0.0.1", "[::1]")
 _MENDING = {
     "storage_moved": "put the file back where it was, or remove the -wal and -lock files that "
     "it left behind",
-    "corrupted": "stop what uses the store, and put a backup in its place: abilities restore COPY",
+    "corrupted": "stop what uses the store, then: abilities restore BACKUP --replace",
     "schema_too_new": "install the version that wrote the store, or a newer one",
     "unavailable": "check that the database runs and that store_url names it",
 }
@@ -89,7 +89,7 @@ def check_sqlite() -> Iterator[Diagnosis]:
             "SQLite",
             f"{sqlite3.sqlite_version}: another program that writes to the store "
             "while it is in use may damage it",
-            "open the store with abilities only, or use SQLite 3.51.3 or newer",
+            "let no other program open the store, or use SQLite 3.51.3 or newer",
         )
 
 
@@ -105,6 +105,7 @@ def check_disk(path: Path) -> Iterator[Diagnosis]:
             "set store_url to a local disk or to a PostgreSQL database",
         )
 
+    # The store's folder is created with the store, so it may be missing.
     nearest = next(parent for parent in path.parents if parent.exists())
     free = shutil.disk_usage(nearest).free
 

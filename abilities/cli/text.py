@@ -26,4 +26,12 @@ def escape_text(text: str) -> str:
 
 def replace_control_characters(text: str) -> str:
     """Return text with U+FFFD in place of each character that could steer a terminal."""
-    return "".join("\ufffd" if has_control_character(char) else char for char in text)
+    shown: list[str] = []
+
+    for char in text:
+        if has_control_character(char):
+            shown.append("\ufffd")
+        else:
+            shown.append(char)
+
+    return "".join(shown)

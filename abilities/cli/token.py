@@ -54,6 +54,7 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str) -> No
     settings = session.settings
     file = TokenFile(settings.tokens_file)
 
+    # A token that makes namespaces share files would keep the server from starting.
     try:
         settings = settings.for_namespace(namespace or settings.namespace)
         existing = [token.namespace for token in file.tokens()]
@@ -62,6 +63,7 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str) -> No
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
 
+    # The token alone is on stdout, so that it can be piped into a file or a secret store.
     click.echo(
         f"Token {created.id} may {scope} in namespace {created.namespace}. "
         "Save it now, it is not shown again:",

@@ -170,6 +170,9 @@ def test_a_database_far_away_without_encryption(sound: Settings) -> None:
         == []
     )
     assert list(store_checks.check_connection("postgresql://user@localhost/x")) == []
+    assert list(store_checks.check_connection("postgresql://user@[::1]:5432/x")) == []
+    (remote,) = store_checks.check_connection("postgresql://user@[2001:db8::1]:5432/x")
+    assert "to [2001:db8::1] may be unencrypted" in remote.words
 
 
 def test_old_sqlite_and_remote_disks(sound: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,6 +204,7 @@ def test_lines_that_are_no_memories_are_said_and_the_rest_is_brought(
     assert "neither" in run(store, "import", newer).stderr
     assert run(store, "import", tmp_path / "none").exit_code == 2
     assert run(store, "export", "--namespace", "NO").exit_code == 2
+    assert run(store, "export", "--namespace", "").exit_code == 2
 
 
 GRAPH = [
