@@ -147,7 +147,7 @@ async def _run_server(
     # Slow to import, and all other commands do without it.
     import uvicorn
 
-    from abilities.server.app import create_app, list_host_names
+    from abilities.server.app import create_app
     from abilities.server.logs import log_to_stderr
     from abilities.server.timeouts import TimeoutProtocol
 
@@ -167,19 +167,7 @@ async def _run_server(
         )
 
         address = _format_address(host, listener.getsockname()[1])
-        click.echo(
-            f"Serving {address}/api and {address}/mcp, and the explorer at {address}/ "
-            "- press Ctrl-C to stop.",
-            err=True,
-        )
-
-        if host != "127.0.0.1" or abilities.settings.allowed_hosts:
-            names = ", ".join(list_host_names(abilities.settings, host))
-            click.echo(
-                f"Requests must use one of these host names: {names}. "
-                "Add others to 'allowed_hosts'.",
-                err=True,
-            )
+        _print_addresses(abilities.settings, host, address)
 
         if open_browser:
             # The socket listens already, so the page waits for the server. Starting a browser may
@@ -187,6 +175,24 @@ async def _run_server(
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
         await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _print_addresses(settings: Settings, host: str, address: str) -> None:
+    from abilities.server.app import list_host_names
+
+    # Programs that start a server wait for this line, and read the port from it.
+    click.echo(
+        f"Serving {address}/api and {address}/mcp, and the explorer at {address}/ "
+        "- press Ctrl-C to stop.",
+        err=True,
+    )
+
+    if host != "127.0.0.1" or settings.allowed_hosts:
+        names = ", ".join(list_host_names(settings, host))
+        click.echo(
+            f"Requests must use one of these host names: {names}. Add others to 'allowed_hosts'.",
+            err=True,
+        )
 
 
 def _format_address(host: str, port: int) -> str:
