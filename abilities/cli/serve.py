@@ -123,8 +123,8 @@ def _check_reach(settings: Settings, host: str) -> None:
 
     if is_beyond_loopback(settings, host) and not tokens:
         raise click.UsageError(
-            f"without tokens the server listens on {', '.join(LOOPBACK)} only, "
-            "and allowed_hosts must be empty: anybody who can connect would need no password.\n"
+            f"without tokens only {', '.join(LOOPBACK)} can be served, and allowed_hosts must be "
+            "empty: anybody who can connect would need no password.\n"
             "Create a token first: abilities token add --namespace NAME --scope read"
         )
 
