@@ -1,24 +1,30 @@
-"""The demonstration: the main job on real files, once as a LangChain agent and once as an MCP client."""
+"""The demonstration: the main job on real files, as a LangChain agent and as an MCP client."""
 
 import os
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import orjson
 from rich.console import Console
 from rich.text import Text
 
 from abilities.cli.table import print_payload
+from abilities.declarations.values import JsonObject
 from abilities.settings import Settings
 
-Call = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+Call = Callable[[str, JsonObject], Awaitable[JsonObject]]
+"""Calls an ability by its name, with arguments, and returns the payload."""
 
-MEMORIES = [
+Surface = Callable[[Settings], AbstractAsyncContextManager[Call]]
+
+MAX_FILES = 25
+
+TARGETS = [
     {"type": "long_term"},
     {"type": "short_term"},
     {"type": "short_term", "date": "yesterday"},
@@ -26,48 +32,106 @@ MEMORIES = [
     {"type": "short_term", "date": "2025-02-30"},
     {"type": "stored", "key": "greeting"},
 ]
+"""What the demonstration reads of the agent's memory.
 
-STORED: list[tuple[str, str, dict[str, float]]] = [
-    ("greeting", "Greet Ada by her first name.", {"ada": 0.9, "tone": 0.5}),
-    ("ada", "Ada works on the compiler.", {"compiler": 0.8}),
-    ("compiler", "The compiler is tested every night.", {"nightly": 0.7}),
-    ("tone", "Answers are short and friendly.", {"ada": 0.2}),
-    ("nightly", "Nightly tests start at two.", {}),
+A missing day and an impossible one are there to show failed records.
+"""
+
+
+class SampleMemory(NamedTuple):
+    """A memory to store; ``links`` are weights by key."""
+
+    key: str
+    content: str
+    links: dict[str, float]
+
+
+SAMPLE_MEMORIES = [
+    SampleMemory("greeting", "Greet Ada by her first name.", {"ada": 0.9, "tone": 0.5}),
+    SampleMemory("ada", "Ada works on the compiler.", {"compiler": 0.8}),
+    SampleMemory("compiler", "The compiler is tested every night.", {"nightly": 0.7}),
+    SampleMemory("tone", "Answers are short and friendly.", {"ada": 0.2}),
+    SampleMemory("nightly", "Nightly tests start at two.", {}),
 ]
 
 
+class ReadCount(NamedTuple):
+    """How many calls it took to read how many items; an item that was cut counts once per piece."""
+
+    calls: int
+    items: int
+
+
 async def run_demo(workspace: Path) -> None:
-    """Read 25 files of ``workspace`` and a sample agent directory, and 6 memories, and print what came back."""
+    """Read 25 files of ``workspace`` and a sample agent, and 6 memories, and print the answers.
+
+    Everything that is written goes into a temporary folder.
+    """
     console = Console()
+
     with tempfile.TemporaryDirectory() as scratch:
         agent = Path(scratch) / "agent"
-        samples = _sample_agent(agent)
+        samples = _create_sample_agent(agent)
         settings = Settings(
             agent_dir=agent, workspace_dir=workspace, store_url=f"sqlite:///{scratch}/memory.db"
         )
-        console.print(
-            f"[bold]Workspace[/] {workspace}\n[bold]Agent directory[/] a sample made for this demonstration"
-        )
-        for title, surface in (
-            ("LangChain agent", langchain_calls),
-            ("MCP client over stdio", mcp_calls),
-        ):
-            console.rule(f"[bold]{title}")
-            async with surface(settings) as call:
-                await _recall(call, console)
-                paths = [
-                    *samples,
-                    *(path for path in await _find(call, console) if path not in samples),
-                ]
-                await _read_all(call, paths[:25], console)
+        console.print(f"[bold]Workspace[/] {workspace}")
+        console.print("[bold]Agent directory[/] a sample made for this demonstration")
+
+        console.rule("[bold]LangChain agent")
+        await _demonstrate(open_langchain, settings, samples, console)
+
+        console.rule("[bold]MCP client over stdio")
+        await _demonstrate(open_mcp, settings, samples, console)
 
 
-async def _find(call: Call, console: Console) -> list[str]:
+async def _demonstrate(
+    surface: Surface, settings: Settings, samples: list[str], console: Console
+) -> None:
+    async with surface(settings) as call:
+        await _show_walk(call, console)
+        paths = [*samples]
+
+        # Once is enough for a sample that the listing names too.
+        for path in await _list_files(call, console):
+            if path not in samples:
+                paths.append(path)
+
+        await _read_everything(call, paths[:MAX_FILES], console)
+
+
+async def _show_walk(call: Call, console: Console) -> None:
+    """Store memories that link to each other, and read them in one call."""
+    for memory in SAMPLE_MEMORIES:
+        links = [{"key": key, "link_weight": weight} for key, weight in memory.links.items()]
+        arguments = {"type": "learning", "key": memory.key, "content": memory.content}
+        await call("store_memory", {**arguments, "links": links})
+
+    payload = await call("bulk_read_memory", {"key": "greeting", "depth": 2})
+    console.print("\n[bold]bulk_read_memory[/] from 'greeting', two links deep")
+
+    for record in (payload["targetMemory"], *payload["associatedMemories"]):
+        indent = "  " * record.get("depth", 0)
+        reached = ""
+
+        if "parent" in record:
+            score = f"{record['combinedScore']:.2f}"
+            reached = f"linked from {record['parent']}, score {score}"
+
+        content = Text(f"  {indent}{record['data']['content']}  ")
+        console.print(content, Text(reached, style="dim"))
+
+    frontier = [f"{cut['key']} ({cut['cutBy']})" for cut in payload["metadata"]["frontier"]]
+    console.print(f"Left out by the limits: {', '.join(frontier) or 'nothing'}.\n")
+
+
+async def _list_files(call: Call, console: Console) -> list[str]:
     """Find text files as an agent would, in one call."""
-    asked = {"pattern": "**/*.{md,py,toml,txt,json,js,ts,c,h,rs,go,java}", "limit": 25}
-    payload = await call("file_list", asked)
+    pattern = "**/*.{md,py,toml,txt,json,js,ts,c,h,rs,go,java}"
+    payload = await call("file_list", {"pattern": pattern, "limit": MAX_FILES})
     paths: list[str] = [file["path"] for file in payload["files"]]
     more = ", and more behind next_request" if payload["has_more"] else ""
+
     console.print(
         f"\n[bold]file_list[/] {len(paths)} paths for file_read_bulk{more}: ",
         Text(", ".join(paths[:5])),
@@ -76,54 +140,42 @@ async def _find(call: Call, console: Console) -> list[str]:
     return paths
 
 
-async def _read_all(call: Call, paths: list[str], console: Console) -> None:
-    calls, pieces = 0, 0
-    for name, arguments in (
-        ("file_read_bulk", {"paths": paths}),
-        ("memory_read_bulk", {"targets": MEMORIES}),
-    ):
-        payload = await call(name, arguments)
-        console.print(f"\n[bold]{name}[/]")
-        print_payload(payload, console)
-        calls, pieces = calls + 1, pieces + len(payload["results"])
-        rest = 0
-        while (following := payload.get("next_request")) is not None:
-            payload = await call(name, following)
-            rest, pieces = rest + 1, pieces + len(payload["results"])
-        if rest:
-            console.print(f"Following next_request {rest} times fetched all the rest.")
-        calls += rest
+async def _read_everything(call: Call, paths: list[str], console: Console) -> None:
+    files = await _read_in_full(call, "file_read_bulk", {"paths": paths}, console)
+    memories = await _read_in_full(call, "memory_read_bulk", {"targets": TARGETS}, console)
+
+    calls = files.calls + memories.calls
+    items = files.items + memories.items
     console.print(
-        f"\n[bold green]{calls} calls[/] did what {pieces} calls of one item each would have done.\n"
+        f"\n[bold green]{calls} calls[/] did what {items} calls of one item each would have done.\n"
     )
 
 
-async def _recall(call: Call, console: Console) -> None:
-    """Store memories that link to each other, and read them back in one call."""
-    for key, content, linked in STORED:
-        links = [{"key": other, "link_weight": weight} for other, weight in linked.items()]
-        await call(
-            "store_memory", {"type": "learning", "key": key, "content": content, "links": links}
-        )
-    payload = await call("bulk_read_memory", {"key": "greeting", "depth": 2})
-    console.print("\n[bold]bulk_read_memory[/] from 'greeting', two links deep")
-    for record in (payload["targetMemory"], *payload["associatedMemories"]):
-        way = (
-            f"linked from {record['parent']}, score {record['combinedScore']:.2f}"
-            if "parent" in record
-            else ""
-        )
-        console.print(
-            Text(f"  {'  ' * record.get('depth', 0)}{record['data']['content']}  "),
-            Text(way, style="dim"),
-        )
-    left = ", ".join(f"{cut['key']} ({cut['cutBy']})" for cut in payload["metadata"]["frontier"])
-    console.print(f"Left out by the limits: {left or 'nothing'}.\n")
+async def _read_in_full(
+    call: Call, name: str, arguments: JsonObject, console: Console
+) -> ReadCount:
+    """Print the first reply, and follow next_request until there is none."""
+    payload = await call(name, arguments)
+    console.print(f"\n[bold]{name}[/]")
+    print_payload(payload, console)
+
+    calls = 1
+    items = len(payload["results"])
+
+    while "next_request" in payload:
+        payload = await call(name, payload["next_request"])
+        calls += 1
+        items += len(payload["results"])
+
+    if calls > 1:
+        console.print(f"Following next_request {calls - 1} times fetched all the rest.")
+
+    return ReadCount(calls, items)
 
 
 @asynccontextmanager
-async def langchain_calls(settings: Settings) -> AsyncGenerator[Call]:
-    """Calls made by a LangChain agent loop, whose model follows a script instead of thinking."""
+async def open_langchain(settings: Settings) -> AsyncGenerator[Call]:
+    """Open the way of a LangChain agent loop, whose model follows a script instead of thinking."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
@@ -131,29 +183,35 @@ async def langchain_calls(settings: Settings) -> AsyncGenerator[Call]:
 
     tools = {tool.name: tool for tool in load_tools(settings)}
 
-    async def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        wish = {"id": "call-1", "name": name, "args": arguments}
-        model = GenericFakeChatModel(
-            messages=iter([AIMessage("", tool_calls=[wish]), AIMessage("Done.")])
-        )
+    async def call(name: str, arguments: JsonObject) -> JsonObject:
+        planned = {"id": "call-1", "name": name, "args": arguments}
+        # The model asks for the planned call, reads the result, and is done.
+        script = [AIMessage("", tool_calls=[planned]), AIMessage("Done.")]
+        model = GenericFakeChatModel(messages=iter(script))
         messages: list[AnyMessage] = [HumanMessage("Read what you need.")]
-        while (answer := await model.ainvoke(messages)).tool_calls:
+        answer = await model.ainvoke(messages)
+
+        while answer.tool_calls:
             messages.append(answer)
-            for wanted in answer.tool_calls:
-                messages.append(
-                    await tools[wanted["name"]].ainvoke({**wanted, "type": "tool_call"})
-                )
-        return _decoded(str(messages[-1].content))
+
+            for requested in answer.tool_calls:
+                tool = tools[requested["name"]]
+                messages.append(await tool.ainvoke({**requested, "type": "tool_call"}))
+
+            answer = await model.ainvoke(messages)
+
+        return _parse_payload(str(messages[-1].content))
 
     yield call
 
 
 @asynccontextmanager
-async def mcp_calls(settings: Settings) -> AsyncGenerator[Call]:
-    """Calls made by the official MCP client to ``abilities mcp`` in a process of its own."""
+async def open_mcp(settings: Settings) -> AsyncGenerator[Call]:
+    """Open the way of the official MCP client, to ``abilities mcp`` in a process of its own."""
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
+    # The demonstration's settings replace those of whoever runs it.
     environment = {
         **os.environ,
         "ABILITIES_AGENT_DIR": str(settings.agent_dir),
@@ -163,45 +221,54 @@ async def mcp_calls(settings: Settings) -> AsyncGenerator[Call]:
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "abilities", "mcp"], env=environment
     )
+
     async with Client(stdio_client(server)) as client:
 
-        async def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        async def call(name: str, arguments: JsonObject) -> JsonObject:
             result = await client.call_tool(name, arguments)
-            return _decoded("".join(part.text for part in result.content if part.type == "text"))
+            texts = [part.text for part in result.content if part.type == "text"]
+            return _parse_payload("".join(texts))
 
         yield call
 
 
-def _decoded(text: str) -> dict[str, Any]:
-    payload: dict[str, Any] = orjson.loads(text)
+def _parse_payload(text: str) -> JsonObject:
+    payload: JsonObject = orjson.loads(text)
     return payload
 
 
-def _sample_agent(agent: Path) -> list[str]:
-    """Make an agent directory with good, missing, huge and hostile files; the paths to ask for."""
+def _create_sample_agent(agent: Path) -> list[str]:
+    """Create an agent directory with good, huge and hostile files, and return paths to ask for."""
     today = date.today()
+    yesterday = today - timedelta(days=1)
+    log = [f"2026-01-01T00:00:00Z request {n} served in {n % 97} ms\n" for n in range(4_000)]
+
     files = {
         "MEMORY.md": "# Memory\n\n- Prefers short answers.\n- Works on agent-abilities.\n",
         f"memory/{today}.md": "- 09:00 started the demonstration\n",
-        f"memory/{today - timedelta(days=1)}.md": "- 17:00 wrote the last test\n",
+        f"memory/{yesterday}.md": "- 17:00 wrote the last test\n",
         "persona.md": "You are a careful reader.\n",
-        "server.log": "".join(
-            f"2026-01-01T00:00:00Z request {n} served in {n % 97} ms\n" for n in range(4_000)
-        ),
+        "server.log": "".join(log),  # too long for one reply
         "notes.txt": "Grüße, 世界 👩‍👩‍👧‍👦\n",
-        "photo.png": "\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+        "photo.png": "\x89PNG\r\n\x1a\n\0\0\0\rIHDR",  # binary
     }
+
     for name, text in files.items():
         path = agent / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
     (agent / "escape.txt").symlink_to("/etc/passwd")
-    named = [
+
+    return [
         "persona.md",
         "notes.txt",
         "server.log",
         "server.log#L100-L110",
         "photo.png",
-        "escape.txt",
+        "escape.txt",  # a link that leads out of the directory
+        "no-such-file.md",
+        "../outside.txt",
+        "/etc/passwd",
+        ".env",  # on the deny list
     ]
-    return [*named, "no-such-file.md", "../outside.txt", "/etc/passwd", ".env"]

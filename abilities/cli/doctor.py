@@ -3,37 +3,58 @@
 import asyncio
 import json
 import sys
-from typing import Any
 
 import click
 
-from abilities.cli.diagnosis import Diagnosis, diagnose
-from abilities.cli.options import load_settings
+from abilities.cli import file_checks, settings_checks, store_checks
+from abilities.cli.diagnosis import Diagnosis
+from abilities.cli.session import Session, pass_session
+from abilities.settings import Settings
 
-_COLOURS = {"ok": "green", "note": "yellow", "unsafe": "red", "broken": "red"}
+_COLORS = {"ok": "green", "note": "yellow", "unsafe": "red", "broken": "red"}
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print an array.")
-@click.pass_obj
-def doctor(given: dict[str, Any], as_json: bool) -> None:
-    """Say what is configured, what answers, what is unsafe, and how to mend it.
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
+@pass_session
+def doctor(session: Session, as_json: bool) -> None:
+    """Check the configuration, and say how to fix what is wrong.
 
-    Changes nothing. Exits with 1 when something is unsafe or broken.
+    Looks at the settings, the directories, the store, the tokens and the abilities: what is in use,
+    what does not work and what is unsafe. Changes nothing. Exits with 1 if anything is unsafe or
+    broken.
     """
-    findings = asyncio.run(diagnose(load_settings(given)))
+    diagnoses = asyncio.run(diagnose(session.settings))
+
     if as_json:
-        click.echo(json.dumps([finding._asdict() for finding in findings]))
+        click.echo(json.dumps([diagnosis._asdict() for diagnosis in diagnoses]))
     else:
-        for finding in findings:
-            _say(finding)
-    if any(finding.state in ("unsafe", "broken") for finding in findings):
+        for diagnosis in diagnoses:
+            _print_diagnosis(diagnosis)
+
+    if any(diagnosis.state in ("unsafe", "broken") for diagnosis in diagnoses):
         sys.exit(1)
 
 
-def _say(finding: Diagnosis) -> None:
-    click.echo(
-        f"{click.style(f'{finding.state:<7}', fg=_COLOURS[finding.state])} {finding.about:<20} {finding.words}"
-    )
-    if finding.mend:
-        click.echo(f"{'':<28} {click.style(finding.mend, dim=True)}")
+async def diagnose(settings: Settings) -> list[Diagnosis]:
+    """Return all that is worth saying, in the order in which people look. Changes nothing."""
+    return [
+        *settings_checks.check_versions(),
+        *settings_checks.check_user(),
+        *settings_checks.check_settings(settings),
+        *settings_checks.check_deny_list(settings),
+        *file_checks.check_folders(settings),
+        *store_checks.check_store_setup(settings),
+        *await store_checks.check_store_answers(settings),
+        *settings_checks.check_tokens(settings),
+        *settings_checks.check_abilities(settings),
+    ]
+
+
+def _print_diagnosis(diagnosis: Diagnosis) -> None:
+    state = click.style(f"{diagnosis.state:<7}", fg=_COLORS[diagnosis.state])
+    click.echo(f"{state} {diagnosis.about:<20} {diagnosis.words}")
+
+    if diagnosis.mend:
+        indent = " " * 28
+        click.echo(f"{indent} {click.style(diagnosis.mend, dim=True)}")

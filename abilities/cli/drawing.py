@@ -1,4 +1,4 @@
-"""What a bulk read returns, as a picture: retrieval order, weights, and what the limits cut; as SVG or Mermaid."""
+"""What a bulk read returns, as a picture in SVG or Mermaid: order, weights, what the limits cut."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -7,10 +7,24 @@ from typing import Literal, NamedTuple
 
 from abilities.helpers.walk import WalkOutcome
 
-Kind = Literal["way", "again", "cut"]
+EdgeKind = Literal["way", "again", "cut"]
+"""What a link is to the walk.
 
-_COLUMN, _ROW, _BOX, _HEIGHT, _MARGIN = 300, 64, 210, 40, 24
-_LABEL, _BEND = 23, 45.0
+"way": its target was retrieved by it. "again": it leads to a memory that was retrieved by another
+link. "cut": a limit left its target out.
+"""
+
+# Sizes in the units of the SVG, which are pixels on a screen.
+_COLUMN_WIDTH = 300
+_ROW_HEIGHT = 64
+_BOX_WIDTH = 210
+_BOX_HEIGHT = 40
+_MARGIN = 24
+_BEND = 45.0  # how far a curve's control points are from its ends
+
+_LABEL_CHARS = 23
+"""As many characters of the usual width fit into a box."""
+
 _STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1c2733; }
   .small { font-size: 11px; fill: #53616f; }
@@ -26,12 +40,19 @@ _STYLE = """
     rect { fill: #1d3147; stroke: #5b9bdd; } .cut rect { fill: #1a2129; stroke: #4a5763; }
     .cut text { fill: #7c8994; } path { stroke: #5b9bdd; } path.again { stroke: #3d5d7d; } path.cut { stroke: #3c4751; }
   }
-"""
+"""  # noqa: E501 - the bytes of a drawing stay the same
+
+_MERMAID_ARROWS: dict[EdgeKind, str] = {"way": "-->", "again": "-.->", "cut": "-.->"}
+_MERMAID_SAFE = " -_./:"
+_MERMAID_STYLE = "classDef cut fill:#fafafa,stroke:#b9c2cb,color:#8a959f,stroke-dasharray:4 3"
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnNode:
-    """A memory; ``number`` is its place in the order of retrieval, 0 for one that was cut, and ``note`` says why."""
+    """A memory; ``number`` is its position in the order of retrieval.
+
+    A memory that a limit left out has the number 0, and its ``note`` names the limit.
+    """
 
     key: str
     number: int
@@ -40,12 +61,12 @@ class DrawnNode:
 
 
 class DrawnEdge(NamedTuple):
-    """A link between two nodes: the way on which its target was retrieved, another one, or one that was cut."""
+    """A link between two nodes, given by their keys."""
 
     source: str
     target: str
     weight: float
-    kind: Kind
+    kind: EdgeKind
 
 
 class Drawing(NamedTuple):
@@ -55,119 +76,224 @@ class Drawing(NamedTuple):
     edges: list[DrawnEdge]
 
 
-def draw_walk(walked: WalkOutcome) -> Drawing:
-    """The picture of a walk."""
-    steps = walked.steps
-    depths = {step.key: step.depth for step in steps}
-    nodes = [DrawnNode(step.key, number, step.depth) for number, step in enumerate(steps, 1)]
-    nodes += [
-        DrawnNode(cut.key, 0, depths[cut.source] + 1, f"cut by {cut.cut_by}")
-        for cut in walked.frontier
-    ]
-    edges = [
-        DrawnEdge(step.key, target.key, link.weight, "way" if target.link is link else "again")
-        for step in steps
-        for target, link in step.kept
-    ]
-    edges += [DrawnEdge(cut.source, cut.key, cut.weight, "cut") for cut in walked.frontier]
-    return Drawing(nodes, edges)
+class Point(NamedTuple):
+    """A position in the SVG, from its upper left corner."""
+
+    x: float
+    y: float
+
+    def move(self, dx: float, dy: float) -> "Point":
+        """Return the point that lies so far to the right and below."""
+        return Point(self.x + dx, self.y + dy)
+
+
+class Curve(NamedTuple):
+    """A cubic Bézier curve: two ends, and the control points beside them."""
+
+    start: Point
+    start_control: Point
+    end_control: Point
+    end: Point
+
+
+def draw_walk(outcome: WalkOutcome) -> Drawing:
+    """Return the picture of a walk."""
+    drawing = Drawing([], [])
+    depths: dict[str, int] = {}
+
+    for number, step in enumerate(outcome.steps, 1):
+        depths[step.key] = step.depth
+        drawing.nodes.append(DrawnNode(step.key, number, step.depth))
+
+        for target, link in step.kept:
+            kind: EdgeKind = "way" if target.link is link else "again"
+            drawing.edges.append(DrawnEdge(step.key, target.key, link.weight, kind))
+
+    for cut in outcome.frontier:
+        depth = depths[cut.source] + 1
+        drawing.nodes.append(DrawnNode(cut.key, 0, depth, f"cut by {cut.cut_by}"))
+        drawing.edges.append(DrawnEdge(cut.source, cut.key, cut.weight, "cut"))
+
+    return drawing
 
 
 def as_mermaid(drawing: Drawing) -> str:
-    """The picture as a Mermaid flowchart."""
-    names = {node.key: f"m{n}" for n, node in enumerate(drawing.nodes)}
-    arrows = {"way": "-->", "again": "-.->", "cut": "-.->"}
+    """Return the picture as a Mermaid flowchart."""
+    names: dict[str, str] = {}
     lines = ["flowchart LR"]
-    for node in drawing.nodes:
-        label = (
-            f"{node.number}. {_entities(node.key)}"
-            if node.number
-            else f"{_entities(node.key)}<br/>{node.note}"
-        )
-        lines.append(f'    {names[node.key]}["{label}"]{"" if node.number else ":::cut"}')
+
+    # Keys are not valid names in Mermaid, so nodes are named by their position.
+    for index, node in enumerate(drawing.nodes):
+        names[node.key] = f"m{index}"
+        lines.append(f"    m{index}{_format_mermaid_node(node)}")
+
     for edge in drawing.edges:
-        lines.append(
-            f'    {names[edge.source]} {arrows[edge.kind]}|"{edge.weight:g}"| {names[edge.target]}'
-        )
-    lines.append("    classDef cut fill:#fafafa,stroke:#b9c2cb,color:#8a959f,stroke-dasharray:4 3")
+        arrow = _MERMAID_ARROWS[edge.kind]
+        lines.append(f'    {names[edge.source]} {arrow}|"{edge.weight:g}"| {names[edge.target]}')
+
+    lines.append(f"    {_MERMAID_STYLE}")
     return "\n".join(lines) + "\n"
 
 
-def _entities(text: str) -> str:
-    """Text that Mermaid shows as it is: every mark that could mean something there as a character reference."""
-    return "".join(c if c.isalnum() or c in " -_./:" else f"#{ord(c)};" for c in text)
+def _format_mermaid_node(node: DrawnNode) -> str:
+    key = _escape_mermaid(node.key)
+
+    if node.number:
+        return f'["{node.number}. {key}"]'
+
+    return f'["{key}<br/>{node.note}"]:::cut'
+
+
+def _escape_mermaid(text: str) -> str:
+    """Return text with a character reference for each mark that may mean something to Mermaid."""
+    escaped: list[str] = []
+
+    for char in text:
+        if char.isalnum() or char in _MERMAID_SAFE:
+            escaped.append(char)
+        else:
+            escaped.append(f"#{ord(char)};")
+
+    return "".join(escaped)
 
 
 def as_svg(drawing: Drawing) -> str:
-    """The picture as SVG, a column a depth, laid out by networkx."""
-    places = _places(drawing)
-    width = max(x for x, _ in places.values()) + _BOX + _MARGIN
-    height = max(y for _, y in places.values()) + _HEIGHT + 2 * _MARGIN
-    title = f"What reading {drawing.nodes[0].key} returns"
-    return "\n".join(
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}"'
-            f' height="{height:.0f}" role="img">',
-            f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>",
-            '<rect class="paper" width="100%" height="100%"/>',
-            *(_edge(edge, places) for edge in drawing.edges),
-            *(_node(node, places[node.key]) for node in drawing.nodes),
-            "</svg>\n",
-        )
-    )
+    """Return the picture as SVG, with one column per depth.
+
+    Raises ImportError if networkx, which lays it out, is not installed.
+    """
+    corners = _place_boxes(drawing)
+    width = max(corner.x for corner in corners.values()) + _BOX_WIDTH + _MARGIN
+    height = max(corner.y for corner in corners.values()) + _BOX_HEIGHT + 2 * _MARGIN
+    title = escape(f"What reading {drawing.nodes[0].key} returns")
+
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="img">',
+        f"<title>{title}</title>",
+        f"<style>{_STYLE}</style>",
+        '<rect class="paper" width="100%" height="100%"/>',
+    ]
+
+    # Edges come first, so that boxes cover what passes beneath them.
+    for edge in drawing.edges:
+        lines.append(_format_edge(edge, corners[edge.source], corners[edge.target]))
+
+    for node in drawing.nodes:
+        lines.append(_format_node(node, corners[node.key]))
+
+    lines.append("</svg>\n")
+    return "\n".join(lines)
 
 
-def _places(drawing: Drawing) -> dict[str, tuple[float, float]]:
-    """The upper left corner of each box."""
+def _place_boxes(drawing: Drawing) -> dict[str, Point]:
+    """Return the upper left corner of each box, by the node's key."""
+    # An optional dependency, and slow to import.
     import networkx as nx
 
     graph: nx.DiGraph[int] = nx.DiGraph()
-    for number, node in enumerate(drawing.nodes):
-        graph.add_node(number, depth=node.depth)
-    found = nx.multipartite_layout(graph, subset_key="depth")
-    heights = [float(found[number][1]) for number in range(len(drawing.nodes))]
+
+    for index, node in enumerate(drawing.nodes):
+        graph.add_node(index, depth=node.depth)
+
+    # networkx centers the columns on one another; positions are in units of its own.
+    layout = nx.multipartite_layout(graph, subset_key="depth")
+    heights = [float(layout[index][1]) for index in range(len(drawing.nodes))]
+    top = min(heights)
+    scale = _choose_scale(drawing, max(heights) - top)
+    corners: dict[str, Point] = {}
+
+    for node, height in zip(drawing.nodes, heights, strict=True):
+        x = _MARGIN + node.depth * _COLUMN_WIDTH
+        y = _MARGIN + (height - top) * scale
+        corners[node.key] = Point(x, y)
+
+    return corners
+
+
+def _choose_scale(drawing: Drawing, spread: float) -> float:
+    """Return the factor by which the fullest column gets one row per box.
+
+    ``spread`` is the height of the layout, in units of its own.
+    """
+    if not spread:
+        return 0.0
+
     columns = Counter(node.depth for node in drawing.nodes)
-    spread = max(heights) - min(heights)
-    scale = (max(columns.values()) - 1) * _ROW / spread if spread else 0.0
-    return {
-        node.key: (_MARGIN + node.depth * _COLUMN, _MARGIN + (height - min(heights)) * scale)
-        for node, height in zip(drawing.nodes, heights, strict=True)
-    }
+    rows = max(columns.values()) - 1
+    return rows * _ROW_HEIGHT / spread
 
 
-def _node(node: DrawnNode, place: tuple[float, float]) -> str:
-    x, y = place
-    label = node.key if len(node.key) <= _LABEL else node.key[: _LABEL - 1] + "…"
-    first = f"{node.number}. {label}" if node.number else label
-    note = (
-        f'<text class="small" x="{x + 10:.0f}" y="{y + 33:.0f}">{escape(node.note)}</text>'
-        if node.note
-        else ""
-    )
+def _format_node(node: DrawnNode, corner: Point) -> str:
+    kind = "kept" if node.number else "cut"
+    label = _shorten_label(node.key)
+    baseline = 25
+    note = ""
+
+    if node.number:
+        label = f"{node.number}. {label}"
+
+    if node.note:
+        baseline = 18  # two lines share the box
+        at = corner.move(10, 33)
+        note = f'<text class="small" x="{at.x:.0f}" y="{at.y:.0f}">{escape(node.note)}</text>'
+
+    at = corner.move(10, baseline)
     return (
-        f'<g class="{"kept" if node.number else "cut"}"><title>{escape(node.key)}</title>'
-        f'<rect x="{x:.0f}" y="{y:.0f}" width="{_BOX}" height="{_HEIGHT}"/>'
-        f'<text x="{x + 10:.0f}" y="{y + (18 if node.note else 25):.0f}">{escape(first)}</text>{note}</g>'
+        f'<g class="{kind}"><title>{escape(node.key)}</title>'
+        f'<rect x="{corner.x:.0f}" y="{corner.y:.0f}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}"/>'
+        f'<text x="{at.x:.0f}" y="{at.y:.0f}">{escape(label)}</text>{note}</g>'
     )
 
 
-def _edge(edge: DrawnEdge, places: dict[str, tuple[float, float]]) -> str:
-    """A curve from box to box: to the right, around within a column, and beneath the boxes on the way back."""
-    (x1, y1), (x2, y2) = places[edge.source], places[edge.target]
-    half = _HEIGHT / 2
-    if x2 > x1:
-        ends = (x1 + _BOX, y1 + half, x2, y2 + half)
-        bends = (_BEND, 0.0, -_BEND, 0.0)
-    elif x2 == x1:
-        ends = (x1 + _BOX, y1 + half, x2 + _BOX, y2 + half)
-        bends = (_BEND, 0.0, _BEND, 0.0)
-    else:
-        ends = (x1 + _BOX / 2, y1 + _HEIGHT, x2 + _BOX / 2, y2 + _HEIGHT)
-        bends = (0.0, _BEND, 0.0, _BEND)
-    controls = tuple(end + bend for end, bend in zip(ends, bends, strict=True))
-    middle = [(ends[n] + ends[n + 2] + 3 * (controls[n] + controls[n + 2])) / 8 for n in (0, 1)]
+def _shorten_label(key: str) -> str:
+    if len(key) <= _LABEL_CHARS:
+        return key
+
+    return key[: _LABEL_CHARS - 1] + "…"
+
+
+def _format_edge(edge: DrawnEdge, source: Point, target: Point) -> str:
+    """Return a curve between two boxes, given by their corners, with the weight at its middle."""
+    curve = _route_curve(source, target)
     path = "M {:.0f} {:.0f} C {:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}".format(
-        *ends[:2], *controls, *ends[2:]
+        *curve.start, *curve.start_control, *curve.end_control, *curve.end
     )
-    weight = f'<text class="small" x="{middle[0] - 8:.0f}" y="{middle[1] - 4:.0f}">{edge.weight:g}</text>'
+    at = _find_middle(curve).move(-8, -4)
+    weight = f'<text class="small" x="{at.x:.0f}" y="{at.y:.0f}">{edge.weight:g}</text>'
+
     return f'<path class="{edge.kind}" d="{path}"/>{weight}'
+
+
+def _route_curve(source: Point, target: Point) -> Curve:
+    """Return the curve from box to box.
+
+    It leads to the right, around within a column, and beneath the boxes on the way back.
+    """
+    right_side = (_BOX_WIDTH, _BOX_HEIGHT / 2)
+    left_side = (0, _BOX_HEIGHT / 2)
+    bottom = (_BOX_WIDTH / 2, _BOX_HEIGHT)
+
+    if target.x > source.x:
+        start = source.move(*right_side)
+        end = target.move(*left_side)
+        return Curve(start, start.move(_BEND, 0.0), end.move(-_BEND, 0.0), end)
+
+    if target.x == source.x:
+        start = source.move(*right_side)
+        end = target.move(*right_side)
+        return Curve(start, start.move(_BEND, 0.0), end.move(_BEND, 0.0), end)
+
+    start = source.move(*bottom)
+    end = target.move(*bottom)
+    return Curve(start, start.move(0.0, _BEND), end.move(0.0, _BEND), end)
+
+
+def _find_middle(curve: Curve) -> Point:
+    """Return the point of the curve at half of its parameter."""
+    start, start_control, end_control, end = curve
+    x = start.x + end.x + 3 * (start_control.x + end_control.x)
+    y = start.y + end.y + 3 * (start_control.y + end_control.y)
+
+    # Weights of a cubic Bezier curve at one half: 1/8, 3/8, 3/8, 1/8.
+    return Point(x / 8, y / 8)

@@ -2,48 +2,61 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import click
 
-from abilities.application import Abilities
 from abilities.cli.drawing import as_mermaid, as_svg, draw_walk
-from abilities.cli.options import load_shared_settings
-from abilities.declarations.faults import Refused
-from abilities.helpers.walk import WalkLimits
+from abilities.cli.errors import explain_errors
+from abilities.cli.session import Session, pass_session
+from abilities.helpers.walk import WalkLimits, WalkOutcome
+
+_EXAMPLES = """\b
+Examples:
+  abilities graph goals -o walk.svg
+  abilities graph goals --depth 2 --format mermaid
+"""
 
 
-@click.command()
+@click.command(epilog=_EXAMPLES)
 @click.argument("key")
 @click.option(
     "--depth",
     type=click.IntRange(1, 6),
     default=3,
     show_default=True,
-    help="Links followed in a row.",
+    help="Follow at most this many links in a row.",
 )
 @click.option(
     "--breadth",
     type=click.IntRange(1, 20),
     default=5,
     show_default=True,
-    help="New memories from each one.",
+    help="Take at most this many new memories from each memory.",
 )
 @click.option(
-    "--total", type=click.IntRange(1, 50), default=20, show_default=True, help="Memories in all."
+    "--total",
+    type=click.IntRange(1, 50),
+    default=20,
+    show_default=True,
+    help="Retrieve at most this many memories, KEY included.",
 )
 @click.option(
-    "--format", "form", type=click.Choice(["svg", "mermaid"]), default="svg", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["svg", "mermaid"]),
+    default="svg",
+    show_default=True,
+    help="A picture, or text for Markdown pages.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A file instead of stdout.",
+    help="Write to this file instead of stdout.",
 )
-@click.pass_obj
+@pass_session
 def graph(
-    given: dict[str, Any],
+    session: Session,
     key: str,
     depth: int,
     breadth: int,
@@ -53,26 +66,36 @@ def graph(
 ) -> None:
     """Draw what a bulk read of the memory KEY returns.
 
-    Memories are numbered in the order of retrieval, links carry their weights, and the best candidates that
-    a limit cut stand there pale, with that limit.
+    Memories are numbered in the order of retrieval, and links carry their weights. The best
+    memories that a limit left out are drawn pale, with the name of the limit.
     """
+    limits = WalkLimits(depth, breadth, total)
 
-    async def run() -> str:
-        async with Abilities.open(load_shared_settings(given)) as abilities:
-            found = await abilities.context.memory.walk(key, WalkLimits(depth, breadth, total))
-        drawing = draw_walk(found.outcome)
-        return as_svg(drawing) if form == "svg" else as_mermaid(drawing)
+    with explain_errors():
+        drawing = draw_walk(asyncio.run(_walk(session, key, limits)))
 
-    try:
-        text = asyncio.run(run())
-    except Refused as error:
-        raise click.ClickException(error.message) from None
-    except ImportError:
-        raise click.UsageError(
-            "drawing is not installed; run: pip install 'agent-abilities[graph]'"
-        ) from None
+    if form == "mermaid":
+        text = as_mermaid(drawing)
+    else:
+        try:
+            text = as_svg(drawing)
+        except ImportError:
+            raise click.UsageError(
+                "drawing is not installed; run: pip install 'agent-abilities[graph]'"
+            ) from None
+
     if output is None:
         click.echo(text, nl=False)
-    else:
+        return
+
+    with explain_errors():
         output.write_text(text, encoding="utf-8")
-        click.echo(f"Wrote {output}.", err=True)
+
+    click.echo(f"Wrote {output}.", err=True)
+
+
+async def _walk(session: Session, key: str, limits: WalkLimits) -> WalkOutcome:
+    async with session.open_application() as abilities:
+        result = await abilities.context.memory.walk(key, limits)
+
+    return result.outcome

@@ -1,128 +1,210 @@
-"""The commands that serve abilities over HTTP and MCP, and to people in their browser."""
+"""The commands that serve abilities: serve and explore over HTTP, mcp over stdin and stdout."""
 
 import asyncio
 import socket
 import threading
 import webbrowser
-from collections.abc import Sequence
-from typing import Any
 
 import click
 
-from abilities.application import Abilities
-from abilities.cli.options import load_shared_settings
+from abilities.cli.errors import describe_os_error
+from abilities.cli.session import Session, pass_session
+from abilities.helpers.tokens import TokenFile
 from abilities.settings import Settings
 
 IDLE_SECONDS = 10
+"""How long a connection without requests is kept open."""
+
 DRAIN_SECONDS = 12
-"""How long begun calls may take after the server was told to stop; one takes ten at most."""
+"""How long a stopping server waits for running calls, which take ten seconds at most."""
+
+_MCP_EXAMPLE = """\b
+Example of a client's configuration:
+  {"mcpServers": {"abilities": {"command": "abilities", "args": ["mcp"]}}}
+"""
+
+_SERVE_EXAMPLES = """\b
+Examples:
+  abilities serve
+  abilities token add --scope read && abilities serve --host 0.0.0.0
+"""
 
 
-@click.command()
+@click.command(epilog=_SERVE_EXAMPLES)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8642,
     show_default=True,
-    help="0 takes a free one.",
+    help="The port to listen on; 0 takes a free one.",
 )
-@click.pass_obj
-def serve(given: dict[str, Any], host: str, port: int) -> None:
-    """Serve the abilities over HTTP (/api) and MCP (/mcp), and the memory explorer (/).
+@pass_session
+def serve(session: Session, host: str, port: int) -> None:
+    """Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).
 
-    Without tokens only this machine can connect. With tokens (see 'abilities token') every caller needs one, and
-    other addresses than loopback can be served; put a proxy that speaks TLS before them.
+    Without tokens only this machine can connect. As soon as there is a token (see 'abilities
+    token') every caller needs one, and the server may listen on other addresses than loopback; put
+    a proxy that speaks TLS in front of it.
     """
-    _serve(load_shared_settings(given), host, port, browse=False)
+    _serve(session, host, port, open_browser=False)
 
 
 @click.command()
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="The port to listen on [a free one]."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port to listen on (default: a free one).",
 )
 @click.option(
-    "--browser/--no-browser", default=True, help="Open the page, or only say where it is."
+    "--browser/--no-browser",
+    default=True,
+    help="Open the page in the browser (the default), or only print its address.",
 )
-@click.pass_obj
-def explore(given: dict[str, Any], port: int, browser: bool) -> None:
+@pass_session
+def explore(session: Session, port: int, browser: bool) -> None:
     """Look at memories, notes and files in the browser.
 
-    Serves what 'abilities serve' does, to this machine alone, until Ctrl-C.
+    Serves the same as 'abilities serve', to this machine only, until you press Ctrl-C.
     """
-    _serve(load_shared_settings(given), "127.0.0.1", port, browse=browser)
+    _serve(session, "127.0.0.1", port, open_browser=browser)
 
 
-def _serve(settings: Settings, host: str, port: int, *, browse: bool) -> None:
+@click.command(epilog=_MCP_EXAMPLE)
+@pass_session
+def mcp(session: Session) -> None:
+    """Serve the abilities to an MCP client over stdin and stdout.
+
+    MCP clients start this command themselves, so configure it as the command of a server.
+    """
+    asyncio.run(_serve_stdio(session))
+
+
+async def _serve_stdio(session: Session) -> None:
+    try:
+        from abilities.adapters.stdio import serve_stdio
+    except ImportError:
+        raise click.UsageError(
+            "MCP is not installed; run: pip install 'agent-abilities[mcp]'"
+        ) from None
+
+    # stdout belongs to the protocol; everything for people goes to stderr.
+    async with session.open_application() as abilities:
+        _print_problems(abilities.problems)
+        await serve_stdio(abilities)
+
+
+def _serve(session: Session, host: str, port: int, *, open_browser: bool) -> None:
     """Serve until stopped. Raises click.UsageError, click.ClickException."""
+    settings = session.shareable_settings
+    _check_reach(settings, host)
+
+    # Listening comes first: a port that is taken is reported before anything is opened.
+    with _listen(host, port) as listener:
+        asyncio.run(_run_server(session, host, listener, open_browser=open_browser))
+
+
+def _check_reach(settings: Settings, host: str) -> None:
+    """Check that nobody can connect who should not. Raises click.UsageError."""
+    # The server is an optional dependency.
     try:
         from abilities.server.app import LOOPBACK, is_beyond_loopback
     except ImportError:
         raise click.UsageError(
             "serving is not installed; run: pip install 'agent-abilities[http,mcp]'"
         ) from None
-    tokens = _namespaces(settings)
-    if is_beyond_loopback(settings, host) and not tokens:
-        raise click.UsageError(
-            f"without tokens only {', '.join(LOOPBACK)} can be served, under no further name: "
-            "whoever connects would need no password.\n"
-            "Make one first: abilities token add --namespace NAME --scope read"
-        )
-    try:
-        listening = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
-    except OSError as error:
-        raise click.ClickException(
-            f"cannot listen on {host} port {port}: {error.strerror}"
-        ) from None
-    with listening:
-        asyncio.run(_run(settings, host, listening, browse=browse))
-
-
-def _namespaces(settings: Settings) -> set[str]:
-    """The namespaces that tokens open. Raises click.UsageError."""
-    from abilities.helpers.tokens import TokenFile
 
     try:
-        found = {token.namespace for token in TokenFile(settings.tokens_file).tokens()}
-        settings.check_namespaces(found)
+        tokens = TokenFile(settings.tokens_file).tokens()
+        settings.check_namespaces({token.namespace for token in tokens})
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return found
+
+    if is_beyond_loopback(settings, host) and not tokens:
+        raise click.UsageError(
+            f"without tokens only {', '.join(LOOPBACK)} can be served, and allowed_hosts must be "
+            "empty: anybody who can connect would need no password.\n"
+            "Create a token first: abilities token add --namespace NAME --scope read"
+        )
 
 
-async def _run(settings: Settings, host: str, listening: socket.socket, *, browse: bool) -> None:
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises click.ClickException."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen on {host} port {port}: {describe_os_error(error)}"
+        ) from None
+
+
+async def _run_server(
+    session: Session, host: str, listener: socket.socket, *, open_browser: bool
+) -> None:
+    # Slow to import, and all other commands do without it.
     import uvicorn
 
-    from abilities.server.app import create_app, list_host_names
+    from abilities.server.app import create_app
     from abilities.server.logs import log_to_stderr
     from abilities.server.timeouts import TimeoutProtocol
 
+    # Before anything opens, so that what goes wrong then is logged in the same form.
     log_to_stderr()
-    async with Abilities.open(settings) as abilities:
-        for problem in abilities.problems:
-            click.echo(problem, err=True)
+
+    async with session.open_application() as abilities:
+        _print_problems(abilities.problems)
         config = uvicorn.Config(
             create_app(abilities, host),
             http=TimeoutProtocol,
-            log_config=None,
-            access_log=False,
-            server_header=False,
+            log_config=None,  # keeps what log_to_stderr has set up
+            access_log=False,  # telemetry logs the requests
+            server_header=False,  # tells attackers nothing
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
-        at = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+
+        address = _format_address(host, listener.getsockname()[1])
+        _print_addresses(abilities.settings, host, address)
+
+        if open_browser:
+            # The socket listens already, so the page waits for the server. Starting a browser may
+            # take seconds, hence the thread.
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+        await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _print_addresses(settings: Settings, host: str, address: str) -> None:
+    from abilities.server.app import list_host_names
+
+    # Programs that start a server wait for this line, and read the port from it.
+    click.echo(
+        f"Serving {address}/api and {address}/mcp, and the explorer at {address}/ "
+        "- press Ctrl-C to stop.",
+        err=True,
+    )
+
+    if host != "127.0.0.1" or settings.allowed_hosts:
+        names = ", ".join(list_host_names(settings, host))
         click.echo(
-            f"Serving {at}/api and {at}/mcp, and the explorer at {at}/ - press Ctrl-C to stop.",
+            f"Requests must use one of these host names: {names}. Add others to 'allowed_hosts'.",
             err=True,
         )
-        if host != "127.0.0.1" or settings.allowed_hosts:
-            click.echo(_addressed(list_host_names(settings, host)), err=True)
-        if browse:  # the socket listens already, so the page waits for the server
-            threading.Thread(target=webbrowser.open, args=(at,), daemon=True).start()
-        await uvicorn.Server(config).serve(sockets=[listening])
 
 
-def _addressed(names: Sequence[str]) -> str:
-    return f"Requests must address it as {', '.join(names)}; 'allowed_hosts' adds names."
+def _format_address(host: str, port: int) -> str:
+    if ":" in host:
+        return f"http://[{host}]:{port}"
+
+    return f"http://{host}:{port}"
+
+
+def _print_problems(problems: list[str]) -> None:
+    for problem in problems:
+        click.echo(problem, err=True)
+
+
+COMMANDS = (serve, explore, mcp)

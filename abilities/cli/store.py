@@ -1,41 +1,44 @@
-"""The commands that move a store's memories and look after it: import, export, backup, restore, check."""
+"""The commands that look after a store: import, export, backup, restore, check."""
 
 import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from abilities.cli.options import load_settings
-from abilities.declarations.faults import Refused
-from abilities.declarations.memory import is_key
-from abilities.helpers.stores.model import DamagedMemory
-from abilities.helpers.stores.opening import open_store
+from abilities.cli.errors import explain_errors
+from abilities.cli.progress import show_progress
+from abilities.cli.remarks import SHOWN_REMARKS, report_notes
+from abilities.cli.session import Session, pass_session
+from abilities.cli.text import escape_text, format_count
 from abilities.helpers.stores.protocol import IntegrityFinding
-from abilities.helpers.stores.sqlite.backup import UnsoundCopy, backup, restore
-from abilities.helpers.transfer.export_lines import UnusableLine
-from abilities.helpers.transfer.exporting import export
-from abilities.helpers.transfer.importing import (
-    ImportNote,
-    ImportOptions,
-    import_memories,
-    open_source,
-)
+from abilities.helpers.stores.sqlite.backup import backup, restore
+from abilities.helpers.transfer.exporting import ExportResult, export
+from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
 from abilities.settings import Settings
 
-T = TypeVar("T")
-SHOWN_NOTES = 20
-_ORDER = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
+_OUTCOMES = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
+"""What may become of an imported memory, in the order of the summary."""
+
+_MARKS = {"sound": ("ok", "green"), "note": ("note", "yellow"), "damaged": ("damaged", "red")}
+
+_IMPORT_EXAMPLES = """\b
+Examples:
+  abilities import memory.jsonl --dry-run
+  abilities import memory.jsonl --namespace team --report remarks.jsonl
+"""
+
+_EXPORT_EXAMPLES = """\b
+Examples:
+  abilities export all.jsonl
+  abilities export --namespace team | gzip > team.jsonl.gz
+"""
 
 
-@click.command("import")
+@click.command("import", epilog=_IMPORT_EXAMPLES)
 @click.argument(
     "file", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
 )
@@ -43,253 +46,257 @@ _ORDER = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
 @click.option(
     "--replace",
     is_flag=True,
-    help="Replace memories that are there and differ; else they are kept.",
+    help="Replace existing memories that differ (default: keep them).",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would happen.")
-@click.option("--report", type=click.Path(path_type=Path), help="Write every remark to this file.")
-@click.pass_obj
+@click.option("--dry-run", is_flag=True, help="Only print what would happen; change nothing.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    help=f"Write every remark to this file, one JSON object per line; {SHOWN_REMARKS} are printed.",
+)
+@pass_session
 def import_(
-    given: dict[str, Any],
+    session: Session,
     file: Path,
     namespace: str | None,
     replace: bool,
     dry_run: bool,
     report: Path | None,
 ) -> None:
-    """Bring memories in from FILE ('-' is stdin, for our own exports).
+    """Import memories from FILE.
 
-    FILE is an export of this package, the memory.jsonl of the official MCP memory server, or a kv-memory
-    SQLite file. Doing it again changes nothing; a broken import is finished by doing it again.
+    FILE is an export of this package, the memory.jsonl of the official MCP memory server, or a
+    kv-memory SQLite database; '-' reads an export from stdin. Importing a file again changes
+    nothing: if an import is interrupted, run it again to finish it.
+
+    Exits with 1 if a memory was refused; all others are imported.
     """
-    settings = _checked_settings(given, namespace)
-    way = ImportOptions(namespace or settings.namespace, namespace is not None, replace, dry_run)
-
-    async def run() -> Counter[str]:
-        opened = await open_source(None if str(file) == "-" else file, way)
-        store = open_store(settings.store_url, max_memories=settings.max_memories)
-        try:
-            with (
-                _told(report) as tell,
-                _bar(f"Importing {opened.kind}", opened.length or None) as bar,
-            ):
-                return await import_memories(store, opened.source, way, tell, bar.reach)
-        finally:
-            await store.close()
-
-    counts = _run(run())
-    said = (
-        ", ".join(f"{counts[name]:,} {name}" for name in _ORDER if counts[name])
-        or "nothing to import"
+    settings = session.settings
+    _check_namespace(settings, namespace)
+    options = ImportOptions(
+        namespace or settings.namespace, namespace is not None, replace, dry_run
     )
-    click.echo(f"{'Would import' if dry_run else 'Imported'}: {said}.", err=True)
-    sys.exit(1 if counts["refused"] else 0)
+
+    with explain_errors():
+        counts = asyncio.run(_import(session, _to_path(file), options, report))
+
+    verb = "Would import" if dry_run else "Imported"
+    click.echo(f"{verb}: {_format_counts(counts)}.", err=True)
+
+    if counts["refused"]:
+        sys.exit(1)
 
 
-@click.command("export")
+@click.command("export", epilog=_EXPORT_EXAMPLES)
 @click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default="-"
 )
-@click.option("--namespace", help="Only the memories of this namespace.")
-@click.option("--resume", is_flag=True, help="Go on with an export to FILE that was broken off.")
-@click.pass_obj
-def export_(given: dict[str, Any], file: Path, namespace: str | None, resume: bool) -> None:
-    """Write all memories to FILE, or to stdout: a JSON object a line, with links and metadata.
+@click.option("--namespace", help="Export only the memories of this namespace.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted export to FILE.")
+@pass_session
+def export_(session: Session, file: Path, namespace: str | None, resume: bool) -> None:
+    """Export all memories, one JSON object per line.
 
-    FILE is there whole or not at all. What an export holds, an import brings back byte for byte.
+    Writes to FILE, or to stdout, with links and metadata. FILE appears only when it is complete;
+    until then it is called FILE.part. 'abilities import' restores an export byte for byte.
+
+    Exits with 1 if a damaged memory was left out.
     """
-    settings = _checked_settings(given, namespace)
-    _existing(given)
-    path = None if str(file) == "-" else file
+    _check_namespace(session.settings, namespace)
+    _check_store_exists(session.settings)
 
-    async def run() -> tuple[int, list[DamagedMemory]]:
-        store = open_store(settings.store_url, max_memories=settings.max_memories)
-        try:
-            with _bar("Exporting", await store.count_memories()) as bar:
-                return await export(store, path, namespace, resume=resume, progress=bar.advance)
-        finally:
-            await store.close()
+    with explain_errors():
+        result = asyncio.run(_export(session, _to_path(file), namespace, resume=resume))
 
-    written, damaged = _run(run())
-    for one in damaged[:SHOWN_NOTES]:
-        click.echo(f"{_plain(one.key)}: {one.reason}; not exported", err=True)
-    click.echo(
-        f"Exported {written:,} memories{f', {len(damaged):,} are damaged' if damaged else ''}.",
-        err=True,
-    )
-    sys.exit(1 if damaged else 0)
+    _print_export(result)
+
+    if result.damaged:
+        sys.exit(1)
 
 
 @click.command("backup")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.pass_obj
-def backup_(given: dict[str, Any], file: Path) -> None:
-    """Copy the store to FILE while it is in use, check the copy, and put it in place."""
-    settings = _existing(given)
-    with _words(), _bar("Copying, then checking the copy", 1.0) as bar:
-        backup(_file_of(settings), file, bar.reach)
-    click.echo(f"Wrote {file}, a whole and checked copy of the store.", err=True)
+@pass_session
+def backup_(session: Session, file: Path) -> None:
+    """Copy the store to FILE while it is in use.
+
+    FILE appears only after the copy was checked, and an existing FILE is never overwritten. For
+    SQLite stores; use pg_dump for a PostgreSQL database.
+    """
+    _check_store_exists(session.settings)
+    store = _require_store_file(session.settings)
+
+    # The copy is written beside FILE under another name, which the error would show.
+    if not file.parent.is_dir():
+        raise click.ClickException(f"there is no folder {file.parent}")
+
+    with explain_errors(), show_progress("Copying, then checking the copy", 1.0) as bar:
+        backup(store, file, bar.reach)
+
+    click.echo(f"Wrote {file}, a complete and checked copy of the store.", err=True)
 
 
 @click.command("restore")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--replace", is_flag=True, help="Move a store that is there aside.")
-@click.pass_obj
-def restore_(given: dict[str, Any], file: Path, replace: bool) -> None:
-    """Put the backup FILE in the store's place, checked first; a store that is there is kept aside."""
-    settings = load_settings(given)
-    with _words(), _bar("Copying, then checking the copy", 1.0) as bar:
-        aside = restore(file, _file_of(settings), bar.reach, replace=replace)
-    kept = f" The store that was there is kept as {aside}." if aside else ""
-    click.echo(f"Restored {settings.store_path}.{kept}", err=True)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Move an existing store aside; without this it is left alone.",
+)
+@pass_session
+def restore_(session: Session, file: Path, replace: bool) -> None:
+    """Put the backup FILE in the store's place.
+
+    FILE is checked first. With --replace the existing store is kept beside the new one, under
+    another name. Stop all processes that use the store before you replace it.
+    """
+    store = _require_store_file(session.settings)
+
+    # `restore` checks this too; here the sentence can name the option.
+    if store.exists() and not replace:
+        raise click.ClickException(
+            f"{store} already exists; nothing was changed. To move it aside, add --replace."
+        )
+
+    with explain_errors(), show_progress("Copying, then checking the copy", 1.0) as bar:
+        previous = restore(file, store, bar.reach, replace=replace)
+
+    click.echo(f"Restored {store}.", err=True)
+
+    if previous is not None:
+        click.echo(f"The previous store is kept as {previous}.", err=True)
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON array.")
 @click.option(
-    "--full", is_flag=True, help="Look at the search index too; writers have to wait for that."
+    "--full", is_flag=True, help="Check the search index too; writers have to wait meanwhile."
 )
-@click.pass_obj
-def check(given: dict[str, Any], as_json: bool, full: bool) -> None:
-    """Look whether the store is whole: pages, hashes, links, counters, side files.
+@pass_session
+def check(session: Session, as_json: bool, full: bool) -> None:
+    """Check the integrity of the store.
 
-    Exits with 0 when it is, also with dangling links, and with 1 when something is damaged.
+    Looks at its pages, hashes, links, counters and side files, and changes nothing. Exits with 0 if
+    the store is sound (links to missing memories are only noted) and with 1 if anything is damaged.
     """
-    settings = _existing(given)
+    _check_store_exists(session.settings)
 
-    async def run() -> list[IntegrityFinding]:
-        store = open_store(settings.store_url, max_memories=settings.max_memories)
-        try:
-            with _bar("Checking", None) as bar:
-                return await store.check(bar.advance, full=full)
-        finally:
-            await store.close()
+    with explain_errors():
+        findings = asyncio.run(_check(session, full=full))
 
-    findings = _run(run())
     if as_json:
-        click.echo(json.dumps([_finding(finding) for finding in findings]))
+        objects = [{**finding._asdict(), "examples": [*finding.examples]} for finding in findings]
+        click.echo(json.dumps(objects))
     else:
         _print_findings(findings)
-    sys.exit(1 if any(finding.state == "damaged" for finding in findings) else 0)
+
+    if any(finding.state == "damaged" for finding in findings):
+        sys.exit(1)
 
 
-COMMANDS = (import_, export_, backup_, restore_, check)
+async def _import(
+    session: Session, path: Path | None, options: ImportOptions, report: Path | None
+) -> Counter[str]:
+    # First the file: one that cannot be imported need not open a store.
+    source = await open_source(path, options)
+
+    async with session.open_store() as store:
+        with (
+            report_notes(report) as tell,
+            show_progress(f"Importing {source.kind}", source.length or None) as bar,
+        ):
+            return await import_memories(store, source.source, options, tell, bar.reach)
 
 
-class _Bar:
-    """Progress on a terminal's stderr; elsewhere nothing."""
-
-    def __init__(self, progress: Progress, words: str, total: float | None) -> None:
-        self._progress = progress
-        self._task = progress.add_task(words, total=total)
-
-    def advance(self, more: float) -> None:
-        self._progress.advance(self._task, more)
-
-    def reach(self, done: float) -> None:
-        self._progress.update(self._task, completed=done)
+async def _export(
+    session: Session, path: Path | None, namespace: str | None, *, resume: bool
+) -> ExportResult:
+    async with session.open_store() as store:
+        with show_progress("Exporting", await store.count_memories()) as bar:
+            return await export(store, path, namespace, resume=resume, progress=bar.advance)
 
 
-@contextmanager
-def _bar(words: str, total: float | None) -> Generator[_Bar]:
-    console = Console(stderr=True)
-    said = TextColumn("{task.description}")
-    share = (said, BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
-    counted = (said, BarColumn(), MofNCompleteColumn())
-    columns = share if total else counted
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        yield _Bar(progress, words, total)
+async def _check(session: Session, *, full: bool) -> list[IntegrityFinding]:
+    async with session.open_store() as store:
+        with show_progress("Checking") as bar:
+            return await store.check(bar.advance, full=full)
 
 
-@contextmanager
-def _told(report: Path | None) -> Generator[Callable[[ImportNote], None]]:
-    """Say the first remarks, count the others, and write all of them where asked."""
-    count = 0
-    file = report.open("w", encoding="utf-8") if report else None
+def _format_counts(counts: Counter[str]) -> str:
+    parts: list[str] = []
 
-    def tell(note: ImportNote) -> None:
-        nonlocal count
-        count += 1
-        if file:
-            file.write(json.dumps(note._asdict(), ensure_ascii=False) + "\n")
-        if count <= SHOWN_NOTES:
-            key = f" ({_plain(note.key)})" if note.key else ""
-            click.echo(f"{_plain(note.place)}{key}: {_plain(note.words)}", err=True)
+    for outcome in _OUTCOMES:
+        if counts[outcome]:
+            parts.append(f"{counts[outcome]:,} {outcome}")
 
-    try:
-        yield tell
-    finally:
-        if file:
-            file.close()
-    if count > SHOWN_NOTES:
-        where = f"all are in {report}" if report else "--report FILE keeps them all"
-        click.echo(f"... and {count - SHOWN_NOTES:,} more remarks; {where}.", err=True)
+    return ", ".join(parts) or "nothing to import"
 
 
-def _plain(text: str) -> str:
-    """Text of others without what could steer a terminal."""
-    return text if is_key(text) else ascii(text)
+def _print_export(result: ExportResult) -> None:
+    for memory in result.damaged[:SHOWN_REMARKS]:
+        click.echo(f"{escape_text(memory.key)}: {memory.reason}; not exported", err=True)
 
+    exported = format_count(result.memories, "memory", "memories")
 
-def _finding(finding: IntegrityFinding) -> dict[str, Any]:
-    return {**finding._asdict(), "examples": list(finding.examples)}
+    if result.damaged:
+        damaged = format_count(len(result.damaged), "damaged memory", "damaged memories")
+        click.echo(f"Exported {exported}, left out {damaged}.", err=True)
+    else:
+        click.echo(f"Exported {exported}.", err=True)
 
 
 def _print_findings(findings: list[IntegrityFinding]) -> None:
     console = Console(highlight=False)
-    marks = {"sound": ("ok", "green"), "note": ("note", "yellow"), "damaged": ("damaged", "red")}
+
     for finding in findings:
-        mark, style = marks[finding.state]
+        mark, style = _MARKS[finding.state]
         console.print(f"{mark:<8}", style=style, end="")
         console.print(finding.words, markup=False)
+
+        # Keys come from the store, which may be damaged or hostile.
         for example in finding.examples:
-            console.print(f"        {_plain(example)}", markup=False)
+            console.print(f"        {escape_text(example)}", markup=False)
 
 
-def _checked_settings(given: dict[str, Any], namespace: str | None) -> Settings:
-    """The settings, once the namespace was found to be one."""
-    settings = load_settings(given)
+def _to_path(file: Path) -> Path | None:
+    """Return None for '-', which stands for stdin or stdout."""
+    return None if str(file) == "-" else file
+
+
+def _check_namespace(settings: Settings, namespace: str | None) -> None:
+    """Check that a namespace from an option is one. Raises click.UsageError."""
+    if namespace is None:
+        return
+
     try:
-        settings.for_namespace(namespace or settings.namespace)
+        settings.for_namespace(namespace)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    return settings
 
 
-def _existing(given: dict[str, Any]) -> Settings:
-    """Settings with a store that is there; a database is asked when it is needed."""
-    settings = load_settings(given)
+def _check_store_exists(settings: Settings) -> None:
+    """Check that a store's file exists. Raises click.ClickException.
+
+    Whether a database exists shows when it is opened.
+    """
     path = settings.store_path
+
+    # Without this check, opening the store would create an empty one.
     if path is not None and not path.exists():
-        raise click.ClickException(f"there is no store at {path}")
-    return settings
+        raise click.ClickException(
+            f"there is no store at {path}; it is created when it is first used"
+        )
 
 
-def _file_of(settings: Settings) -> Path:
-    """The store's file. Raises click.ClickException where it is a database."""
+def _require_store_file(settings: Settings) -> Path:
+    """Return the store's file. Raises click.ClickException if the store is on a server."""
     if settings.store_path is None:
         raise click.ClickException(
-            "the store is a PostgreSQL database: use pg_dump, or 'abilities export'"
+            "this command is for SQLite files, and the store is a PostgreSQL database: "
+            "use pg_dump and pg_restore, or 'abilities export' and 'abilities import'"
         )
+
     return settings.store_path
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    with _words():
-        return asyncio.run(work)
-
-
-@contextmanager
-def _words() -> Generator[None]:
-    """What can go wrong, in words for whoever runs the command."""
-    try:
-        yield
-    except Refused as error:
-        raise click.ClickException(error.message) from None
-    except FileExistsError as error:
-        raise click.ClickException(f"{error} exists already; nothing was changed") from None
-    except (UnusableLine, UnsoundCopy) as error:
-        raise click.ClickException(str(error)) from None
-    except OSError as error:
-        raise click.ClickException(f"{error.filename or 'the file'}: {error.strerror}") from None
+COMMANDS = (import_, export_, backup_, restore_, check)

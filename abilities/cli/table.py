@@ -1,70 +1,97 @@
-"""An answer as a table for people."""
-
-from typing import Any
+"""An ability's answer as people read it: a table, a sentence or indented JSON."""
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from abilities.declarations.values import has_control_character
+from abilities.cli.text import replace_control_characters
+from abilities.declarations.values import JsonObject
+
+_HEADINGS = ("", "item", "from", "characters", "what to know")
 
 
-def print_payload(payload: dict[str, Any], console: Console | None = None) -> None:
+def print_payload(payload: JsonObject, console: Console | None = None) -> None:
     """Print a bulk reply as a table, an error as a sentence, any other answer as indented JSON."""
     console = console or Console()
+
     if "error" in payload:
         fault = payload["error"]
-        console.print(Text(f"{fault['code']} ({fault['reason']}): {fault['message']}", style="red"))
+        sentence = f"{fault['code']} ({fault['reason']}): {fault['message']}"
+        # Text, unlike a string, is printed as it stands: markup in it is not obeyed.
+        console.print(Text(sentence, style="red"))
     elif "results" in payload and "summary" in payload:
-        console.print(_table(payload["results"]))
-        console.print(_summed_up(payload), highlight=False)
+        console.print(_build_table(payload["results"]))
+        console.print(_format_summary(payload), highlight=False)
     else:
         console.print_json(data=payload)
 
 
-def _table(records: list[dict[str, Any]]) -> Table:
+def _build_table(records: list[JsonObject]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("", "item", "from", "characters", "what to know"):
-        table.add_column(
-            heading, justify="right" if heading == "characters" else "left", overflow="fold"
-        )
+
+    for heading in _HEADINGS:
+        table.add_column(heading, overflow="fold")
+
+    table.columns[_HEADINGS.index("characters")].justify = "right"
+
     for record in records:
-        table.add_row(*(_answered(record) if record["success"] else _failed(record)))
+        if record["success"]:
+            table.add_row(*_build_success_row(record))
+        else:
+            table.add_row(*_build_failure_row(record))
+
     return table
 
 
-def _answered(record: dict[str, Any]) -> list[Text]:
-    data, cut = record["data"], record.get("truncation")
+def _build_success_row(record: JsonObject) -> list[Text]:
+    data = record["data"]
+    truncation = record.get("truncation")
+    mark = Text("ok", style="green")
     note = ""
-    if cut:
-        known = f" of {cut['total_chars']:,}" if "total_chars" in cut else ""
-        note = f"cut at {cut['returned_chars']:,}{known} characters ({cut['reason']})"
+
+    if truncation:
+        mark = Text("cut", style="yellow")
+        note = _format_truncation(truncation)
+
     origin = data.get("source") or data.get("date") or data.get("filename", "")
-    mark = Text("cut", style="yellow") if cut else Text("ok", style="green")
-    return [
-        mark,
-        _asked(record),
-        Text(origin),
-        Text(f"{len(data['content']):,}"),
-        Text(note, style="dim"),
-    ]
+    chars = f"{len(data['content']):,}"
+
+    return [mark, _format_item(record), Text(origin), Text(chars), Text(note, style="dim")]
 
 
-def _failed(record: dict[str, Any]) -> list[Text]:
+def _build_failure_row(record: JsonObject) -> list[Text]:
     fault = record["error"]
-    reason = Text(f"{fault['code']}: {fault['message']}", style="red")
-    return [Text("failed", style="red"), _asked(record), Text(), Text(), reason]
+    mark = Text("failed", style="red")
+    sentence = Text(f"{fault['code']}: {fault['message']}", style="red")
+
+    return [mark, _format_item(record), Text(), Text(), sentence]
 
 
-def _asked(record: dict[str, Any]) -> Text:
-    """The item as it was asked, without what could steer a terminal."""
-    return Text(
-        "".join("\ufffd" if has_control_character(char) else char for char in record["input"])
-    )
+def _format_truncation(truncation: JsonObject) -> str:
+    returned = f"{truncation['returned_chars']:,}"
+
+    # The total is unknown if reading stopped before the end.
+    if "total_chars" in truncation:
+        returned += f" of {truncation['total_chars']:,}"
+
+    return f"cut at {returned} characters ({truncation['reason']})"
 
 
-def _summed_up(payload: dict[str, Any]) -> str:
+def _format_item(record: JsonObject) -> Text:
+    return Text(replace_control_characters(record["input"]))
+
+
+def _format_summary(payload: JsonObject) -> str:
     summary = payload["summary"]
-    counts = f"{summary['succeeded']} of {summary['requested']} read, {summary['failed']} failed"
-    more = "; send next_request for the rest" if "next_request" in payload else ""
-    return f"{counts}, {summary['truncated']} cut, {summary['returned_chars']:,} characters{more}"
+    parts = [
+        f"{summary['succeeded']} of {summary['requested']} read",
+        f"{summary['failed']} failed",
+        f"{summary['truncated']} cut",
+        f"{summary['returned_chars']:,} characters",
+    ]
+    sentence = ", ".join(parts)
+
+    if "next_request" in payload:
+        sentence += "; send next_request for the rest"
+
+    return sentence

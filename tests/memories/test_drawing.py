@@ -102,3 +102,14 @@ def test_a_file_an_unknown_key_and_a_wrong_limit(
         .exit_code
         == 2
     )
+
+
+def test_a_drawing_that_cannot_be_written(
+    roots: Settings, answer: dict[str, Any], tmp_path: Path
+) -> None:
+    output = tmp_path / "none" / "walk.svg"
+
+    done = CliRunner().invoke(main, ["graph", "start", "-o", str(output)], env=environment(roots))
+
+    assert done.exit_code == 1
+    assert done.stderr == f"Error: {output}: No such file or directory\n"

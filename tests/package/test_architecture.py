@@ -130,7 +130,6 @@ ARROWS = {
         "builtin",
         "declarations",
         "definition",
-        "errors",
         "helpers.files",
         "helpers.stores",
         "helpers.stores.opening",
@@ -138,6 +137,7 @@ ARROWS = {
         "helpers.tokens",
         "helpers.transfer",
         "helpers.walk",
+        "registry",
         "schemas",
         "server",
         "settings",
@@ -273,8 +273,10 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
     assert stores == {
         "abilities.application",  # hands the store on
         "abilities.settings",  # checks its URL
-        "abilities.cli.options",  # says what is wrong with its URL
+        "abilities.cli.errors",  # says what is wrong with a copy
+        "abilities.cli.session",  # opens it for the commands that look after it
         "abilities.cli.store",  # looks after the store
+        "abilities.cli.store_checks",  # asks it whether it answers
         "abilities.builtin.memories",  # says what to query
     }
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.cli import diagnosis
-from abilities.cli.diagnosis import Diagnosis, diagnose
+from abilities.cli import file_checks, store_checks
+from abilities.cli.diagnosis import Diagnosis
+from abilities.cli.doctor import diagnose
+from abilities.cli.folders import list_folders
 from abilities.helpers.tokens import TokenFile
 from tests.support.stores import store_file
 from tests.surfaces.test_cli import run
@@ -72,8 +74,8 @@ def changed(settings: Settings, **values: Any) -> Settings:
 def test_a_sound_configuration_is_not_blamed(sound: Settings) -> None:
     assert wrongs(sound) == []
     words = {finding.about: finding.words for finding in asyncio.run(diagnose(sound))}
-    assert words["store"].endswith("answers: 1 memories in namespace default")
-    assert words["tokens"] == "1, of which 0 may write, for default"
+    assert words["store"].endswith("answers: 1 memory in namespace default")
+    assert words["tokens"] == "1 token, 0 with write scope; namespaces: default"
     assert words["abilities"] == "10 are offered"
 
 
@@ -81,8 +83,8 @@ def test_files_that_others_may_read_or_change(sound: Settings) -> None:
     sound.tokens_file.chmod(0o644)
     store_file(sound).chmod(0o620)
     assert told(sound) == (
-        f"unsafe store: other users may change {store_file(sound)}\n"
-        f"unsafe tokens: other users may read {sound.tokens_file}"
+        f"unsafe store: other users can change {store_file(sound)}\n"
+        f"unsafe tokens: other users can read {sound.tokens_file}"
     )
     sound.tokens_file.parent.chmod(0o700)  # nobody else comes as far
     assert wrongs(sound) == []
@@ -90,11 +92,11 @@ def test_files_that_others_may_read_or_change(sound: Settings) -> None:
     sound.tokens_file.chmod(0o600)
     sound.tokens_file.parent.chmod(0o777)
     assert [finding.words for finding in wrongs(sound)] == [
-        f"other users may replace {path}" for path in (store_file(sound), sound.tokens_file)
+        f"other users can replace {path}" for path in (store_file(sound), sound.tokens_file)
     ]
     sound.tokens_file.parent.chmod(0o755)
     sound.workspace_dir.chmod(0o777)
-    assert "everybody may write into" in told(sound)
+    assert "every user can write to" in told(sound)
 
 
 def test_directories_that_overlap_or_are_not_there(sound: Settings, base: Path) -> None:
@@ -105,7 +107,7 @@ def test_directories_that_overlap_or_are_not_there(sound: Settings, base: Path) 
     assert "overlap" in told(changed(sound, agent_dir=base / "link"))
     assert "broken agent directory" in told(changed(sound, agent_dir=base / "none"))
     (base / "file").touch()
-    assert "is no directory" in told(changed(sound, workspace_dir=base / "file"))
+    assert "is not a directory" in told(changed(sound, workspace_dir=base / "file"))
     assert "must not be '/'" in told(changed(sound, workspace_dir="/"))
 
 
@@ -117,8 +119,11 @@ def shut(base: Path) -> Path:
 
 
 def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> None:
-    finding = diagnosis._root(Settings(workspace_dir=shut).workspace_root)
-    assert finding.state == "broken" and "may not be read" in finding.words
+    _, workspace = list_folders(Settings(workspace_dir=shut))
+
+    finding = file_checks.check_folder(workspace)
+
+    assert finding.state == "broken" and "cannot read" in finding.words
 
 
 def test_a_store_or_tokens_inside_a_root(sound: Settings) -> None:
@@ -156,12 +161,18 @@ def test_a_store_that_never_was_is_not_made(sound: Settings, base: Path) -> None
 
 
 def test_a_database_far_away_without_encryption(sound: Settings) -> None:
-    found = list(diagnosis._database("postgresql://user@db.example,localhost/x"))
+    found = list(store_checks.check_connection("postgresql://user@db.example,localhost/x"))
     assert [f.words for f in found] == [
-        "the way to db.example need not be encrypted (sslmode=prefer)"
+        "the connection to db.example may be unencrypted (sslmode=prefer)"
     ]
-    assert list(diagnosis._database("postgresql://user@db.example/x?sslmode=verify-full")) == []
-    assert list(diagnosis._database("postgresql://user@localhost/x")) == []
+    assert (
+        list(store_checks.check_connection("postgresql://user@db.example/x?sslmode=verify-full"))
+        == []
+    )
+    assert list(store_checks.check_connection("postgresql://user@localhost/x")) == []
+    assert list(store_checks.check_connection("postgresql://user@[::1]:5432/x")) == []
+    (remote,) = store_checks.check_connection("postgresql://user@[2001:db8::1]:5432/x")
+    assert "to [2001:db8::1] may be unencrypted" in remote.words
 
 
 def test_old_sqlite_and_remote_disks(sound: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,10 +182,12 @@ def test_old_sqlite_and_remote_disks(sound: Settings, monkeypatch: pytest.Monkey
         assert [finding.state for finding in found] == [state]
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
     assert not [finding for finding in asyncio.run(diagnose(sound)) if finding.about == "SQLite"]
-    assert diagnosis._file_system(Path("/proc/self/stat")) == "proc"
-    monkeypatch.setattr(diagnosis, "_REMOTE", {diagnosis._file_system(store_file(sound))})
+    assert store_checks.find_file_system(Path("/proc/self/stat")) == "proc"
+    monkeypatch.setattr(
+        store_checks, "REMOTE_FILE_SYSTEMS", {store_checks.find_file_system(store_file(sound))}
+    )
     assert "network file system" in told(sound)
-    monkeypatch.setattr(diagnosis, "_FREE", 10**18)
+    monkeypatch.setattr(store_checks, "MIN_FREE_BYTES", 10**18)
     assert any("are free on its disk" in finding.words for finding in asyncio.run(diagnose(sound)))
 
 
@@ -182,7 +195,7 @@ def test_tokens_that_cannot_be_used(sound: Settings) -> None:
     TokenFile(sound.tokens_file).add("other", "write")
     assert "tokens of several namespaces would share files" in told(sound)
     sound.tokens_file.write_text("[")
-    assert "everybody is refused" in told(sound)
+    assert "every caller is refused" in told(sound)
     sound.tokens_file.unlink()
     assert "allowed_hosts (example.org) needs tokens" in told(
         changed(sound, allowed_hosts="example.org")
@@ -196,7 +209,7 @@ def test_a_deny_list_with_holes(sound: Settings) -> None:
 def test_the_command_tells_people_and_programs(sound: Settings) -> None:
     done = run(sound, "doctor")
     assert done.returncode == 0, done.stdout
-    assert b"ok      store" in done.stdout and b"answers: 1 memories" in done.stdout
+    assert b"ok      store" in done.stdout and b"answers: 1 memory" in done.stdout
     sound.tokens_file.chmod(0o666)
     done = run(sound, "doctor", "--json", ABILITIES_TOKENS_FILE=str(sound.tokens_file))
     found = json.loads(done.stdout)
@@ -213,4 +226,4 @@ def test_the_command_tells_people_and_programs(sound: Settings) -> None:
         ABILITIES_CONFIG=str(settings_file),
         ABILITIES_WORKSPACE_DIR=str(sound.workspace_dir),
     )
-    assert done.returncode == 1 and f"other users may read {settings_file}" in done.stdout.decode()
+    assert done.returncode == 1 and f"other users can read {settings_file}" in done.stdout.decode()

@@ -205,6 +205,7 @@ def test_lines_that_are_no_memories_are_said_and_the_rest_is_brought(
     assert "neither" in run(store, "import", newer).stderr
     assert run(store, "import", tmp_path / "none").exit_code == 2
     assert run(store, "export", "--namespace", "NO").exit_code == 2
+    assert run(store, "export", "--namespace", "").exit_code == 2
 
 
 GRAPH = [
@@ -477,10 +478,10 @@ def test_a_backup_is_restored_and_what_was_there_is_kept(tmp_path: Path) -> None
     before = exported(store)
     assert run(store, "backup", copy).exit_code == 0
     again = run(store, "backup", copy)
-    assert again.exit_code == 1 and "exists already; nothing was changed" in again.stderr
+    assert again.exit_code == 1 and "already exists; nothing was changed" in again.stderr
     fill(store, 30, content="later")
     later = exported(store)
-    assert "exists already" in run(store, "restore", copy).stderr
+    assert "already exists" in run(store, "restore", copy).stderr
     done = run(store, "restore", copy, "--replace")
     assert done.exit_code == 0, done.output
     assert exported(store) == before

@@ -4,12 +4,17 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from abilities import Settings
+from abilities import Settings, plugins
+from abilities.cli.main import main
+from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.support.surfaces import environment
 
 
@@ -45,7 +50,7 @@ def test_a_call_that_failed_as_a_whole_says_why_on_stdout(settings: Settings) ->
     [
         (
             ["call", "none", "{}"],
-            b"there is no ability named 'none'; there are: file_read_bulk, memory_read_bulk",
+            b"there is no ability named 'none'; choose one of: file_read_bulk, memory_read_bulk",
         ),
         (["call", "file_read_bulk", "{"], b"not valid JSON"),
         (["call", "file_read_bulk", '{"paths": NaN}'], b"not valid JSON"),
@@ -114,6 +119,90 @@ def test_init_makes_an_agent_directory_and_keeps_what_is_there(tmp_path: Path) -
         run(None, "--agent-dir", str(place), "call", "memory_read_bulk", ask).stdout
     )
     assert answer["results"][0]["data"]["content"] == "mine"
+
+
+def test_init_makes_the_folder_of_todays_notes_not_of_the_pattern(tmp_path: Path) -> None:
+    done = run(None, "init", str(tmp_path), ABILITIES_SHORT_TERM_FILE="notes/%Y/%m-%d.md")
+
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "notes").iterdir()
+    assert folder.name.isdigit()
+    assert f"today's is {folder}/".encode() in done.stdout
+
+
+def test_init_says_where_nothing_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    done = run(None, "init", str(tmp_path / "file" / "agent"))
+
+    assert done.returncode == 1
+    assert b"Not a directory" in done.stderr and b"Traceback" not in done.stderr
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often settings, stores and registries were made; each registry discovers plugins once."""
+    counts: Counter[str] = Counter()
+
+    def count(owner: Any, name: str, thing: str) -> None:
+        original: Callable[..., Any] = getattr(owner, name)
+
+        def counting(*arguments: Any, **named: Any) -> Any:
+            counts[thing] += 1
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(Settings, "__init__", "settings")
+    count(SqliteStore, "__init__", "stores")
+    count(plugins, "entry_points", "registries")
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["list"], {"settings": 1, "registries": 1}),
+        (["describe", "file_list"], {"settings": 1, "registries": 1}),
+        (["declarations"], {"settings": 1, "registries": 1}),
+        (["check"], {"settings": 1, "stores": 1}),
+        (["export"], {"settings": 1, "stores": 1}),
+        (["doctor"], {"settings": 1, "stores": 1, "registries": 1}),
+        (["token", "list"], {"settings": 1}),
+        (["graph", "note"], {"settings": 1, "stores": 1, "registries": 1}),
+        (["call", "get_memory_stats"], {"settings": 1, "stores": 1, "registries": 1}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_command_makes_what_it_needs_once(
+    command: list[str], expected: dict[str, int], roots: Settings, built: Counter[str]
+) -> None:
+    note = '{"type": "core", "key": "note", "content": "x"}'
+    stored = CliRunner().invoke(main, ["call", "store_memory", note], env=environment(roots))
+    assert stored.exit_code == 0, stored.output
+    built.clear()
+
+    done = CliRunner().invoke(main, command, env=environment(roots))
+
+    assert done.exit_code in (0, 1) and not done.stderr.startswith("Error"), done.output
+    assert dict(built) == expected
+
+
+def test_a_store_that_is_not_installed_is_needed_only_by_what_opens_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "abilities.helpers.stores.postgres.store", None)
+    variables = {**environment(settings), "ABILITIES_STORE_URL": "postgresql://localhost/none"}
+
+    listed = CliRunner().invoke(main, ["list"], env=variables)
+    called = CliRunner().invoke(main, ["call", "get_memory_stats"], env=variables)
+    checked = CliRunner().invoke(main, ["check"], env=variables)
+    examined = CliRunner().invoke(main, ["doctor"], env=variables)
+
+    assert listed.exit_code == 0
+    assert called.exit_code == 2 and "agent-abilities[postgres]" in called.stderr
+    assert checked.exit_code == 2 and "agent-abilities[postgres]" in checked.stderr
+    assert examined.exit_code == 1 and "agent-abilities[postgres]" in examined.stdout
 
 
 def test_help_shows_examples() -> None:

@@ -1,0 +1,176 @@
+"""The commands that show abilities and call them: list, describe, call, declarations."""
+
+import asyncio
+import json
+import sys
+
+import click
+
+from abilities import schemas
+from abilities.builtin.catalog import BUILT_IN
+from abilities.cli.session import Session, pass_session
+from abilities.cli.table import print_payload
+from abilities.declarations.values import parse_json
+from abilities.definition import Ability
+from abilities.registry import AbilityRegistry
+
+# \b keeps click from joining the lines of a paragraph.
+_DESCRIBE_EXAMPLE = """\b
+Example:
+  abilities describe file_read_bulk
+"""
+
+_CALL_EXAMPLES = """\b
+Examples:
+  abilities call file_read_bulk '{"paths": ["README.md", "src/app.py#L1-L40"]}'
+  abilities call memory_read_bulk '{"targets": [{"type": "long_term"}]}' --pretty
+  echo '{"paths": ["README.md"]}' | abilities call file_read_bulk -
+"""
+
+
+@click.command("list")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print a JSON array with each ability's name, title and annotations.",
+)
+@pass_session
+def list_(session: Session, as_json: bool) -> None:
+    """List the abilities, one per line."""
+    if as_json:
+        entries = [_describe_briefly(ability) for ability in session.registry]
+        click.echo(json.dumps(entries))
+    else:
+        for ability in session.registry:
+            click.echo(f"{ability.name:<20} {_first_sentence(ability)}")
+
+    # Programs read stdout, which therefore holds nothing but abilities.
+    for problem in session.plugin_problems:
+        click.echo(problem, err=True)
+
+
+@click.command(epilog=_DESCRIBE_EXAMPLE)
+@click.argument("name")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the declaration for MCP, OpenAI and Anthropic clients as JSON.",
+)
+@pass_session
+def describe(session: Session, name: str, as_json: bool) -> None:
+    """Show what an ability does and which arguments it takes."""
+    ability = _find_ability(session.registry, name)
+
+    if as_json:
+        click.echo(schemas.format_declaration(ability), nl=False)
+        return
+
+    click.echo(f"{ability.name}: {ability.title}\n\n{ability.description}\n\nArguments:")
+
+    schema = schemas.build_input_schema(ability)
+    required = schema.get("required", ())
+
+    for argument, field in schema.get("properties", {}).items():
+        kind = field.get("type", "any")
+        mark = "required" if argument in required else "optional"
+        click.echo(f"  {argument} ({kind}, {mark}): {field.get('description', '')}")
+
+
+@click.command(epilog=_CALL_EXAMPLES)
+@click.argument("name")
+@click.argument("arguments", metavar="JSON", default="{}")
+@click.option("--pretty", is_flag=True, help="Print a table for people instead of JSON.")
+@pass_session
+def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
+    """Call an ability and print its answer.
+
+    JSON is an object with the arguments (default: no arguments); '-' reads it from stdin.
+    'abilities describe NAME' shows which arguments there are.
+
+    Exits with 0 if the call was answered, even if some of its items failed, and with 1 if the call
+    failed as a whole.
+    """
+    # Arguments that are no JSON are refused before anything is opened.
+    parsed = _read_arguments(arguments)
+
+    if asyncio.run(_call_and_print(session, name, parsed, pretty=pretty)):
+        sys.exit(1)
+
+
+@click.command()
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Write one schema file per built-in ability into the package (for its developers).",
+)
+@pass_session
+def declarations(session: Session, write: bool) -> None:
+    """Print the declarations of all abilities as a JSON array.
+
+    They are what clients see: the name, the description and the schema, in the form that MCP,
+    OpenAI and Anthropic each expect.
+    """
+    if write:
+        # The package publishes its own abilities only, not those of plugins.
+        for path in schemas.write_declarations(BUILT_IN):
+            click.echo(path)
+        return
+
+    built = [schemas.build_declaration(ability) for ability in session.registry]
+    click.echo(json.dumps(built, ensure_ascii=False))
+
+
+async def _call_and_print(session: Session, name: str, arguments: object, *, pretty: bool) -> bool:
+    """Call an ability, print the reply, and return whether the call failed as a whole."""
+    async with session.open_application() as abilities:
+        _find_ability(abilities.registry, name)
+        reply = await abilities.reply(name, arguments)
+
+    if pretty:
+        print_payload(reply.payload)
+    else:
+        click.echo(reply.text)
+
+    return reply.failed
+
+
+def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
+    ability = registry.get(name)
+
+    if ability is None:
+        names = ", ".join(ability.name for ability in registry)
+        raise click.UsageError(f"there is no ability named {name!r}; choose one of: {names}")
+
+    return ability
+
+
+def _read_arguments(text: str) -> object:
+    # Bytes, because JSON is UTF-8 whatever the terminal's encoding is.
+    raw = sys.stdin.buffer.read() if text == "-" else text
+
+    try:
+        return parse_json(raw)
+    except ValueError as error:
+        raise click.UsageError(
+            f"the arguments are not valid JSON: {error}\n"
+            """Put them in single quotes, for example '{"paths": ["README.md"]}'."""
+        ) from None
+
+
+def _describe_briefly(ability: Ability) -> dict[str, object]:
+    return {"name": ability.name, "title": ability.title, **schemas.build_annotations(ability)}
+
+
+def _first_sentence(ability: Ability) -> str:
+    """Return the first sentence of the description, cut at a semicolon or a line's end too."""
+    beginning = ability.description
+
+    for end in (". ", ";", "\n"):
+        beginning = beginning.partition(end)[0]
+
+    return beginning.rstrip(".") + "."
+
+
+COMMANDS = (list_, describe, call, declarations)

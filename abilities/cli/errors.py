@@ -1,0 +1,36 @@
+"""Errors of a command's work, as sentences for whoever runs the command."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import click
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.stores.sqlite.backup import UnsoundCopy
+from abilities.helpers.transfer.export_lines import UnusableLine
+
+
+@contextmanager
+def explain_errors() -> Generator[None]:
+    """Turn expected errors of the block into click.ClickException: a sentence, and exit code 1."""
+    try:
+        yield
+    except Refused as error:
+        raise click.ClickException(error.message) from None
+    except FileExistsError as error:
+        path = error.filename or error
+        raise click.ClickException(f"{path} already exists; nothing was changed") from None
+    except (UnusableLine, UnsoundCopy) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or 'the file'}: {error.strerror}") from None
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return the system's words for an error, without what Python adds to them."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+
+    # Name resolution has numbers of its own, which are negative.
+    return error.strerror or str(error)

@@ -1,0 +1,29 @@
+"""The directories that files are read from, as commands name and check them."""
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from abilities.settings import Settings
+
+
+class Folder(NamedTuple):
+    """A directory that files are read from; ``optional`` if it may be missing."""
+
+    name: Literal["agent", "workspace"]
+    path: Path
+    optional: bool
+
+    @property
+    def setting(self) -> str:
+        """The setting that names this directory, for example ``agent_dir``."""
+        return f"{self.name}_dir"
+
+
+def list_folders(settings: Settings) -> tuple[Folder, Folder]:
+    """Return the agent's directory and the workspace, in the order in which they are searched."""
+    agent, workspace = settings.agent_root, settings.workspace_root
+
+    return (
+        Folder("agent", agent.path, agent.optional),
+        Folder("workspace", workspace.path, workspace.optional),
+    )

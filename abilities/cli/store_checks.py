@@ -1,0 +1,217 @@
+"""What `abilities doctor` checks of the store: its disk, its software, and whether it answers."""
+
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from abilities.cli.diagnosis import Diagnosis
+from abilities.cli.file_checks import check_privacy, check_separation, resolve_path
+from abilities.cli.text import format_count
+from abilities.declarations.faults import Fault
+from abilities.helpers.stores.opening import open_store
+from abilities.settings import Settings
+
+MIN_SQLITE = (3, 37, 0)
+"""The first version with STRICT tables (https://sqlite.org/stricttables.html)."""
+
+SOUND_SQLITE = (3, 51, 3)
+"""Older versions may lose a commit if two programs reset the log at once (https://sqlite.org/wal.html#walresetbug).
+
+Our own processes never do: they take turns by a lock, which other programs do not know.
+"""
+
+MIN_FREE_BYTES = 200 * 1024 * 1024
+
+REMOTE_FILE_SYSTEMS = frozenset(
+    {
+        "9p",
+        "afs",
+        "ceph",
+        "cifs",
+        "fuse.sshfs",
+        "glusterfs",
+        "lustre",
+        "nfs",
+        "nfs4",
+        "smb3",
+        "smbfs",
+    }
+)
+"""File systems, by the names that Linux gives them, whose locks do not hold between machines."""
+
+_ENCRYPTING_MODES = ("require", "verify-ca", "verify-full")
+
+_LOCAL_HOSTS = ("", "localhost", "127.0.0.1", "[::1]")
+"""Hosts in a URL that are this machine; "" is libpq's default, a socket."""
+
+_MENDING = {
+    "storage_moved": "put the file back where it was, or remove the -wal and -lock files that "
+    "it left behind",
+    "corrupted": "stop what uses the store, then: abilities restore BACKUP --replace",
+    "schema_too_new": "install the version that wrote the store, or a newer one",
+    "unavailable": "check that the database runs and that store_url names it",
+}
+"""What to do about a store that does not answer, by the fault's reason."""
+
+
+def check_store_setup(settings: Settings) -> Iterator[Diagnosis]:
+    """Check what a store depends on: its file, disk and SQLite, or a database connection."""
+    path = settings.store_path
+
+    if path is None:
+        yield from check_connection(settings.store_url)
+        return
+
+    yield from check_sqlite()
+    yield from check_separation(path, "store", settings)
+
+    if path.exists():
+        yield from check_privacy(path, "store", secret=True)
+
+    yield from check_disk(path)
+
+
+def check_sqlite() -> Iterator[Diagnosis]:
+    """Check that this Python's SQLite is new enough."""
+    if sqlite3.sqlite_version_info < MIN_SQLITE:
+        yield Diagnosis(
+            "broken",
+            "SQLite",
+            f"{sqlite3.sqlite_version} is too old",
+            "use a Python with SQLite 3.37 or newer",
+        )
+    elif sqlite3.sqlite_version_info < SOUND_SQLITE:
+        yield Diagnosis(
+            "note",
+            "SQLite",
+            f"{sqlite3.sqlite_version}: another program that writes to the store "
+            "while it is in use may damage it",
+            "let no other program open the store, or use SQLite 3.51.3 or newer",
+        )
+
+
+def check_disk(path: Path) -> Iterator[Diagnosis]:
+    """Check that a store's disk is a local one with room left."""
+    kind = find_file_system(path)
+
+    if kind in REMOTE_FILE_SYSTEMS:
+        yield Diagnosis(
+            "unsafe",
+            "store",
+            f"{path} is on a network file system ({kind}), where locks do not protect it",
+            "set store_url to a local disk or to a PostgreSQL database",
+        )
+
+    # The store's folder is created with the store, so it may be missing.
+    nearest = next(parent for parent in path.parents if parent.exists())
+    free = shutil.disk_usage(nearest).free
+
+    if free < MIN_FREE_BYTES:
+        yield Diagnosis(
+            "note", "store", f"only {free // 1_000_000} MB are free on its disk", "make room"
+        )
+
+
+def check_connection(url: str) -> Iterator[Diagnosis]:
+    """Check that the connection to a database is encrypted, and its password kept elsewhere."""
+    parts = urlsplit(url)
+    mode = parse_qs(parts.query).get("sslmode", ["prefer"])[0]
+    remote = [host for host in _list_hosts(parts.netloc) if host not in _LOCAL_HOSTS]
+
+    if remote and mode not in _ENCRYPTING_MODES:
+        yield Diagnosis(
+            "unsafe",
+            "store",
+            f"the connection to {', '.join(remote)} may be unencrypted (sslmode={mode})",
+            "add ?sslmode=verify-full to store_url",
+        )
+
+    if parts.password:
+        yield Diagnosis(
+            "note",
+            "store",
+            "store_url holds the password",
+            "keep it in ~/.pgpass, which libpq reads",
+        )
+
+
+async def check_store_answers(settings: Settings) -> list[Diagnosis]:
+    """Check that the store can be opened and read. A store that does not exist is not created."""
+    path = settings.store_path
+    place = _describe_place(settings)
+
+    # Its log or lock may be left without it: then it was moved, and opening it says so.
+    if path is not None and not any(path.parent.glob(f"{path.name}*")):
+        return [Diagnosis("ok", "store", f"{place} does not exist; it is created when first used")]
+
+    try:
+        store = open_store(settings.store_url, max_memories=settings.max_memories)
+    except ValueError as error:
+        return [Diagnosis("broken", "store", str(error), "install it, or set another store_url")]
+
+    try:
+        stats = await store.read_stats(settings.namespace)
+    except Exception as error:  # whatever is wrong with a store, the other checks go on
+        fault = Fault.from_exception(error)
+        mend = _MENDING.get(fault.reason, "for more details: abilities call get_memory_stats")
+        return [Diagnosis("broken", "store", f"{place}: {fault.message}", mend)]
+    finally:
+        await store.close()
+
+    count = format_count(stats.total, "memory", "memories")
+    return [
+        Diagnosis(
+            "ok",
+            "store",
+            f"{place} answers: {count} in namespace {settings.namespace}",
+            "to check its integrity: abilities check",
+        )
+    ]
+
+
+def find_file_system(path: Path) -> str:
+    """Return the kind of file system of a path, for example "ext4"; "" on systems but Linux."""
+    if not sys.platform.startswith("linux"):
+        return ""
+
+    real = resolve_path(path)
+    kind = ""
+    longest = 0
+
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, target, found, *_ = line.split()
+        mount = Path(target)
+
+        # Mounts lie within one another: the longest path is the innermost mount.
+        if (mount == real or mount in real.parents) and len(mount.parts) > longest:
+            kind = found
+            longest = len(mount.parts)
+
+    return kind
+
+
+def _list_hosts(netloc: str) -> list[str]:
+    """Return the hosts of a URL without user and ports; libpq takes several, urlsplit does not."""
+    hosts: list[str] = []
+
+    for part in netloc.split(","):
+        host = part.rpartition("@")[2]
+
+        if host.startswith("["):  # an IPv6 address, which holds colons itself
+            hosts.append(host.partition("]")[0] + "]")
+        else:
+            hosts.append(host.partition(":")[0])
+
+    return hosts
+
+
+def _describe_place(settings: Settings) -> str:
+    """Return where the store is, without user and password."""
+    if settings.store_path is not None:
+        return str(settings.store_path)
+
+    parts = urlsplit(settings.store_url)
+    return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
