@@ -136,7 +136,7 @@ def _roots(settings: Settings) -> Iterator[Diagnosis]:
     except ValueError as error:
         yield Diagnosis("broken", "directories", str(error), "name folders that an agent may read")
         return
-    agent, workspace = settings.agent_root, settings.workspace_root
+    agent, workspace = _build_roots(settings)
     for root in (agent, workspace):
         yield _root(root)
     inner, outer = _real(agent.path), _real(workspace.path)
@@ -148,6 +148,11 @@ def _roots(settings: Settings) -> Iterator[Diagnosis]:
             words,
             "set agent_dir and workspace_dir to folders apart from each other",
         )
+
+
+def _build_roots(settings: Settings) -> tuple[Root, Root]:
+    agent = Root("agent", settings.agent_path, optional=settings.has_default_agent_dir)
+    return agent, Root("workspace", settings.workspace_path)
 
 
 def _root(root: Root) -> Diagnosis:
@@ -333,7 +338,7 @@ def _private(path: Path, about: str, *, secret: bool) -> Iterator[Diagnosis]:
 
 def _apart(path: Path, about: str, settings: Settings) -> Iterator[Diagnosis]:
     """Whether a file lies in a directory that agents read from."""
-    for root in (settings.agent_root, settings.workspace_root):
+    for root in _build_roots(settings):
         place = _real(root.path)
         if place in _real(path).parents and not settings.policy.deny.denies(
             str(_real(path).relative_to(place))

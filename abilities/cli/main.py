@@ -172,7 +172,7 @@ def mcp(given: dict[str, Any]) -> None:
 def init(given: dict[str, Any], directory: Path | None) -> None:
     """Make an agent directory with a starter MEMORY.md; what is there already stays as it is."""
     settings = load_settings(given | ({"agent_dir": directory} if directory else {}))
-    root = settings.agent_root.path
+    root = settings.agent_path
     (root / settings.memory_files.short_term).parent.mkdir(parents=True, exist_ok=True)
     notes = root / settings.memory_files.long_term
     if notes.exists():

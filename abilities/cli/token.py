@@ -49,10 +49,13 @@ def add(given: dict[str, Any], namespace: str | None, scope: Scope, label: str) 
         err=True,
     )
     click.echo(text)
-    for root in (settings.agent_root, settings.workspace_root):
-        if not root.optional and not root.path.is_dir():
+    directories = [("workspace", settings.workspace_path)]
+    if not settings.has_default_agent_dir:
+        directories.insert(0, ("agent", settings.agent_path))
+    for name, path in directories:
+        if not path.is_dir():
             click.echo(
-                f"Its {root.name} directory {root.path} does not exist yet; make it to share files.",
+                f"Its {name} directory {path} does not exist yet; make it to share files.",
                 err=True,
             )
 

@@ -13,6 +13,7 @@ import pytest
 from abilities import Abilities, Settings
 from abilities.cli import diagnosis
 from abilities.cli.diagnosis import Diagnosis, diagnose
+from abilities.helpers.files.confinement import Root
 from abilities.helpers.tokens import TokenFile
 from tests.support.stores import store_file
 from tests.surfaces.test_cli import run
@@ -117,7 +118,7 @@ def shut(base: Path) -> Path:
 
 
 def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> None:
-    finding = diagnosis._root(Settings(workspace_dir=shut).workspace_root)
+    finding = diagnosis._root(Root("workspace", shut))
     assert finding.state == "broken" and "may not be read" in finding.words
 
 

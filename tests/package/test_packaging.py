@@ -93,7 +93,7 @@ async def main():
         return await abilities.call("file_read_bulk", {"paths": ["note.txt"]})
 answer = asyncio.run(main())
 print(json.dumps([__import__("abilities").__file__, helpers.WHOSE, answer["results"][0]["data"]["content"],
-                  len(list(schemas.schema_directory().glob("*.json")))]))
+                  len(list(schemas.find_schema_directory().glob("*.json")))]))
 """
     environment = {"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     done = subprocess.run(
