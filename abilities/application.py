@@ -68,11 +68,15 @@ class OptionalRoots:
     def _make_room(self) -> None:
         """Bound what callers who invent namespaces can fill.
 
-        A root whose directory never existed is forgotten without loss, because a new one knows as
-        much. The others stay; there are no more of them than there were directories.
+        A root whose directory never existed is forgotten, because a new one knows as much. The
+        others stay; there are no more of them than directories that existed.
         """
-        if len(self._roots) >= MAX_ROOTS:
-            self._roots = {path: root for path, root in self._roots.items() if not root.optional}
+        if len(self._roots) < MAX_ROOTS:
+            return
+
+        for path, root in list(self._roots.items()):
+            if root.optional:  # its directory was never seen
+                del self._roots[path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ class Resources:
     @classmethod
     def open(cls, settings: Settings) -> Self:
         """Make the resources. Raises ValueError for a store that cannot be used."""
+        # The store comes first: if it cannot be used, no plugin is imported in vain.
         store = open_store(settings.store_url, max_memories=settings.max_memories)
         registry, problems = build_registry(settings)
         return cls(registry, problems, settings.policy, store)
@@ -215,8 +220,10 @@ class Abilities:
         A view of a read-only view is read-only too. Raises ValueError for a name that cannot be a
         namespace.
         """
+        # A view hands on what it may not do, so that whoever holds one cannot make a stronger one.
         read_only = read_only or self.context.read_only
-        if (namespace, read_only) == (self.settings.namespace, self.context.read_only):
+        is_same_scope = read_only == self.context.read_only
+        if is_same_scope and namespace == self.settings.namespace:
             return self
 
         settings = self.settings.for_namespace(namespace)

@@ -141,13 +141,13 @@ class _Models(NamedTuple):
 
 def _find_models(run: Run) -> _Models:
     """Return the models of a function's second parameter and of what it returns."""
-    hints = get_type_hints(run)
+    hints = get_type_hints(run)  # resolves annotations that are strings
     answer = hints.pop("return", None)
-    parameters = list(hints.values())
-    arguments = parameters[1] if len(parameters) > 1 else None
 
-    if inspect.iscoroutinefunction(run) and _is_model(arguments) and _is_model(answer):
-        return _Models(arguments, answer)
+    if inspect.iscoroutinefunction(run) and len(hints) > 1:
+        _, arguments, *_ = hints.values()
+        if _is_model(arguments) and _is_model(answer):
+            return _Models(arguments, answer)
 
     raise TypeError("an ability is 'async def run(context: Context, arguments: Model) -> Model'")
 

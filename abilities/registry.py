@@ -32,6 +32,7 @@ class AbilityRegistry:
         for ability in abilities:
             self.add(ability)
 
+        # Sealed last, because a view is filled like any other registry.
         self._sealed = read_only
 
     def add(self, ability: Ability) -> None:
@@ -116,6 +117,7 @@ class AbilityRegistry:
         except AbilityError:
             raise
         except Exception as error:
+            # The fault says nothing of the error itself, which could hold paths or contents.
             raise AbilityError(Fault.from_exception(error)) from None
 
     async def _run_for_toon(self, name: str, arguments: object, context: Context) -> Reply:
@@ -132,6 +134,7 @@ class AbilityRegistry:
             if size <= limit:
                 return replace(reply, text=text)
 
+            # The step guarantees an end: with too little room the ability itself is refused.
             room = min(room * limit // size, room - _LEAST_STEP)
 
     def __iter__(self) -> Iterator[Ability]:

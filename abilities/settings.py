@@ -59,7 +59,7 @@ class Settings(BaseSettings):
         env_prefix="ABILITIES_",
         frozen=True,
         extra="forbid",
-        validate_default=True,
+        validate_default=True,  # default directories become absolute too
     )
 
     agent_dir: Path = Field(
@@ -179,6 +179,7 @@ class Settings(BaseSettings):
         if value is None:
             return None
 
+        # An absolute path begins with an empty component.
         if {"", ".", ".."} & set(value.split("/")):
             raise ValueError(
                 "must name a file beneath the agent directory, for example 'notes/MEMORY.md'"
@@ -274,7 +275,9 @@ class Settings(BaseSettings):
                 "a namespace is 1 to 63 of a-z, 0-9, '_' and '-', and begins with a letter or digit"
             )
 
+        # A copy keeps which settings were set, so that the default agent directory stays optional.
         return self.model_copy(update={"namespace": namespace})
 
     def _in_namespace(self, path: Path) -> Path:
+        # Not by str.format, which would stumble over any other brace in a path.
         return Path(str(path).replace("{namespace}", self.namespace))

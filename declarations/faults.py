@@ -238,6 +238,7 @@ class Refused(AbilitiesError):
     """
 
     def __init__(self, reason: Reason, field: str | None = None) -> None:
+        # A plugin may run without a type checker; a made-up reason must not reach a caller.
         if reason not in FAULTS:
             raise ValueError(f"{reason!r} is not a reason in FAULTS")
 
@@ -295,6 +296,7 @@ class Fault(Model):
         if isinstance(error, Refused):
             return cls.from_reason(error.reason, field=error.field)
 
+        # Not a bug, and logging it with its traceback could need memory that is not there.
         if isinstance(error, MemoryError):
             return cls.from_reason("resource_exhausted")
 
