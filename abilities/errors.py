@@ -4,7 +4,8 @@
 
     AbilitiesError
     ├── AbilityError    a call failed as a whole; what users of `Abilities.call` catch
-    ├── Refused         one thing cannot be had, for a reason in `declarations.faults`; becomes a Fault
+    ├── Refused         what was requested cannot be served, for one of the reasons in
+    │                   `declarations.faults`; callers see a Fault instead
     ├── UnusableLine    a line of an import is not a memory
     ├── UnsoundCopy     a backup is damaged; nothing was put in place
     └── Abandoned       nobody waits for this work any more; never leaves its thread

@@ -1,7 +1,7 @@
 """Abilities that other packages declare in the entry point group ``abilities``."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
@@ -9,6 +9,7 @@ from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
 
 GROUP = "abilities"
+"""The entry point group; each entry point is an Ability or a list of them."""
 
 _log = logging.getLogger("abilities")
 
@@ -16,28 +17,38 @@ _log = logging.getLogger("abilities")
 def add_plugins(registry: AbilityRegistry) -> list[str]:
     """Add every declared ability whose name is free, in the order of entry point names.
 
-    An entry point is an Ability or a list of them. One that cannot be loaded, or whose name is taken, is
-    logged and reported as a sentence in the returned list; the others are added all the same.
+    An entry point that cannot be loaded, or whose ability's name is taken, is logged and reported
+    as a sentence in the returned list; the others are added all the same.
     """
     problems: list[str] = []
-    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+
+    for point in sorted(entry_points(group=GROUP), key=_get_position):
         try:
-            for ability in _declared(point):
-                registry.add(ability)
-        except Exception as error:
+            _add_abilities(registry, point)
+        except Exception as error:  # a plugin may raise anything while it is imported
             _log.warning("plugin %s was not loaded", point.value, exc_info=error)
             problems.append(f"plugin {point.name} ({point.value}) was not loaded: {error}")
+
     return problems
 
 
-def _declared(point: EntryPoint) -> Iterator[Ability]:
-    loaded = point.load()
-    several = (
-        cast(Sequence[object], loaded)
-        if isinstance(loaded, list | tuple)
-        else (cast(object, loaded),)
-    )
-    for ability in several:
-        if not isinstance(ability, Ability):
+def _get_position(point: EntryPoint) -> tuple[str, str]:
+    return point.name, point.value
+
+
+def _add_abilities(registry: AbilityRegistry, point: EntryPoint) -> None:
+    """Add the abilities of an entry point one by one, up to the first that cannot be added.
+
+    Raises TypeError for what is no Ability, ValueError for a name that is taken, and whatever the
+    plugin raises.
+    """
+    loaded: object = point.load()
+    values = [loaded]
+    if isinstance(loaded, list | tuple):
+        values = list(cast(Sequence[object], loaded))
+
+    for value in values:
+        if not isinstance(value, Ability):
             raise TypeError("an entry point must be an Ability or a list of them")
-        yield ability
+
+        registry.add(value)

@@ -1,22 +1,25 @@
 """What a surface sends back for a call."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from abilities.declarations.faults import Fault
+from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.render import render
-
-
-def failed_reply(fault: Fault) -> "Reply":
-    """The reply of a call that failed as a whole; always JSON."""
-    payload = {"error": fault.to_payload()}
-    return Reply(payload, render(payload), failed=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a surface sends back: a payload, and the text that its reader gets."""
+    """The payload of a call, and the text that its reader gets: JSON or TOON.
 
-    payload: dict[str, Any]
+    If the call ``failed`` as a whole, the payload is ``{"error": fault}``.
+    """
+
+    payload: JsonObject
     text: str
     failed: bool
+
+
+def failed_reply(fault: Fault) -> Reply:
+    """Return the reply of a call that failed as a whole; its text is always JSON."""
+    payload = {"error": fault.to_payload()}
+    return Reply(payload, render(payload), failed=True)

@@ -1,4 +1,4 @@
-"""Declarations: an ability as MCP, OpenAI and Anthropic clients are told of it."""
+"""The JSON Schemas of abilities, and their declarations for MCP, OpenAI and Anthropic clients."""
 
 import json
 from collections.abc import Iterable
@@ -11,33 +11,42 @@ import orjson
 from pydantic import BaseModel
 
 from abilities.declarations.fields import EXACT
-from abilities.declarations.values import as_object
+from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability
 
 
-def build_input_schema(ability: Ability) -> dict[str, Any]:
-    """The JSON Schema of an ability's arguments."""
-    return _schema(ability.input)
+def build_input_schema(ability: Ability) -> JsonObject:
+    """Return the JSON Schema of an ability's arguments, as models read it."""
+    return _build_schema(ability.input, exact=False)
 
 
-def build_exact_schema(ability: Ability, *, nullable: bool) -> dict[str, Any]:
-    """The JSON Schema of exactly the arguments that are accepted, for programs; null may stand for an optional one."""
-    schema = cast(dict[str, Any], orjson.loads(_encoded_schema(ability.input, exact=True)))
+def build_exact_schema(ability: Ability, *, nullable: bool) -> JsonObject:
+    """Return the JSON Schema of exactly the arguments that are accepted, for programs.
+
+    With ``nullable`` it says that null may stand for an optional argument.
+    """
+    schema = _build_schema(ability.input, exact=True)
+    if not nullable:
+        return schema
+
     required = schema.get("required", [])
     for name, field in schema["properties"].items():
-        if nullable and name not in required:
-            kept = {key: field.pop(key) for key in ("description", "default") if key in field}
-            schema["properties"][name] = {"anyOf": [field, {"type": "null"}], **kept}
+        if name not in required:
+            schema["properties"][name] = _make_nullable(field)
+
     return schema
 
 
-def build_output_schema(ability: Ability) -> dict[str, Any]:
-    """The JSON Schema of an ability's answer; optional fields are left out of an answer, never null."""
-    return _schema(ability.answer)
+def build_output_schema(ability: Ability) -> JsonObject:
+    """Return the JSON Schema of an ability's answer.
+
+    Optional fields are left out of an answer when they have no value; they are never null.
+    """
+    return _build_schema(ability.answer, exact=False)
 
 
 def build_annotations(ability: Ability) -> dict[str, bool]:
-    """MCP's hints about what a call does; nothing here reaches beyond this machine."""
+    """Return MCP's hints about what a call does; no ability reaches beyond this machine."""
     return {
         "readOnlyHint": ability.read_only,
         "destructiveHint": ability.destructive,
@@ -46,9 +55,12 @@ def build_annotations(ability: Ability) -> dict[str, bool]:
     }
 
 
-def build_declaration(ability: Ability) -> dict[str, Any]:
-    """One ability in the form of each kind of client."""
-    name, description, schema = ability.name, ability.description, build_input_schema(ability)
+def build_declaration(ability: Ability) -> JsonObject:
+    """Return an ability as each client wants it declared: ``mcp``, ``openai``, ``anthropic``."""
+    name = ability.name
+    description = ability.description
+    schema = build_input_schema(ability)
+
     return {
         "name": name,
         "mcp": {
@@ -68,71 +80,120 @@ def build_declaration(ability: Ability) -> dict[str, Any]:
 
 
 def format_declaration(ability: Ability) -> str:
-    """A declaration as the text of its file."""
+    """Return a declaration as the text of its file."""
     return json.dumps(build_declaration(ability), indent=2, ensure_ascii=False) + "\n"
 
 
 def find_schema_directory() -> Path:
-    """Where the declarations of the built-in abilities are kept."""
+    """Return the directory of the built-in abilities' declarations, one file per ability."""
     return Path(str(files("abilities.declarations"))) / "schemas"
 
 
 def write_declarations(abilities: Iterable[Ability]) -> list[Path]:
-    """Write one file an ability into `schema_directory`, remove others, and return what was written."""
+    """Write one file per ability into `find_schema_directory`, and return the files.
+
+    Files of other abilities are removed.
+    """
     directory = find_schema_directory()
-    texts = {
-        directory / f"{ability.name}.json": format_declaration(ability) for ability in abilities
-    }
-    for path in set(directory.glob("*.json")) - texts.keys():
+    paths: list[Path] = []
+
+    for ability in abilities:
+        path = directory / f"{ability.name}.json"
+        path.write_text(format_declaration(ability), encoding="utf-8")
+        paths.append(path)
+
+    for path in set(directory.glob("*.json")) - set(paths):
         path.unlink()
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
-    return list(texts)
+
+    return paths
 
 
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    """A copy of a model's schema, for whoever may change it."""
-    return cast(dict[str, Any], orjson.loads(_encoded_schema(model, exact=False)))
+def _make_nullable(field: JsonObject) -> JsonObject:
+    """Return a field's schema that null satisfies too; what is said of the field stays outside."""
+    outer = {key: value for key, value in field.items() if key in ("description", "default")}
+    constraints = {key: value for key, value in field.items() if key not in outer}
+
+    return {"anyOf": [constraints, {"type": "null"}], **outer}
+
+
+def _build_schema(model: type[BaseModel], *, exact: bool) -> JsonObject:
+    """Return a schema that the caller may change."""
+    return cast(JsonObject, orjson.loads(_encode_schema(model, exact=exact)))
 
 
 @cache
-def _encoded_schema(model: type[BaseModel], *, exact: bool) -> bytes:
+def _encode_schema(model: type[BaseModel], *, exact: bool) -> bytes:
+    """Return a model's schema as JSON; bytes, because what is cached must not change."""
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
-    return orjson.dumps(_plain(schema, definitions, exact))
+
+    return orjson.dumps(_simplify(schema, definitions, exact=exact))
 
 
-def _plain(node: Any, definitions: dict[str, Any], exact: bool) -> Any:
-    """Without references, which not every client follows, and without what tells a model nothing.
+def _simplify(node: object, definitions: JsonObject, *, exact: bool) -> Any:
+    """Return a part of a schema in plain form.
 
-    That is generated titles, and null as another way to leave something out.
+    References are replaced by what they refer to, because not every client follows them. What tells
+    a model nothing is dropped: generated titles, and null as another way to leave a field out.
     """
     if isinstance(node, list):
-        return [_plain(item, definitions, exact) for item in cast(Any, node)]
-    if (found := as_object(node)) is None:
+        items = cast(list[object], node)
+        return [_simplify(item, definitions, exact=exact) for item in items]
+
+    schema = as_object(node)
+    if schema is None:
         return node
-    if "$ref" in found:
-        others = {key: value for key, value in found.items() if key != "$ref"}
-        return _plain(
-            {**definitions[found["$ref"].rpartition("/")[2]], **others}, definitions, exact
-        )
-    if EXACT in found:
-        extra: dict[str, Any] = found[EXACT] if exact else {}
-        return _plain(
-            {key: value for key, value in found.items() if key != EXACT} | extra, definitions, exact
-        )
-    named = "properties" in found or found.get("type") == "object"
-    kept = {
-        key: {name: _plain(field, definitions, exact) for name, field in value.items()}
-        if key == "properties" and named
-        else _plain(value, definitions, exact)
-        for key, value in found.items()
-        if not (key == "title" and isinstance(value, str))
-    }
-    options = [option for option in kept.get("anyOf", []) if option != {"type": "null"}]
-    if len(options) == 1:
-        del kept["anyOf"]
-        kept = {**options[0], **kept}
-    if kept.get("default", 0) is None:
-        del kept["default"]
-    return kept
+
+    schema = _inline_reference(schema, definitions)
+    schema = _settle_exact(schema, exact=exact)
+
+    simple: JsonObject = {}
+    for key, value in schema.items():
+        if key == "properties":
+            # These keys are names of fields, and a field may be named "title" too.
+            fields: JsonObject = value
+            simple[key] = {
+                name: _simplify(field, definitions, exact=exact) for name, field in fields.items()
+            }
+        elif key != "title" or not isinstance(value, str):
+            simple[key] = _simplify(value, definitions, exact=exact)
+
+    return _drop_null(simple)
+
+
+def _inline_reference(schema: JsonObject, definitions: JsonObject) -> JsonObject:
+    """Replace a reference by its definition; keys beside the reference override those in it."""
+    while "$ref" in schema:
+        others = dict(schema)
+        name = others.pop("$ref").rpartition("/")[2]
+        schema = {**definitions[name], **others}
+
+    return schema
+
+
+def _settle_exact(schema: JsonObject, *, exact: bool) -> JsonObject:
+    """Apply the constraints that only exact schemas show, or drop them."""
+    if EXACT not in schema:
+        return schema
+
+    settled = dict(schema)
+    constraints: JsonObject = settled.pop(EXACT)
+    if exact:
+        settled.update(constraints)
+
+    return settled
+
+
+def _drop_null(schema: JsonObject) -> JsonObject:
+    """Drop null as an alternative and as a default."""
+    alternatives = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
+    if len(alternatives) == 1:
+        others = dict(schema)
+        del others["anyOf"]
+        schema = {**alternatives[0], **others}
+
+    if "default" in schema and schema["default"] is None:
+        schema = dict(schema)
+        del schema["default"]
+
+    return schema

@@ -17,6 +17,7 @@ from abilities.adapters.langchain import load_tools
 from abilities.builtin.file_read_bulk import run as read_files
 from abilities.declarations.file_read_bulk import FileReadBulkInput
 from abilities.definition import Context
+from abilities.helpers.files.confinement import Root
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.workers import Batch, CircuitBreaker, Worker, WorkerPool
@@ -114,7 +115,9 @@ async def goal_4(base: Path, rounds: int) -> list[Measured]:
     rows: list[Measured] = []
     settings = Settings(agent_dir=base / "agent", workspace_dir=base / "workspace")
     reader = FileReader(
-        [settings.agent_root, settings.workspace_root], settings.policy, WorkerPool()
+        [Root("agent", settings.agent_path), Root("workspace", settings.workspace_path)],
+        settings.policy,
+        WorkerPool(),
     )
     for kilobytes, goal in ((1, 2.5), (16, 2.0), (256, 1.6)):
         names = fill(settings.workspace_dir, kilobytes)
@@ -152,7 +155,7 @@ async def goal_5(base: Path, rounds: int) -> list[Measured]:
         agent_dir=base / "agent", workspace_dir=base / "workspace", max_response_bytes=1_000_000
     )
     async with Abilities.open(settings) as abilities:
-        roots = [settings.agent_root, settings.workspace_root]
+        roots = [Root("agent", settings.agent_path), Root("workspace", settings.workspace_path)]
         inline = replace(abilities.context, files=FileReader(roots, settings.policy, Inline()))
         for kilobytes in (1, 16):
             asked = FileReadBulkInput(paths=fill(settings.workspace_dir, kilobytes))

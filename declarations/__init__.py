@@ -1,1 +1,1 @@
-"""What may be said: the models of every request and answer. Imports nothing else of this package."""
+"""What may be said: the models of every request and answer; imports nothing else of ours."""

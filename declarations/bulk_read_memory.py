@@ -5,15 +5,24 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from abilities.declarations.faults import Fault
-from abilities.declarations.fields import COUNT, Arguments, Boolean, Integer
+from abilities.declarations.fields import Arguments, Boolean, Integer
+from abilities.declarations.limits import (
+    DEFAULT_BREADTH,
+    DEFAULT_DEPTH,
+    DEFAULT_TOTAL,
+    MAX_BREADTH,
+    MAX_DEPTH,
+    MAX_SAFE_INTEGER,
+    MAX_TOTAL,
+)
 from abilities.declarations.memory import Key, Memory
 from abilities.declarations.model import Model
 from abilities.declarations.records import Truncation
 
 Format = Literal["json", "toon"]
-Depth = Annotated[int, Field(ge=1, le=6), Integer]
-Breadth = Annotated[int, Field(ge=1, le=20), Integer]
-Total = Annotated[int, Field(ge=1, le=50), Integer]
+Depth = Annotated[int, Field(ge=1, le=MAX_DEPTH), Integer]
+Breadth = Annotated[int, Field(ge=1, le=MAX_BREADTH), Integer]
+Total = Annotated[int, Field(ge=1, le=MAX_TOTAL), Integer]
 
 
 class BulkReadMemoryInput(Arguments):
@@ -21,15 +30,17 @@ class BulkReadMemoryInput(Arguments):
 
     other_names: ClassVar[dict[str, str]] = {"totalLimit": "total", "total_limit": "total"}
 
-    key: Key = Field(description="The key of the memory to begin with.")
+    key: Key = Field(description="The key of the memory to start from.")
     depth: Depth = Field(
-        default=3, description="Links followed one after another, 1 to 6; default 3."
+        default=DEFAULT_DEPTH, description="How many links deep to go, 1 to 6; default 3."
     )
     breadth: Breadth = Field(
-        default=5, description="New memories taken from each memory, 1 to 20; default 5."
+        default=DEFAULT_BREADTH,
+        description="New memories to take from each memory, 1 to 20; default 5.",
     )
     total: Total = Field(
-        default=20, description="Memories in all, the first included, 1 to 50; default 20."
+        default=DEFAULT_TOTAL,
+        description="Memories in total, the first included, 1 to 50; default 20.",
     )
     output_format: Format = Field(
         default="json", description="json, or toon, which takes fewer tokens; default json."
@@ -46,38 +57,40 @@ class MemoryGetInput(Arguments):
     }
 
     key: Key = Field(description="The memory's key.")
-    links_offset: Annotated[int, Field(ge=0, le=COUNT), Integer] = Field(
-        default=0, description="Show links after so many; default 0."
+    links_offset: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer] = Field(
+        default=0, description="Skip so many links; default 0."
     )
     output_format: Format = Field(default="json", description="json, or toon; default json.")
-    bulkRead: Annotated[bool, Boolean] = Field(  # noqa: N815 - the name that clients know
+    bulkRead: Annotated[bool, Boolean] = Field(
         default=False, description="Follow its links too, as bulk_read_memory does; default false."
     )
     depth: Depth = Field(
-        default=3, description="With bulkRead: links followed one after another, 1 to 6."
+        default=DEFAULT_DEPTH, description="With bulkRead: how many links deep to go, 1 to 6."
     )
     breadth: Breadth = Field(
-        default=5, description="With bulkRead: new memories taken from each memory, 1 to 20."
+        default=DEFAULT_BREADTH,
+        description="With bulkRead: new memories to take from each memory, 1 to 20.",
     )
-    totalLimit: Total = Field(  # noqa: N815 - the name that clients know
-        default=20, description="With bulkRead: memories in all, the first included, 1 to 50."
+    totalLimit: Total = Field(
+        default=DEFAULT_TOTAL,
+        description="With bulkRead: memories in total, the first included, 1 to 50.",
     )
 
 
 class Entry(Model):
-    """One memory's own outcome."""
+    """The outcome of one memory."""
 
     key: str = Field(description="The memory's key.")
-    success: bool = Field(description="Whether data is present; otherwise error says why not.")
+    success: bool = Field(description="Whether data is present; if not, error says why.")
     data: Memory | None = Field(default=None, description="The memory.")
     error: Fault | None = Field(default=None, description="Why it could not be read.")
     truncation: Truncation | None = Field(
-        default=None, description="Present when its content was cut."
+        default=None, description="Present if its content was cut."
     )
 
 
 class EntryLink(Model):
-    """The link that an entry was reached by."""
+    """The link by which the walk reached an entry."""
 
     type: str = Field(default="association", description="The kind of link; default association.")
     link_weight: float = Field(description="How strong it is.")
@@ -89,7 +102,7 @@ class Associated(Entry):
     depth: int = Field(description="Links from the first memory, on the shortest way.")
     parent: str = Field(description="The memory before it on that way.")
     link: EntryLink = Field(description="The link between them.")
-    combinedScore: float = Field(description="link_weight times the memory's score.")  # noqa: N815 - as specified
+    combinedScore: float = Field(description="link_weight times the memory's score.")
 
 
 class FrontierEntry(Model):
@@ -97,21 +110,21 @@ class FrontierEntry(Model):
 
     key: str = Field(description="Its key.")
     source: str = Field(alias="from", description="The memory that links to it.")
-    combinedScore: float = Field(description="link_weight times its score.")  # noqa: N815 - as specified
-    cutBy: Literal["depth", "breadth", "total"] = Field(description="The limit that cut it.")  # noqa: N815
+    combinedScore: float = Field(description="link_weight times its score.")
+    cutBy: Literal["depth", "breadth", "total"] = Field(description="The limit that cut it.")
 
 
 class WalkMetadata(Model):
-    """What the walk met."""
+    """What the walk found, skipped and left out."""
 
-    depthReached: int = Field(description="The largest depth of an entry.")  # noqa: N815 - as specified
-    totalRetrieved: int = Field(description="Memories retrieved, the first included.")  # noqa: N815
+    depthReached: int = Field(description="The largest depth of an entry.")
+    totalRetrieved: int = Field(description="Memories retrieved, the first included.")
     failed: int = Field(description="Entries that could not be read.")
-    duplicatesSkipped: int = Field(description="Links to memories retrieved already.")  # noqa: N815
-    missingLinks: int = Field(description="Links to missing or archived memories.")  # noqa: N815
-    invalidLinks: int = Field(description="Links with a weight or score that cannot be.")  # noqa: N815
+    duplicatesSkipped: int = Field(description="Links to memories retrieved already.")
+    missingLinks: int = Field(description="Links to missing or archived memories.")
+    invalidLinks: int = Field(description="Links whose weight or score is out of range.")
     limits: dict[str, int] = Field(description="The limits applied: depth, breadth, total.")
-    limitsReached: list[str] = Field(description="The limits that left something out.")  # noqa: N815
+    limitsReached: list[str] = Field(description="The limits that left something out.")
     frontier: list[FrontierEntry] = Field(
         description="The best memories that were left out, 10 at most."
     )
@@ -120,28 +133,28 @@ class WalkMetadata(Model):
 class BulkReadMemoryAnswer(Model):
     """Answer of `bulk_read_memory`."""
 
-    targetMemory: Entry = Field(description="The memory asked for.")  # noqa: N815 - as specified
+    targetMemory: Entry = Field(description="The requested memory.")
     associatedMemories: list[Associated] = Field(
         description="What it links to, depth first, best first."
-    )  # noqa: N815
-    metadata: WalkMetadata = Field(description="What the walk met, and what its limits left out.")
+    )
+    metadata: WalkMetadata = Field(description="What the walk found, and what its limits left out.")
 
 
 class MemoryGetAnswer(Model):
-    """Answer of `memory_get`: one memory's entry; with bulkRead the answer of `bulk_read_memory` instead."""
+    """Answer of `memory_get`: one entry, or with bulkRead the answer of `bulk_read_memory`."""
 
     key: str | None = Field(default=None, description="The memory's key.")
     success: bool | None = Field(default=None, description="True.")
     data: Memory | None = Field(default=None, description="The memory.")
     truncation: Truncation | None = Field(
-        default=None, description="Present when its content was cut."
+        default=None, description="Present if its content was cut."
     )
     targetMemory: Entry | None = Field(
-        default=None, description="With bulkRead: the memory asked for."
-    )  # noqa: N815
-    associatedMemories: list[Associated] | None = Field(  # noqa: N815 - as specified
+        default=None, description="With bulkRead: the requested memory."
+    )
+    associatedMemories: list[Associated] | None = Field(
         default=None, description="With bulkRead: what it links to, depth first, best first."
     )
     metadata: WalkMetadata | None = Field(
-        default=None, description="With bulkRead: what the walk met."
+        default=None, description="With bulkRead: what the walk found."
     )

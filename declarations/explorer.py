@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from abilities.declarations.faults import Fault
-from abilities.declarations.fields import COUNT, Arguments, Integer
+from abilities.declarations.fields import Arguments, Integer
+from abilities.declarations.limits import MAX_SAFE_INTEGER
 from abilities.declarations.memory import Key, LinkData, Memory
 from abilities.declarations.model import Model
 
-Offset = Annotated[int, Field(ge=0, le=COUNT), Integer]
+Offset = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer]
 
 
 class SessionInput(Arguments):

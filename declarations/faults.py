@@ -1,7 +1,7 @@
-"""Why something could not be answered: the closed set of reasons, and the fault that a caller receives.
+"""Why something could not be answered: the closed set of reasons, and the fault that callers see.
 
-A reason decides everything else about a fault: its code, its sentence, and whether the same request may succeed
-later. Nothing outside this table ever reaches a caller.
+A reason decides everything else about a fault: its code, its sentence, and whether the same request
+may succeed later. Nothing outside this table ever reaches a caller.
 """
 
 import logging
@@ -223,7 +223,7 @@ SHOWN_REASONS: dict[Reason, Reason] = {
     "id_not_found": "not_found",
     "storage_error": "io_error",
 }
-"""The reason that callers see instead, for causes that have a sentence of their own but no reason of their own."""
+"""The reason that callers see instead, for causes with a sentence but no reason of their own."""
 
 
 class AbilitiesError(Exception):
@@ -231,12 +231,14 @@ class AbilitiesError(Exception):
 
 
 class Refused(AbilitiesError):
-    """Something that was asked for cannot be had.
+    """What was requested cannot be served.
 
-    ``reason`` is a key of `FAULTS` and all that a caller learns; ``field`` is the argument at fault, if one is.
+    ``reason`` is a key of `FAULTS` and all that a caller learns of the cause; ``field`` is the
+    argument at fault, if one is.
     """
 
     def __init__(self, reason: Reason, field: str | None = None) -> None:
+        # A plugin may run without a type checker; a made-up reason must not reach a caller.
         if reason not in FAULTS:
             raise ValueError(f"{reason!r} is not a reason in FAULTS")
 
@@ -294,6 +296,7 @@ class Fault(Model):
         if isinstance(error, Refused):
             return cls.from_reason(error.reason, field=error.field)
 
+        # Not a bug, and logging it with its traceback could need memory that is not there.
         if isinstance(error, MemoryError):
             return cls.from_reason("resource_exhausted")
 

@@ -1,17 +1,19 @@
-"""The arguments and answers of the abilities that store, find, change, delete and count memories."""
+"""Arguments and answers of the abilities that store, find, change, delete and count memories."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from abilities.declarations.fields import (
-    COUNT,
-    Arguments,
-    Array,
-    Boolean,
-    Integer,
+from abilities.declarations.fields import Arguments, Array, Boolean, Integer
+from abilities.declarations.limits import (
+    DEFAULT_QUERY_MEMORIES,
+    MAX_QUERY_MEMORIES,
+    MAX_SAFE_INTEGER,
+    MAX_SEARCH_CHARS,
+    MAX_TAGS,
 )
 from abilities.declarations.memory import (
+    Category,
     Content,
     Id,
     Importance,
@@ -21,6 +23,7 @@ from abilities.declarations.memory import (
     Memory,
     Metadata,
     Score,
+    Summary,
     Tags,
     Text,
     Type,
@@ -38,15 +41,13 @@ class StoreMemoryInput(Arguments):
     content: Content = Field(description="What to remember, 1 to 5000 characters.")
     key: Key | None = Field(
         default=None,
-        description="A name of your own, as 'project/goals'; storing it again updates.",
+        description="A name you choose, like 'project/goals'; storing it again updates.",
     )
-    summary: Annotated[str, Field(max_length=500), Text] | None = Field(
-        default=None, description="In short."
+    summary: Summary | None = Field(default=None, description="In short.")
+    category: Category | None = Field(
+        default=None, description="Such as 'preference', 'fact' or 'pattern'."
     )
-    category: Annotated[str, Field(max_length=50), Text] | None = Field(
-        default=None, description="As 'preference', 'fact' or 'pattern'."
-    )
-    tags: Tags | None = Field(default=None, description="At most 10 tags of at most 30 characters.")
+    tags: Tags | None = Field(default=None, description="Up to 10 tags of up to 30 characters.")
     importance: Importance | None = Field(
         default=None, description="high, medium or low; medium for a new memory."
     )
@@ -69,13 +70,9 @@ class UpdateMemoryInput(Arguments):
 
     id: Id = Field(description="The id of the memory to change.")
     content: Content | None = Field(default=None, description="New content.")
-    summary: Annotated[str, Field(max_length=500), Text] | None = Field(
-        default=None, description="'' clears it."
-    )
-    category: Annotated[str, Field(max_length=50), Text] | None = Field(
-        default=None, description="'' clears it."
-    )
-    tags: Tags | None = Field(default=None, description="All tags, in place of those there are.")
+    summary: Summary | None = Field(default=None, description="'' clears it.")
+    category: Category | None = Field(default=None, description="'' clears it.")
+    tags: Tags | None = Field(default=None, description="All tags; replaces the existing ones.")
     importance: Importance | None = Field(default=None, description="high, medium or low.")
     archived: Annotated[bool, Boolean] | None = Field(
         default=None, description="Archive (true) or revive (false)."
@@ -84,7 +81,7 @@ class UpdateMemoryInput(Arguments):
     remove_links: LinkNames | None = Field(default=None, description="Links to remove.")
     memory_score: Score | None = Field(default=None, description="0 to 1.")
     metadata: Metadata | None = Field(
-        default=None, description="Further values, in place of those there are."
+        default=None, description="Further values; replaces the existing ones."
     )
 
 
@@ -100,11 +97,12 @@ class DeleteMemoryInput(Arguments):
 class QueryMemoriesInput(Arguments):
     """Arguments of `query_memories`."""
 
+    # Tags and category are not held to their lengths here: a longer one only matches nothing.
     type: Type | None = Field(default=None, description="Only memories of this type.")
-    tags: Annotated[list[Annotated[str, Text]], Field(max_length=10), Array] | None = Field(
+    tags: Annotated[list[Annotated[str, Text]], Field(max_length=MAX_TAGS), Array] | None = Field(
         default=None, description="With all of these tags."
     )
-    search: Annotated[str, Field(min_length=1, max_length=200), Text] | None = Field(
+    search: Annotated[str, Field(min_length=1, max_length=MAX_SEARCH_CHARS), Text] | None = Field(
         default=None,
         description="Text in the content, taken literally; upper and lower case are the same.",
     )
@@ -115,10 +113,10 @@ class QueryMemoriesInput(Arguments):
     archived: Annotated[bool, Boolean] = Field(
         default=False, description="Include archived memories; default false."
     )
-    limit: Annotated[int, Field(ge=1, le=100), Integer] = Field(
-        default=10, description="At most so many; default 10."
+    limit: Annotated[int, Field(ge=1, le=MAX_QUERY_MEMORIES), Integer] = Field(
+        default=DEFAULT_QUERY_MEMORIES, description="At most so many; default 10."
     )
-    offset: Annotated[int, Field(ge=0, le=COUNT), Integer] = Field(
+    offset: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer] = Field(
         default=0, description="Skip so many; default 0."
     )
     sort_by: Literal["created_at", "updated_at", "accessed_at", "importance", "access_count"] = (
@@ -140,7 +138,7 @@ class StoreMemoryAnswer(Model):
     created: bool = Field(description="True for a new memory, false for an updated one.")
     memory: Memory = Field(description="The memory as it is stored now.")
     truncation: Truncation | None = Field(
-        default=None, description="Where the content was cut to fit the answer."
+        default=None, description="Present if the content was cut to fit the answer."
     )
 
 
@@ -150,7 +148,7 @@ class UpdateMemoryAnswer(Model):
     memory: Memory = Field(description="The memory as it is stored now.")
     updated_fields: list[str] = Field(description="The fields whose values changed.")
     truncation: Truncation | None = Field(
-        default=None, description="Where the content was cut to fit the answer."
+        default=None, description="Present if the content was cut to fit the answer."
     )
 
 
@@ -166,12 +164,12 @@ class QueryMemoriesAnswer(Model):
     """Answer of `query_memories`."""
 
     memories: list[Memory] = Field(description="The page of matching memories.")
-    total: int = Field(description="How many match in all.")
+    total: int = Field(description="How many match in total.")
     limit: int = Field(
-        description="The limit applied; smaller than asked where the page would not have fit."
+        description="The limit applied; smaller than requested if the page would not have fit."
     )
     offset: int = Field(description="The offset applied.")
-    has_more: bool = Field(description="Whether more follow; go on at offset + limit.")
+    has_more: bool = Field(description="Whether more follow; continue at offset + limit.")
     failed: int = Field(
         default=0, description="Matching memories of this page that are damaged; default 0."
     )
@@ -195,6 +193,6 @@ class GetMemoryStatsAnswer(Model):
     oldest_memory: str | None = Field(default=None, description="When the oldest was created.")
     newest_memory: str | None = Field(default=None, description="When the newest was created.")
     most_accessed: Memory | None = Field(
-        default=None, description="The memory read most often, if one was."
+        default=None, description="The memory read most often, if any was."
     )
     top_tags: list[TagCount] = Field(description="The ten most used tags.")

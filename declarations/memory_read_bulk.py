@@ -4,24 +4,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.fields import (
-    DEFAULT_CHARS,
-    MAX_ITEMS,
-    Arguments,
-    Array,
-    MaxChars,
-    items_schema,
-)
+from abilities.declarations.fields import Arguments, Array, MaxChars, items_schema
+from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.model import Model
 from abilities.declarations.records import BulkReply
+from abilities.declarations.values import JsonObject
 
-TARGET_SCHEMA: dict[str, Any] = {
+TARGET_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
         "type": {
             "type": "string",
             "enum": ["long_term", "short_term", "stored"],
-            "description": "long_term: the lasting notes; short_term: one day's notes; stored: one memory by its key.",
+            "description": (
+                "long_term: the lasting notes; short_term: one day's notes; "
+                "stored: one memory by its key."
+            ),
         },
         "date": {
             "type": "string",
@@ -36,6 +34,7 @@ TARGET_SCHEMA: dict[str, Any] = {
     "required": ["type"],
     "additionalProperties": False,
 }
+"""The published schema of one target; `helpers.memory.targets` parses what is really sent."""
 
 Targets = Annotated[
     list[Any],
@@ -43,7 +42,7 @@ Targets = Annotated[
     Array,
     items_schema(TARGET_SCHEMA),
 ]
-"""Any elements at the door, objects in the published schema: one bad element fails alone, not the call."""
+"""Objects, says the published schema; anything is accepted, and a wrong element fails alone."""
 
 
 class MemoryReadBulkInput(Arguments):
@@ -51,8 +50,8 @@ class MemoryReadBulkInput(Arguments):
 
     targets: Targets = Field(description="1 to 25 memories to read, each named by its type.")
     max_chars_per_item: MaxChars = Field(
-        default=DEFAULT_CHARS,
-        description="Characters returned of each memory at most; default 20000.",
+        default=DEFAULT_READ_CHARS,
+        description="Most characters to return per memory; default 20000.",
     )
 
 

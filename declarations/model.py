@@ -1,14 +1,18 @@
 """The frozen base of every declaration."""
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-)
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
 
 
 class Model(BaseModel):
-    """The frozen base of every declaration; unknown fields are refused."""
+    """The base of every declaration: it cannot be changed, and it refuses unknown fields.
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", defer_build=True
-    )  # built when first used
+    Its validator is built when it is first used, because most programs use few of the models.
+    """
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        defer_build=True,
+    )

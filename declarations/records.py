@@ -1,14 +1,8 @@
-"""The envelope every ability speaks: records, faults, truncation, and the bounded fields of a request.
-
-A fault's ``reason`` decides everything else about it: its code, its sentence and whether asking again
-can help. The table `FAULTS` is closed; nothing outside it ever reaches a caller.
-"""
+"""Records: the outcome of each requested item, and the reply that holds one record per item."""
 
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import (
-    Field,
-)
+from pydantic import Field
 
 from abilities.declarations.faults import Fault
 from abilities.declarations.model import Model
@@ -25,27 +19,27 @@ class Truncation(Model):
     returned_chars: int = Field(description="Characters of content in this record.")
     total_chars: int | None = Field(
         default=None,
-        description="Characters of the whole part asked for, where known without reading further.",
+        description="Characters of the whole requested part, if known without reading further.",
     )
     next: str | dict[str, Any] = Field(description="The path or target to send for the rest.")
 
 
 class Record(Model, Generic[T]):
-    """One requested item's own outcome."""
+    """The outcome of one requested item."""
 
-    input: str = Field(description="The item as it was asked for.")
-    success: bool = Field(description="Whether data is present; otherwise error says why not.")
+    input: str = Field(description="The item as requested.")
+    success: bool = Field(description="Whether data is present; if not, error says why.")
     data: T | None = Field(default=None, description="What was found, on success.")
-    error: Fault | None = Field(default=None, description="Why not, on failure.")
+    error: Fault | None = Field(default=None, description="Why it failed, on failure.")
     truncation: Truncation | None = Field(
-        default=None, description="Present when a part of the content is missing."
+        default=None, description="Present if a part of the content is missing."
     )
 
 
 class Summary(Model):
     """Counts over all records of a reply."""
 
-    requested: int = Field(description="Items asked for, duplicates counted.")
+    requested: int = Field(description="Requested items, duplicates counted.")
     succeeded: int = Field(description="Records with data.")
     failed: int = Field(description="Records with an error.")
     truncated: int = Field(description="Successful records whose content was cut.")
@@ -53,11 +47,14 @@ class Summary(Model):
 
 
 class BulkReply(Model, Generic[T]):
-    """One record per requested item, in the order asked, duplicates kept."""
+    """One record per requested item, in the order requested; duplicates are kept."""
 
-    results: list[Record[T]] = Field(description="One record per item, in the order asked.")
+    results: list[Record[T]] = Field(description="One record per item, in the order requested.")
     summary: Summary = Field(description="Counts over all records.")
     next_request: dict[str, Any] | None = Field(
         default=None,
-        description="Arguments that fetch all that is left, ready to send to the same tool; absent when nothing is.",
+        description=(
+            "Arguments that fetch all that is left, ready to send to the same tool; "
+            "absent if nothing is left."
+        ),
     )

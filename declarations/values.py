@@ -12,25 +12,38 @@ JsonObject = dict[str, Any]
 BIDI_CONTROLS = frozenset(
     "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 )
+"""Controls of the direction of text, which can make one text look like another (UAX #9)."""
 
 _CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 
 
 def has_control_character(text: str) -> bool:
-    """Whether a text holds a control, a line or paragraph separator, or a bidirectional control."""
+    """Return whether a text holds a control, a line or paragraph separator, or a bidi control."""
     return any(c in BIDI_CONTROLS or unicodedata.category(c) in _CONTROL_CATEGORIES for c in text)
 
 
-def as_object(value: object) -> dict[str, Any] | None:
-    """A value that is a JSON object, as such; None for anything else."""
-    return cast(dict[str, Any], value) if isinstance(value, dict) else None
+def has_surrogate(text: str) -> bool:
+    """Return whether a text holds a lone surrogate, which UTF-8 cannot carry."""
+    return any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def as_object(value: object) -> JsonObject | None:
+    """Return a value that is a JSON object, typed as one; None for anything else."""
+    if isinstance(value, dict):
+        return cast(JsonObject, value)
+
+    return None
 
 
 def parse_json(text: str | bytes) -> Any:
-    """A JSON document's value: strict about NaN, UTF-8 and lone surrogates, any size of integer. Raises ValueError."""
+    """Return the value of a JSON document.
+
+    Integers may have any size. Raises ValueError for anything that is not JSON, including NaN,
+    infinities, invalid UTF-8 and lone surrogates.
+    """
     return from_json(text, allow_inf_nan=False)
 
 
 def utc_now() -> str:
-    """This moment: RFC 3339 UTC in milliseconds."""
+    """Return the time in RFC 3339 UTC with milliseconds: '2026-02-03T04:05:06.789Z'."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -12,11 +12,16 @@ from pathlib import Path
 
 from pydantic import Field
 
-from abilities import Abilities, AbilityRegistry, Settings, ability
-from abilities.declarations.fields import Arguments
-from abilities.declarations.model import Model
-from abilities.definition import Context
-from abilities.helpers.files.reader import FileText
+from abilities import (
+    Abilities,
+    AbilityRegistry,
+    Arguments,
+    Context,
+    FileText,
+    Model,
+    Settings,
+    ability,
+)
 
 
 class WordCountInput(Arguments):

@@ -41,7 +41,7 @@ class Worker:
         self.batch = batch
         self.pooled = pooled
         self.index = -1
-        self.started = 0.0
+        self.started: float = 0.0
         self.place = ""
         self.abandoned = False
 

@@ -21,9 +21,7 @@ class Folder(NamedTuple):
 
 def list_folders(settings: Settings) -> tuple[Folder, Folder]:
     """Return the agent's directory and the workspace, in the order in which they are searched."""
-    agent, workspace = settings.agent_root, settings.workspace_root
-
     return (
-        Folder("agent", agent.path, agent.optional),
-        Folder("workspace", workspace.path, workspace.optional),
+        Folder("agent", settings.agent_path, settings.has_default_agent_dir),
+        Folder("workspace", settings.workspace_path, optional=False),
     )

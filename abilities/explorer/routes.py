@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from abilities.adapters.http import get_abilities, parse_body, to_response
 from abilities.declarations.faults import Fault
-from abilities.errors import AbilityError
 from abilities.explorer.pages import PAGES, StaticPage
 from abilities.explorer.views import MAX_BYTES, VIEWS
 from abilities.helpers.reply.render import render
@@ -39,12 +38,8 @@ async def _view(name: str, request: Request) -> Response:
     arguments = await _arguments(request)
     if isinstance(arguments, Response):
         return arguments
-    try:
-        context = replace(get_abilities(request).context, max_response_bytes=MAX_BYTES)
-        answer = await VIEWS.run_ability(name, arguments, context)
-    except AbilityError as error:
-        return to_response(failed_reply(error.fault))
-    return to_response(Reply(answer.payload, answer.json, failed=False))
+    context = replace(get_abilities(request).context, max_response_bytes=MAX_BYTES)
+    return to_response(await VIEWS.reply(name, arguments, context))
 
 
 async def _try(name: str, request: Request) -> Response:

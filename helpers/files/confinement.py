@@ -54,7 +54,7 @@ class Root:
     def __init__(self, name: str, path: Path, *, optional: bool = False) -> None:
         self.name = name
         self.path = path
-        self.optional = optional
+        self.optional: bool = optional
 
     def open(self) -> int | None:
         """A descriptor of the directory, or None for an optional root that never was.

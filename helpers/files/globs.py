@@ -34,7 +34,7 @@ class Glob:
         """Raises Refused for what can match no path, with the reason that such a path has."""
         _check(pattern)
         self._alternatives = [_components(text) for text in _expanded(pattern)]
-        self.start = self._closed({State(n, 0) for n in range(len(self._alternatives))})
+        self.start: States = self._closed({State(n, 0) for n in range(len(self._alternatives))})
 
     def step(self, states: States, name: str) -> States:
         """The states after one more component; empty where nothing beneath it can match."""

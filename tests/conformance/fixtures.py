@@ -12,13 +12,18 @@ from pathlib import Path
 import uvicorn
 from pydantic import Field
 
-from abilities import Abilities, AbilityRegistry, Settings, ability
-from abilities.declarations.fields import Arguments
-from abilities.declarations.model import Model
-from abilities.definition import Context
-from abilities.errors import Refused
+from abilities import (
+    Abilities,
+    AbilityRegistry,
+    Arguments,
+    Context,
+    Model,
+    Refused,
+    Settings,
+    ability,
+)
+from abilities.application import Resources
 from abilities.helpers.stores.sqlite.store import SqliteStore
-from abilities.helpers.workers import WorkerPool
 from abilities.server.app import create_app
 from abilities.server.timeouts import TimeoutProtocol
 from tests.support.stores import store_file
@@ -72,8 +77,10 @@ async def serve(folder: Path) -> None:
     settings = Settings(
         agent_dir=folder, workspace_dir=folder, store_url=f"sqlite:///{folder}/memory.db"
     )
-    store, workers = SqliteStore(store_file(settings)), WorkerPool()
-    abilities = Abilities(settings, AbilityRegistry(FIXTURES, read_only=True), [], workers, store)
+    registry = AbilityRegistry(FIXTURES, read_only=True)
+    store = SqliteStore(store_file(settings))
+    resources = Resources(registry, [], settings.policy, store)
+    abilities = Abilities(resources, settings, resources.build_context(settings))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
         config = uvicorn.Config(

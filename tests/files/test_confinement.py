@@ -53,7 +53,9 @@ def racing(one: Path, other: Path) -> Iterator[None]:
 def session_of(settings: Settings) -> Iterator[ReadingSession]:
     """A reading session on this thread."""
     reader = FileReader(
-        [settings.agent_root, settings.workspace_root], settings.policy, WorkerPool()
+        [Root("agent", settings.agent_path), Root("workspace", settings.workspace_path)],
+        settings.policy,
+        WorkerPool(),
     )
     batch = Batch(reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None)
     with reader.open_session(Worker(batch, pooled=False)) as session:

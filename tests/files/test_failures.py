@@ -8,7 +8,7 @@ import re
 import shutil
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from abilities import Abilities, Settings
+from abilities.adapters.langchain import load_tools
 from abilities.helpers.files import confinement, reader, window
+from abilities.replies import Reply
 from tests.support.surfaces import SURFACES
 
 
@@ -148,6 +150,56 @@ async def test_f37_a_default_agent_directory_that_never_was_is_empty(
         (tmp_path / ".abilities" / "agent" / "a.txt").write_text("own")
         assert await ask(abilities, "a.txt") == ["own"]
         shutil.rmtree(tmp_path / ".abilities")
+        assert await ask(abilities, "a.txt") == ["root_unavailable"]
+
+
+async def test_f37_every_view_knows_that_the_default_agent_directory_vanished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    agent = tmp_path / ".abilities" / "agent"
+    agent.mkdir(parents=True)
+    (agent / "a.txt").write_text("own")
+    (tmp_path / "work").mkdir()
+
+    async def call_through(name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
+        return await call()
+
+    async with Abilities.open(Settings(workspace_dir=tmp_path / "work")) as abilities:
+        assert await ask(abilities, "a.txt") == ["own"]
+        shutil.rmtree(agent)
+
+        views = {
+            "same": abilities,
+            "namespace": abilities.for_namespace("other"),
+            "reading": abilities.for_namespace("other", read_only=True),
+            "middleware": abilities.with_middleware(call_through),
+            "both": abilities.with_middleware(call_through).for_namespace("other"),
+        }
+        reasons = {name: await ask(view, "a.txt") for name, view in views.items()}
+        (tool,) = load_tools(abilities, only=["file_read_bulk"])
+        run = {"configurable": {"namespace": "other"}}
+        text = await tool.ainvoke({"paths": ["a.txt"]}, run)  # type: ignore[arg-type]
+
+    assert reasons == {name: ["root_unavailable"] for name in views}
+    assert '"root_unavailable"' in text
+
+
+async def test_f37_a_view_that_uses_the_default_agent_directory_first_tells_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    agent = tmp_path / ".abilities" / "agent"
+    (tmp_path / "work").mkdir()
+
+    async with Abilities.open(Settings(workspace_dir=tmp_path / "work")) as abilities:
+        assert await ask(abilities.for_namespace("other"), "a.txt") == ["not_found"]
+        agent.mkdir(parents=True)
+        (agent / "a.txt").write_text("own")
+        assert await ask(abilities.for_namespace("other"), "a.txt") == ["own"]
+        shutil.rmtree(agent)
+
+        assert await ask(abilities.for_namespace("third"), "a.txt") == ["root_unavailable"]
         assert await ask(abilities, "a.txt") == ["root_unavailable"]
 
 

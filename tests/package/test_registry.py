@@ -1,5 +1,6 @@
-"""The registry, the decorator, plugins of other packages, and the door that arguments come through."""
+"""The registry, the decorator, plugins of other packages, and the validation of arguments."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,10 @@ from abilities.application import build_registry
 from abilities.builtin.catalog import BUILT_IN
 from abilities.declarations.faults import Refused
 from abilities.declarations.fields import Arguments, Integer
+from abilities.declarations.memories import StoreMemoryInput
 from abilities.declarations.model import Model
 from abilities.definition import Context
+from abilities.registry import validate_arguments
 from tests.support.surfaces import SURFACES
 
 NAMES = [built_in.name for built_in in BUILT_IN]
@@ -217,3 +220,23 @@ def test_an_unknown_format_is_refused() -> None:
 @pytest.mark.parametrize(("sent", "taken"), [("3", 3), (3.0, 3), (-2, -2), ("-2", -2), ("007", 7)])
 def test_a_number_in_another_shape_is_that_number(sent: Any, taken: int) -> None:
     assert Integer.func(sent) == taken  # type: ignore[call-arg]
+
+
+async def test_a_score_too_large_for_a_float_is_refused_like_any_other(settings: Settings) -> None:
+    memory = {"type": "core", "content": "x", "memory_score": 10**400}
+
+    async with Abilities.open(settings) as abilities:
+        with pytest.raises(AbilityError) as caught:
+            await abilities.call("store_memory", memory)
+
+    assert (caught.value.fault.reason, caught.value.fault.field) == (
+        "invalid_parameter",
+        "memory_score",
+    )
+
+
+@pytest.mark.parametrize("text", ["{}", '{"a": 1}'])
+def test_metadata_sent_as_json_is_that_object(text: str) -> None:
+    memory = {"type": "core", "content": "x", "metadata": text}
+
+    assert validate_arguments(StoreMemoryInput, memory).metadata == json.loads(text)

@@ -6,13 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from abilities import ability
-from abilities.declarations.faults import Fault
-from abilities.declarations.fields import Arguments
-from abilities.declarations.model import Model
-from abilities.declarations.records import Record
-from abilities.definition import Context
-from abilities.helpers.files.reader import FileText
+from abilities import Arguments, Context, Fault, FileText, Model, Record, ability
 
 _HEADING = re.compile(r"(#{1,6})\s+(.+)|(\s*)(?:async\s+)?(?:def|class)\s+(\w+)")
 _LONGEST = 80

@@ -1,0 +1,79 @@
+"""The limits of what callers may send, each said once; the published schemas show them."""
+
+MAX_SAFE_INTEGER = 2**53 - 1
+"""The largest integer that every JSON client can hold exactly (RFC 8259, section 6)."""
+
+MAX_ITEMS = 25
+"""Items of one bulk request."""
+
+DEFAULT_READ_CHARS = 20_000
+"""Characters returned per item, unless the caller sets another limit."""
+
+MAX_READ_CHARS = 100_000
+"""The most characters that a caller may ask for per item."""
+
+MAX_PATH_CHARS = 1_024
+"""Characters of a path or a glob pattern."""
+
+MAX_LIST_POSITION_CHARS = 1_100
+"""Characters of the position after which a listing goes on: a path, and some room."""
+
+DEFAULT_LISTED_FILES = 200
+"""Files of one listing, unless the caller sets another limit."""
+
+MAX_LISTED_FILES = 500
+"""The most files that a caller may ask one listing for."""
+
+MAX_KEY_CHARS = 200
+"""Characters of a memory's key."""
+
+MAX_CONTENT_CHARS = 5_000
+"""Characters of a memory's content."""
+
+MAX_SUMMARY_CHARS = 500
+"""Characters of a memory's summary."""
+
+MAX_CATEGORY_CHARS = 50
+"""Characters of a memory's category."""
+
+MAX_TAGS = 10
+"""Tags of one memory, and tags that a query may ask for."""
+
+MAX_TAG_CHARS = 30
+"""Characters of a tag."""
+
+MAX_LINK_TYPE_CHARS = 50
+"""Characters of a link's type."""
+
+MAX_LINKS = 1_000
+"""Links that one call may add, change or remove; a memory may have more."""
+
+MAX_METADATA_BYTES = 4_096
+"""Bytes of a memory's metadata as JSON."""
+
+MAX_SEARCH_CHARS = 200
+"""Characters of the text that a query searches for."""
+
+DEFAULT_QUERY_MEMORIES = 10
+"""Memories on one page of a query, unless the caller sets another limit."""
+
+MAX_QUERY_MEMORIES = 100
+"""The most memories that a caller may ask one page of a query for."""
+
+DEFAULT_DEPTH = 3
+"""How many links deep a walk goes, unless the caller sets another limit."""
+
+MAX_DEPTH = 6
+"""The most links deep that a walk may go."""
+
+DEFAULT_BREADTH = 5
+"""New memories that a walk takes from each memory, unless the caller sets another limit."""
+
+MAX_BREADTH = 20
+"""The most new memories that a walk may take from each memory."""
+
+DEFAULT_TOTAL = 20
+"""Memories that a walk retrieves in total, unless the caller sets another limit."""
+
+MAX_TOTAL = 50
+"""The most memories that a walk may retrieve in total."""
