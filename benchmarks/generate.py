@@ -9,7 +9,7 @@ import orjson
 
 from abilities.helpers.stores.model import IMPORTANCES, Row, hash_values
 from abilities.helpers.stores.sqlite.file import StoreFile
-from abilities.helpers.stores.sqlite.search import add_words
+from abilities.helpers.stores.sqlite.search import add_content
 
 LINKS = 5
 HUB = "hub"
@@ -40,7 +40,7 @@ def generate(path: Path, count: int, seed: int = 1) -> None:
     ]
     connection.executemany("INSERT INTO tags VALUES (?, ?, ?, ?, ?)", sorted(tags))
     for memory, row in enumerate(rows, 1):
-        add_words(connection, memory, row.content)
+        add_content(connection, memory, row.content)
     _link(connection, rows, random.Random(seed + 1))
     connection.execute("COMMIT")
     connection.execute("ANALYZE")

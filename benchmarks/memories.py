@@ -84,7 +84,7 @@ class Inline:
         return self._read(lambda c: queries.read_stats(c, NAMESPACE))
 
     def page(self, query: Query) -> Callable[[], object]:
-        return lambda: self._read(lambda c: queries.query(c, NAMESPACE, query))
+        return lambda: self._read(lambda c: queries.run_query(c, NAMESPACE, query))
 
     def _root(self) -> str:
         return f"k{self._chance.randrange(2, self._size):07}"

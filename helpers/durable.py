@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def sync_folder(folder: Path) -> None:
-    """Make sure that a new name in a folder survives a power cut."""
+    """Make sure that a new, renamed or removed name in a folder survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

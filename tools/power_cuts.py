@@ -29,7 +29,6 @@ SECTOR = 512
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from abilities.helpers.stores import sqlite_file
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.sqlite.store import SqliteStore
 async def main():

@@ -1,1 +1,1 @@
-"""Where memories are kept: the protocol of a store, what is common to all, and the stores themselves."""
+"""Stores of memories: their protocol, what they share, and the stores themselves."""

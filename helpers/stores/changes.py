@@ -1,21 +1,31 @@
-"""What storing, updating and deleting do to a memory: pure, the same for every store."""
+"""What a change and an import do to a memory: pure functions, the same for every store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from abilities.declarations.memory import SCORES
+from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, sorted_json
 
 Kind = Literal["store", "update", "archive", "delete"]
+Outcome = Literal["added", "replaced", "unchanged", "kept"]
+"""What became of a memory that was imported."""
+
 PLAIN_FIELDS = ("type", "content", "summary", "category", "importance")
+"""Fields whose columns have the same name and hold the same value."""
+
+_FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
+"""Columns whose field has another name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change to one memory. ``fields`` holds only what was given, in its normal form.
+    """One change to one memory, named by ``id`` or ``key`` or both.
 
-    ``new_id`` and ``now`` are chosen before the transaction, so that doing it again gives the same state.
+    ``fields`` holds only the fields to set, normalized. ``new_id`` is the id of a memory that the
+    change creates. The caller chooses it and ``now``, so that repeating a failed transaction gives
+    the same state.
     """
 
     kind: Kind
@@ -23,26 +33,50 @@ class Change:
     id: str | None = None
     key: str | None = None
     new_id: str = ""
-    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    links: Sequence[Mapping[str, Any]] = ()
-    remove_links: Sequence[Mapping[str, Any]] = ()
+    fields: JsonObject = field(default_factory=JsonObject)
+    links: Sequence[JsonObject] = ()
+    remove_links: Sequence[JsonObject] = ()
 
     @property
     def linked_keys(self) -> list[str]:
-        """The keys of all memories whose links this change concerns."""
+        """The keys that the change adds links to or removes links to, sorted."""
         return sorted({link["key"] for link in (*self.links, *self.remove_links)})
 
 
 class MergedMemory(NamedTuple):
-    """A memory after a change: its row, the links that the change concerns, and the fields that changed."""
+    """A memory after a change.
+
+    ``links`` are its links to the change's `linked_keys`; ``updated`` names the fields that
+    changed.
+    """
 
     row: Row
     links: tuple[LinkRow, ...]
     updated: tuple[str, ...]
 
 
+class BatchOptions(NamedTuple):
+    """How to import a batch.
+
+    ``replace`` allows memories to be replaced. ``dry_run`` writes nothing. ``quota`` is the most
+    memories that a namespace may hold; None sets no limit.
+    """
+
+    replace: bool
+    dry_run: bool
+    quota: int | None
+
+
+class MergedIncoming(NamedTuple):
+    """The outcome of importing a memory, with its row and links afterwards."""
+
+    outcome: Outcome
+    row: Row
+    links: tuple[LinkRow, ...]
+
+
 def create_row(change: Change, namespace: str) -> Row:
-    """The row of a new memory, before the given fields are put in."""
+    """Return the row of a new memory, with defaults in place of the change's fields."""
     return Row(
         namespace=namespace,
         key=change.key or change.new_id,
@@ -63,111 +97,118 @@ def create_row(change: Change, namespace: str) -> Row:
 
 
 def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMemory:
-    """A memory with a change put in; ``updated_at`` moves only when something changed.
+    """Return the memory with the change applied; ``updated_at`` moves only if something changed.
 
-    ``links`` are the memory's links to those that the change concerns.
+    ``links`` are the memory's links to the change's `linked_keys`, ordered by target and type.
     """
-    values = _values(change, row)
-    after = row._replace(**values)
-    kept = _links(change, row.key, links)
+    columns = _merge_fields(change, row)
+    merged_row = row._replace(**columns)
+    merged_links = _merge_links(change, row.key, links)
+
     updated = [
         _FIELD_NAMES.get(name, name)
-        for name in values
-        if getattr(after, name) != getattr(row, name)
+        for name in columns
+        if getattr(merged_row, name) != getattr(row, name)
     ]
-    if "importance" in updated and "memory_score" in updated and not after.scored:
-        updated.remove("memory_score")  # it follows
-    if kept != tuple(links):
+    if "importance" in updated and "memory_score" in updated and not merged_row.scored:
+        updated.remove("memory_score")  # nobody set it: it only follows the importance
+    if merged_links != tuple(links):
         updated.append("links")
+
     if updated:
-        after = after._replace(updated_at=max(change.now, row.updated_at))
-    return MergedMemory(after, kept, tuple(dict.fromkeys(updated)))
+        # A clock that was set back must not make a memory older.
+        merged_row = merged_row._replace(updated_at=max(change.now, row.updated_at))
+
+    # Two columns, score and scored, stand for one field, which is named once.
+    return MergedMemory(merged_row, merged_links, tuple(dict.fromkeys(updated)))
 
 
-_FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
+def _merge_fields(change: Change, row: Row) -> JsonObject:
+    """Return the columns that a change sets, with their values."""
+    fields = change.fields
+    columns: JsonObject = {name: fields[name] for name in PLAIN_FIELDS if name in fields}
 
+    if "tags" in fields:
+        unique_tags = list(dict.fromkeys(fields["tags"]))
+        columns["tags"] = sorted_json(unique_tags)
 
-def _values(change: Change, row: Row) -> dict[str, Any]:
-    given = change.fields
-    values: dict[str, Any] = {name: given[name] for name in PLAIN_FIELDS if name in given}
-    if "tags" in given:
-        values["tags"] = sorted_json(list(dict.fromkeys(given["tags"])))
-    metadata = dict(given["metadata"]) if "metadata" in given else None
-    score = given.get("memory_score")
-    if metadata is not None:
-        score = metadata.pop("memory_score", None) if score is None else score
-        metadata.pop("memory_score", None)
-        values["metadata"] = sorted_json(metadata)
+    # The score may also come in the metadata, but is kept in a column, by which links are ranked.
+    score = fields.get("memory_score")
+    if "metadata" in fields:
+        metadata = dict(fields["metadata"])
+        metadata_score = metadata.pop("memory_score", None)
+        if score is None:
+            score = metadata_score
+        columns["metadata"] = sorted_json(metadata)
+
     if score is not None:
-        values |= {"score": float(score), "scored": 1}
+        columns["score"] = float(score)
+        columns["scored"] = 1
     elif not row.scored:
-        values["score"] = SCORES[values.get("importance", row.importance)]
+        importance = columns.get("importance", row.importance)
+        columns["score"] = SCORES[importance]  # follows the importance until somebody sets it
+
     if change.kind == "store":
-        values["archived"] = 0
+        columns["archived"] = 0  # storing over an archived memory restores it
     elif change.kind == "archive":
-        values["archived"] = 1
-    elif "archived" in given:
-        values["archived"] = int(given["archived"])
-    return values
+        columns["archived"] = 1
+    elif "archived" in fields:
+        columns["archived"] = int(fields["archived"])
+
+    return columns
 
 
-def _links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkRow, ...]:
-    """Links unique by target and type, in that order."""
-    after = {(link.target, link.type): link for link in links}
-    for named in change.remove_links:
-        gone = [
-            name
-            for name in after
-            if name[0] == named["key"] and named.get("type") in (None, name[1])
-        ]
-        for name in gone:
-            del after[name]
+def _merge_links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkRow, ...]:
+    """Return the links after a change, unique by target and type and in that order."""
+    merged = _index_links(links)
+
+    for removal in change.remove_links:
+        removed_kind = removal.get("type")
+        for target, kind in list(merged):
+            # Without a type, the links of all types are removed.
+            if target == removal["key"] and removed_kind in (None, kind):
+                del merged[target, kind]
+
     for link in change.links:
-        after[link["key"], link["type"]] = LinkRow(
-            source, link["key"], link["type"], float(link["link_weight"])
-        )
-    return tuple(after[name] for name in sorted(after))
+        target, kind = link["key"], link["type"]
+        merged[target, kind] = LinkRow(source, target, kind, float(link["link_weight"]))
+
+    return tuple(merged[name] for name in sorted(merged))
 
 
-Outcome = Literal["added", "replaced", "unchanged", "kept"]
-
-
-class BatchOptions(NamedTuple):
-    """What may be done with memories that are brought."""
-
-    replace: bool
-    dry_run: bool
-    quota: int | None
-
-
-class MergedIncoming(NamedTuple):
-    """What becomes of a memory that is brought from elsewhere, and how it is afterwards."""
-
-    outcome: Outcome
-    row: Row
-    links: tuple[LinkRow, ...]
+def _index_links(links: Sequence[LinkRow]) -> dict[tuple[str, str], LinkRow]:
+    """Return links by what names them in their memory: target and type."""
+    return {(link.target, link.type): link for link in links}
 
 
 def merge_incoming(
     incoming: IncomingMemory, row: Row | None, links: Sequence[LinkRow], *, replace: bool
 ) -> MergedIncoming:
-    """Compare what is brought with what is there: the same again changes nothing, and nothing is lost unless asked.
+    """Compare an incoming memory with the stored one, and return what to keep.
 
-    Where the importer made up id and times, those that are there stay, and so do further links.
+    ``row`` is None if no memory is stored under this key. An equal memory is "unchanged"; one that
+    differs is "replaced" if ``replace`` is set, else the stored one is "kept". If the incoming
+    memory is provisional, the stored id, times, archived state and further links are kept.
     """
-    after, brought = incoming.stored.row, incoming.stored.links
+    new_row, new_links = incoming.stored.row, incoming.stored.links
     if row is None:
-        return MergedIncoming("added", after, brought)
+        return MergedIncoming("added", new_row, new_links)
+
     if incoming.provisional:
-        after = after._replace(
+        new_row = new_row._replace(
             id=row.id, created_at=row.created_at, updated_at=row.updated_at, archived=row.archived
         )
-        there = {(link.target, link.type): link for link in links}
-        brought = tuple((there | {(link.target, link.type): link for link in brought}).values())
-    if after == row and set(brought) == set(links):
+        new_links = tuple((_index_links(links) | _index_links(new_links)).values())
+
+    if new_row == row and set(new_links) == set(links):
         return MergedIncoming("unchanged", row, tuple(links))
+
     if not replace:
         return MergedIncoming("kept", row, tuple(links))
+
+    # Not earlier, because a later time alone is no difference.
     if incoming.provisional:
-        after = after._replace(updated_at=max(incoming.stored.row.updated_at, row.updated_at))
-    return MergedIncoming("replaced", after, brought)
+        imported_at = incoming.stored.row.updated_at
+        new_row = new_row._replace(updated_at=max(imported_at, row.updated_at))
+
+    return MergedIncoming("replaced", new_row, new_links)

@@ -1,8 +1,9 @@
-"""What a check makes of the rows that a store tells it, the same for every store."""
+"""The integrity check that all stores share: a store feeds in its rows, the check compares them."""
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -10,168 +11,265 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.stores.model import IMPORTANCES, Row, hash_values, verify_row
 from abilities.helpers.stores.protocol import IntegrityFinding
 
-_SHOWN = 5
-_WIDTH = len(Row._fields)
-INDEX_COLUMNS = (
-    "id",
-    "type",
-    "category",
-    "importance",
-    "archived",
-    "size",
-    "created_at",
-    "updated_at",
-)
-"""What stands beside each memory, as `Examination.memory` is told it."""
-Counted = tuple[str, str, int, str]
-"""A counter's namespace, name, archived and value."""
+_MAX_EXAMPLES = 5
+_PROGRESS_ROWS = 1_000
+"""Rows between two reports of progress."""
+
+
+class IndexRow(NamedTuple):
+    """A memory's row in the memory index, without its access counters, which nothing can confirm.
+
+    ``importance`` is its index in `IMPORTANCES`; ``size`` is in bytes of UTF-8, content and summary
+    together.
+    """
+
+    id: str
+    type: str
+    category: str
+    importance: int
+    archived: int
+    size: int
+    created_at: str
+    updated_at: str
+
+
+INDEX_COLUMNS = IndexRow._fields
+"""The columns of the memory index that `IntegrityCheck.add_memory` takes."""
+
+
+class Counted(NamedTuple):
+    """What a counter counts: the memories of a namespace with a value, archived or not."""
+
+    namespace: str
+    name: str
+    archived: int
+    value: str
+
+
+class _Group(NamedTuple):
+    """What the counters tell memories apart by; the check counts by group because that is fast."""
+
+    namespace: str
+    archived: int
+    type: str
+    importance: str
 
 
 class IntegrityCheck:
-    """Is told every row, and finds what does not agree; ``progress`` is told of memories and links looked at."""
+    """Collects what does not agree while a store feeds in its rows; `report` returns the findings.
+
+    ``progress`` is called with the number of memories and links that were checked since the last
+    call.
+    """
 
     def __init__(self, progress: Callable[[int], None]) -> None:
         self._progress = progress
-        self._done = 0
-        self._memories = list[str]()
-        self._links = list[str]()
-        self._tags = list[str]()
-        self._unfindable = list[str]()
-        self._dangling = 0
-        self._count = 0
-        self._counted: Counter[Counted] = Counter()
+        self._checked_rows = 0
+        self._memory_count = 0
+        self._group_numbers: Counter[_Group] = Counter()
+        self._group_sizes: Counter[_Group] = Counter()
+        self._dangling_links = 0
+        self._damaged_memories: list[str] = []
+        self._damaged_links: list[str] = []
+        self._wrong_tags: list[str] = []
+        self._unfindable: list[str] = []
 
-    def add_memory(self, raw: tuple[Any, ...]) -> None:
-        """A memory's row, its hash, and what stands beside it, as `SHELF` names it."""
-        self._count += 1
-        self._step()
-        row = Row(*raw[:_WIDTH])
-        if not _is_sound(row, raw[_WIDTH], tuple(raw[_WIDTH + 1 :])):
-            self._memories.append(_named(row.namespace, row.key))
-        place = IMPORTANCES.index(row.importance) if row.importance in IMPORTANCES else -1
-        size = sum(
-            len(text.encode("utf-8", "surrogateescape")) for text in (row.content, row.summary)
-        )
-        for name, value in (("all", ""), ("type", row.type), ("importance", str(place))):
-            self._counted[row.namespace, name, row.archived, value] += 1
-        self._counted[row.namespace, "size", row.archived, ""] += size
+    def add_memory(self, columns: Iterable[Any]) -> None:
+        """Check a memory: the columns of its `Row`, its hash, and its `INDEX_COLUMNS`.
+
+        The last are None if the memory has no row in the memory index.
+        """
+        self._memory_count += 1
+        self._count_row()
+
+        # Take the columns apart by the fields of their types, so that no position is written down.
+        values = iter(columns)
+        row = Row._make(islice(values, len(Row._fields)))
+        stored_hash = next(values)
+        index_row = IndexRow._make(values)
+        if not _is_sound_memory(row, stored_hash, index_row):
+            self._damaged_memories.append(_format_name(row.namespace, row.key))
+
+        # A damaged memory counts too, so that its damage is not reported as wrong counters as well.
+        group = _Group(row.namespace, row.archived, row.type, row.importance)
+        self._group_numbers[group] += 1
+        self._group_sizes[group] += _count_bytes(row, errors="surrogateescape")
 
     def add_index_rows(self, number: int) -> None:
-        """How many rows stand beside memories."""
-        if number != self._count:
-            self._memories.append(f"{number - self._count:+} rows beside the memories")
+        """Compare the number of rows in the memory index with that of the memories added so far."""
+        difference = number - self._memory_count
+        if difference:
+            self._damaged_memories.append(f"{difference:+} rows in the memory index")
 
-    def add_link(self, raw: tuple[Any, ...]) -> None:
-        """A link: namespace, source, target, type, weight, rank, hash, and its target's archived and score, or None."""
-        namespace, *link, stored_hash, archived, score = raw
-        self._step()
-        self._dangling += archived is None
-        rank = -1.0 if archived is None or archived else link[3] * score
-        if not _hashes(tuple(link), stored_hash) or rank != link[4]:
-            self._links.append(f"{_named(namespace, link[0])} -> {link[1]}")
+    def add_link(self, columns: Iterable[Any]) -> None:
+        """Check a link: its namespace, the columns of its `LinkRecord`, and its target's state.
 
-    def compare_tags(self, namespace: str, key: str, tags: str, told: str) -> None:
-        """A memory's tags as it says them, and as they stand where they are looked for; both as JSON."""
-        if _listed(tags) != _listed(told):
-            self._tags.append(_named(namespace, key))
+        The state is the target's ``archived`` and ``score``, both None if it does not exist.
+        """
+        self._count_row()
+
+        namespace, source, target, kind, weight, rank, stored_hash, archived, score = columns
+        if archived is None:
+            self._dangling_links += 1
+
+        expected_rank = -1.0
+        if archived == 0:
+            expected_rank = weight * score
+
+        values = (source, target, kind, weight, rank)
+        if rank != expected_rank or not _has_valid_hash(values, stored_hash):
+            self._damaged_links.append(f"{_format_name(namespace, source)} -> {target}")
+
+    def compare_tags(self, namespace: str, key: str, tags: str, indexed: str) -> None:
+        """Compare a memory's tags with those in the tag index; both are JSON arrays."""
+        if _parse_tags(tags) != _parse_tags(indexed):
+            self._wrong_tags.append(_format_name(namespace, key))
 
     def add_miscounted_tag(self, namespace: str, tag: str) -> None:
-        """A tag whose counter is wrong."""
-        self._tags.append(_named(namespace, tag))
+        """Add a tag whose counter is wrong."""
+        self._wrong_tags.append(_format_name(namespace, tag))
 
     def add_unfindable(self, namespace: str, key: str) -> None:
-        """A memory that search does not look into."""
-        self._unfindable.append(_named(namespace, key))
+        """Add a memory that is missing from the search index."""
+        self._unfindable.append(_format_name(namespace, key))
 
-    def report(self, told: dict[Counted, int]) -> list[IntegrityFinding]:
-        """What was found, in a fixed order; ``told`` are the store's counters but for those of tags."""
-        wrong = [
-            " ".join(map(str, name))
-            for name in sorted(told.keys() | self._counted.keys(), key=repr)
-            if told.get(name, 0) != self._counted[name]
-        ]
+    def report(self, counters: Mapping[Counted, int]) -> list[IntegrityFinding]:
+        """Return the findings, in a fixed order.
+
+        ``counters`` are those that the store keeps, except those of tags.
+        """
+        wrong_counters = self._compare_counters(counters)
         return [
             build_finding(
                 "memories",
-                self._memories,
+                self._damaged_memories,
                 "Every memory is as it was written.",
-                "memories are damaged",
+                "Memories that are not as they were written",
             ),
             build_finding(
-                "links", self._links, "Every link is as it was written.", "links are damaged"
+                "links",
+                self._damaged_links,
+                "Every link is as it was written.",
+                "Links that are not as they were written",
             ),
-            self._dangling_links(),
+            self._report_dangling_links(),
             build_finding(
                 "tags",
-                self._tags,
-                "Every tag stands where it is looked for.",
-                "memories have other tags",
+                self._wrong_tags,
+                "The tag index agrees with the memories.",
+                "Memories or tags with wrong entries in the tag index",
             ),
             build_finding(
-                "counters", wrong, "The counters agree with the memories.", "counters are wrong"
+                "counters",
+                wrong_counters,
+                "The counters agree with the memories.",
+                "Counters that disagree with the memories",
             ),
             build_finding(
                 "search",
                 self._unfindable,
-                "Every memory can be searched for.",
-                "memories cannot be searched for",
+                "Every memory is in the search index.",
+                "Memories missing from the search index",
             ),
         ]
 
-    def _dangling_links(self) -> IntegrityFinding:
-        """Links that lead nowhere are told, not blamed."""
-        if not self._dangling:
-            return IntegrityFinding("dangling", "sound", 0, "Every link leads somewhere.")
-        words = f"{self._dangling:,} links lead to memories that are not there."
-        return IntegrityFinding("dangling", "note", self._dangling, words)
+    def _compare_counters(self, counters: Mapping[Counted, int]) -> list[str]:
+        """Return what the wrong ones among the store's counters count."""
+        expected = self._sum_counters()
+        wrong: list[str] = []
 
-    def _step(self) -> None:
-        self._done += 1
-        if self._done % 1_000 == 0:
-            self._progress(1_000)
+        for counted in sorted(counters.keys() | expected.keys(), key=_order_counters):
+            if counters.get(counted, 0) != expected[counted]:
+                wrong.append(" ".join(map(str, counted)))
+
+        return wrong
+
+    def _sum_counters(self) -> Counter[Counted]:
+        """Return the counters as they should be."""
+        counters: Counter[Counted] = Counter()
+
+        for group, number in self._group_numbers.items():
+            namespace, archived, type_, importance = group
+            index = -1  # of a damaged value, so that no counter agrees with it
+            if importance in IMPORTANCES:
+                index = IMPORTANCES.index(importance)
+
+            counters[Counted(namespace, "all", archived, "")] += number
+            counters[Counted(namespace, "type", archived, type_)] += number
+            counters[Counted(namespace, "importance", archived, str(index))] += number
+            counters[Counted(namespace, "size", archived, "")] += self._group_sizes[group]
+
+        return counters
+
+    def _report_dangling_links(self) -> IntegrityFinding:
+        """Return a note and no damage: a link may be stored before the memory that it leads to."""
+        if not self._dangling_links:
+            return IntegrityFinding("dangling", "sound", 0, "Every link leads to a memory.")
+
+        words = f"Links to memories that do not exist: {self._dangling_links:,}. This is allowed."
+        return IntegrityFinding("dangling", "note", self._dangling_links, words)
+
+    def _count_row(self) -> None:
+        self._checked_rows += 1
+        if self._checked_rows % _PROGRESS_ROWS == 0:
+            self._progress(_PROGRESS_ROWS)
 
 
 def build_finding(name: str, wrong: list[str], good: str, bad: str) -> IntegrityFinding:
-    """What was found of one thing, in words."""
+    """Return a finding about one kind of thing; ``wrong`` names what is damaged.
+
+    ``good`` is the sentence if nothing is; ``bad`` is what stands before the number otherwise.
+    """
     if not wrong:
         return IntegrityFinding(name, "sound", 0, good)
-    return IntegrityFinding(
-        name, "damaged", len(wrong), f"{len(wrong):,} {bad}.", tuple(wrong[:_SHOWN])
-    )
+
+    examples = tuple(wrong[:_MAX_EXAMPLES])
+    return IntegrityFinding(name, "damaged", len(wrong), f"{bad}: {len(wrong):,}.", examples)
 
 
-def _is_sound(row: Row, stored_hash: int, shelf: tuple[Any, ...]) -> bool:
+def _is_sound_memory(row: Row, stored_hash: int, index_row: IndexRow) -> bool:
+    """Return whether a row is as it was written and its row in the memory index agrees with it."""
     try:
         verify_row(row, stored_hash)
-        size = len(row.content.encode()) + len(row.summary.encode())
-        place = IMPORTANCES.index(row.importance)
+        expected = IndexRow(
+            id=row.id,
+            type=row.type,
+            category=row.category,
+            importance=IMPORTANCES.index(row.importance),
+            archived=row.archived,
+            size=_count_bytes(row),
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+        )
     except (Refused, UnicodeEncodeError, ValueError):
         return False
-    return shelf == (
-        row.id,
-        row.type,
-        row.category,
-        place,
-        row.archived,
-        size,
-        row.created_at,
-        row.updated_at,
-    )
+
+    return index_row == expected
 
 
-def _hashes(link: tuple[Any, ...], stored_hash: int) -> bool:
+def _count_bytes(row: Row, *, errors: str = "strict") -> int:
+    # A damaged text holds surrogates, which "surrogateescape" turns back into its bytes.
+    return len(row.content.encode(errors=errors)) + len(row.summary.encode(errors=errors))
+
+
+def _has_valid_hash(values: tuple[object, ...], stored_hash: int) -> bool:
     try:
-        return hash_values(link) == stored_hash
-    except TypeError:
+        return hash_values(values) == stored_hash
+    except TypeError:  # a damaged text need not be valid Unicode
         return False
 
 
-def _listed(tags: str) -> list[Any] | None:
+def _order_counters(counted: Counted) -> str:
+    return repr(tuple(counted))  # damage can turn a value into one of a type that does not compare
+
+
+def _parse_tags(tags: str) -> list[object] | None:
+    """Return the sorted tags of a JSON array, or None if damage made it something else."""
     try:
         return sorted(orjson.loads(tags))
     except (ValueError, TypeError):
         return None
 
 
-def _named(namespace: str, key: str) -> str:
+def _format_name(namespace: object, key: object) -> str:
     return f"{namespace}/{key}"

@@ -1,22 +1,27 @@
-"""A memory as a store keeps it, its hash, and what makes a stored one wrong."""
+"""A memory and its links as stores keep them, and the hashes that reveal damage to them."""
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import State, WalkLink
 
 TYPES = ("core", "learning", "task")
 IMPORTANCES = ("low", "medium", "high")
-"""In rising order; a store may keep the place in it."""
+"""In rising order; a store may keep a value as its index in this tuple."""
 
 
 class Row(NamedTuple):
-    """One memory. ``tags`` and ``metadata`` are JSON; ``scored`` says that the score was set, not derived."""
+    """One memory's columns.
+
+    ``tags`` and ``metadata`` are JSON. ``archived`` and ``scored`` are 0 or 1; ``scored`` is 1 if
+    somebody set the score, and 0 if it follows from the importance.
+    """
 
     namespace: str
     key: str
@@ -36,21 +41,27 @@ class Row(NamedTuple):
 
 
 class LinkRow(NamedTuple):
-    """One link, by the key of the memory it belongs to."""
+    """One link, from the memory with the key ``source`` to the key ``target``."""
 
     source: str
     target: str
     type: str
     weight: float
 
-    def to_data(self) -> dict[str, Any]:
-        """The link as readers are told of it; the usual type is left out."""
-        kind = {} if self.type == "association" else {"type": self.type}
-        return {"key": self.target, "link_weight": self.weight, **kind}
+    def to_data(self) -> JsonObject:
+        """Return the link as replies show it; the default type "association" is left out."""
+        data: JsonObject = {"key": self.target, "link_weight": self.weight}
+        if self.type != "association":
+            data["type"] = self.type
+
+        return data
 
 
 class StoredMemory(NamedTuple):
-    """A memory that was read: its row, its links (the best ones), how many there are, and its access counters."""
+    """A memory that was read: its row, some of its links, and its access counters.
+
+    ``links_total`` is how many links it has in all.
+    """
 
     row: Row
     links: tuple[LinkRow, ...] = ()
@@ -60,52 +71,70 @@ class StoredMemory(NamedTuple):
 
 
 class IncomingMemory(NamedTuple):
-    """A memory to be kept as it is; ``made_up`` says that its id and times were chosen by who brings it."""
+    """A memory to import as it is.
+
+    ``provisional`` says that the importer generated its id and times, because its source has none.
+    """
 
     stored: StoredMemory
     provisional: bool = False
 
 
 class DamagedMemory(NamedTuple):
-    """What cannot be read of a stored memory: all of it, or a link of it."""
+    """A memory that cannot be read, or whose damaged links cannot; ``reason`` says which."""
 
     namespace: str
     key: str
     reason: str
 
 
-def sorted_json(value: Any) -> str:
-    """JSON as a row keeps it, the same for the same value. Raises TypeError for what JSON cannot carry."""
+def sorted_json(value: object) -> str:
+    """Return JSON with sorted keys, so that equal values give equal texts.
+
+    Raises TypeError for a value that JSON cannot carry.
+    """
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def hash_values(values: tuple[Any, ...]) -> int:
-    """A 63-bit hash over every value of a row or link (BLAKE2b over its JSON)."""
-    return int.from_bytes(blake2b(orjson.dumps(list(values)), digest_size=8).digest()) >> 1
+def hash_values(values: Sequence[object]) -> int:
+    """Return a 63-bit hash over all values of a row or link: BLAKE2b over their JSON.
+
+    Raises TypeError for a value that JSON cannot carry, such as a damaged text.
+    """
+    # A list, because orjson takes no subclasses of tuple, which rows and links are.
+    serialized = orjson.dumps(list(values))
+
+    # One bit less than the digest has, so that the hash fits a signed 64-bit column.
+    return int.from_bytes(blake2b(serialized, digest_size=8).digest()) >> 1
 
 
 def verify_row(row: Row, stored_hash: int) -> Row:
-    """A row that is as it was written. Raises Refused: checksum_mismatch, invalid_stored_value."""
+    """Return the row if it is as it was written and its values are possible.
+
+    Raises Refused: checksum_mismatch, invalid_stored_value.
+    """
     try:
-        same = hash_values(row) == stored_hash
+        is_unchanged = hash_values(row) == stored_hash
     except TypeError:  # a damaged text need not be valid Unicode
-        same = False
-    if not same:
+        is_unchanged = False
+
+    if not is_unchanged:
         raise Refused("checksum_mismatch")
     if not is_fraction(row.score) or row.type not in TYPES or row.importance not in IMPORTANCES:
         raise Refused("invalid_stored_value")
+
     return row
 
 
 def is_fraction(value: object) -> bool:
-    """Whether a stored weight or score is a number from 0 to 1."""
+    """Return whether a stored weight or score is a number from 0 to 1."""
     return isinstance(value, float) and math.isfinite(value) and 0 <= value <= 1
 
 
 class LinkRecord(NamedTuple):
-    """A link as a store keeps it: the link itself, its rank, and a hash over all of that.
+    """A link as a store keeps it: the link itself, its rank, and a hash over both.
 
-    ``rank`` is the weight times the target's score, or negative if the target is missing or archived.
+    ``rank`` is the weight times the target's score, or -1 if the target is missing or archived.
     """
 
     source: str
@@ -117,20 +146,22 @@ class LinkRecord(NamedTuple):
 
     @property
     def row(self) -> LinkRow:
-        """The link without what a store derives from it."""
+        """The link without its derived columns."""
         return LinkRow(self.source, self.target, self.type, self.weight)
 
     @property
     def is_sound(self) -> bool:
-        """Whether the link is as it was written, and its weight is possible."""
+        """Whether the link is as it was written and its weight is from 0 to 1."""
+        *values, stored_hash = self
         try:
-            return hash_values(self[:5]) == self.hash and 0 <= self.weight <= 1
+            return hash_values(values) == stored_hash and 0 <= self.weight <= 1
         except TypeError:  # damage can turn any value into one of another type
             return False
 
     def to_walk_link(self, invalid: Container[str]) -> WalkLink:
-        """Return the link as a walk sees it; ``invalid`` are targets that cannot be walked to."""
+        """Return the link as a walk sees it; ``invalid`` holds targets not to be entered."""
         if not self.is_sound or self.target in invalid:
+            # Damage can give a value any type; the score is below that of absent targets.
             return WalkLink(str(self.target), 0.0, str(self.type), -2.0, "invalid")
 
         state: State = "absent" if self.rank < 0 else "present"

@@ -10,7 +10,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 
 
 def store_path(url: str) -> Path | None:
-    """The absolute path of a store that is a file, or None for a database on a server."""
+    """Return the absolute path of a store that is a file, or None for a database on a server."""
     if not url.startswith(_SQLITE):
         return None
 
@@ -18,20 +18,22 @@ def store_path(url: str) -> Path | None:
 
 
 def check_store_url(url: str) -> None:
-    """Check the form of a store's URL. Raises ValueError with a sentence that teaches it."""
-    scheme = next((scheme for scheme in (_SQLITE, *_POSTGRES) if url.startswith(scheme)), None)
-    if scheme is None or not url.removeprefix(scheme):
-        raise ValueError(
-            "must be 'sqlite:///' and a path, for example 'sqlite:///~/.abilities/memory.db', "
-            "or 'postgresql://user@host/database'"
-        )
+    """Raise ValueError, with a sentence that shows the right form, if a store's URL has another."""
+    for scheme in (_SQLITE, *_POSTGRES):
+        if url.startswith(scheme) and url != scheme:
+            return
+
+    raise ValueError(
+        "must be 'sqlite:///' and a path, for example 'sqlite:///~/.abilities/memory.db', "
+        "or 'postgresql://user@host/database'"
+    )
 
 
 def open_store(url: str, *, max_memories: int | None = None) -> ServableStore:
     """Return the memory store at a URL; it connects when first used.
 
     ``max_memories`` is the most that one namespace may hold; None sets no limit.
-    Raises ValueError for a URL that cannot be used, or if what it needs is not installed.
+    Raises ValueError if the URL cannot be used, or if its database driver is not installed.
     """
     check_store_url(url)
     path = store_path(url)
@@ -39,6 +41,7 @@ def open_store(url: str, *, max_memories: int | None = None) -> ServableStore:
     if path is not None:
         return SqliteStore(path, max_memories=max_memories)
 
+    # Imported here, because the driver is an optional dependency.
     try:
         from abilities.helpers.stores.postgres.store import PostgresStore
     except ImportError:

@@ -1,8 +1,12 @@
-"""What a store of memories can do; `conformance.py` holds any store against it."""
+"""The protocols of a memory store: what every store does, and two optional powers.
+
+`MemoryStore` is the core. `TransferableStore` adds export and import, `CheckableStore` an integrity
+check. `abilities.helpers.stores.conformance` tests any store against them.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from abilities.helpers.stores.changes import Change, Outcome
 from abilities.helpers.stores.model import (
@@ -16,11 +20,15 @@ from abilities.helpers.stores.model import (
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 
 MAX_TOUCHES = 10_000
-"""Accesses a store holds back until they are written; more are forgotten, counting is best effort."""
+"""Memories whose accesses a store holds back until it writes them; further ones are not counted."""
 
 
 class WriteResult(NamedTuple):
-    """What became of a change: the memory as it is now (None when deleted for good) and what changed."""
+    """The result of a change.
+
+    ``stored`` is the memory as it is now, or None if it was deleted for good. ``created`` says
+    whether the change created it; ``updated`` names the fields that changed.
+    """
 
     stored: StoredMemory | None
     created: bool
@@ -28,14 +36,18 @@ class WriteResult(NamedTuple):
 
 
 class WalkResult(NamedTuple):
-    """A walk, and for each of its steps the memory or why it could not be read."""
+    """A walk, and for each of its steps the memory or the exception that reading it raised."""
 
     outcome: WalkOutcome
     memories: tuple[StoredMemory | Exception, ...]
 
 
 class IntegrityFinding(NamedTuple):
-    """What a check found of one thing: in words, how many are concerned, and some of them by name."""
+    """What an integrity check found about one kind of thing, such as the links.
+
+    ``number`` is how many are affected, ``words`` a sentence for people, and ``examples`` names
+    some of them.
+    """
 
     name: str
     state: Literal["sound", "note", "damaged"]
@@ -46,7 +58,13 @@ class IntegrityFinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which memories, in which order; None leaves a filter out. ``search`` is case-folded already."""
+    """Which memories to return, and in which order.
+
+    A filter that is None matches every memory; of ``tags``, a memory must have all. ``search`` is a
+    case-folded text that the case-folded content must contain. ``archived`` includes archived
+    memories. ``sort_by`` is created_at, updated_at, accessed_at, importance or access_count; ties
+    are broken by id.
+    """
 
     type: str | None = None
     tags: tuple[str, ...] = ()
@@ -60,27 +78,43 @@ class Query:
     descending: bool = True
 
     @property
-    def filters(self) -> list[tuple[str, Any]]:
-        """The columns that must have a value; importance as its place in the rising order."""
-        importance = None if self.importance is None else IMPORTANCES.index(self.importance)
-        named = (("type", self.type), ("importance", importance), ("category", self.category))
-        return [(name, value) for name, value in named if value is not None]
+    def filters(self) -> list[tuple[str, str | int]]:
+        """The columns that must have a value; importance as its index in `IMPORTANCES`."""
+        filters: list[tuple[str, str | int]] = []
+
+        if self.type is not None:
+            filters.append(("type", self.type))
+        if self.importance is not None:
+            filters.append(("importance", IMPORTANCES.index(self.importance)))
+        if self.category is not None:
+            filters.append(("category", self.category))
+
+        return filters
 
     @property
     def counter(self) -> tuple[str, str] | None:
-        """The counter that knows how many match, by name and value; None where no counter does.
+        """The name and value of the counter that knows how many memories match; None if none does.
 
         Counters know the memories by at most one of type, importance and tag.
         """
-        filters = [*self.filters, *(("tag", tag) for tag in self.tags)]
-        if self.search is not None or self.category is not None or len(filters) > 1:
+        if self.search is not None or self.category is not None:
             return None
-        name, value = filters[0] if filters else ("all", "")
+
+        filters = self.filters
+        for tag in self.tags:
+            filters.append(("tag", tag))
+
+        if not filters:
+            return "all", ""
+        if len(filters) > 1:
+            return None
+
+        ((name, value),) = filters
         return name, str(value)
 
 
 class MemoryPage(NamedTuple):
-    """A page of matching memories and how many match in all."""
+    """A page of matching memories, and how many match in all."""
 
     memories: tuple[StoredMemory | Exception, ...]
     total: int
@@ -97,64 +131,75 @@ class Stats(NamedTuple):
     """UTF-8 bytes of all contents and summaries, archived memories included."""
     oldest: str | None
     newest: str | None
-    """When the first and the last memory were created; None in an empty namespace."""
+    """When the oldest and the newest memory were created; None in an empty namespace."""
     most_accessed: StoredMemory | None
     top_tags: tuple[tuple[str, int], ...]
     """The ten most used tags with their numbers of memories, most used first."""
 
 
 class Backlinks(NamedTuple):
-    """Some of the links that lead to a key, by source and type, and how many there are."""
+    """A page of the links that lead to a key, by source and type, and how many there are in all."""
 
     links: tuple[LinkRow, ...]
     total: int
 
 
 class MemoryStore(Protocol):
-    """What every store of memories can do: keep, change, read, walk, find and count them.
+    """What every store does: keep, change, read, walk, find and count memories.
 
-    A store serves any event loop and any number of processes. Every method isolates its namespace and is one
-    transaction: a read sees one snapshot; a change is wholly there or not at all, and is durable when the method
-    returns. If one memory among several cannot be read, a Refused in its place says why. A method raises Refused
-    if the store cannot answer: busy, storage_full, storage_error, storage_moved, read_only, corrupted,
-    schema_too_new, unavailable.
+    A store serves any event loop and any number of processes. Every method isolates its namespace
+    and is one transaction: a read sees one snapshot; a change is made completely or not at all, and
+    is durable when the method returns. If one memory among several cannot be read, a Refused in its
+    place says why. A method raises Refused if the store cannot answer: busy, storage_full,
+    storage_error, storage_moved, read_only, corrupted, schema_too_new, unavailable.
 
     `TransferableStore` and `CheckableStore` are optional powers beyond this.
     """
 
     @property
     def queue_size(self) -> int:
-        """How many calls wait for the store at this moment."""
+        """How many calls wait for the store right now."""
         ...
 
     async def change(self, namespace: str, change: Change) -> WriteResult:
-        """Make one change. Raises Refused also for: id_not_found, key_taken, storage_quota, checksum_mismatch.
+        """Make one change. A change that has begun is finished even if its caller is cancelled.
 
-        A change that has begun is finished, even if its caller is cancelled.
+        Also raises Refused: id_not_found, key_taken, storage_quota, checksum_mismatch.
         """
         ...
 
     async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
-        """Return memories by key, in the order asked; Refused("memory_not_found") stands for a missing one."""
+        """Return one item per key, in that order; Refused("memory_not_found") for a missing memory.
+
+        Each memory has its ``links_total``; its links and access counters may be left out.
+        """
         ...
 
     async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
-        """Return one memory with ``limit`` of its links, best first, after ``offset``. Raises Refused."""
+        """Return one memory with up to ``limit`` of its links, best first, after ``offset`` links.
+
+        Raises Refused if the memory is missing or damaged: memory_not_found, checksum_mismatch,
+        invalid_stored_value.
+        """
         ...
 
     async def read_backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
-        """Return ``limit`` of the links that lead to a key, ordered by source, after ``offset``.
+        """Return up to ``limit`` of the links that lead to a key, after ``offset`` links.
 
-        Damaged links are counted but not returned.
+        They are ordered by source and type. The key need not exist. Damaged links are counted but
+        not returned.
         """
         ...
 
     async def walk(self, namespace: str, key: str, limits: WalkLimits) -> WalkResult:
-        """Walk from a memory in one snapshot. Raises Refused if the first memory cannot be read."""
+        """Walk along the links from a memory, in one snapshot.
+
+        Raises Refused if that first memory cannot be read.
+        """
         ...
 
     async def query(self, namespace: str, query: Query) -> MemoryPage:
-        """Return a page of memories and the exact number of matches."""
+        """Return a page of matching memories and the exact number of matches."""
         ...
 
     async def read_stats(self, namespace: str) -> Stats:
@@ -162,11 +207,11 @@ class MemoryStore(Protocol):
         ...
 
     def count_access(self, namespace: str, key: str, now: str) -> None:
-        """Count an access, at some time soon; never fails and never waits."""
+        """Count an access to a memory soon, best effort; never raises and never waits."""
         ...
 
     async def close(self) -> None:
-        """Finish what has begun and release everything."""
+        """Finish the calls that have begun and release everything."""
         ...
 
 
@@ -178,8 +223,9 @@ class TransferableStore(MemoryStore, Protocol):
     ) -> list[StoredMemory | DamagedMemory]:
         """Return memories of all namespaces with all their links, ordered by namespace and key.
 
-        The page starts after the (namespace, key) given in ``after`` and holds up to ``limit`` memories. A damaged
-        memory, or a damaged link beside its memory, appears as a DamagedMemory.
+        The page starts after the (namespace, key) given in ``after``, ("", "") at first, and holds
+        up to ``limit`` memories. A damaged memory appears as a DamagedMemory; a memory with damaged
+        links follows one.
         """
         ...
 
@@ -192,9 +238,10 @@ class TransferableStore(MemoryStore, Protocol):
     ) -> list[Outcome | Exception]:
         """Store memories as they are, with their ids, times and counters; return one outcome each.
 
-        Each memory is one transaction, or shares one with its neighbours. A memory that exists and differs is kept,
-        or replaced if asked; a dry run changes nothing. If one cannot be stored, its place holds the Refused:
-        key_taken (its id belongs to another key), storage_quota, checksum_mismatch.
+        Each memory is one transaction, or shares one with its neighbors. A memory that exists and
+        differs is kept, or replaced if ``replace`` is set; a dry run changes nothing. If a memory
+        cannot be stored, a Refused in its place says why: key_taken (its id belongs to another
+        key), storage_quota, checksum_mismatch.
         """
         ...
 
@@ -203,16 +250,16 @@ class CheckableStore(MemoryStore, Protocol):
     """A store that can check its own integrity."""
 
     async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
-        """Check every memory and link.
+        """Check every memory and link, and everything that is derived from them.
 
-        ``progress`` is called with the number of rows checked since the last call, from any thread. ``full`` checks
-        the search index too, for which writers may have to wait.
+        ``progress`` is called with the number of rows checked since the last call, from any thread.
+        ``full`` checks the inside of the search index too, for which writers may have to wait.
         """
         ...
 
 
 class ServableStore(TransferableStore, CheckableStore, Protocol):
-    """Everything that the command line needs of a store; both of ours are one."""
+    """A store with all powers, as the command line needs it; the built-in stores have them all."""
 
 
 def build_stats(
@@ -221,23 +268,29 @@ def build_stats(
     most_accessed: StoredMemory | None,
     tags: Iterable[tuple[str, int]],
 ) -> Stats:
-    """Build statistics from a store's counters, which are keyed by (name, archived, value).
+    """Build statistics from a store's counters, whose keys are (name, archived, value).
 
-    ``span`` is when the oldest and the newest memory were created.
+    ``span`` is when the oldest and the newest memory were created. ``tags`` are the most used ones
+    with their numbers, most used first.
     """
-    by_importance = {
-        name: counters.get(("importance", 0, str(place)), 0)
-        for place, name in reversed(list(enumerate(IMPORTANCES)))
-    }
+    by_type: dict[str, int] = {}
+    for name in TYPES:
+        by_type[name] = counters.get(("type", 0, name), 0)
 
+    by_importance: dict[str, int] = {}
+    for name in reversed(IMPORTANCES):  # the highest first, as replies show them
+        index = IMPORTANCES.index(name)
+        by_importance[name] = counters.get(("importance", 0, str(index)), 0)
+
+    oldest, newest = span
     return Stats(
         total=counters.get(("all", 0, ""), 0),
-        by_type={name: counters.get(("type", 0, name), 0) for name in TYPES},
+        by_type=by_type,
         by_importance=by_importance,
         archived=counters.get(("all", 1, ""), 0),
         size_bytes=counters.get(("size", 0, ""), 0) + counters.get(("size", 1, ""), 0),
-        oldest=span[0],
-        newest=span[1],
+        oldest=oldest,
+        newest=newest,
         most_accessed=most_accessed,
         top_tags=tuple(tags),
     )

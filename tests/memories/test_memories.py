@@ -499,15 +499,15 @@ QUERIES: list[dict[str, Any]] = [
 async def test_queries_agree_with_a_plain_list(
     small: int, sort_by: str, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_SMALL", small)
+    monkeypatch.setattr(queries, "_SCAN_LIMIT", small)
     ways: set[str] = set()
-    plain = queries._matching
+    plain = queries._select
 
-    def noted(namespace: str, asked: Query, how: queries.How) -> Any:
-        ways.add(how if asked.search else "")
-        return plain(namespace, asked, how)
+    def noted(namespace: str, asked: Query, strategy: queries.Strategy) -> Any:
+        ways.add(strategy if asked.search else "")
+        return plain(namespace, asked, strategy)
 
-    monkeypatch.setattr(queries, "_matching", noted)
+    monkeypatch.setattr(queries, "_select", noted)
     chance = random.Random(sort_by)
     async with calls(roots) as call:
         for n in range(60):
@@ -538,7 +538,7 @@ async def test_queries_agree_with_a_plain_list(
         for text in ("word", "number 1", "er 5", "w", "世"):
             found = await call("query_memories", search=text)
             assert found["total"] == sum(text in memory["content"] for memory in every)
-    assert ways == ({"", "found first", "met in order"} if small == 10 else {"", "met in order"})
+    assert ways == ({"", "search first", "scan in order"} if small == 10 else {"", "scan in order"})
 
 
 async def check_query(

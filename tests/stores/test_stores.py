@@ -25,7 +25,7 @@ from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryStore, Query, ServableStore
-from abilities.helpers.stores.sqlite import file
+from abilities.helpers.stores.sqlite import file, schema
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.memories.test_walk import Graph, random_graph, walk
 from tests.support.measurements import reached
@@ -165,20 +165,24 @@ async def test_s11_a_newer_schema_is_neither_read_nor_written(tmp_path: Path) ->
 async def test_an_older_store_is_brought_forward_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, scripts = tmp_path / "m.db", file.schema()
+    path, scripts = tmp_path / "m.db", schema.load_migrations()
     await filled(path)
     async with opened(path) as old:
         await put(old, "k9")
         before = await everything(old, 3)
         step = "CREATE TABLE more (namespace TEXT); INSERT INTO more SELECT DISTINCT namespace FROM memories;"
-        monkeypatch.setattr(file, "schema", lambda: (*scripts, step, "SELECT no_such_function();"))
+        monkeypatch.setattr(
+            schema, "load_migrations", lambda: (*scripts, step, "SELECT no_such_function();")
+        )
         async with opened(path) as newer:
             assert await reason(put(newer, "k")) == "storage_error", (
                 "a step that fails is not half done"
             )
         assert version(path) == 2, "the steps before it are kept"
         monkeypatch.setattr(
-            file, "schema", lambda: (*scripts, step, "CREATE TABLE last (namespace TEXT);")
+            schema,
+            "load_migrations",
+            lambda: (*scripts, step, "CREATE TABLE last (namespace TEXT);"),
         )
         stores = [SqliteStore(path) for _ in range(8)]
         await asyncio.gather(*(put(store, f"new{n}") for n, store in enumerate(stores)))
@@ -186,7 +190,7 @@ async def test_an_older_store_is_brought_forward_in_place(
         for store in stores:
             await store.close()
         assert version(path) == 3
-        monkeypatch.setattr(file, "schema", lambda: scripts)
+        monkeypatch.setattr(schema, "load_migrations", lambda: scripts)
         assert await reason(put(old, "k")) == "schema_too_new", (
             "a process that was left behind writes no more"
         )

@@ -522,7 +522,7 @@ def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
     tamper(copy, "UPDATE memories SET content = 'other' WHERE key = 'k0003'")
     before = store.read_bytes()
     done = run(store, "restore", copy, "--replace")
-    assert done.exit_code == 1 and "1 memories are damaged" in done.stderr
+    assert done.exit_code == 1 and "Memories that are not as they were written: 1." in done.stderr
     assert store.read_bytes() == before and not list(tmp_path.glob("*-new-*"))
     copy.write_text("hello")
     assert "damaged" in run(store, "restore", copy, "--replace").stderr
@@ -567,7 +567,7 @@ def test_damage_of_every_kind_is_found(name: str, statement: str, tmp_path: Path
     fill(store, 10)
     sound = run(store, "check", "--full")
     assert sound.exit_code == 0
-    assert "1 links lead to memories that are not there." in sound.stdout
+    assert "Links to memories that do not exist: 1." in sound.stdout
     tamper(store, statement)
     done = run(store, "check", "--full", "--json")
     findings = {finding["name"]: finding for finding in json.loads(done.stdout)}
@@ -584,7 +584,7 @@ def test_checking_says_what_stands_beside_and_what_is_no_store(tmp_path: Path) -
     fill(store, 2)
     (tmp_path / "m.db-new-1-abc").write_text("")
     done = run(store, "check")
-    assert done.exit_code == 0 and "1 unfinished copies were left beside the store" in done.stdout
+    assert done.exit_code == 0 and "Unfinished copies beside the store: 1." in done.stdout
     store.write_bytes(b"x" * 5_000)
     assert run(store, "check").exit_code == 1
 

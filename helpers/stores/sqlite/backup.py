@@ -1,4 +1,4 @@
-"""Copies of an SQLite store: made while it is in use, checked, and put in place whole or not at all."""
+"""Backup and restore of an SQLite store; a copy is checked before it is put in place."""
 
 import os
 import secrets
@@ -12,34 +12,45 @@ from pathlib import Path
 from abilities.declarations.faults import AbilitiesError
 from abilities.helpers.durable import sync_folder
 from abilities.helpers.stores.protocol import IntegrityFinding
-from abilities.helpers.stores.sqlite.file import StoreFile, translate_sqlite_error, version_of
-from abilities.helpers.stores.sqlite.integrity import check, check_words
+from abilities.helpers.stores.sqlite.file import (
+    StoreFile,
+    connect_to_file,
+    reserve_new_file,
+    translate_sqlite_error,
+)
+from abilities.helpers.stores.sqlite.integrity import check_search_index, check_store
+from abilities.helpers.stores.sqlite.schema import read_version
 
 _PAGES = 2_000
-Share = Callable[[float], None]
-"""Is told how much is copied, 0 to 1; then the copy is checked."""
+"""Pages that are copied between two reports of progress."""
+
+Progress = Callable[[float], None]
+"""Called with the share that is copied, from 0 to 1; after 1, the copy is still checked."""
 
 
 class UnsoundCopy(AbilitiesError):
-    """A copy that is not whole; ``findings`` say why. Nothing was put in place."""
+    """A copy that is damaged; ``findings`` say how. Nothing was put in place."""
 
     def __init__(self, findings: list[IntegrityFinding]) -> None:
-        super().__init__("; ".join(finding.words for finding in findings))
+        words = " ".join(finding.words for finding in findings)
+        super().__init__(f"The copy is damaged. {words}")
         self.findings = findings
 
 
-def backup(store: Path, target: Path, progress: Share) -> None:
-    """Copy a store as it is at this moment, while others read and write it; the copy is a store itself.
+def backup(store: Path, target: Path, progress: Progress) -> None:
+    """Copy a store as it is now, while others read and write it; the copy is a store itself.
 
-    Raises FileExistsError, Unsound, and what opening the store raises.
+    Raises FileExistsError, UnsoundCopy, and what opening the store raises.
     """
     if target.exists():
         raise FileExistsError(target)
+
     file = StoreFile(store)
     source = file.open(writing=False)
     try:
-        with _copied(source, target, progress) as copy:
-            _set_journal(copy, "DELETE")  # one file, that can be read where nothing can be written
+        with _copy_and_check(source, target, progress) as copy:
+            # Without a log the copy is one file, which a folder that cannot be written serves too.
+            _set_journal_mode(copy, "DELETE")
             os.link(copy, target)
         sync_folder(target.parent)
     finally:
@@ -47,71 +58,80 @@ def backup(store: Path, target: Path, progress: Share) -> None:
         file.close()
 
 
-def restore(copy: Path, store: Path, progress: Share, *, replace: bool) -> Path | None:
-    """Put a copy in a store's place, which must be empty unless ``replace`` is set.
+def restore(copy: Path, store: Path, progress: Progress, *, replace: bool) -> Path | None:
+    """Put a copy in the place of a store, which must not exist unless ``replace`` is set.
 
-    Answers where the store that was there is kept now. Raises FileExistsError, Unsound, Refused: busy,
-    where a process has the store open that was to be replaced; and what opening the copy raises.
+    Returns where the replaced store is kept, or None if there was none. Raises FileExistsError,
+    UnsoundCopy, Refused("busy") if a process has the store open that is to be replaced, and what
+    opening the copy raises.
     """
     if store.exists() and not replace:
         raise FileExistsError(store)
-    source = sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+
+    source = connect_to_file(copy, "ro")
     try:
-        version_of(source)
-        with _copied(source, store, progress) as made:
-            _set_journal(made, "WAL")
-            return StoreFile(store).put_in_place(
-                made, aside=_aside(store) if store.exists() else None
-            )
+        read_version(source)
+        with _copy_and_check(source, store, progress) as new_store:
+            _set_journal_mode(new_store, "WAL")
+            aside = _name_replaced_store(store) if store.exists() else None
+            StoreFile(store).install(new_store, aside=aside)
+            return aside
     except sqlite3.Error as error:
         raise translate_sqlite_error(error) from error
     finally:
         source.close()
 
 
-def _aside(store: Path) -> Path:
-    return store.with_name(
-        f"{store.name}-before-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
-    )
+def _name_replaced_store(store: Path) -> Path:
+    now = datetime.now(UTC)
+    return store.with_name(f"{store.name}-before-{now:%Y%m%dT%H%M%S}-{secrets.token_hex(2)}")
 
 
 @contextmanager
-def _copied(source: sqlite3.Connection, beside: Path, progress: Share) -> Generator[Path]:
-    """A checked copy, for a while, in the folder where it is to stand."""
-    made = beside.with_name(f"{beside.name}-new-{os.getpid()}-{secrets.token_hex(4)}")
+def _copy_and_check(
+    source: sqlite3.Connection, destination: Path, progress: Progress
+) -> Generator[Path]:
+    """Yield a checked copy in the destination's folder, to be linked; remove it afterwards."""
+    copy = reserve_new_file(destination)
     try:
-        os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        _copy(source, made, progress)
-        if wrong := [finding for finding in check_copy(made) if finding.state == "damaged"]:
-            raise UnsoundCopy(wrong)
-        yield made
+        _copy(source, copy, progress)
+
+        damage = [finding for finding in check_copy(copy) if finding.state == "damaged"]
+        if damage:
+            raise UnsoundCopy(damage)
+
+        yield copy
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
             with suppress(FileNotFoundError):
-                os.unlink(f"{made}{suffix}")
+                os.unlink(f"{copy}{suffix}")
 
 
-def _copy(source: sqlite3.Connection, made: Path, progress: Share) -> None:
-    target = sqlite3.connect(made, isolation_level=None)
+def _copy(source: sqlite3.Connection, copy: Path, progress: Progress) -> None:
+    """Copy a database and sync the copy to disk."""
+
+    def report(status: int, remaining: int, pages: int) -> None:
+        progress(1 - remaining / max(pages, 1))
+
+    target = sqlite3.connect(copy, isolation_level=None)
     try:
-        source.execute(
-            "BEGIN"
-        )  # one snapshot, so that writers need not wait and the copy need not begin again
-        source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        source.backup(
-            target, pages=_PAGES, progress=lambda _, left, pages: progress(1 - left / max(pages, 1))
-        )
+        # In one snapshot, so that a write by another process does not make the copy start again.
+        source.execute("BEGIN")
+        source.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # takes the snapshot
+        source.backup(target, pages=_PAGES, progress=report)
     finally:
         target.close()
         source.execute("ROLLBACK")
-    descriptor = os.open(made, os.O_RDONLY)
+
+    # SQLite syncs its own transactions, but this file must be on disk before it gets its name.
+    descriptor = os.open(copy, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _set_journal(path: Path, mode: str) -> None:
+def _set_journal_mode(path: Path, mode: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("PRAGMA synchronous = FULL")
@@ -121,14 +141,12 @@ def _set_journal(path: Path, mode: str) -> None:
 
 
 def check_copy(path: Path) -> list[IntegrityFinding]:
-    """Check a store that nobody else uses, the search index too."""
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
-    )
+    """Check a store that nobody else uses, and the inside of its search index. Raises Refused."""
+    connection = connect_to_file(path, "rw")
     connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
     try:
-        version_of(connection)
-        return [*check(connection, lambda _: None), check_words(connection)]
+        read_version(connection)
+        return [*check_store(connection, lambda _: None), check_search_index(connection)]
     except sqlite3.Error as error:
         raise translate_sqlite_error(error) from error
     finally:

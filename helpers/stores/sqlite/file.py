@@ -1,4 +1,4 @@
-"""The file of an SQLite store: made once, never taken for another, locked between processes, never lost sight of."""
+"""The file of an SQLite store: its creation, its lock, and the detection of a moved file."""
 
 import errno
 import fcntl
@@ -8,16 +8,18 @@ import sqlite3
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from abilities.declarations.faults import Reason, Refused
 from abilities.helpers.durable import sync_folder
 from abilities.helpers.stores.protocol import IntegrityFinding
+from abilities.helpers.stores.sqlite import schema
 
-APPLICATION_ID = 0x61676D65  # 'agme'
+OWNER_ONLY = 0o600
+"""The mode of all files: memories are private to their owner."""
+
 BUSY_SECONDS = 5.0
+"""How long to wait for a lock that another process holds."""
 
 _REASONS: dict[str, Reason] = {
     "SQLITE_BUSY": "busy",
@@ -29,135 +31,172 @@ _REASONS: dict[str, Reason] = {
     "SQLITE_NOTADB": "corrupted",
     "SQLITE_CANTOPEN": "unavailable",
 }
-
-
-@cache
-def schema() -> tuple[str, ...]:
-    """The scripts that make a store, in order; a store's version is the number of those it has been through."""
-    return (
-        files("abilities.helpers.stores.sqlite").joinpath("schema.sql").read_text(encoding="utf-8"),
-    )
+"""Reasons by the beginning of the name of an SQLite error, which extended errors share."""
 
 
 def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused:
-    """What an SQLite error means to the caller; anything unforeseen is a storage_error.
+    """Return what an SQLite error means to the caller; an unforeseen one is a storage_error.
 
-    A UnicodeDecodeError comes from the words of an SQLite error that quote a damaged schema.
+    A UnicodeDecodeError comes from Python decoding an SQLite message that quotes a damaged schema.
     """
     if isinstance(error, UnicodeDecodeError):
         return Refused("corrupted")
+
     name = getattr(error, "sqlite_errorname", None) or ""
     for prefix, reason in _REASONS.items():
         if name.startswith(prefix):
             return Refused(reason)
+
     return Refused("storage_error")
 
 
-class StoreFile:
-    """A store's file and the lock beside it.
+def _translate_os_error(error: OSError) -> Refused:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Refused("read_only")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Refused("storage_full")
 
-    The lock file holds the store's id once the database is in place; a lock file with an id, or a WAL,
-    without a database means that the store was moved away, and no new one is made in its place.
+    return Refused("unavailable")
+
+
+def connect_to_file(path: Path, mode: str) -> sqlite3.Connection:
+    """Connect to an existing database; ``mode`` is SQLite's "ro" or "rw".
+
+    Transactions are begun and ended explicitly. One thread may create the connection and another
+    one use it.
+    """
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+class StoreFile:
+    """The file of a store, with the lock file beside it.
+
+    The lock file holds the store's id once the database is in place. If there is a lock file with
+    an id, or a write-ahead log, but no database, then the store was moved away, and no new one is
+    created in its place.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock_path = path.with_name(path.name + "-lock")
-        self._lock: int | None = None
-        self._identity: tuple[int, int] | None = None
+        # Not the database itself: a lock on it would go with it when it is moved.
+        self._lock_path = path.with_name(f"{path.name}-lock")
+        self._wal_path = path.with_name(f"{path.name}-wal")
+        self._lock_descriptor: int | None = None
+        self._identity: tuple[int, int] | None = None  # device and inode of the opened file
 
     def open(self, *, writing: bool) -> sqlite3.Connection:
-        """A connection, the store made first where there never was one. Raises Refused."""
+        """Return a new connection; create the store if there never was one. Raises Refused."""
         try:
-            if self._lock is None and (writing or not self.path.exists()):
-                self._open_lock()
+            # Readers of an existing store do without the lock file, which may be read-only.
+            if self._lock_descriptor is None and (writing or not self.path.exists()):
+                self._open_lock_file()
+
             if not self.path.exists():
                 self._create()
+
             connection = self._connect(writing)
-            if version_of(connection) < len(schema()):
+            if schema.is_outdated(connection):
                 connection.close()
                 self._upgrade()
                 connection = self._connect(writing)
+
             if writing:
-                self._leave_a_trace()
+                self._write_store_id()
             return connection
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise translate_sqlite_error(error) from error
         except OSError as error:
-            denied = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            raise Refused(
-                "read_only" if denied else "storage_full" if full else "unavailable"
-            ) from error
+            raise _translate_os_error(error) from error
+
+    def close(self) -> None:
+        """Close the lock file; connections are closed by those who opened them."""
+        if self._lock_descriptor is not None:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
 
     @contextmanager
-    def locked(self) -> Generator[None]:
-        """The lock between processes. Raises Refused("busy") when it cannot be had in five seconds."""
-        if self._lock is None:
-            self._open_lock()
-        assert self._lock is not None
+    def lock(self) -> Generator[None]:
+        """Hold the lock between processes. Raises Refused("busy") if others hold it too long."""
+        if self._lock_descriptor is None:
+            self._open_lock_file()
+        assert self._lock_descriptor is not None
+
+        # flock can wait or not, but not wait for a limited time.
         end = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise Refused("busy") from None
                 time.sleep(0.001)
+
         try:
             yield
         finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
 
     def check_in_place(self) -> None:
-        """Raises Refused("storage_moved") when the path no longer leads to the file that was opened."""
+        """Raise Refused("storage_moved") if the path no longer leads to the opened file."""
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError:
             raise Refused("storage_moved") from None
-        if (found.st_dev, found.st_ino) != self._identity:
+
+        if (status.st_dev, status.st_ino) != self._identity:
             raise Refused("storage_moved")
 
-    def traces(self) -> list[IntegrityFinding]:
-        """What stands beside the database: whether it is what should, and what a killed process left there."""
-        folder = self.path.parent
-        left = sorted(found.name for found in folder.glob(f"{self.path.name}-new-*"))
-        wal = self.path.with_name(f"{self.path.name}-wal")
-        size = wal.stat().st_size if wal.exists() else 0
-        told = [
-            IntegrityFinding(
-                "version", "sound", 0, f"The schema is of version {len(schema())}, the current one."
-            ),
-            IntegrityFinding("log", "sound", 0, f"The write-ahead log holds {size:,} bytes."),
-        ]
-        if left:
-            words = (
-                f"{len(left):,} unfinished copies were left beside the store; they can be deleted."
-            )
-            told.append(IntegrityFinding("beside", "note", len(left), words, tuple(left[:5])))
-        return told
+    def check_side_files(self) -> list[IntegrityFinding]:
+        """Report the schema version, the write-ahead log, and copies that a killed process left."""
+        version = len(schema.load_migrations())
+        version_words = f"The schema version is {version}, the current one."
+        log_size = self._wal_path.stat().st_size if self._wal_path.exists() else 0
+        log_words = f"The write-ahead log holds {log_size:,} bytes."
 
-    def put_in_place(self, made: Path, *, aside: Path | None) -> Path | None:
-        """Link a finished database into place, what is there moved ``aside`` first. Raises Refused: busy."""
-        self._open_lock()
+        findings = [
+            IntegrityFinding("version", "sound", 0, version_words),
+            IntegrityFinding("log", "sound", 0, log_words),
+        ]
+
+        copies = self.path.parent.glob(f"{self.path.name}-new-*")
+        names = sorted(path.name for path in copies)
+        if names:
+            words = f"Unfinished copies beside the store: {len(names):,}. You can delete them."
+            examples = tuple(names[:5])
+            findings.append(IntegrityFinding("beside", "note", len(names), words, examples))
+
+        return findings
+
+    def install(self, new_path: Path, *, aside: Path | None) -> None:
+        """Link a finished database into place, after moving the existing one to ``aside``.
+
+        Raises Refused("busy") if a process has the existing one open.
+        """
+        self._open_lock_file()
         try:
-            with self.locked():
+            with self.lock():
                 if aside is not None:
-                    self._let_go()
+                    self._write_log_back()
                     os.rename(self.path, aside)
-                os.link(made, self.path)
+
+                os.link(new_path, self.path)  # unlike a rename, it never replaces a file
                 sync_folder(self.path.parent)
-                self._leave_a_trace()
+                self._write_store_id()
         finally:
             self.close()
-        return aside
 
-    def _let_go(self) -> None:
-        """Write the log back and leave the WAL mode, which SQLite allows only where nobody else has the file open."""
-        connection = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None
-        )
+    def _write_log_back(self) -> None:
+        """Write the log back into the database, so that the database can be moved without it.
+
+        Leaving the WAL mode does that. SQLite allows it only if nobody else has the database open.
+        """
+        connection = connect_to_file(self.path, "rw")
         try:
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("PRAGMA journal_mode = WAL")
@@ -166,121 +205,107 @@ class StoreFile:
         finally:
             connection.close()
 
-    def close(self) -> None:
-        """Let go of the lock file."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-    def _open_lock(self) -> None:
+    def _open_lock_file(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._lock_descriptor = os.open(self._lock_path, flags, OWNER_ONLY)
 
     def _create(self) -> None:
-        """Make the store under another name and link it into place, unless another process was faster."""
-        assert self._lock is not None
-        with self.locked():
-            if self.path.exists():
+        """Create the store under another name, then link it into place: it appears whole."""
+        with self.lock():
+            if self.path.exists():  # another process was faster
                 return
-            if os.pread(self._lock, 64, 0) or self.path.with_name(self.path.name + "-wal").exists():
+            if self._has_store_id() or self._wal_path.exists():
                 raise Refused("storage_moved")
-            made = self.path.with_name(f"{self.path.name}-new-{os.getpid()}-{secrets.token_hex(4)}")
+
+            new_path = reserve_new_file(self.path)
             try:
-                os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-                _write_schema(made)
-                os.link(made, self.path)
+                schema.create(new_path)
+                os.link(new_path, self.path)
             finally:
                 with suppress(FileNotFoundError):
-                    made.unlink()
+                    new_path.unlink()
+
             sync_folder(self.path.parent)
-            self._leave_a_trace()
+            self._write_store_id()
 
     def _upgrade(self) -> None:
-        """Bring an older store forward in place, step by step, each step a transaction."""
-        with self.locked():
+        """Bring an older store to the current schema, in place."""
+        with self.lock():
             connection = self._connect(writing=True)
             try:
-                _run_scripts(connection)
+                schema.upgrade(connection)
             finally:
                 connection.close()
 
-    def _leave_a_trace(self) -> None:
-        """Write the store's id into the lock file, if it has none: from now on a missing database is a moved one."""
-        assert self._lock is not None
-        if not os.pread(self._lock, 64, 0):
-            os.pwrite(self._lock, secrets.token_hex(16).encode(), 0)
-            os.fsync(self._lock)
+    def _has_store_id(self) -> bool:
+        assert self._lock_descriptor is not None
+        return bool(os.pread(self._lock_descriptor, 64, 0))
+
+    def _write_store_id(self) -> None:
+        """Write an id into the lock file, if it has none: now a missing database is a moved one."""
+        assert self._lock_descriptor is not None
+        if not self._has_store_id():
+            os.pwrite(self._lock_descriptor, secrets.token_hex(16).encode(), 0)
+            os.fsync(self._lock_descriptor)
 
     def _connect(self, writing: bool) -> sqlite3.Connection:
-        found = os.stat(self.path)
-        if found.st_size == 0:
+        """Return a connection to the existing database, once it was recognized as a store."""
+        status = os.stat(self.path)
+        if status.st_size == 0:  # SQLite would take it for a new database
             raise Refused("corrupted")
+
+        # A reader may be the last to close, and then SQLite writes the log back into the database.
         mode = "rw" if writing or os.access(self.path, os.W_OK) else "ro"
-        # Python's own check is off: a connection is made where it is first needed, and used by one thread only.
-        connection = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode={mode}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        connection = connect_to_file(self.path, mode)
         try:
             _configure(connection, writing)
-            version_of(connection)
+            schema.read_version(connection)
         except BaseException:
             connection.close()
             raise
+
+        # Only once: if a later connection meets another file, the store was moved.
         if self._identity is None:
-            self._identity = (found.st_dev, found.st_ino)
+            self._identity = (status.st_dev, status.st_ino)
         return connection
 
 
+def reserve_new_file(path: Path) -> Path:
+    """Create an empty file beside ``path`` and return it.
+
+    Its name is unique, and `StoreFile.check_side_files` reports it if it is left behind.
+    """
+    unique = f"{os.getpid()}-{secrets.token_hex(4)}"
+    new_path = path.with_name(f"{path.name}-new-{unique}")
+
+    flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(new_path, flags, OWNER_ONLY)
+    os.close(descriptor)
+
+    return new_path
+
+
 def _configure(connection: sqlite3.Connection, writing: bool) -> None:
-    for pragma in (
+    """Set up a connection for durable writes, or for reads alone."""
+    pragmas = [
         f"busy_timeout = {int(BUSY_SECONDS * 1000)}",
-        "synchronous = FULL",
-        "trusted_schema = OFF",
-        "cell_size_check = ON",
-        "cache_size = -16384",
+        "synchronous = FULL",  # what is committed survives a power cut
+        "trusted_schema = OFF",  # a schema that somebody tampered with runs no functions
+        "cell_size_check = ON",  # damaged pages are noticed when they are read
+        "cache_size = -16384",  # in KiB
         "temp_store = MEMORY",
-        "wal_autocheckpoint = 0" if not writing else "wal_autocheckpoint = 1000",
-        *(["journal_mode = WAL"] if writing else []),  # a backup put here by hand has another
-        "query_only = OFF" if writing else "query_only = ON",
-    ):
+    ]
+    if writing:
+        pragmas += [
+            "wal_autocheckpoint = 1000",
+            "journal_mode = WAL",  # a backup that was put here by hand has another mode
+            "query_only = OFF",
+        ]
+    else:
+        # A reader leaves it to the writer to write the log back.
+        pragmas += ["wal_autocheckpoint = 0", "query_only = ON"]
+
+    for pragma in pragmas:
         connection.execute(f"PRAGMA {pragma}")
-
-
-def version_of(connection: sqlite3.Connection) -> int:
-    """The version of a store's schema. Raises Refused: schema_too_new, corrupted."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    if application != APPLICATION_ID:
-        raise Refused("corrupted")
-    return check_version(connection)
-
-
-def check_version(connection: sqlite3.Connection) -> int:
-    """The version, asked again in each transaction: a newer process may have brought the store forward meanwhile."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < 1:
-        raise Refused("corrupted")
-    if version > len(schema()):
-        raise Refused("schema_too_new")
-    return int(version)
-
-
-def _write_schema(path: Path) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        _run_scripts(connection)
-    finally:
-        connection.close()
-
-
-def _run_scripts(connection: sqlite3.Connection) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    for number, script in enumerate(schema()[version:], version + 1):
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;"
-        )

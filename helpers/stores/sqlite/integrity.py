@@ -1,20 +1,30 @@
-"""Whether an SQLite store is whole: every page, every hash, and everything that is derived from the memories."""
+"""The integrity check of an SQLite store: its pages, its hashes, and all that is derived."""
 
 import sqlite3
 from collections.abc import Callable
-from typing import Any
 
-from abilities.helpers.stores.integrity import INDEX_COLUMNS, IntegrityCheck, build_finding
-from abilities.helpers.stores.model import Row
+from abilities.helpers.stores.integrity import (
+    INDEX_COLUMNS,
+    Counted,
+    IntegrityCheck,
+    build_finding,
+)
+from abilities.helpers.stores.model import LinkRecord, Row
 from abilities.helpers.stores.protocol import IntegrityFinding
 
+_MEMORY_COLUMNS = ", ".join(f"m.{name}" for name in (*Row._fields, "hash"))
+_SHELF_COLUMNS = ", ".join(f"s.{name}" for name in INDEX_COLUMNS)
+_LINK_COLUMNS = ", ".join(f"l.{name}" for name in LinkRecord._fields)
+
 _MEMORIES = f"""
-SELECT {", ".join(f"m.{name}" for name in Row._fields)}, m.hash, {", ".join(f"s.{name}" for name in INDEX_COLUMNS)}
-FROM memories AS m LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND s.memory = m.rowid
+SELECT {_MEMORY_COLUMNS}, {_SHELF_COLUMNS}
+FROM memories AS m
+LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND s.memory = m.rowid
 """
-_LINKS = """
-SELECT l.namespace, l.source, l.target, l.type, l.weight, l.rank, l.hash, m.archived, m.score
-FROM links AS l LEFT JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.target
+_LINKS = f"""
+SELECT l.namespace, {_LINK_COLUMNS}, m.archived, m.score
+FROM links AS l
+LEFT JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.target
 """
 _TAGS = """
 SELECT m.namespace, m.key, m.tags, (
@@ -22,67 +32,92 @@ SELECT m.namespace, m.key, m.tags, (
     WHERE t.namespace = m.namespace AND t.id = m.id AND t.archived = m.archived
 ) FROM memories AS m
 """
-_TAGS_COUNTED = "SELECT namespace, archived, tag, count(*) FROM tags GROUP BY 1, 2, 3"
-_TAGS_TOLD = "SELECT namespace, archived, value, number FROM counters WHERE name = 'tag'"
-_COUNTERS = "SELECT namespace, name, archived, value, number FROM counters WHERE name <> 'tag' AND number <> 0"
-_UNFINDABLE = "SELECT namespace, key FROM memories WHERE rowid NOT IN (SELECT id FROM search_docsize) LIMIT 100"
+_ACTUAL_TAG_COUNTS = "SELECT namespace, archived, tag, count(*) FROM tags GROUP BY 1, 2, 3"
+_STORED_TAG_COUNTS = "SELECT namespace, archived, value, number FROM counters WHERE name = 'tag'"
+_MISCOUNTED_TAGS = (
+    f"{_ACTUAL_TAG_COUNTS} EXCEPT {_STORED_TAG_COUNTS}",
+    f"{_STORED_TAG_COUNTS} EXCEPT {_ACTUAL_TAG_COUNTS}",
+)
+_COUNTERS = f"""
+SELECT {", ".join(Counted._fields)}, number FROM counters WHERE name <> 'tag' AND number <> 0
+"""
+_UNFINDABLE = """
+SELECT namespace, key FROM memories WHERE rowid NOT IN (SELECT id FROM search_docsize) LIMIT 100
+"""
 
 
-def check(
+def check_store(
     connection: sqlite3.Connection, progress: Callable[[int], None]
 ) -> list[IntegrityFinding]:
-    """What was found in a snapshot, in a fixed order; the file first, because damage there explains the rest."""
-    file = _file(connection)
+    """Check a snapshot and return the findings in a fixed order.
+
+    The file comes first, because damage to it explains the rest.
+    """
+    file = _check_file(connection)
     try:
-        return [file, *_examined(connection, progress)]
+        return [file, *_check_rows(connection, progress)]
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        return [
-            file,
-            IntegrityFinding(
-                "store", "damaged", 1, f"The store cannot be read to its end: {error}"
-            ),
-        ]
+        words = f"The store cannot be read to its end: {error}"
+        return [file, IntegrityFinding("store", "damaged", 1, words)]
 
 
-def _file(connection: sqlite3.Connection) -> IntegrityFinding:
+def _check_file(connection: sqlite3.Connection) -> IntegrityFinding:
+    """Let SQLite check the pages of the file."""
     try:
-        told = [text for (text,) in connection.execute("PRAGMA integrity_check(20)")]
+        messages = [text for (text,) in connection.execute("PRAGMA integrity_check(20)")]
     except sqlite3.Error as error:
-        told = [str(error)]
-    wrong = [text for text in told if text != "ok"]
+        messages = [str(error)]
+
+    damage = [message for message in messages if message != "ok"]
     return build_finding(
-        "file", wrong, "The database file is whole.", "places in the database file are damaged"
+        "file", damage, "The database file is intact.", "Errors in the database file"
     )
 
 
-def _examined(
+def _check_rows(
     connection: sqlite3.Connection, progress: Callable[[int], None]
 ) -> list[IntegrityFinding]:
-    examination = IntegrityCheck(progress)
-    for raw in connection.execute(_MEMORIES):
-        examination.add_memory(raw)
-    examination.add_index_rows(connection.execute("SELECT count(*) FROM shelf").fetchone()[0])
-    for raw in connection.execute(_LINKS):
-        examination.add_link(raw)
-    for tagged in connection.execute(_TAGS):
-        examination.compare_tags(*tagged)
-    for one, other in ((_TAGS_COUNTED, _TAGS_TOLD), (_TAGS_TOLD, _TAGS_COUNTED)):
-        for namespace, _, tag, _ in connection.execute(f"{one} EXCEPT {other}"):
-            examination.add_miscounted_tag(namespace, tag)
-    for unfindable in connection.execute(_UNFINDABLE):
-        examination.add_unfindable(*unfindable)
-    told: dict[Any, int] = {tuple(name): number for *name, number in connection.execute(_COUNTERS)}
-    return examination.report(told)
+    """Feed every row to an `IntegrityCheck`."""
+    check = IntegrityCheck(progress)
+
+    for columns in connection.execute(_MEMORIES):
+        check.add_memory(columns)
+
+    (index_rows,) = connection.execute("SELECT count(*) FROM shelf").fetchone()
+    check.add_index_rows(index_rows)
+
+    for columns in connection.execute(_LINKS):
+        check.add_link(columns)
+
+    for namespace, key, tags, indexed in connection.execute(_TAGS):
+        check.compare_tags(namespace, key, tags, indexed)
+
+    for statement in _MISCOUNTED_TAGS:
+        for namespace, _, tag, _ in connection.execute(statement):
+            check.add_miscounted_tag(namespace, tag)
+
+    for namespace, key in connection.execute(_UNFINDABLE):
+        check.add_unfindable(namespace, key)
+
+    counters: dict[Counted, int] = {}
+    for *name, number in connection.execute(_COUNTERS):
+        counters[Counted._make(name)] = number
+
+    return check.report(counters)
 
 
-def check_words(connection: sqlite3.Connection) -> IntegrityFinding:
-    """The full-text tables from within; SQLite takes this for a write, so that writers wait for it."""
-    wrong = list[str]()
+def check_search_index(connection: sqlite3.Connection) -> IntegrityFinding:
+    """Let SQLite check the inside of the full-text tables.
+
+    SQLite takes this for a write, so that writers wait until it is done.
+    """
+    damage: list[str] = []
     for table in ("search", "search_short"):
         try:
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
         except sqlite3.Error as error:
-            wrong.append(f"{table}: {error}")
+            damage.append(f"{table}: {error}")
+
     return build_finding(
-        "index", wrong, "The search index is whole.", "tables of the search index are damaged"
+        "index", damage, "The search index is intact.", "Errors in the search index"
     )

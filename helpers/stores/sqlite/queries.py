@@ -1,170 +1,240 @@
-"""How memories are found, counted and summed up in an SQLite store, inside of a snapshot that the caller holds."""
+"""Queries, totals and statistics in an SQLite store, in a snapshot of the caller."""
 
 import sqlite3
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryPage, Query, Stats, build_stats
-from abilities.helpers.stores.sqlite.reads import load_memory, row_by_id
+from abilities.helpers.stores.sqlite.reads import find_row_by_id, load_memory
 from abilities.helpers.stores.sqlite.search import parse_search
 
-How = Literal["found first", "met in order"]
-_SORTS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
-_SMALL = 1_000
-"""Memories of a namespace that are looked through one by one sooner than the full-text tables of all."""
+Strategy = Literal["search first", "scan in order"]
+"""Where a search begins.
+
+It begins with the matches in the search index, or with the memories in the order asked for.
+"""
+
+_SORT_COLUMNS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
+_SCAN_LIMIT = 1_000
+"""Up to this many memories in a namespace, scanning them beats the index of all namespaces."""
 
 
-def query(connection: sqlite3.Connection, namespace: str, asked: Query) -> MemoryPage:
-    """A page of matching memories, and how many match."""
-    every = _number(connection, namespace, "all", "", archived=True)
-    matches = (
-        None if asked.search is None or every <= _SMALL else _matches(connection, asked.search)
-    )
+class Selection(NamedTuple):
+    """The memories that match: the FROM and WHERE clauses, and the values to bind.
+
+    The clauses consist of our own names only; what the caller gave is bound.
+    """
+
+    source: str
+    condition: str
+    values: list[str | int]
+
+
+def run_query(connection: sqlite3.Connection, namespace: str, query: Query) -> MemoryPage:
+    """Return a page of matching memories, and how many match."""
+    size = _read_counter(connection, namespace, "all", "", archived=True)
+    matches: int | None = None
+    if query.search is not None and size > _SCAN_LIMIT:
+        matches = _count_matches(connection, query.search)
+
     # Sorting all matches costs their number; meeting them in order costs how far apart they lie.
-    if matches is not None and matches * matches <= every * (asked.offset + asked.limit):
-        names = _names(connection, namespace, asked, "found first", "")
-        total, names = len(names), names[asked.offset : asked.offset + asked.limit]
+    end = query.offset + query.limit
+    if matches is not None and matches * matches <= size * end:
+        selection = _select(namespace, query, "search first")
+        all_ids = _read_ids(connection, query, selection)
+        ids = all_ids[query.offset : end]
+        total = len(all_ids)
     else:
-        names = _names(
-            connection,
-            namespace,
-            asked,
-            "met in order",
-            f"LIMIT {asked.limit:d} OFFSET {asked.offset:d}",
-        )
-        total = _total(connection, namespace, asked, matches, every)
-    return MemoryPage(tuple(_by_id(connection, namespace, name) for name in names), total)
+        selection = _select(namespace, query, "scan in order")
+        page = f"LIMIT {query.limit:d} OFFSET {query.offset:d}"
+        ids = _read_ids(connection, query, selection, page)
+        total = _count_total(connection, namespace, query, matches, size)
+
+    memories = [_load_by_id(connection, namespace, memory_id) for memory_id in ids]
+    return MemoryPage(tuple(memories), total)
 
 
-def _names(
-    connection: sqlite3.Connection, namespace: str, asked: Query, how: How, part: str
-) -> list[str]:
-    """The ids of matching memories, in the order asked for."""
-    source, where, values = _matching(namespace, asked, how)
-    table = "t" if source.startswith("tags") and asked.sort_by == "accessed_at" else "s"
-    way = "DESC" if asked.descending else "ASC"
-    column = _SORTS[_SORTS.index(asked.sort_by)]  # a name of ours, whatever was asked
-    ids = f"SELECT s.id FROM {source} WHERE {where} ORDER BY {table}.{column} {way}, {table}.id {way} {part}"
-    return [name for (name,) in connection.execute(ids, values)]
-
-
-def _matches(connection: sqlite3.Connection, search: str) -> int:
-    """How many memories of all namespaces hold a text."""
+def _count_matches(connection: sqlite3.Connection, search: str) -> int:
+    """Return how many memories of all namespaces contain a text."""
     table, match = parse_search(search)
-    return _count(connection, table, f"{table} MATCH ?", [match])
+    return _count(connection, Selection(table, f"{table} MATCH ?", [match]))
 
 
-def _by_id(connection: sqlite3.Connection, namespace: str, name: str) -> StoredMemory | Exception:
+def _read_ids(
+    connection: sqlite3.Connection, query: Query, selection: Selection, page: str = ""
+) -> list[str]:
+    """Return the ids of matching memories in the order asked for; ``page`` is a LIMIT clause."""
+    # The primary key of tags is sorted by access within a tag, so that this order needs no sorting.
+    is_sorted_by_tags = selection.source.startswith("tags") and query.sort_by == "accessed_at"
+    table = "t" if is_sorted_by_tags else "s"
+
+    column = _SORT_COLUMNS[_SORT_COLUMNS.index(query.sort_by)]  # the SQL holds our own names only
+    direction = "DESC" if query.descending else "ASC"
+    order = f"{table}.{column} {direction}, {table}.id {direction}"
+
+    source, condition, values = selection
+    statement = f"SELECT s.id FROM {source} WHERE {condition} ORDER BY {order} {page}"
+    rows = connection.execute(statement, values)
+    return [memory_id for (memory_id,) in rows]
+
+
+def _load_by_id(
+    connection: sqlite3.Connection, namespace: str, memory_id: str
+) -> StoredMemory | Exception:
     try:
-        row = row_by_id(connection, namespace, name)
-        return Refused("memory_not_found") if row is None else load_memory(connection, row, 0)
+        row = find_row_by_id(connection, namespace, memory_id)
     except Refused as error:
         return error
 
+    if row is None:
+        return Refused("memory_not_found")
+    return load_memory(connection, row, 0)
 
-def _matching(namespace: str, asked: Query, how: How) -> tuple[str, str, list[Any]]:
-    """The tables, conditions and values of a query; names are ours, values are bound.
 
-    A text is looked for beginning with its matches ("found first"), or in each memory that is met in order.
+def _select(namespace: str, query: Query, strategy: Strategy) -> Selection:
+    """Build the selection of the memories that match a query.
+
+    SQLite would choose its own order of tables and indexes; CROSS JOIN and INDEXED BY fix the one
+    that is meant.
     """
-    source, where = "shelf AS s", ["s.namespace = ?"]
-    values: list[Any] = [namespace]
-    tags = list(asked.tags)
-    table, match = parse_search(asked.search or "")
-    if asked.search is not None and how == "found first":
+    source = "shelf AS s"
+    conditions = ["s.namespace = ?"]
+    values: list[str | int] = [namespace]
+    tags = list(query.tags)
+
+    if query.search is not None and strategy == "search first":
+        table, match = parse_search(query.search)
         source = (
             f"{table} CROSS JOIN shelf AS s INDEXED BY shelf_memory ON s.memory = {table}.rowid"
         )
-        where.append(f"{table} MATCH ?")
+        conditions.append(f"{table} MATCH ?")
         values.append(match)
     elif tags:
         source = "tags AS t CROSS JOIN shelf AS s ON s.namespace = t.namespace AND s.id = t.id"
-        where += ["t.namespace = ?", "t.tag = ?", *([] if asked.archived else ["t.archived = 0"])]
+        conditions += ["t.namespace = ?", "t.tag = ?"]
         values += [namespace, tags.pop(0)]
-    if asked.search is not None and how == "met in order":
-        where.append("instr((SELECT folded(content) FROM memories WHERE rowid = s.memory), ?)")
-        values.append(asked.search)
-    if not asked.archived:
-        where.append("s.archived = 0")
+        if not query.archived:
+            conditions.append("t.archived = 0")
+
+    # The content stands in another table, and is read for each memory that is met.
+    if query.search is not None and strategy == "scan in order":
+        conditions.append("instr((SELECT folded(content) FROM memories WHERE rowid = s.memory), ?)")
+        values.append(query.search)
+
+    if not query.archived:
+        conditions.append("s.archived = 0")
+
     for tag in tags:
-        where.append(
+        conditions.append(
             "EXISTS (SELECT 1 FROM tags WHERE namespace = s.namespace AND id = s.id AND tag = ?)"
         )
         values.append(tag)
-    for name, value in asked.filters:
-        where.append(f"s.{name} = ?")
+
+    for name, value in query.filters:
+        conditions.append(f"s.{name} = ?")
         values.append(value)
-    return source, " AND ".join(where), values
+
+    return Selection(source, " AND ".join(conditions), values)
 
 
-def _total(
-    connection: sqlite3.Connection, namespace: str, asked: Query, matches: int | None, every: int
+def _count_total(
+    connection: sqlite3.Connection, namespace: str, query: Query, matches: int | None, size: int
 ) -> int:
-    """How many memories match: from the counters where they know it, else by the cheapest exact count."""
+    """Return how many memories match: from a counter if one knows, else by the cheapest count.
+
+    ``matches`` is how many memories of all namespaces contain the searched text, or None if the
+    search index is not used; ``size`` is the number of memories in the namespace.
+    """
     if matches is None:
-        if asked.counter is None:
-            return _count(connection, *_matching(namespace, asked, "met in order"))
-        return _number(connection, namespace, *asked.counter, archived=asked.archived)
-    shown = every if asked.archived else _number(connection, namespace, "all", "", archived=False)
-    if shown == every and not asked.tags and not asked.filters and _is_alone(connection, namespace):
-        return matches  # all that the index holds is meant
-    return _count(connection, *_matching(namespace, asked, "found first"))
+        if query.counter is None:
+            return _count(connection, _select(namespace, query, "scan in order"))
+
+        name, value = query.counter
+        return _read_counter(connection, namespace, name, value, archived=query.archived)
+
+    # If nothing in the search index is excluded by the query, every match counts.
+    if not query.tags and not query.filters:
+        visible = _read_counter(connection, namespace, "all", "", archived=query.archived)
+        if visible == size and _is_only_namespace(connection, namespace):
+            return matches
+
+    return _count(connection, _select(namespace, query, "search first"))
 
 
-def _is_alone(connection: sqlite3.Connection, namespace: str) -> bool:
-    """Whether there is no memory of another namespace."""
-    ends = connection.execute(
+def _is_only_namespace(connection: sqlite3.Connection, namespace: str) -> bool:
+    """Return whether no other namespace has memories."""
+    first, last = connection.execute(
         "SELECT (SELECT min(namespace) FROM shelf), (SELECT max(namespace) FROM shelf)"
     ).fetchone()
-    return set(ends) == {namespace}
+    return bool(first == last == namespace)
 
 
-def _count(connection: sqlite3.Connection, source: str, where: str, values: list[Any]) -> int:
-    return int(
-        connection.execute(f"SELECT count(*) FROM {source} WHERE {where}", values).fetchone()[0]
-    )
+def _count(connection: sqlite3.Connection, selection: Selection) -> int:
+    source, condition, values = selection
+    (count,) = connection.execute(
+        f"SELECT count(*) FROM {source} WHERE {condition}", values
+    ).fetchone()
+    return int(count)
 
 
-def _number(
+def _read_counter(
     connection: sqlite3.Connection, namespace: str, name: str, value: str, *, archived: bool
 ) -> int:
-    """A counter, with or without the archived memories."""
-    counted = connection.execute(
-        "SELECT sum(number) FROM counters WHERE namespace = ? AND name = ? AND value = ? AND archived <= ?",
+    """Return a counter, with the archived memories or without them."""
+    (number,) = connection.execute(
+        "SELECT sum(number) FROM counters"
+        " WHERE namespace = ? AND name = ? AND value = ? AND archived <= ?",
         (namespace, name, value, int(archived)),
     ).fetchone()
-    return int(counted[0] or 0)
+    return int(number or 0)
 
 
 def read_stats(connection: sqlite3.Connection, namespace: str) -> Stats:
     """Return the statistics of a namespace."""
-    counters: dict[tuple[str, int, str], int] = {
-        (name, archived, value): number
-        for name, archived, value, number in connection.execute(
-            "SELECT name, archived, value, number FROM counters WHERE namespace = ? AND name <> 'tag'",
-            (namespace,),
-        )
-    }
-    most = connection.execute(
-        "SELECT id FROM shelf INDEXED BY shelf_count WHERE namespace = ? AND access_count > 0"
-        " ORDER BY access_count DESC, id LIMIT 1",
+    counters: dict[tuple[str, int, str], int] = {}
+    for name, archived, value, number in connection.execute(
+        "SELECT name, archived, value, number FROM counters WHERE namespace = ? AND name <> 'tag'",
         (namespace,),
-    ).fetchone()
-    found = _by_id(connection, namespace, most[0]) if most else None
-    tags = connection.execute(
+    ):
+        counters[name, archived, value] = number
+
+    oldest = _read_creation_time(connection, namespace, "ASC")
+    newest = _read_creation_time(connection, namespace, "DESC")
+    most_accessed = _read_most_accessed(connection, namespace)
+    top_tags = connection.execute(
         "SELECT value, number FROM counters WHERE namespace = ? AND name = 'tag' AND archived = 0"
         " ORDER BY number DESC, value LIMIT 10",
         (namespace,),
     )
-    edges = _edge(connection, namespace, "ASC"), _edge(connection, namespace, "DESC")
-    most_accessed = found if isinstance(found, StoredMemory) else None
-    return build_stats(counters, edges, most_accessed, tags)
+    return build_stats(counters, (oldest, newest), most_accessed, top_tags)
 
 
-def _edge(connection: sqlite3.Connection, namespace: str, order: str) -> str | None:
-    found = connection.execute(
-        f"SELECT created_at FROM shelf WHERE namespace = ? ORDER BY created_at {order} LIMIT 1",
+def _read_most_accessed(connection: sqlite3.Connection, namespace: str) -> StoredMemory | None:
+    """Return the memory with the most accesses; None if there are none, or if it is damaged."""
+    row = connection.execute(
+        "SELECT id FROM shelf INDEXED BY shelf_count WHERE namespace = ? AND access_count > 0"
+        " ORDER BY access_count DESC, id LIMIT 1",
         (namespace,),
     ).fetchone()
-    return found[0] if found else None
+    if row is None:
+        return None
+
+    (memory_id,) = row
+    memory = _load_by_id(connection, namespace, memory_id)
+    return memory if isinstance(memory, StoredMemory) else None
+
+
+def _read_creation_time(
+    connection: sqlite3.Connection, namespace: str, direction: Literal["ASC", "DESC"]
+) -> str | None:
+    """Return when the oldest (ASC) or newest (DESC) memory was created; None if there is none."""
+    row: tuple[str] | None = connection.execute(
+        f"SELECT created_at FROM shelf WHERE namespace = ? ORDER BY created_at {direction} LIMIT 1",
+        (namespace,),
+    ).fetchone()
+    if row is None:
+        return None
+
+    (created_at,) = row
+    return created_at

@@ -1,7 +1,7 @@
--- The schema of a memory store, version 1. Every table's keys begin with the namespace.
+-- The schema of a memory store, version 1. The keys of every table begin with the namespace.
 
--- The memories themselves. hash covers every other column and is checked on each read. The small columns
--- stand first, so that looking up a score does not have to step over a long content.
+-- memories: the memories themselves. hash covers every other column and is checked on each read. The small
+-- columns come first, so that looking up a score does not step over a long content.
 CREATE TABLE memories (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -23,8 +23,9 @@ CREATE TABLE memories (
 ) STRICT;
 CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
 
--- Links, a memory's best first: rank is weight times the target's score, and -1 where the target is missing or
--- archived. It is kept by the writes that change the target, so that reading the best links is one range.
+-- links: the links of the memories, sorted by rank, so that reading the best links of a memory is one range.
+-- rank is the weight times the target's score, or -1 if the target is missing or archived. Whatever changes the
+-- target updates it. hash covers every other column but the namespace.
 CREATE TABLE links (
     namespace TEXT NOT NULL,
     source TEXT NOT NULL,
@@ -37,8 +38,8 @@ CREATE TABLE links (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX links_back ON links (namespace, target, source, type);
 
--- What queries filter and sort by, in narrow rows beside the memories, and the access counters, which
--- change on reads and are outside of the hash.
+-- shelf: the memory index. It holds what memories are filtered and sorted by, in narrow rows beside the
+-- memories, and their access counters, which change when they are read and which no hash covers.
 CREATE TABLE shelf (
     namespace TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -65,6 +66,7 @@ CREATE INDEX shelf_created ON shelf (namespace, created_at, id);
 CREATE INDEX shelf_updated ON shelf (namespace, updated_at, id);
 CREATE INDEX shelf_count ON shelf (namespace, access_count, id);
 
+-- tags: the tag index, one row per memory and tag, sorted by last access within a tag.
 CREATE TABLE tags (
     namespace TEXT NOT NULL,
     tag TEXT NOT NULL,
@@ -75,7 +77,8 @@ CREATE TABLE tags (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tags_id ON tags (namespace, id);
 
--- Exact numbers, so that totals and statistics cost the same at any size. Kept by triggers.
+-- counters: exact numbers of memories by namespace and value, so that totals and statistics cost the same at
+-- any size. The triggers below keep them.
 CREATE TABLE counters (
     namespace TEXT NOT NULL,
     name TEXT NOT NULL, -- all, size, type, importance or tag
@@ -112,7 +115,9 @@ CREATE TRIGGER tags_gone AFTER DELETE ON tags BEGIN
         WHERE namespace = old.namespace AND name = 'tag' AND archived = old.archived AND value = old.tag AND number = 0;
 END;
 
--- What search looks into, by the rowid of the memory: every three characters in a row of the case-folded
--- content, and, for shorter searches, every character and every two in a row of it.
+-- search: the search index, by the rowid of the memory: every three neighboring characters of the case-folded
+-- content. The texts themselves are not stored a second time.
 CREATE VIRTUAL TABLE search USING fts5 (folded, content = '', tokenize = 'trigram case_sensitive 1');
+
+-- search_short: the same for searches of one or two characters: every character, and every two neighbors.
 CREATE VIRTUAL TABLE search_short USING fts5 (grams, content = '', columnsize = 0, detail = none, tokenize = 'ascii');

@@ -1,113 +1,138 @@
-"""A daemon thread that works off jobs for any number of event loops, many at a time."""
+"""A daemon thread that runs jobs in batches, for callers on any number of event loops."""
 
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-T = TypeVar("T")
+Result = TypeVar("Result")
+Resource = TypeVar("Resource")
+Settlement = tuple["asyncio.Future[Any]", object]
+"""A caller's future, and the result or exception for it."""
+
 MAX_BATCH = 256
+"""Jobs in a batch at most, so that the first one does not wait long for the commit of all."""
+
+IDLE_SECONDS = 1.0
 
 
-class ThreadJob(NamedTuple):
-    """Work to be done on the lane's thread, and who waits for it."""
+class ThreadJob(NamedTuple, Generic[Resource]):
+    """Work to be done on the thread, and the future of the caller that waits for it."""
 
-    work: Callable[[Any], Any]
+    work: Callable[[Resource], object]
     loop: asyncio.AbstractEventLoop
-    done: "asyncio.Future[Any]"
+    future: "asyncio.Future[Any]"  # of whatever the work returns, which differs from job to job
 
 
-class BatchingThread:
-    """Hands queued jobs to ``run`` in batches; ``idle`` is called when a second passes without one.
+class BatchingThread(Generic[Resource]):
+    """Passes queued jobs to ``run_batch``, all that wait at a time up to `MAX_BATCH`.
 
-    ``run`` returns a result or an exception for each job of its batch. Jobs whose callers went away are
-    done all the same. The thread begins with the first job and ends with `close`.
+    ``run_batch`` gives each job's work the resource that it needs, such as a connection, and
+    returns one result or exception per job. Jobs are run even if their callers were cancelled.
+    ``idle`` is called whenever a second passes without a job, and ``end`` once, after the last one.
+    All three run on the thread, which starts with the first job and ends with `close`.
     """
 
     def __init__(
         self,
         name: str,
-        run: Callable[[Sequence[ThreadJob]], Sequence[Any]],
+        run_batch: Callable[[Sequence[ThreadJob[Resource]]], Sequence[object]],
         idle: Callable[[], None],
         end: Callable[[], None],
     ) -> None:
-        self._queue: SimpleQueue[ThreadJob | None] = SimpleQueue()
-        self._run = run
+        self._queue: SimpleQueue[ThreadJob[Resource] | None] = SimpleQueue()
+        self._run_batch = run_batch
         self._idle = idle
         self._end = end
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._starting = threading.Lock()
         self._ended = threading.Event()
 
-    async def run(self, work: Callable[[Any], T]) -> T:
-        """Queue work and wait for its result. Cancelling the wait does not cancel the work."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-        if self._thread.ident is None:
-            self.wake()
-        self._queue.put(ThreadJob(work, loop, done))
-        return await done
-
-    def wake(self) -> None:
-        """Start the thread, if it has not been, so that ``idle`` will be called."""
-        with self._starting:
-            if self._thread.ident is None:
-                self._thread.start()
-
     @property
     def queue_size(self) -> int:
         """How many jobs are queued."""
         return self._queue.qsize()
 
+    async def run(self, work: Callable[[Resource], Result]) -> Result:
+        """Queue work and wait for its result. Cancelling the wait does not cancel the work."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+
+        if self._thread.ident is None:
+            self.wake()
+
+        self._queue.put(ThreadJob(work, loop, future))
+        return await future
+
+    def wake(self) -> None:
+        """Start the thread if it has not started yet, so that ``idle`` will be called."""
+        # Callers on several event loops may all find it not started, and a thread starts only once.
+        with self._starting:
+            if self._thread.ident is None:
+                self._thread.start()
+
     async def close(self) -> None:
-        """Do what is queued, then end the thread."""
-        if self._thread.ident is not None:
-            self._queue.put(None)
-            await asyncio.get_running_loop().run_in_executor(None, self._ended.wait)
+        """Finish the queued jobs, then end the thread."""
+        if self._thread.ident is None:
+            return
+
+        self._queue.put(None)
+
+        # The last jobs may take a while: wait for them without blocking the event loop.
+        await asyncio.get_running_loop().run_in_executor(None, self._ended.wait)
 
     def _serve(self) -> None:
-        going = True
+        is_open = True
         try:
-            while going:
-                batch, going = self._next()
+            while is_open:
+                batch, is_open = self._collect_batch()
                 if batch:
-                    _tell(batch, self._run(batch))
-                elif going:
+                    _deliver(batch, self._run_batch(batch))
+                elif is_open:
                     self._idle()
+
             self._end()
         finally:
             self._ended.set()
 
-    def _next(self) -> tuple[list[ThreadJob], bool]:
-        batch: list[ThreadJob] = []
+    def _collect_batch(self) -> tuple[list[ThreadJob[Resource]], bool]:
+        """Return the jobs that wait, and whether the thread goes on after them.
+
+        The list is empty if a second passes without a job.
+        """
+        batch: list[ThreadJob[Resource]] = []
         try:
-            job = self._queue.get(timeout=1.0)
+            job = self._queue.get(timeout=IDLE_SECONDS)
             while job is not None:
                 batch.append(job)
                 if len(batch) == MAX_BATCH:
                     return batch, True
                 job = self._queue.get_nowait()
-            return batch, False
         except Empty:
             return batch, True
 
+        return batch, False  # None stands behind the last job
 
-def _tell(batch: Sequence[ThreadJob], results: Sequence[Any]) -> None:
-    """Deliver results with one wake-up a loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+
+def _deliver(batch: Sequence[ThreadJob[Resource]], results: Sequence[object]) -> None:
+    """Give each caller its result, waking each event loop only once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Settlement]] = {}
     for job, result in zip(batch, results, strict=True):
-        by_loop.setdefault(job.loop, []).append((job.done, result))
-    for loop, settled in by_loop.items():
+        settlements = by_loop.setdefault(job.loop, [])
+        settlements.append((job.future, result))
+
+    for loop, settlements in by_loop.items():
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle, settled)
+            loop.call_soon_threadsafe(_settle, settlements)
 
 
-def _settle(settled: list[tuple["asyncio.Future[Any]", Any]]) -> None:
-    for done, result in settled:
-        if done.done():
+def _settle(settlements: list[Settlement]) -> None:
+    for future, result in settlements:
+        if future.done():  # its caller was cancelled
             continue
+
         if isinstance(result, Exception):
-            done.set_exception(result)
+            future.set_exception(result)
         else:
-            done.set_result(result)
+            future.set_result(result)

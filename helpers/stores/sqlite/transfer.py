@@ -1,80 +1,114 @@
-"""How whole memories leave an SQLite store and come into one, inside of a transaction that the caller holds."""
+"""Export and import of whole memories in an SQLite store, in a transaction of the caller."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
 from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.stores.sqlite.reads import all_links, load_memory, row_by_id, row_by_key
-from abilities.helpers.stores.sqlite.writes import check_quota, save, save_links
+from abilities.helpers.stores.sqlite.reads import (
+    find_row_by_id,
+    find_row_by_key,
+    load_memory,
+    read_all_links,
+)
+from abilities.helpers.stores.sqlite.writes import (
+    AccessCounters,
+    check_quota,
+    save_links,
+    save_memory,
+)
 
 
-def page(
+def read_page(
     connection: sqlite3.Connection, after: tuple[str, str], limit: int
 ) -> list[StoredMemory | DamagedMemory]:
-    """See `MemoryStore.page`."""
+    """Return memories with all their links, of all namespaces, and what of them is damaged."""
     names = connection.execute(
-        "SELECT namespace, key FROM memories WHERE (namespace, key) > (?, ?) ORDER BY namespace, key LIMIT ?",
+        "SELECT namespace, key FROM memories WHERE (namespace, key) > (?, ?)"
+        " ORDER BY namespace, key LIMIT ?",
         (*after, limit),
     ).fetchall()
-    return [found for namespace, key in names for found in _whole(connection, namespace, key)]
+
+    page: list[StoredMemory | DamagedMemory] = []
+    for namespace, key in names:
+        page += _read_whole(connection, namespace, key)
+
+    return page
 
 
-def _whole(
+def _read_whole(
     connection: sqlite3.Connection, namespace: str, key: str
-) -> Iterator[StoredMemory | DamagedMemory]:
+) -> list[StoredMemory | DamagedMemory]:
+    """Return a memory with all its sound links, after a DamagedMemory if some are damaged."""
     try:
-        row = row_by_key(connection, namespace, key)
+        row = find_row_by_key(connection, namespace, key)
     except Refused as error:
-        yield DamagedMemory(namespace, key, error.reason)
-        return
-    assert row is not None, "it is there in this snapshot"
-    links, damaged = all_links(connection, namespace, key)
+        return [DamagedMemory(namespace, key, error.reason)]
+    assert row is not None, "it exists in this snapshot"
+
+    links, damaged = read_all_links(connection, namespace, key)
+    memory = load_memory(connection, row, 0)
+    memory = memory._replace(links=tuple(links), links_total=len(links))
+
     if damaged:
-        yield DamagedMemory(namespace, key, f"{damaged} damaged links")
-    yield load_memory(connection, row, 0)._replace(links=tuple(links), links_total=len(links))
+        return [DamagedMemory(namespace, key, f"{damaged} damaged links"), memory]
+    return [memory]
 
 
-def size(connection: sqlite3.Connection) -> int:
-    """See `MemoryStore.size`."""
-    return int(connection.execute("SELECT count(*) FROM memories").fetchone()[0])
+def count_memories(connection: sqlite3.Connection) -> int:
+    """Return the number of memories in all namespaces, archived ones included."""
+    (count,) = connection.execute("SELECT count(*) FROM memories").fetchone()
+    return int(count)
 
 
-def put(
-    connection: sqlite3.Connection, memories: Sequence[IncomingMemory], how: BatchOptions
+def import_memories(
+    connection: sqlite3.Connection, memories: Sequence[IncomingMemory], options: BatchOptions
 ) -> list[Outcome | Exception]:
-    """See `MemoryStore.put`."""
-    return [_attempt(connection, incoming, how) for incoming in memories]
+    """Import memories and return one outcome each; one that is refused does not stop the others."""
+    outcomes: list[Outcome | Exception] = []
+
+    for memory in memories:
+        try:
+            outcomes.append(_import_memory(connection, memory, options))
+        except Refused as error:  # raised before anything of this memory is written
+            outcomes.append(error)
+
+    return outcomes
 
 
-def _attempt(
-    connection: sqlite3.Connection, incoming: IncomingMemory, how: BatchOptions
-) -> Outcome | Exception:
-    try:
-        return _put(connection, incoming, how)
-    except Refused as error:  # which comes before anything was written
-        return error
+def _import_memory(
+    connection: sqlite3.Connection, incoming: IncomingMemory, options: BatchOptions
+) -> Outcome:
+    """Import one memory. Raises Refused before anything is written."""
+    row = incoming.stored.row
+    links: list[LinkRow] = []
 
-
-def _put(connection: sqlite3.Connection, incoming: IncomingMemory, how: BatchOptions) -> Outcome:
-    row, links = incoming.stored.row, list[LinkRow]()
-    before = row_by_key(connection, row.namespace, row.key)
+    before = find_row_by_key(connection, row.namespace, row.key)
     if before is None:
-        check_quota(connection, row.namespace, how.quota)
+        check_quota(connection, row.namespace, options.quota)
     else:
-        links, _ = all_links(connection, row.namespace, row.key)
-    outcome, after, brought = merge_incoming(incoming, before, links, replace=how.replace)
-    if outcome in ("added", "replaced"):
-        named = row_by_id(connection, after.namespace, after.id)
-        if named is not None and named.key != after.key:
-            raise Refused("key_taken")
-        if not how.dry_run:
-            accessed = (
-                None
-                if incoming.provisional
-                else (incoming.stored.accessed_at, incoming.stored.access_count)
-            )
-            save(connection, before, after, accessed)
-            save_links(connection, after, links, brought)
-    return outcome
+        links, _ = read_all_links(connection, row.namespace, row.key)
+
+    merged = merge_incoming(incoming, before, links, replace=options.replace)
+    if merged.outcome not in ("added", "replaced"):
+        return merged.outcome
+
+    holder = find_row_by_id(connection, merged.row.namespace, merged.row.id)
+    if holder is not None and holder.key != merged.row.key:
+        raise Refused("key_taken")
+
+    if not options.dry_run:
+        counters = _choose_counters(incoming)
+        save_memory(connection, before, merged.row, counters)
+        save_links(connection, merged.row, links, merged.links)
+
+    return merged.outcome
+
+
+def _choose_counters(incoming: IncomingMemory) -> AccessCounters | None:
+    """Return the access counters to import, or None to keep the stored ones."""
+    if incoming.provisional:
+        return None
+
+    return AccessCounters(incoming.stored.accessed_at, incoming.stored.access_count)

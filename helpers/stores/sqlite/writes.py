@@ -1,7 +1,8 @@
-"""How a change is written to an SQLite store, inside of a transaction that the caller holds."""
+"""Writes of changes to an SQLite store, in a transaction of the caller."""
 
 import sqlite3
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import orjson
 
@@ -11,144 +12,239 @@ from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_value
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.sqlite.reads import (
     COLUMNS,
-    link_rows,
+    find_row_by_id,
+    find_row_by_key,
+    format_placeholders,
     load_memory,
-    row_by_id,
-    row_by_key,
+    read_links_to,
 )
-from abilities.helpers.stores.sqlite.search import add_words, remove_words
+from abilities.helpers.stores.sqlite.search import add_content, remove_content
 
-_INSERT = f"INSERT INTO memories ({COLUMNS}, hash) VALUES ({', '.join('?' * 16)})"
-_UPDATE = f"UPDATE memories SET ({COLUMNS}, hash) = ({', '.join('?' * 16)}) WHERE namespace = ? AND key = ?"
+_PLACEHOLDERS = format_placeholders(len(Row._fields) + 1)
+_INSERT = f"INSERT INTO memories ({COLUMNS}, hash) VALUES ({_PLACEHOLDERS})"
+_UPDATE = (
+    f"UPDATE memories SET ({COLUMNS}, hash) = ({_PLACEHOLDERS}) WHERE namespace = ? AND key = ?"
+)
+_INDEX_COLUMNS = (
+    "namespace",
+    "id",
+    "memory",
+    "type",
+    "category",
+    "importance",
+    "archived",
+    "size",
+    "created_at",
+    "updated_at",
+    "accessed_at",
+    "access_count",
+)
+_INDEX = (
+    f"INSERT INTO shelf ({', '.join(_INDEX_COLUMNS)})"
+    f" VALUES ({format_placeholders(len(_INDEX_COLUMNS))})"
+)
+_INDEX_TAG = "INSERT INTO tags (namespace, tag, archived, accessed_at, id) VALUES (?, ?, ?, ?, ?)"
+_SHOWN_LINKS = 20
+"""Best links that are returned with a changed memory."""
 
 
-def write(
+class AccessCounters(NamedTuple):
+    """When a memory was last accessed, and how often."""
+
+    accessed_at: str
+    access_count: int
+
+
+def apply_change(
     connection: sqlite3.Connection, namespace: str, change: Change, quota: int | None
 ) -> WriteResult:
-    """Make a change. Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises."""
-    before = _existing(connection, namespace, change)
+    """Make a change and return the memory.
+
+    Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises.
+    """
+    before = _find_changed_row(connection, namespace, change)
+
     if change.kind == "delete":
-        assert before is not None
-        _remove(connection, before)
+        assert before is not None, "a memory is deleted by id, which exists"
+        _delete_memory(connection, before)
         return WriteResult(None, created=False, updated=())
+
+    links: list[LinkRow] = []
     if before is None:
         check_quota(connection, namespace, quota)
-    links = link_rows(connection, namespace, before.key, change.linked_keys) if before else []
+    else:
+        links = read_links_to(connection, namespace, before.key, change.linked_keys)
+
     after = merge_change(change, before or create_row(change, namespace), links)
     if before is None or after.updated:
-        save(connection, before, after.row)
+        save_memory(connection, before, after.row)
         save_links(connection, after.row, links, after.links)
-    return WriteResult(
-        load_memory(connection, after.row, 20), created=before is None, updated=after.updated
-    )
+
+    memory = load_memory(connection, after.row, _SHOWN_LINKS)
+    return WriteResult(memory, created=before is None, updated=after.updated)
 
 
-def touch(connection: sqlite3.Connection, namespace: str, key: str, count: int, now: str) -> None:
-    """Add to a memory's access counters, which are outside of its hash."""
-    found = connection.execute(
-        "SELECT id FROM memories WHERE namespace = ? AND key = ?", (namespace, key)
-    ).fetchone()
-    if found:
-        connection.execute(
-            "UPDATE shelf SET accessed_at = max(accessed_at, ?), access_count = access_count + ?"
-            " WHERE namespace = ? AND id = ?",
-            (now, count, namespace, found[0]),
-        )
-        connection.execute(
-            "UPDATE tags SET accessed_at = max(accessed_at, ?) WHERE namespace = ? AND id = ?",
-            (now, namespace, found[0]),
-        )
+def _find_changed_row(connection: sqlite3.Connection, namespace: str, change: Change) -> Row | None:
+    """Return the row of the memory that a change names, or None if the change creates it."""
+    by_id = by_key = None
 
+    if change.id:
+        by_id = find_row_by_id(connection, namespace, change.id)
+        if by_id is None:
+            raise Refused("id_not_found")
 
-def _existing(connection: sqlite3.Connection, namespace: str, change: Change) -> Row | None:
-    by_id = row_by_id(connection, namespace, change.id) if change.id else None
-    if change.id and by_id is None:
-        raise Refused("id_not_found")
-    by_key = row_by_key(connection, namespace, change.key) if change.key else None
+    if change.key:
+        by_key = find_row_by_key(connection, namespace, change.key)
+
     if by_id is not None and change.key is not None and by_id.key != change.key:
         raise Refused("key_taken")
+
     return by_id or by_key
 
 
+def count_access(
+    connection: sqlite3.Connection, namespace: str, key: str, count: int, now: str
+) -> None:
+    """Add to a memory's access counters, which its hash does not cover; ignore a missing memory."""
+    row = connection.execute(
+        "SELECT id FROM memories WHERE namespace = ? AND key = ?", (namespace, key)
+    ).fetchone()
+    if row is None:
+        return
+
+    (memory_id,) = row
+    connection.execute(
+        "UPDATE shelf SET accessed_at = max(accessed_at, ?), access_count = access_count + ?"
+        " WHERE namespace = ? AND id = ?",
+        (now, count, namespace, memory_id),
+    )
+    connection.execute(
+        "UPDATE tags SET accessed_at = max(accessed_at, ?) WHERE namespace = ? AND id = ?",
+        (now, namespace, memory_id),
+    )
+
+
 def check_quota(connection: sqlite3.Connection, namespace: str, quota: int | None) -> None:
-    """Raises Refused("storage_quota") where a namespace may hold no further memory."""
+    """Raise Refused("storage_quota") if a namespace may hold no further memory."""
     if quota is None:
         return
-    found = connection.execute(
+
+    (count,) = connection.execute(
         "SELECT sum(number) FROM counters WHERE namespace = ? AND name = 'all'", (namespace,)
     ).fetchone()
-    if (found[0] or 0) >= quota:
+    if (count or 0) >= quota:
         raise Refused("storage_quota")
 
 
-def save(
+def save_memory(
     connection: sqlite3.Connection,
     before: Row | None,
     after: Row,
-    accessed: tuple[str, int] | None = None,
+    counters: AccessCounters | None = None,
 ) -> None:
-    """Write a memory's row and all that is derived from it; ``accessed`` are its counters, where they are not kept."""
+    """Write a memory's row and everything that is derived from it.
+
+    ``before`` is the stored row, or None for a new memory. ``counters`` replace its access counters
+    if given.
+    """
     if before is None:
-        memory = connection.execute(_INSERT, (*after, hash_values(after))).lastrowid
-        assert memory is not None
-        counters: tuple[str, int] = (after.created_at, 0)
-        add_words(connection, memory, after.content)
-        _rerank(connection, after)
+        memory = _insert_row(connection, after)
+        stored_counters = AccessCounters(after.created_at, 0)
     else:
-        connection.execute(_UPDATE, (*after, hash_values(after), after.namespace, after.key))
-        memory, counted_at, count = connection.execute(
-            "SELECT memory, accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?",
-            (before.namespace, before.id),
-        ).fetchone()
-        counters = (counted_at, count)
-        _unshelve(connection, before)
-        if before.content != after.content:
-            remove_words(connection, memory, before.content)
-            add_words(connection, memory, after.content)
-        if (before.score, before.archived) != (after.score, after.archived):
-            _rerank(connection, after)
-    _shelve(connection, after, memory, *(accessed or counters))
+        memory, stored_counters = _update_row(connection, before, after)
+
+    _index_memory(connection, after, memory, counters or stored_counters)
 
 
-def _shelve(
-    connection: sqlite3.Connection, row: Row, memory: int, accessed_at: str, count: int
+def _insert_row(connection: sqlite3.Connection, row: Row) -> int:
+    """Add a row, its searchable content and its effect on links to it; return its rowid."""
+    memory = connection.execute(_INSERT, (*row, hash_values(row))).lastrowid
+    assert memory is not None
+
+    add_content(connection, memory, row.content)
+    _update_ranks(connection, row)
+    return memory
+
+
+def _update_row(
+    connection: sqlite3.Connection, before: Row, after: Row
+) -> tuple[int, AccessCounters]:
+    """Replace a row and take it out of the memory index; return its rowid and access counters."""
+    connection.execute(_UPDATE, (*after, hash_values(after), after.namespace, after.key))
+
+    memory, *counters = connection.execute(
+        "SELECT memory, accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?",
+        (before.namespace, before.id),
+    ).fetchone()
+    _unindex_memory(connection, before)  # triggers count a deletion here, and an insertion later
+
+    if before.content != after.content:
+        remove_content(connection, memory, before.content)
+        add_content(connection, memory, after.content)
+    if (before.score, before.archived) != (after.score, after.archived):
+        _update_ranks(connection, after)
+
+    return memory, AccessCounters._make(counters)
+
+
+def _index_memory(
+    connection: sqlite3.Connection, row: Row, memory: int, counters: AccessCounters
 ) -> None:
+    """Add a memory to the memory index and the tag index; ``memory`` is its rowid."""
     size = len(row.content.encode()) + len(row.summary.encode())
-    place = IMPORTANCES.index(row.importance)
-    named = (row.namespace, row.id, memory, row.type, row.category, place, row.archived, size)
-    times = (row.created_at, row.updated_at, accessed_at, count)
+    importance = IMPORTANCES.index(row.importance)
+
     connection.execute(
-        "INSERT INTO shelf VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*named, *times)
+        _INDEX,
+        (
+            row.namespace,
+            row.id,
+            memory,
+            row.type,
+            row.category,
+            importance,
+            row.archived,
+            size,
+            row.created_at,
+            row.updated_at,
+            counters.accessed_at,
+            counters.access_count,
+        ),
     )
-    tags = [
-        (row.namespace, tag, row.archived, accessed_at, row.id) for tag in orjson.loads(row.tags)
-    ]
-    connection.executemany("INSERT INTO tags VALUES (?, ?, ?, ?, ?)", tags)
+
+    tags: list[tuple[str, str, int, str, str]] = []
+    for tag in orjson.loads(row.tags):
+        tags.append((row.namespace, tag, row.archived, counters.accessed_at, row.id))
+    connection.executemany(_INDEX_TAG, tags)
 
 
-def _unshelve(connection: sqlite3.Connection, row: Row) -> None:
+def _unindex_memory(connection: sqlite3.Connection, row: Row) -> None:
+    """Remove a memory from the memory index and the tag index."""
     connection.execute("DELETE FROM shelf WHERE namespace = ? AND id = ?", (row.namespace, row.id))
     connection.execute("DELETE FROM tags WHERE namespace = ? AND id = ?", (row.namespace, row.id))
 
 
-def _remove(connection: sqlite3.Connection, row: Row) -> None:
-    """Delete for good; links of others to it stay, and lead to nothing."""
+def _delete_memory(connection: sqlite3.Connection, row: Row) -> None:
+    """Delete a memory and its links for good; links from others to it stay and become dangling."""
     (memory,) = connection.execute(
         "SELECT memory FROM shelf WHERE namespace = ? AND id = ?", (row.namespace, row.id)
     ).fetchone()
-    remove_words(connection, memory, row.content)
-    _unshelve(connection, row)
+
+    remove_content(connection, memory, row.content)
+    _unindex_memory(connection, row)
     connection.execute(
         "DELETE FROM links WHERE namespace = ? AND source = ?", (row.namespace, row.key)
     )
     connection.execute(
         "DELETE FROM memories WHERE namespace = ? AND key = ?", (row.namespace, row.key)
     )
-    _rerank(connection, row._replace(archived=1))
+
+    # Links to a deleted memory rank like those to an archived one.
+    _update_ranks(connection, row._replace(archived=1))
 
 
-def _rerank(connection: sqlite3.Connection, target: Row) -> None:
-    """Keep the rank of every link to a memory that changed; to one that is gone as to an archived one."""
+def _update_ranks(connection: sqlite3.Connection, target: Row) -> None:
+    """Recompute the rank of every link to a memory; it is -1 if the memory is archived."""
     score = None if target.archived else target.score
     connection.execute(
         "UPDATE links SET rank = coalesce(weight * ?1, -1.0),"
@@ -161,29 +257,34 @@ def _rerank(connection: sqlite3.Connection, target: Row) -> None:
 def save_links(
     connection: sqlite3.Connection, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]
 ) -> None:
-    """Write the links of a memory that were added, changed or removed; each says so by target and type."""
-    gone = {(link.target, link.type) for link in before} - {
-        (link.target, link.type) for link in after
-    }
-    connection.executemany(
-        "DELETE FROM links WHERE namespace = ? AND source = ? AND target = ? AND type = ?",
-        [(row.namespace, row.key, target, kind) for target, kind in gone],
-    )
+    """Write the links of a memory that were added, changed or removed."""
+    remaining = {(link.target, link.type) for link in after}
+    for link in before:
+        if (link.target, link.type) not in remaining:
+            connection.execute(
+                "DELETE FROM links WHERE namespace = ? AND source = ? AND target = ? AND type = ?",
+                (row.namespace, row.key, link.target, link.type),
+            )
+
     for link in set(after) - set(before):
-        found = connection.execute(
-            "SELECT score FROM memories WHERE namespace = ? AND key = ? AND archived = 0",
-            (row.namespace, link.target),
-        ).fetchone()
-        rank = link.weight * found[0] if found else -1.0
-        connection.execute(
-            "INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                row.namespace,
-                link.source,
-                rank,
-                link.weight,
-                link.target,
-                link.type,
-                hash_values((*link, rank)),
-            ),
-        )
+        _save_link(connection, row.namespace, link)
+
+
+def _save_link(connection: sqlite3.Connection, namespace: str, link: LinkRow) -> None:
+    """Insert a link with its rank, or replace the one with the same source, target and type."""
+    target = connection.execute(
+        "SELECT score FROM memories WHERE namespace = ? AND key = ? AND archived = 0",
+        (namespace, link.target),
+    ).fetchone()
+
+    rank = -1.0
+    if target is not None:
+        (score,) = target
+        rank = link.weight * score
+
+    # The rank is part of the primary key; the unique index links_back finds what to replace.
+    connection.execute(
+        "INSERT OR REPLACE INTO links (namespace, source, target, type, weight, rank, hash)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (namespace, *link, rank, hash_values((*link, rank))),
+    )

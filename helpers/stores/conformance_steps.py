@@ -1,0 +1,111 @@
+"""The steps that the conformance suite is made of: store a memory, read one, compare and expect."""
+
+from collections.abc import Awaitable, Iterable, Sequence
+from uuid import uuid4
+
+from abilities.declarations.faults import Reason, Refused
+from abilities.declarations.values import JsonObject
+from abilities.helpers.stores.changes import Change, Kind
+from abilities.helpers.stores.model import LinkRow, StoredMemory
+from abilities.helpers.stores.protocol import MemoryStore, WriteResult
+
+NAMESPACE = "conformance"
+OTHER_NAMESPACE = "other"
+TIME = "2026-01-01T00:00:00.000Z"
+
+
+async def put(
+    store: MemoryStore,
+    key: str,
+    *,
+    kind: Kind = "store",
+    now: str = TIME,
+    id: str | None = None,
+    links: Iterable[tuple[str, float]] = (),
+    remove: Sequence[JsonObject] = (),
+    **fields: object,
+) -> WriteResult:
+    """Change one memory, by default store it with the given fields.
+
+    ``id`` names the memory instead of the key. ``links`` are pairs of a target and a weight;
+    ``remove`` are links to remove, each with its ``key`` and its ``type`` or None for any type.
+    """
+    if kind == "store":
+        fields = {"type": "core", "content": f"content of {key}", **fields}
+
+    new_links: list[JsonObject] = []
+    for target, weight in links:
+        new_links.append({"key": target, "link_weight": weight, "type": "association"})
+
+    change = Change(
+        kind=kind,
+        now=now,
+        id=id,
+        key=None if id else key,
+        new_id=str(uuid4()),
+        fields=fields,
+        links=new_links,
+        remove_links=remove,
+    )
+    return await store.change(NAMESPACE, change)
+
+
+def expect_stored(result: WriteResult) -> StoredMemory:
+    """Return the memory of a change that does not delete; fail if the store returned none."""
+    if result.stored is None:
+        raise AssertionError("a change returns the memory as it is now; got None")
+
+    return result.stored
+
+
+async def read_one(store: MemoryStore, key: str) -> StoredMemory:
+    """Return a memory that was stored; fail if the store does not find it."""
+    (memory,) = await store.read(NAMESPACE, [key])
+    if not isinstance(memory, StoredMemory):
+        raise AssertionError(
+            f"a stored memory is found by its key; reading {key!r} gave {memory!r}"
+        )
+
+    return memory
+
+
+async def read_targets(store: MemoryStore, key: str) -> list[str]:
+    """Return the targets of a memory's links, best first."""
+    memory = await store.read_linked(NAMESPACE, key, 0, 20)
+    return list_targets(memory.links)
+
+
+def list_targets(links: Iterable[LinkRow]) -> list[str]:
+    """Return the target of each link."""
+    return [link.target for link in links]
+
+
+def list_sources(links: Iterable[LinkRow]) -> list[str]:
+    """Return the source of each link."""
+    return [link.source for link in links]
+
+
+def list_keys(memories: Iterable[object]) -> list[str]:
+    """Return the key of each memory, and the text of whatever stands in the place of one."""
+    keys: list[str] = []
+    for memory in memories:
+        keys.append(memory.row.key if isinstance(memory, StoredMemory) else str(memory))
+
+    return keys
+
+
+def expect(actual: object, expected: object, rule: str) -> None:
+    """Fail with the rule and both values unless the values are equal."""
+    if actual != expected:
+        raise AssertionError(f"{rule}: expected {expected!r}, got {actual!r}")
+
+
+async def expect_refused(work: Awaitable[object], reason: Reason, rule: str) -> None:
+    """Fail with the rule unless the work raises Refused for that reason."""
+    try:
+        result = await work
+    except Refused as error:
+        expect(error.reason, reason, rule)
+        return
+
+    raise AssertionError(f"{rule}: expected Refused({reason!r}), got {result!r}")
