@@ -133,7 +133,7 @@ Outcome = Literal["added", "replaced", "unchanged", "kept"]
 
 
 class BatchOptions(NamedTuple):
-    """What may be done with memories that are brought."""
+    """What a store may do with one batch of an import, and how many memories it may hold."""
 
     replace: bool
     dry_run: bool
