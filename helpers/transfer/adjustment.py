@@ -141,8 +141,8 @@ class Adjuster:
 
     def _limit_tags(self, tags: Sequence[str]) -> list[str]:
         """Keep the first tags, each of them short enough."""
-        storable = [to_storable(tag) for tag in tags]
-        wanted = [tag for tag in dict.fromkeys(storable) if tag]
+        unique = dict.fromkeys(map(to_storable, tags))
+        wanted = [tag for tag in unique if tag]
         limited = [shorten(tag, MAX_TAG) for tag in wanted[:MAX_TAGS]]
 
         if limited != wanted:
@@ -256,11 +256,13 @@ def split_text(text: str) -> list[str]:
     pieces: list[str] = []
 
     while len(text) > MAX_CONTENT:
-        earliest = MAX_CONTENT - _WORD_WINDOW
-        last_space = max(
-            text.rfind("\n", earliest, MAX_CONTENT), text.rfind(" ", earliest, MAX_CONTENT)
-        )
-        cut = last_space + 1 if last_space > 0 else MAX_CONTENT
+        window = (MAX_CONTENT - _WORD_WINDOW, MAX_CONTENT)
+        last_space = max(text.rfind("\n", *window), text.rfind(" ", *window))
+        cut = MAX_CONTENT
+
+        if last_space > 0:
+            cut = last_space + 1  # the space stays with the piece before it, so nothing is lost
+
         pieces.append(text[:cut])
         text = text[cut:]
 
@@ -306,21 +308,22 @@ def to_json(metadata: JsonObject) -> str:
 
 def _chain(first_row: Row, links: Sequence[LinkRow], pieces: Sequence[str]) -> list[IncomingMemory]:
     """Return a memory for each piece, each linked to the next; the first has all other fields."""
-    keys = [_make_piece_key(first_row.key, number) for number in range(1, len(pieces) + 1)]
     memories: list[IncomingMemory] = []
+    row = first_row
+    row_links = list(links)
 
-    for index, (key, piece) in enumerate(zip(keys, pieces, strict=True)):
-        row = first_row._replace(key=key, content=piece)
-        row_links = list(links)
+    for number, piece in enumerate(pieces, 1):
+        row = row._replace(key=_make_piece_key(first_row.key, number), content=piece)
+        if number < len(pieces):
+            next_key = _make_piece_key(first_row.key, number + 1)
+            row_links.append(LinkRow(row.key, next_key, "continues", 1.0))
 
-        if index > 0:
-            row = row._replace(id=str(uuid4()), summary="", metadata="{}")
-            row_links = []
-        if index + 1 < len(keys):
-            row_links.append(LinkRow(key, keys[index + 1], "continues", 1.0))
-
+        # Ids and times are ours, so those that are stored already win when it is imported again.
         stored = StoredMemory(row, tuple(row_links), len(row_links), row.created_at)
         memories.append(IncomingMemory(stored, provisional=True))
+
+        row = row._replace(id=str(uuid4()), summary="", metadata="{}")
+        row_links = []
 
     return memories
 

@@ -46,6 +46,7 @@ def format_line(stored: StoredMemory) -> bytes:
         "updated_at": row.updated_at,
         "accessed_at": stored.accessed_at,
         "access_count": stored.access_count,
+        # Stores return links best first, which depends on other memories: their order must not.
         "links": [link.to_data() for link in sorted(stored.links)],
     }
 
@@ -75,7 +76,7 @@ def parse_line(line: bytes) -> StoredMemory:
         content=memory.content,
     )
 
-    # A link is named by its target and type; if a line has one twice, the last one counts.
+    # Target and type identify a link; if a line has one twice, the last one counts.
     links: dict[tuple[str, str], LinkRow] = {}
     for link in memory.links:
         links[link.key, link.type] = LinkRow(row.key, link.key, link.type, link.link_weight)

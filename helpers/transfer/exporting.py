@@ -59,12 +59,13 @@ async def export(
         result = await _write_memories(
             store, aiofiles.stdout_bytes.write, start, namespace, progress
         )
-        sys.stdout.buffer.flush()
+        sys.stdout.buffer.flush()  # the last lines are still in Python's own buffer
         return result
 
     output = AtomicFile(path)
     last_line = await recover_last_line(output.part_path) if resume else None
 
+    # Opening and syncing block the loop for a moment; a command has nothing else to do meanwhile.
     with output.open(append=last_line is not None) as file:
 
         async def write(lines: bytes) -> None:

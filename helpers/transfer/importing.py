@@ -11,6 +11,7 @@ import aiofiles
 from abilities.declarations.faults import Refused
 from abilities.declarations.transfer import VERSION
 from abilities.declarations.values import as_object, utc_now
+from abilities.helpers.stores.model import IncomingMemory
 from abilities.helpers.stores.protocol import TransferableStore
 from abilities.helpers.transfer.export_lines import (
     UnusableLine,
@@ -121,6 +122,7 @@ async def import_memories(
             elif item.notes:
                 counts["adjusted"] += 1
                 key = item.memories[0].stored.row.key
+                # Several links may need the same adjustment: it is reported once.
                 words = " ".join(dict.fromkeys(item.notes))
                 report(ImportNote(item.place, key, words))
 
@@ -160,6 +162,7 @@ async def _read_batches(source: Source) -> AsyncIterator[list[SourceItem]]:
         batch.append(item)
         memories += len(item.memories)
 
+        # An item may be many memories, or none if it is unusable, so both are counted.
         if max(memories, len(batch)) >= BATCH:
             yield batch
             batch = []
@@ -176,8 +179,13 @@ async def _import_batch(
     counts: Counter[str],
     report: Report,
 ) -> None:
-    places = [item.place for item in batch for _ in item.memories]
-    memories = [memory for item in batch for memory in item.memories]
+    places: list[str] = []
+    memories: list[IncomingMemory] = []
+
+    for item in batch:
+        places += [item.place] * len(item.memories)
+        memories += item.memories
+
     if not memories:
         return
 
@@ -190,7 +198,7 @@ async def _import_batch(
             counts["refused"] += 1
             report(ImportNote(place, key, outcome.message))
         elif isinstance(outcome, Exception):
-            raise outcome
+            raise outcome  # nothing about this one memory, so the next ones would fail too
         else:
             counts[outcome] += 1
 

@@ -80,6 +80,7 @@ class KvMemoryFile:
             )
             closing.callback(connection.close)
             connection.row_factory = sqlite3.Row
+            # One text that is not UTF-8 must not end the import of all others.
             connection.text_factory = partial(str, encoding="utf-8", errors="replace")
 
             try:
@@ -87,7 +88,7 @@ class KvMemoryFile:
             except sqlite3.Error as error:
                 raise UnusableLine(f"The database cannot be read: {error}.") from None
 
-            closing.pop_all()
+            closing.pop_all()  # from here on `read_memories` closes it
             return database
 
     @classmethod

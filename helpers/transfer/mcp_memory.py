@@ -18,6 +18,7 @@ LINK_WEIGHT = 0.5
 
 _ENTITY_FIELDS = ("type", "name", "entityType", "observations")
 
+# Nobody needs this file after a crash, so it is written without a journal and without syncing.
 _SCRATCH_SCHEMA = """
 PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;
 CREATE TABLE relations (source TEXT, target TEXT, type TEXT);

@@ -56,6 +56,7 @@ async def recover_last_line(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
 
+    # What is appended next must not continue a line that was only half written.
     os.truncate(path, last_line.end if last_line else 0)
     return last_line.text if last_line else None
 
