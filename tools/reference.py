@@ -64,8 +64,8 @@ the declarations by `make reference`. The envelope and the limits are in the [RE
 the HTTP API is at `/docs` of a server, and `abilities describe NAME --json` prints the schemas for
 MCP, OpenAI and Anthropic clients.
 
-The same call gives the same answer from Python, LangChain, MCP, HTTP and the command line. Arguments
-in **bold** are required.
+The same call gives the same answer from Python, LangChain, MCP, HTTP and the command line.
+Arguments in **bold** are required.
 """
 
 
