@@ -43,7 +43,7 @@ PAGE = 3
 """Links that a walk is given at once."""
 
 STATES: list[State] = ["present", "present", "present", "absent", "invalid"]
-SCORES_OF_LAST = {"absent": -1.0, "invalid": -2.0}
+SCORES_OF_LAST: dict[State, float] = {"absent": -1.0, "invalid": -2.0}
 
 
 def arguments(raw: bytes) -> None:
@@ -166,7 +166,7 @@ def build_graph(raw: bytes) -> tuple[dict[str, list[WalkLink]], WalkLimits]:
     for _ in range(provider.ConsumeIntInRange(0, LINKS)):
         source = f"m{provider.ConsumeIntInRange(0, KEYS)}"
         target = f"m{provider.ConsumeIntInRange(0, KEYS)}"
-        weight = provider.ConsumeIntInRange(0, 4) / 4
+        weight: float = provider.ConsumeIntInRange(0, 4) / 4
         state = STATES[provider.ConsumeIntInRange(0, len(STATES) - 1)]
 
         score = SCORES_OF_LAST.get(state, weight)
