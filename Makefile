@@ -52,7 +52,7 @@ bench: .venv/bench  ## Measure every goal against the rivals (half an hour); kee
 bench-quick: .venv/bench  ## The same in two minutes, with fewer rounds and memories
 	@$(BIN)/python -m benchmarks --quick
 
-mutants: .venv/mutation  ## Change the code of four modules, mutant by mutant, and see whether tests notice (hours; goes on where it stopped)
+mutants: .venv/mutation  ## Change the code of six modules, mutant by mutant, and see whether tests notice (hours; goes on where it stopped)
 	@$(BIN)/python -m tools.mutation
 
 clean:  ## Remove the environment and caches

@@ -1,1 +1,1 @@
-"""Ratios against a bare loop and the rivals; ``make bench`` prints them. Nothing here fails by the clock."""
+"""Measure against a bare loop and rivals: `make bench`. Nothing here fails because of the clock."""

@@ -1,4 +1,4 @@
-"""Make a store of any size, seeded, the fast way: the same rows that the store writes, in bulk."""
+"""Generate a store of any size fast and always alike: the rows that the store writes, in bulk."""
 
 import random
 import sqlite3
@@ -7,41 +7,41 @@ from pathlib import Path
 
 import orjson
 
-from abilities.helpers.stores.model import IMPORTANCES, Row, hash_values
+from abilities.helpers.stores.model import IMPORTANCES, TYPES, Row, hash_values
 from abilities.helpers.stores.sqlite.file import StoreFile
-from abilities.helpers.stores.sqlite.search import add_content
+from abilities.helpers.stores.sqlite.search import add_words
 
 LINKS = 5
+"""Links of each memory but the hub."""
+
 HUB = "hub"
 HUB_LINKS = 10_000
+POPULAR = 1
+"""The number of the memory that a tenth of all link to."""
+
 NAMESPACE = "default"
+
 _WORDS = [f"word{n}" for n in range(2_000)]
+_SCORES = (0.3, 0.6, 0.9)
 _TIME = "2026-01-{:02}T{:02}:{:02}:{:02}.{:03}Z"
 
 
 def generate(path: Path, count: int, seed: int = 1) -> None:
-    """Make a store of ``count`` memories: five links each, a hub with 10,000, one that a tenth of all link to."""
+    """Make a store of ``count`` memories.
+
+    The first one is a hub with 10,000 links, the others have five each, and a tenth of all link to
+    the second one.
+    """
     file = StoreFile(path)
     connection = file.open(writing=True)
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA cache_size = -400000")
     connection.execute("BEGIN")
-    insert = f"INSERT INTO memories VALUES ({', '.join('?' * 16)})"
-    rows = list(_rows(count, random.Random(seed)))
-    connection.executemany(insert, ((*row, hash_values(row)) for row in rows))
-    connection.executemany(
-        f"INSERT INTO shelf VALUES ({', '.join('?' * 12)})",
-        sorted(_shelf(memory, row) for memory, row in enumerate(rows, 1)),
-    )
-    tags = [
-        (NAMESPACE, tag, 0, row.created_at, row.id)
-        for row in rows
-        for tag in orjson.loads(row.tags)
-    ]
-    connection.executemany("INSERT INTO tags VALUES (?, ?, ?, ?, ?)", sorted(tags))
-    for memory, row in enumerate(rows, 1):
-        add_content(connection, memory, row.content)
-    _link(connection, rows, random.Random(seed + 1))
+
+    rows = list(generate_rows(count, random.Random(seed)))
+    insert_memories(connection, rows)
+    insert_links(connection, rows, random.Random(seed + 1))
+
     connection.execute("COMMIT")
     connection.execute("ANALYZE")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -49,54 +49,110 @@ def generate(path: Path, count: int, seed: int = 1) -> None:
     file.close()
 
 
-def _rows(count: int, chance: random.Random) -> Iterator[Row]:
+def generate_rows(count: int, chance: random.Random) -> Iterator[Row]:
+    """Yield memories with twenty words and two tags each."""
     for n in range(count):
-        key = HUB if n == 0 else f"k{n:07}"
+        # The order of these calls decides what a seed gives.
         words = " ".join(chance.choices(_WORDS, k=20))
-        created = _TIME.format(1 + n * 28 // count, n // 3600 % 24, n // 60 % 60, n % 60, n % 1000)
-        name = f"{chance.getrandbits(32):08x}-{n & 0xFFFF:04x}-4{chance.getrandbits(12):03x}-8000-{n:012x}"
-        tags = orjson.dumps(
-            sorted({f"t{chance.randrange(50)}", f"t{chance.randrange(50)}"})
-        ).decode()
-        kind, importance = chance.choice(("core", "learning", "task")), chance.choice(IMPORTANCES)
-        score = chance.choice((0.3, 0.6, 0.9))
-        texts = (
-            kind,
-            importance,
-            "fact",
-            created,
-            created,
-            tags,
-            "",
-            "{}",
-            f"memory {n} common {words}",
+        middle = f"{n & 0xFFFF:04x}-4"
+        name = f"{chance.getrandbits(32):08x}-{middle}{chance.getrandbits(12):03x}-8000-{n:012x}"
+        tags = sorted({f"t{chance.randrange(50)}", f"t{chance.randrange(50)}"})
+        memory_type = chance.choice(TYPES)
+        importance = chance.choice(IMPORTANCES)
+        score = chance.choice(_SCORES)
+        created_at = _TIME.format(
+            1 + n * 28 // count, n // 3600 % 24, n // 60 % 60, n % 60, n % 1000
         )
-        yield Row(NAMESPACE, key, name, 0, score, 1, *texts)
+
+        yield Row(
+            namespace=NAMESPACE,
+            key=HUB if n == 0 else f"k{n:07}",
+            id=name,
+            archived=0,
+            score=score,
+            scored=1,
+            type=memory_type,
+            importance=importance,
+            category="fact",
+            created_at=created_at,
+            updated_at=created_at,
+            tags=orjson.dumps(tags).decode(),
+            summary="",
+            metadata="{}",
+            content=f"memory {n} common {words}",
+        )
 
 
-def _shelf(memory: int, row: Row) -> tuple[object, ...]:
-    place, size = IMPORTANCES.index(row.importance), len(row.content)
-    named = (row.namespace, row.id, memory, row.type, row.category, place, 0, size)
-    return (*named, row.created_at, row.updated_at, row.created_at, 0)
+def insert_memories(connection: sqlite3.Connection, rows: list[Row]) -> None:
+    """Insert memories and everything that finds them; sorted, because appending is fast."""
+    connection.executemany(
+        f"INSERT INTO memories VALUES ({', '.join('?' * 16)})",
+        ((*row, hash_values(row)) for row in rows),
+    )
+    connection.executemany(
+        f"INSERT INTO shelf VALUES ({', '.join('?' * 12)})",
+        sorted(build_shelf_row(memory, row) for memory, row in enumerate(rows, 1)),
+    )
+    connection.executemany("INSERT INTO tags VALUES (?, ?, ?, ?, ?)", sorted(build_tag_rows(rows)))
+
+    for memory, row in enumerate(rows, 1):
+        add_words(connection, memory, row.content)
 
 
-def _link(connection: sqlite3.Connection, rows: list[Row], chance: random.Random) -> None:
-    def links() -> Iterator[tuple[object, ...]]:
-        for n in range(len(rows)):
-            many = min(HUB_LINKS, len(rows) - 1) if n == 0 else LINKS
-            targets = {chance.randrange(len(rows)) for _ in range(many)} - {n}
-            if n % 10 == 9:
-                targets.add(1)  # the memory that a tenth of all link to
-            yield from sorted(_ranked(rows, n, targets, chance))
+def build_shelf_row(memory: int, row: Row) -> tuple[object, ...]:
+    """Return what the store keeps of a memory to filter and sort by."""
+    return (
+        row.namespace,
+        row.id,
+        memory,
+        row.type,
+        row.category,
+        IMPORTANCES.index(row.importance),
+        0,
+        len(row.content),
+        row.created_at,
+        row.updated_at,
+        row.created_at,
+        0,
+    )
 
-    connection.executemany("INSERT INTO links VALUES (?, ?, -?, -?, ?, ?, ?)", links())
+
+def build_tag_rows(rows: list[Row]) -> Iterator[tuple[object, ...]]:
+    """Yield the rows that find memories by their tags."""
+    for row in rows:
+        for tag in orjson.loads(row.tags):
+            yield (NAMESPACE, tag, 0, row.created_at, row.id)
 
 
-def _ranked(
+def insert_links(connection: sqlite3.Connection, rows: list[Row], chance: random.Random) -> None:
+    """Insert the links of all memories."""
+    connection.executemany(
+        "INSERT INTO links VALUES (?, ?, -?, -?, ?, ?, ?)", generate_links(rows, chance)
+    )
+
+
+def generate_links(rows: list[Row], chance: random.Random) -> Iterator[tuple[object, ...]]:
+    """Yield the links of each memory in the order in which the store keeps them."""
+    for n in range(len(rows)):
+        wanted = min(HUB_LINKS, len(rows) - 1) if n == 0 else LINKS
+        targets = {chance.randrange(len(rows)) for _ in range(wanted)} - {n}
+        if n % 10 == 9:
+            targets.add(POPULAR)
+
+        yield from sorted(build_link_rows(rows, n, targets, chance))
+
+
+def build_link_rows(
     rows: list[Row], n: int, targets: set[int], chance: random.Random
 ) -> Iterator[tuple[object, ...]]:
-    """A memory's links as they are kept, their numbers negative, so that the best sort first."""
+    """Yield a memory's links.
+
+    Rank and weight are negative, so that the best sort first; the statement turns them back.
+    """
+    source = rows[n].key
+
     for target in sorted(targets):
         weight = 0.5 if n == 0 else chance.randrange(101) / 100
-        link = (rows[n].key, rows[target].key, "association", weight, weight * rows[target].score)
-        yield (NAMESPACE, link[0], -link[4], -weight, link[1], link[2], hash_values(link))
+        rank = weight * rows[target].score
+        link_hash = hash_values((source, rows[target].key, "association", weight, rank))
+        yield (NAMESPACE, source, -rank, -weight, rows[target].key, "association", link_hash)

@@ -1,4 +1,4 @@
-"""Measure several ways of doing one thing in one interleaved run, so that a noisy machine is noisy to all."""
+"""Measure several variants of one thing in one interleaved run: noise disturbs all alike."""
 
 import statistics
 import time
@@ -6,10 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 Work = Callable[[], Awaitable[object] | object]
+"""A variant: a function, sync or async."""
 
 
 class Measured(NamedTuple):
-    """One line of the results: what was wanted (``<= 4x``), what was found, and its quartiles over the rounds."""
+    """One line of the results.
+
+    ``wanted`` is a bound such as ``<= 4x``; ``low`` and ``high`` are the quartiles of the rounds.
+    """
 
     goal: str
     what: str
@@ -20,44 +24,57 @@ class Measured(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether the value is on the right side."""
-        sign, bound = self.wanted.split()[0], float(self.wanted.split()[1].rstrip("x"))
+        """Whether the value is within its bound."""
+        sign, number = self.wanted.split()[:2]
+        bound = float(number.rstrip("x"))
         return self.value >= bound if sign == ">=" else self.value <= bound
 
 
-class Taken:
-    """The seconds that each way took in each round."""
+class Timings:
+    """The seconds that each variant took in each round."""
 
     def __init__(self, rounds: Mapping[str, list[float]]) -> None:
         self._rounds = rounds
 
     def __getitem__(self, name: str) -> float:
-        """The median seconds of a way."""
+        """Return the median seconds of a variant."""
         return statistics.median(self._rounds[name])
 
     def ratio(self, goal: str, what: str, wanted: str, over: str, under: str) -> Measured:
-        """The ratio of two medians, with the quartiles of the rounds' own ratios."""
-        ratios = [a / b for a, b in zip(self._rounds[over], self._rounds[under], strict=True)]
+        """Return the ratio of two medians, with the quartiles of the ratios of the rounds."""
+        pairs = zip(self._rounds[over], self._rounds[under], strict=True)
+        ratios = [numerator / denominator for numerator, denominator in pairs]
         low, _, high = statistics.quantiles(ratios, n=4)
         return Measured(goal, what, wanted, self[over] / self[under], low, high)
 
 
-async def interleaved(ways: Mapping[str, Work], rounds: int, warm: int = 3) -> Taken:
-    """Run all ways ``rounds`` times, each round beginning with another one, after some rounds that do not count."""
-    names = list(ways)
-    taken: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(-warm, rounds):
-        order = names[turn % len(names) :] + names[: turn % len(names)]
-        for name in order:
-            seconds = await _timed(ways[name])
+async def run_interleaved(
+    variants: Mapping[str, Work], rounds: int, warmup_rounds: int = 3
+) -> Timings:
+    """Run all variants ``rounds`` times, after some rounds that do not count.
+
+    Each round begins with another variant, so that none always runs after the same other one.
+    """
+    names = list(variants)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+
+    for turn in range(-warmup_rounds, rounds):
+        first = turn % len(names)
+
+        for name in names[first:] + names[:first]:
+            elapsed = await measure_once(variants[name])
             if turn >= 0:
-                taken[name].append(seconds)
-    return Taken(taken)
+                seconds[name].append(elapsed)
+
+    return Timings(seconds)
 
 
-async def _timed(work: Work) -> float:
+async def measure_once(work: Work) -> float:
+    """Return the seconds that a variant takes."""
     began = time.perf_counter()
+
     result = work()
     if isinstance(result, Awaitable):
         await result
+
     return time.perf_counter() - began

@@ -2,24 +2,31 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Awaitable, Callable
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from abilities import Abilities, Settings, render
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import put
-from abilities.helpers.stores.protocol import MemoryStore, Query
-from abilities.helpers.stores.sqlite.store import SqliteStore, queries, reads
+from abilities.helpers.stores.protocol import Query, ServableStore
+from abilities.helpers.stores.sqlite import queries, reads
+from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import HUB, NAMESPACE, generate
-from benchmarks.measure import Measured, Taken, interleaved
+from benchmarks.measure import Measured, Timings, Work, run_interleaved
 
-DEFAULT = WalkLimits(3, 5, 20)
+T = TypeVar("T")
+
+DEFAULT_LIMITS = WalkLimits(3, 5, 20)
 SMALL = 1_000
 MIDDLE = 10_000
 ROOTS = 200
+WRITERS = 64
+READERS = 64
+READS = 320
 PAGES = {
     "unfiltered": Query(),
     "type": Query(type="core"),
@@ -28,154 +35,201 @@ PAGES = {
 }
 
 
-async def goals_of_memories(base: Path, rounds: int, large: int) -> list[Measured]:
-    """Walks, pages and statistics at rising sizes; group commit; many callers; a score that many links wait for."""
+async def measure_memories(base: Path, rounds: int, large: int) -> list[Measured]:
+    """Walks, pages and statistics at rising sizes, commits, many callers, a popular score."""
     sizes = sorted({SMALL, MIDDLE, large})
     for size in sizes:
         generate(base / f"{size}.db", size)
-    inline = {size: Inline(base / f"{size}.db", size) for size in sizes}
-    ways: dict[str, Callable[[], object]] = {}
-    for size, store in inline.items():
-        ways |= {f"walk {size}": store.walk, f"hub {size}": store.hub, f"rows {size}": store.rows}
-        ways |= {f"stats {size}": store.stats}
-        ways |= {f"{name} {size}": store.page(query) for name, query in PAGES.items()}
-    taken = await interleaved(ways, rounds * 3)
-    for store in inline.values():
-        store.connection.close()
-    walk, hub, small = f"walk {large}", f"hub {large}", f"walk {SMALL}"
-    rows = [
-        taken.ratio("8", f"walk at {large:,} memories against {SMALL:,}", "<= 2.5x", walk, small),
-        taken.ratio("9", f"walk from a hub of 10,000 links at {large:,}", "<= 2x", hub, walk),
+
+    timings = await compare_sizes(base, sizes, rounds)
+    walk = f"walk {large}"
+    results = [
+        timings.ratio(
+            "8",
+            f"walk at {large:,} memories against {SMALL:,}",
+            "<= 2.5x",
+            walk,
+            f"walk {SMALL}",
+        ),
+        timings.ratio(
+            "9", f"walk from a hub of 10,000 links at {large:,}", "<= 2x", f"hub {large}", walk
+        ),
     ]
     for size in (SMALL, large):
         what = f"walk against its rows by key, {size:,}"
-        rows.append(taken.ratio("10", what, "<= 4x", f"walk {size}", f"rows {size}"))
+        results.append(timings.ratio("10", what, "<= 4x", f"walk {size}", f"rows {size}"))
     for name in ("stats", *PAGES):
         what = f"{name} at {large:,} against {MIDDLE:,}"
-        rows.append(taken.ratio("13", what, "<= 1.5x", f"{name} {large}", f"{name} {MIDDLE}"))
-    hot = await _hot_score(base / f"{large}.db", rounds, large)
-    return [*rows, *hot, *await _callers(base, rounds), await _characters(base)]
+        results.append(timings.ratio("13", what, "<= 1.5x", f"{name} {large}", f"{name} {MIDDLE}"))
+
+    results.append(await measure_popular_score(base / f"{large}.db", rounds, large))
+    results.append(await measure_writers(base, rounds))
+    results.append(await measure_readers(base, rounds))
+    results.append(await measure_characters(base))
+    return results
 
 
-class Inline:
-    """A store's reads on this thread, each in a snapshot."""
+async def compare_sizes(base: Path, sizes: list[int], rounds: int) -> Timings:
+    """Return the timings of all reads on stores of all sizes."""
+    stores = {size: InlineStore(base / f"{size}.db", size) for size in sizes}
+    variants: dict[str, Work] = {}
+
+    for size, store in stores.items():
+        variants[f"walk {size}"] = store.walk
+        variants[f"hub {size}"] = store.walk_hub
+        variants[f"rows {size}"] = store.read_rows
+        variants[f"stats {size}"] = store.read_stats
+        for name, query in PAGES.items():
+            variants[f"{name} {size}"] = store.prepare_query(query)
+
+    timings = await run_interleaved(variants, rounds * 3)
+
+    for store in stores.values():
+        store.close()
+    return timings
+
+
+class InlineStore:
+    """The reads of a store on this thread, each in one snapshot."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self.connection = SqliteStore(path).connect(writing=False)
+        self._connection = SqliteStore(path).connect(writing=False)
         self._size = size
-        self._chance = random.Random(4)
-        walks = [
-            reads.walk(self.connection, NAMESPACE, self._root(), DEFAULT) for _ in range(ROOTS)
-        ]
-        self._keys = cycle([[step.key for step in found.outcome.steps] for found in walks])
+        self._keys = cycle(self._collect_keys())
         self._chance = random.Random(3)
 
+    def close(self) -> None:
+        self._connection.close()
+
     def walk(self) -> object:
-        return self._read(lambda c: reads.walk(c, NAMESPACE, self._root(), DEFAULT))
+        root = self._choose_root(self._chance)
+        return self._read(lambda c: reads.walk(c, NAMESPACE, root, DEFAULT_LIMITS))
 
-    def hub(self) -> object:
-        return self._read(lambda c: reads.walk(c, NAMESPACE, HUB, DEFAULT))
+    def walk_hub(self) -> object:
+        return self._read(lambda c: reads.walk(c, NAMESPACE, HUB, DEFAULT_LIMITS))
 
-    def rows(self) -> object:
-        """The memories of a walk from a root of its own, by their keys."""
+    def read_rows(self) -> object:
+        """Read the memories of a walk by their keys."""
         return self._read(lambda c: reads.read(c, NAMESPACE, next(self._keys)))
 
-    def stats(self) -> object:
+    def read_stats(self) -> object:
         return self._read(lambda c: queries.read_stats(c, NAMESPACE))
 
-    def page(self, query: Query) -> Callable[[], object]:
-        return lambda: self._read(lambda c: queries.run_query(c, NAMESPACE, query))
+    def prepare_query(self, query: Query) -> Callable[[], object]:
+        return lambda: self._read(lambda c: queries.query(c, NAMESPACE, query))
 
-    def _root(self) -> str:
-        return f"k{self._chance.randrange(2, self._size):07}"
+    def _collect_keys(self) -> list[list[str]]:
+        """Return the keys that some walks retrieve."""
+        chance = random.Random(4)
+        keys: list[list[str]] = []
 
-    def _read(self, work: Callable[[Any], object]) -> object:
-        self.connection.execute("BEGIN")
+        for _ in range(ROOTS):
+            root = self._choose_root(chance)
+            walk = reads.walk(self._connection, NAMESPACE, root, DEFAULT_LIMITS)
+            keys.append([step.key for step in walk.outcome.steps])
+
+        return keys
+
+    def _choose_root(self, chance: random.Random) -> str:
+        return f"k{chance.randrange(2, self._size):07}"
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._connection.execute("BEGIN")
         try:
-            return work(self.connection)
+            return work(self._connection)
         finally:
-            self.connection.execute("ROLLBACK")
+            self._connection.execute("ROLLBACK")
 
 
-async def _characters(base: Path) -> Measured:
-    """Characters of a walk's reply beyond the contents, a memory."""
+async def measure_characters(base: Path) -> Measured:
+    """Count the characters of a walk's reply beyond the contents, per memory."""
     settings = Settings(workspace_dir=base, store_url=f"sqlite:///{base}/characters.db")
+    content = "x" * 200
     keys = [f"{n:02}".ljust(40, "k") for n in range(20)]
+
     async with Abilities.open(settings) as abilities:
         for key in keys:
-            links = [{"key": other} for other in keys if other != key]
-            given = {"content": "x" * 200, "links": links, "category": "fact", "tags": ["a", "b"]}
-            await abilities.call("store_memory", {"type": "core", "key": key, **given})
+            memory = {
+                "type": "core",
+                "key": key,
+                "content": content,
+                "links": [{"key": other} for other in keys if other != key],
+                "category": "fact",
+                "tags": ["a", "b"],
+            }
+            await abilities.call("store_memory", memory)
         payload = await abilities.call("bulk_read_memory", {"key": keys[0], "breadth": 20})
+
     payload["metadata"]["frontier"] = []
-    beyond = len(render(payload)) / len(keys) - 200
+    beyond = len(render(payload)) / len(keys) - len(content)
     return Measured("20", "characters beyond its content, a memory in a walk", "<= 450", beyond)
 
 
-async def _hot_score(path: Path, rounds: int, large: int) -> list[Measured]:
-    """Change the score of the memory that a tenth of all link to."""
-    store, turn = SqliteStore(path), iter(range(10_000))
-    name = (await store.read_linked(NAMESPACE, "k0000001", 0, 0)).row.id
+async def measure_popular_score(path: Path, rounds: int, large: int) -> Measured:
+    """Change the score of the memory that a tenth of all link to, whose ranks change with it."""
+    store = SqliteStore(path)
+    popular = await store.read_linked(NAMESPACE, "k0000001", 0, 0)
+    turns = iter(range(10_000))
 
-    def change() -> Any:
-        fields = {"memory_score": next(turn) % 97 / 97}
-        return store.change(
-            NAMESPACE, Change("update", "2026-02-01T00:00:00.000Z", name, fields=fields)
-        )
+    def change_score() -> Awaitable[object]:
+        fields = {"memory_score": next(turns) % 97 / 97}
+        change = Change("update", "2026-02-01T00:00:00.000Z", popular.row.id, fields=fields)
+        return store.change(NAMESPACE, change)
 
-    taken = await interleaved({"hot": change}, max(rounds // 10, 3), warm=1)
+    timings = await run_interleaved({"change": change_score}, max(rounds // 10, 3), warmup_rounds=1)
     await store.close()
-    return [
-        Measured(
-            "12",
-            f"ms to change a score that {large // 10:,} links wait for",
-            "<= 1000 ms",
-            taken["hot"] * 1000,
-        )
-    ]
+
+    what = f"ms to change a score that {large // 10:,} links wait for"
+    return Measured("12", what, "<= 1000 ms", timings["change"] * 1000)
 
 
-async def _callers(base: Path, rounds: int) -> list[Measured]:
-    """Writers that share a commit against one after another, and 64 readers against one inline."""
-    writes = await shared_commits(SqliteStore(base / "writers.db"), rounds)
-    inline, store = Inline(base / f"{MIDDLE}.db", MIDDLE), SqliteStore(base / f"{MIDDLE}.db")
-
-    def alone() -> None:
-        for _ in range(320):
-            inline.walk()
-
-    async def caller(roots: list[str]) -> None:
-        for root in roots:
-            await store.walk(NAMESPACE, root, DEFAULT)
-
-    def many() -> Any:
-        roots = [f"k{2 + n * 29 % (MIDDLE - 2):07}" for n in range(320)]
-        return asyncio.gather(*(caller(roots[n::64]) for n in range(64)))
-
-    reads = await interleaved({"alone": alone, "many": many}, max(rounds // 3, 3))
-    inline.connection.close()
-    await store.close()
-    return [
-        writes.ratio(
-            "17", "64 writers sharing commits against one after another", ">= 3x", "one", "together"
-        ),
-        reads.ratio(
-            "15", "walks a second of 64 callers against one inline", ">= 0.8x", "alone", "many"
-        ),
-    ]
+async def measure_writers(base: Path, rounds: int) -> Measured:
+    """Writers that share commits, against one after another."""
+    timings = await compare_commits(SqliteStore(base / "writers.db"), rounds)
+    what = "64 writers sharing commits against one after another"
+    return timings.ratio("17", what, ">= 3x", "one", "together")
 
 
-async def shared_commits(store: MemoryStore, rounds: int) -> Taken:
-    """64 writers, one after another and together; closes the store."""
+async def compare_commits(store: ServableStore, rounds: int) -> Timings:
+    """Return the timings of 64 writers, one after another and together; closes the store."""
     numbers = iter(range(10**9))
 
-    async def one_by_one() -> None:
-        for _ in range(64):
+    async def write_one_by_one() -> None:
+        for _ in range(WRITERS):
             await put(store, f"new{next(numbers)}")
 
-    def together() -> Any:
-        return asyncio.gather(*(put(store, f"new{next(numbers)}") for _ in range(64)))
+    async def write_together() -> None:
+        writes = [put(store, f"new{next(numbers)}") for _ in range(WRITERS)]
+        await asyncio.gather(*writes)
 
-    taken = await interleaved({"one": one_by_one, "together": together}, max(rounds // 3, 3))
+    variants = {"one": write_one_by_one, "together": write_together}
+    timings = await run_interleaved(variants, max(rounds // 3, 3))
     await store.close()
-    return taken
+    return timings
+
+
+async def measure_readers(base: Path, rounds: int) -> Measured:
+    """Walks of 64 callers through the store's thread, against the same number inline."""
+    path = base / f"{MIDDLE}.db"
+    inline = InlineStore(path, MIDDLE)
+    store = SqliteStore(path)
+    roots = [f"k{2 + n * 29 % (MIDDLE - 2):07}" for n in range(READS)]
+
+    def walk_alone() -> None:
+        for _ in range(READS):
+            inline.walk()
+
+    async def walk_all(own_roots: list[str]) -> None:
+        for root in own_roots:
+            await store.walk(NAMESPACE, root, DEFAULT_LIMITS)
+
+    async def walk_together() -> None:
+        await asyncio.gather(*(walk_all(roots[n::READERS]) for n in range(READERS)))
+
+    variants = {"alone": walk_alone, "many": walk_together}
+    timings = await run_interleaved(variants, max(rounds // 3, 3))
+    inline.close()
+    await store.close()
+
+    what = "walks a second of 64 callers against one inline"
+    return timings.ratio("15", what, ">= 0.8x", "alone", "many")

@@ -1,4 +1,4 @@
-"""MCP servers in processes of their own, spoken to by the barest client: a line out, a line in."""
+"""MCP servers in their own processes, with the smallest client: a line out, a line in."""
 
 import json
 import os
@@ -7,12 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+
+from abilities.declarations.values import JsonObject
 
 HERE = Path(__file__).parent
+PACKAGES = HERE / "package.json"
 NPM = HERE.parent / ".venv" / "npm"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 """With the environment's own Node.js first."""
+
 HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
@@ -21,7 +25,7 @@ HELLO = {
 
 
 class Peer:
-    """A running server after its handshake; ``received`` is the length of the last answer in bytes."""
+    """A running server after its handshake; ``received`` is the last line's length in bytes."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -31,11 +35,11 @@ class Peer:
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PATH": PATH, **environment},
         )
-        self._number = 0
+        self._last_id = 0
         self.received = 0
 
     def __enter__(self) -> Self:
-        self.ask("initialize", HELLO)
+        self.request("initialize", HELLO)
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return self
 
@@ -48,34 +52,36 @@ class Peer:
         self._process.kill()
         self._process.communicate()
 
-    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    def request(self, method: str, params: JsonObject) -> JsonObject:
         """Send a request and return its result."""
-        self._number += 1
-        self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        self._last_id += 1
+        self._send({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params})
+
         assert self._process.stdout
         while True:
             line = self._process.stdout.readline()
             assert line, "the server ended"
-            answer = json.loads(line)
-            if answer.get("id") == self._number:
+
+            message = json.loads(line)
+            if message.get("id") == self._last_id:
                 self.received = len(line)
-                result: dict[str, Any] = answer["result"]
+                result: JsonObject = message["result"]
                 return result
 
-    def call(self, name: str, arguments: dict[str, Any]) -> str:
+    def call(self, name: str, arguments: JsonObject) -> str:
         """Call a tool and return its text."""
-        result = self.ask("tools/call", {"name": name, "arguments": arguments})
+        result = self.request("tools/call", {"name": name, "arguments": arguments})
         assert not result.get("isError"), result
         return "".join(part["text"] for part in result["content"])
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: JsonObject) -> None:
         assert self._process.stdin
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
 
 
-def ours(agent: Path, workspace: Path, store: Path | None = None) -> Peer:
-    """``abilities mcp`` on two roots."""
+def start_ours(agent: Path, workspace: Path, store: Path | None = None) -> Peer:
+    """Start ``abilities mcp`` on two roots."""
     environment = {
         "ABILITIES_AGENT_DIR": str(agent),
         "ABILITIES_WORKSPACE_DIR": str(workspace),
@@ -85,27 +91,34 @@ def ours(agent: Path, workspace: Path, store: Path | None = None) -> Peer:
     return Peer([sys.executable, "-m", "abilities", "mcp"], environment)
 
 
-def filesystem(workspace: Path) -> Peer:
-    """The official filesystem server."""
-    return Peer(["node", _script("server-filesystem"), str(workspace)], {})
+def start_filesystem_server(workspace: Path) -> Peer:
+    """Start the official filesystem server."""
+    return Peer(["node", find_script("server-filesystem"), str(workspace)], {})
 
 
-def memory(file: Path) -> Peer:
-    """The official memory server."""
-    return Peer(["node", _script("server-memory")], {"MEMORY_FILE_PATH": str(file)})
+def start_memory_server(file: Path) -> Peer:
+    """Start the official memory server."""
+    return Peer(["node", find_script("server-memory")], {"MEMORY_FILE_PATH": str(file)})
 
 
-def _script(name: str) -> str:
-    """Where an official server is; installed with npm on first use."""
-    given = (HERE / "package.json").read_text()
-    if not (NPM / "package.json").exists() or (NPM / "package.json").read_text() != given:
-        npm = shutil.which("npm", path=PATH)
-        assert npm, (
-            "comparing with the official servers needs Node.js and npm; make bench installs them"
-        )
-        NPM.mkdir(parents=True, exist_ok=True)
-        shutil.copy(HERE / "package.json", NPM)
-        install = [
+def find_script(name: str) -> str:
+    """Return the path of an official server; all are installed with npm on first use."""
+    installed = NPM / "package.json"
+    if not installed.exists() or installed.read_text() != PACKAGES.read_text():
+        install_servers()
+
+    return str(NPM / "node_modules" / "@modelcontextprotocol" / name / "dist" / "index.js")
+
+
+def install_servers() -> None:
+    """Install the official servers beside the environment."""
+    npm = shutil.which("npm", path=PATH)
+    assert npm, "the official servers need Node.js and npm; `make bench` installs them"
+
+    NPM.mkdir(parents=True, exist_ok=True)
+    shutil.copy(PACKAGES, NPM)
+    subprocess.run(
+        [
             npm,
             "install",
             "--silent",
@@ -113,6 +126,8 @@ def _script(name: str) -> str:
             "--no-audit",
             "--no-fund",
             "--no-package-lock",
-        ]
-        subprocess.run(install, cwd=NPM, check=True, env={**os.environ, "PATH": PATH})
-    return str(NPM / "node_modules" / "@modelcontextprotocol" / name / "dist" / "index.js")
+        ],
+        cwd=NPM,
+        check=True,
+        env={**os.environ, "PATH": PATH},
+    )

@@ -1,8 +1,9 @@
-"""The goals about PostgreSQL, on a server that is started for them: walks against rows by id, processes, writers."""
+"""The goals about PostgreSQL, on a server that is started for them."""
 
 import asyncio
 import random
 import sqlite3
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from itertools import cycle
 from pathlib import Path
@@ -16,18 +17,20 @@ from abilities.helpers.stores.model import Row as MemoryRow
 from abilities.helpers.stores.postgres import reads
 from abilities.helpers.stores.postgres.server import Connection, Server, build_conninfo
 from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.stores.protocol import WalkResult
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import NAMESPACE, generate
-from benchmarks.measure import Measured, interleaved
-from benchmarks.memories import shared_commits
-from benchmarks.served import walks_through_processes
+from benchmarks.measure import Measured, Work, run_interleaved
+from benchmarks.memories import WRITERS, compare_commits
+from benchmarks.served import measure_processes
 from tests.support import postgres
 
 SMALL = 1_000
 LIMITS = {"default": WalkLimits(3, 5, 20), "maximum": WalkLimits(6, 20, 50)}
 GOALS = {"default": "<= 4x", "maximum": "<= 8x"}
 ROOTS = 100
-_SHELVED = (
+
+_SHELF = (
     "type",
     "category",
     "importance",
@@ -41,94 +44,111 @@ _SHELVED = (
 COPIED = {
     "memories": f"SELECT {', '.join(MemoryRow._fields)}, hash FROM memories",
     "links": "SELECT namespace, source, target, type, weight, rank, hash FROM links",
-    "shelf": f"SELECT m.namespace, m.id, m.key, {', '.join(f's.{name}' for name in _SHELVED)}"
+    "shelf": f"SELECT m.namespace, m.id, m.key, {', '.join(f's.{name}' for name in _SHELF)}"
     " FROM shelf AS s JOIN memories AS m ON m.rowid = s.memory",
     "tags": "SELECT namespace, tag, archived, accessed_at, id FROM tags",
     "words": "SELECT namespace, id, lower(content) FROM memories",
     "counters": "SELECT namespace, name, archived, value, number FROM counters",
 }
+"""The tables of a database, and where their rows come from in a generated store."""
+
+_Read = Callable[[Connection], Coroutine[Any, Any, WalkResult]]
 
 
-async def goals_of_postgresql(base: Path, rounds: int, large: int) -> list[Measured]:
-    """Walks at rising sizes, reads through one and two server processes, and writers that share commits."""
+async def measure_postgresql(base: Path, rounds: int, large: int) -> list[Measured]:
+    """Walks at rising sizes on PostgreSQL, one server process and two, and shared commits."""
     with postgres.started("shared_buffers=1GB", "max_wal_size=8GB", "fsync=on") as node:
-        urls = {size: await filled(node.url, base, size) for size in (SMALL, large)}
-        rows = await _walks(urls, rounds, large)
+        urls = {size: await create_database(node.url, base, size) for size in (SMALL, large)}
+        results = await measure_walks(urls, rounds, large)
+
+        folder = base / "postgresql"
         for name in ("agent", "work"):
-            (base / "postgresql" / name).mkdir(parents=True)
-        roots = {
-            "agent_dir": base / "postgresql" / "agent",
-            "workspace_dir": base / "postgresql" / "work",
-        }
+            (folder / name).mkdir(parents=True)
         settings = Settings(
-            **roots, store_url=urls[large], namespace=NAMESPACE, max_response_bytes=1_000_000
+            agent_dir=folder / "agent",
+            workspace_dir=folder / "work",
+            store_url=urls[large],
+            namespace=NAMESPACE,
+            max_response_bytes=1_000_000,
         )
-        rows += await walks_through_processes(
-            settings, base / "postgresql", rounds, large, "on PostgreSQL, "
-        )
-        return [*rows, await _writers(urls[SMALL], rounds)]
+        results.append(await measure_processes(settings, folder, rounds, large, "on PostgreSQL, "))
+
+        results.append(await measure_writers(urls[SMALL], rounds))
+        return results
 
 
-async def filled(server: str, base: Path, size: int) -> str:
-    """The URL of a database with the memories of a generated store."""
+async def create_database(server: str, base: Path, size: int) -> str:
+    """Create a database with the memories of a generated store, and return its URL."""
     url = urlunsplit(urlsplit(server)._replace(path=f"/memories_{size}"))
+    statement = f"CREATE DATABASE memories_{size} TEMPLATE template0 ENCODING 'UTF8'"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(
-            f"CREATE DATABASE memories_{size} TEMPLATE template0 ENCODING 'UTF8'".encode()
-        )
+        connection.execute(statement.encode())
+
     store = PostgresStore(url)
-    await store.count_memories()
+    await store.count_memories()  # the first call makes the tables
     await store.close()
-    if not (base / f"{size}.db").exists():
-        generate(base / f"{size}.db", size)
-    await asyncio.to_thread(_copy, base / f"{size}.db", url)
+
+    file = base / f"{size}.db"
+    if not file.exists():
+        generate(file, size)
+    await asyncio.to_thread(copy_rows, file, url)
     return url
 
 
-def _copy(file: Path, url: str) -> None:
+def copy_rows(file: Path, url: str) -> None:
+    """Copy all rows; without indexes meanwhile, because building them afterwards is faster."""
     with (
         closing(sqlite3.connect(file)) as store,
         psycopg.connect(url, autocommit=True) as connection,
     ):
         connection.execute("SET search_path = abilities, public")
-        connection.execute(
-            "SET session_replication_role = replica"
-        )  # what triggers count is copied
+        # The counters are copied, so triggers must not count the rows again.
+        connection.execute("SET session_replication_role = replica")
+
         indexes = connection.execute(
             "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'abilities'"
             " AND indexname NOT IN (SELECT conname FROM pg_constraint)"
         ).fetchall()
         for name, _ in indexes:
             connection.execute(f"DROP INDEX {name}".encode())
+
         for table, statement in COPIED.items():
             with connection.cursor().copy(f"COPY {table} FROM STDIN".encode()) as copy:
                 for row in store.execute(statement):
                     copy.write_row(row)
+
         for _, definition in indexes:
             connection.execute(definition.encode())
         connection.execute("VACUUM ANALYZE")
         connection.execute("CHECKPOINT")
 
 
-async def _walks(urls: dict[int, str], rounds: int, large: int) -> list[Measured]:
-    ways: dict[str, Any] = {}
+async def measure_walks(urls: dict[int, str], rounds: int, large: int) -> list[Measured]:
+    """Walks against reads of the same memories by their ids, and large against small."""
     readers = {size: Reader(url, size) for size, url in urls.items()}
+    variants: dict[str, Work] = {}
+
     for size, reader in readers.items():
         for name, limits in LIMITS.items():
-            await reader.learn(name, limits)
-            ways[f"{name} {size}"] = lambda reader=reader, name=name: reader.walk(name)
-            ways[f"{name} rows {size}"] = lambda reader=reader, name=name: reader.rows(name)
-    taken = await interleaved(ways, rounds * 5, warm=20)
-    trips = max([await reader.trips() for reader in readers.values()])
+            variants[f"{name} {size}"] = reader.prepare_walks(limits)
+            variants[f"{name} rows {size}"] = await reader.prepare_reads(limits)
+
+    timings = await run_interleaved(variants, rounds * 5, warmup_rounds=20)
+    round_trips = max([await reader.count_round_trips() for reader in readers.values()])
     for reader in readers.values():
         await reader.server.close()
-    rows = [Measured("14", "PostgreSQL: most round trips of a walk at depth 3", "<= 5", trips)]
+
+    what = "PostgreSQL: most round trips of a walk at depth 3"
+    results = [Measured("14", what, "<= 5", round_trips)]
+
     for size in urls:
         for name, goal in GOALS.items():
             what = f"PostgreSQL: {name} walk against its rows by id, {size:,}"
-            rows.append(taken.ratio("14", what, goal, f"{name} {size}", f"{name} rows {size}"))
+            results.append(timings.ratio("14", what, goal, f"{name} {size}", f"{name} rows {size}"))
+
     what = f"PostgreSQL: walk at {large:,} against {SMALL:,}"
-    return [*rows, taken.ratio("14", what, "<= 2x", f"default {large}", f"default {SMALL}")]
+    results.append(timings.ratio("14", what, "<= 2x", f"default {large}", f"default {SMALL}"))
+    return results
 
 
 class Reader:
@@ -138,54 +158,64 @@ class Reader:
         self.server = Server(build_conninfo(url))
         chance = random.Random(3)
         self._roots = [f"k{chance.randrange(2, size):07}" for _ in range(ROOTS)]
-        self._turn: dict[str, Any] = {}
-        self._ids: dict[str, Any] = {}
 
-    async def learn(self, name: str, limits: WalkLimits) -> None:
-        """Make each walk once, for the ids of its memories."""
-        found: list[list[str]] = []
+    def prepare_walks(self, limits: WalkLimits) -> Work:
+        """Return a function that walks from the next root."""
+        walks = self._cycle_walks(limits)
+        return lambda: self.server.read(next(walks))
+
+    async def prepare_reads(self, limits: WalkLimits) -> Work:
+        """Return a function that reads the memories of the next walk by their ids."""
+        ids: list[list[str]] = []
         for root in self._roots:
-            result = await self.server.read(_walk(root, limits))
-            found.append(
+            result = await self.server.read(prepare_walk(root, limits))
+            ids.append(
                 [memory.row.id for memory in result.memories if not isinstance(memory, Exception)]
             )
-        self._ids[name] = cycle(found)
-        self._turn[name] = cycle([_walk(root, limits) for root in self._roots])
 
-    async def walk(self, name: str) -> object:
-        return await self.server.read(next(self._turn[name]))
+        turns = cycle(ids)
 
-    async def rows(self, name: str) -> object:
-        ids = next(self._ids[name])
-        return await self.server.read(lambda connection: reads.read_ids(connection, NAMESPACE, ids))
+        def read() -> Coroutine[Any, Any, object]:
+            chosen = next(turns)
+            return self.server.read(lambda c: reads.read_ids(c, NAMESPACE, chosen))
 
-    async def trips(self) -> int:
-        """The most questions that a default walk asks."""
-        most, asked, fetched = 0, 0, reads.fetch
+        return read
 
-        async def counted(*given: Any) -> Any:
-            nonlocal asked
-            asked += 1
-            return await fetched(*given)
+    async def count_round_trips(self) -> int:
+        """Return the most statements that a default walk executes."""
+        walks = self._cycle_walks(LIMITS["default"])
+        fetch = reads.fetch
+        most = 0
+        count = 0
 
-        reads.fetch = counted
-        for _ in range(ROOTS):
-            asked = 0
-            await self.walk("default")
-            most = max(most, asked)
-        reads.fetch = fetched
+        async def count_fetch(*arguments: Any) -> Any:
+            nonlocal count
+            count += 1
+            return await fetch(*arguments)
+
+        reads.fetch = count_fetch  # type: ignore[assignment]
+        try:
+            for _ in range(ROOTS):
+                count = 0
+                await self.server.read(next(walks))
+                most = max(most, count)
+        finally:
+            reads.fetch = fetch
+
         return most
 
-
-def _walk(root: str, limits: WalkLimits) -> Any:
-    def walk(connection: Connection) -> Any:
-        return reads.walk(connection, NAMESPACE, root, limits)
-
-    return walk
+    def _cycle_walks(self, limits: WalkLimits) -> Iterator[_Read]:
+        return cycle([prepare_walk(root, limits) for root in self._roots])
 
 
-async def _writers(url: str, rounds: int) -> Measured:
-    """Writers that share a commit against one after another."""
-    taken = await shared_commits(PostgresStore(url), rounds)
-    what = f"PostgreSQL: 64 writers sharing commits ({64 / taken['together']:,.0f} a second), one by one"
-    return taken.ratio("17", what, ">= 1x", "one", "together")
+def prepare_walk(root: str, limits: WalkLimits) -> _Read:
+    """Return a function that walks from a root on a connection."""
+    return lambda connection: reads.walk(connection, NAMESPACE, root, limits)
+
+
+async def measure_writers(url: str, rounds: int) -> Measured:
+    """Writers that share commits, against one after another."""
+    timings = await compare_commits(PostgresStore(url), rounds)
+    rate = WRITERS / timings["together"]
+    what = f"PostgreSQL: 64 writers sharing commits ({rate:,.0f} a second), one by one"
+    return timings.ratio("17", what, ">= 1x", "one", "together")

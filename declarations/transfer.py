@@ -1,6 +1,6 @@
 """A memory as a line of JSON: what `abilities export` writes and `abilities import` reads."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,15 +17,17 @@ from abilities.declarations.memory import (
     Type,
 )
 from abilities.declarations.model import Model
+from abilities.declarations.values import JsonObject
 
 FORMAT = "agent-abilities"
 VERSION = 1
 
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$")]
+"""RFC 3339 UTC in milliseconds, for example ``2026-01-31T09:30:00.000Z``."""
 
 
 class Heading(Model):
-    """The first line of a file."""
+    """The first line of an export."""
 
     format: Literal["agent-abilities"]
     version: Annotated[int, Field(ge=1)]
@@ -40,7 +42,7 @@ class ExportedLink(Model):
 
 
 class ExportedMemory(Model):
-    """One line: a memory with everything that belongs to it. Fields at their default are left out."""
+    """One line: a memory with all that belongs to it. Fields at their default are left out."""
 
     namespace: Annotated[str, Field(pattern=f"^{NAMESPACE}$")]
     key: Key
@@ -61,15 +63,14 @@ class ExportedMemory(Model):
     links: list[ExportedLink] = Field(default=[])
 
 
-def drop_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a memory that a line has to say."""
-    defaults = {
-        name: field.default
-        for name, field in ExportedMemory.model_fields.items()
-        if not field.is_required()
-    }
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in defaults or value != defaults[name]
-    }
+_DEFAULTS = {
+    name: field.default
+    for name, field in ExportedMemory.model_fields.items()
+    if not field.is_required()
+}
+_MISSING = object()
+
+
+def drop_defaults(values: JsonObject) -> JsonObject:
+    """Return the fields of a memory that its line needs: those that are not at their default."""
+    return {name: value for name, value in values.items() if value != _DEFAULTS.get(name, _MISSING)}

@@ -1,7 +1,7 @@
-"""Tokens: who may call a server, for which namespace, to read or to write. Only their hashes are kept.
+"""Tokens: who may call a server, for which namespace, to read or to write. Only hashes are kept.
 
-A token is ``abl_ID_SECRET`` with a secret of 256 random bits, which nobody can guess: a plain SHA-256 hides it as
-well as a slow hash would. The prefix lets secret scanners find one that leaked.
+A token is ``abl_ID_SECRET`` with a secret of 256 random bits, which nobody can guess: a plain
+SHA-256 hides it as well as a slow hash would. The prefix lets secret scanners find a leaked token.
 """
 
 import fcntl
@@ -10,22 +10,22 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from abilities.declarations.memory import NAMESPACE
 from abilities.declarations.model import Model
 from abilities.declarations.values import utc_now
+from abilities.helpers.durable import AtomicFile
 
 Scope = Literal["read", "write"]
-T = TypeVar("T")
 
 _TOKEN = re.compile(r"abl_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
-_NOBODY = "0" * 64
+_IMPOSSIBLE_HASH = "0" * 64
 
 
 class Token(Model):
@@ -42,95 +42,119 @@ class Token(Model):
 _TOKENS = TypeAdapter(list[Token])
 
 
-class TokenFile:
-    """The tokens of a server, in a JSON file of their own, which is read again whenever it changed.
+class _FileState(NamedTuple):
+    """What differs when a file was replaced or changed."""
 
-    ``ValueError`` is raised where the file is there but cannot be used.
+    inode: int
+    modified_ns: int
+    size: int
+
+
+class TokenFile:
+    """The tokens of a server, in a JSON file of their own, which is read again after every change.
+
+    Methods raise ValueError if the file exists but cannot be used.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._state: _FileState | None = None
         self._tokens: dict[str, Token] = {}
 
     def tokens(self) -> list[Token]:
-        """The tokens, oldest first; none where there is no file. Raises ValueError."""
+        """Return the tokens, oldest first; none if there is no file. Raises ValueError."""
         return list(self._read().values())
 
-    def find(self, given: str) -> Token | None:
-        """The token that was given, compared in constant time; None for any other text. Raises ValueError."""
+    def find(self, text: str) -> Token | None:
+        """Return the token that a caller sent; None for any other text. Raises ValueError.
+
+        Every text takes the same comparison, in constant time, so that the time says nothing about
+        which ids exist or how much of a secret is right.
+        """
         tokens = self._read()
-        parts = _TOKEN.fullmatch(given)
-        found = tokens.get(parts[1]) if parts else None
-        same = hmac.compare_digest(
-            _hashed(parts[2] if parts else ""), found.sha256 if found else _NOBODY
-        )
-        return found if same else None
+        parts = _TOKEN.fullmatch(text)
+        token = tokens.get(parts[1]) if parts else None
+
+        secret = parts[2] if parts else ""
+        expected_hash = token.sha256 if token else _IMPOSSIBLE_HASH
+        is_same = hmac.compare_digest(_hash_secret(secret), expected_hash)
+
+        return token if is_same else None
 
     def add(self, namespace: str, scope: Scope, label: str = "") -> tuple[Token, str]:
-        """Make a token and return it with the text to be handed out, which is known only now. Raises ValueError."""
+        """Add a token, and return it with its text, which is known only now. Raises ValueError."""
         secret = secrets.token_urlsafe(32)
 
-        def put(tokens: dict[str, Token]) -> Token:
-            while (name := secrets.token_hex(4)) in tokens:
-                pass
-            made = {"created_at": utc_now(), "sha256": _hashed(secret)}
-            token = Token(id=name, namespace=namespace, scope=scope, label=label, **made)
-            tokens[name] = token
-            return token
+        with self._lock():
+            tokens = dict(self._read())
+            token = Token(
+                id=_choose_id(tokens),
+                namespace=namespace,
+                scope=scope,
+                created_at=utc_now(),
+                label=label,
+                sha256=_hash_secret(secret),
+            )
+            self._write([*tokens.values(), token])
 
-        token = self._change(put)
         return token, f"abl_{token.id}_{secret}"
 
     def revoke(self, name: str) -> Token | None:
-        """Forget a token; None where there is none of this id. Raises ValueError."""
-        return self._change(lambda tokens: tokens.pop(name, None))
+        """Remove the token with an id, and return it; None if there is none. Raises ValueError."""
+        with self._lock():
+            tokens = dict(self._read())
+            token = tokens.pop(name, None)
+            if token is not None:
+                self._write(list(tokens.values()))
+
+        return token
 
     def _read(self) -> dict[str, Token]:
+        """Return the tokens by id; the file is parsed only if it changed since the last call."""
         try:
-            found = self.path.stat()
-            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-            if seen != self._seen:
-                self._tokens = {
-                    token.id: token for token in _TOKENS.validate_json(self.path.read_bytes())
-                }
-                self._seen = seen
+            status = self.path.stat()
+            state = _FileState(status.st_ino, status.st_mtime_ns, status.st_size)
+
+            if state != self._state:
+                tokens = _TOKENS.validate_json(self.path.read_bytes())
+                self._tokens = {token.id: token for token in tokens}
+                self._state = state
         except FileNotFoundError:
-            self._seen, self._tokens = None, {}
+            self._state = None
+            self._tokens = {}
         except (OSError, ValidationError) as error:
-            self._seen = None
+            self._state = None
             raise ValueError("the tokens file cannot be read, or holds something else") from error
+
         return self._tokens
 
-    def _change(self, work: Callable[[dict[str, Token]], T]) -> T:
-        with self._locked():
-            tokens = dict(self._read())
-            result = work(tokens)
-            part = self.path.with_name(self.path.name + ".part")
-            with os.fdopen(
-                os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-            ) as file:
-                file.write(_TOKENS.dump_json(list(tokens.values()), indent=2) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self.path)
-        return result
+    def _write(self, tokens: list[Token]) -> None:
+        with AtomicFile(self.path).open() as file:
+            file.write(_TOKENS.dump_json(tokens, indent=2) + b"\n")
 
     @contextmanager
-    def _locked(self) -> Generator[None]:
-        """One change at a time, of all processes."""
+    def _lock(self) -> Generator[None]:
+        """Let one process at a time change the file.
+
+        The lock has a file of its own, because the tokens file is replaced by each change.
+        """
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(
-            self.path.with_name(self.path.name + "-lock"),
-            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
-            0o600,
-        )
+        lock_path = self.path.with_name(f"{self.path.name}-lock")
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(lock)
+            os.close(descriptor)
 
 
-def _hashed(secret: str) -> str:
+def _choose_id(taken: dict[str, Token]) -> str:
+    while True:
+        name = secrets.token_hex(4)
+        if name not in taken:
+            return name
+
+
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,1 +1,1 @@
-"""Long runs and generators for developers; none of them is a test."""
+"""Programs for developers: long runs, generators and checks; none of them is a test."""

@@ -1,7 +1,10 @@
-"""Coverage-guided fuzzing with atheris: ``python -m tools.fuzz TARGET [libFuzzer's options]``, as `make torture` does.
+"""Coverage-guided fuzzing with atheris, as `make torture` runs it.
 
-Whatever the bytes say, nothing is raised but Refused, and each answer keeps its promise. Targets: the door (arguments
-of every ability, and paths), the reader (ranges of files of any bytes), the walk, and the renderers.
+    python -m tools.fuzz TARGET [libFuzzer's options]
+
+Whatever the bytes are, nothing is raised but Refused, and every answer keeps its promise. Targets:
+``arguments`` (of every ability, and paths), ``reader`` (ranges of files of any bytes), ``walk`` and
+``renderers``.
 """
 
 import asyncio
@@ -27,26 +30,36 @@ with atheris.instrument_imports(include=["abilities"]):
     from abilities.registry import validate_arguments
 
 FILE = os.memfd_create("fuzz")
-CODES = {code for code, _ in FAULTS.values()}
-"""The seven."""
-MANY = 12
-RANKED_LAST = {"absent": -1.0, "invalid": -2.0}
+CODES = {meaning.code for meaning in FAULTS.values()}
+"""The seven codes that a fault may have."""
+
+KEYS = 12
+"""Memories of a graph."""
+
+LINKS = 40
+"""The most links of a graph."""
+
+PAGE = 3
+"""Links that a walk is given at once."""
+
+STATES: list[State] = ["present", "present", "present", "absent", "invalid"]
+SCORES_OF_LAST: dict[State, float] = {"absent": -1.0, "invalid": -2.0}
 
 
-def door(raw: bytes) -> None:
-    """Arguments of an ability: taken, or refused with one of the seven codes; and a path, taken apart."""
+def arguments(raw: bytes) -> None:
+    """Any arguments are accepted, or refused with one of the seven codes; and so is any path."""
     if not raw:
         return
-    text = raw[1:].decode("utf-8", "surrogateescape" if raw[0] & 1 else "replace")
+
+    selector = raw[0]
+    text = raw[1:].decode("utf-8", "surrogateescape" if selector & 1 else "replace")
+    check_path(text)
+
+    ability = BUILT_IN[selector % len(BUILT_IN)]
     try:
-        parsed = parse_path(text)
-        assert not {"", ".", ".."} & set(parsed.parts) and "\0" not in parsed.path
-    except Refused as error:
-        assert FAULTS[error.reason][0] in CODES
-    try:
-        arguments = orjson.loads(raw[1:])
+        values = orjson.loads(raw[1:])
     except orjson.JSONDecodeError:
-        arguments = {
+        values = {
             "paths": [text],
             "key": text,
             "targets": [text],
@@ -54,104 +67,142 @@ def door(raw: bytes) -> None:
             "type": "core",
             "pattern": text,
         }
+
     try:
-        validate_arguments(BUILT_IN[raw[0] % len(BUILT_IN)].input, arguments)
+        validate_arguments(ability.input, values)
     except AbilityError as error:
         assert error.fault.code in CODES
     except Refused as error:
-        assert FAULTS[error.reason][0] in CODES
+        assert FAULTS[error.reason].code in CODES
+
+
+def check_path(text: str) -> None:
+    """A path that is accepted has only plain components."""
+    try:
+        parsed = parse_path(text)
+    except Refused as error:
+        assert FAULTS[error.reason].code in CODES
+        return
+
+    assert not {"", ".", ".."} & set(parsed.parts)
+    assert "\0" not in parsed.path
 
 
 def reader(raw: bytes) -> None:
-    """A file of any bytes, read whole, from lines and from byte positions, in windows of any size."""
+    """A file of any bytes is read whole, from lines and from bytes, in windows of any size."""
     provider = atheris.FuzzedDataProvider(raw)
-    chars, kind, first, last = (provider.ConsumeIntInRange(0, most) for most in (64, 3, 40, 40))
+    max_chars = provider.ConsumeIntInRange(0, 64) + 1
+    kind = provider.ConsumeIntInRange(0, 3)
+    first = provider.ConsumeIntInRange(0, 40)
+    length = provider.ConsumeIntInRange(0, 40)
     content = provider.ConsumeBytes(4096)
+
     os.ftruncate(FILE, 0)
     os.pwrite(FILE, content, 0)
     os.lseek(FILE, 0, os.SEEK_SET)
-    asked = [
-        WHOLE,
-        Range(first_line=first + 1, last_line=first + 1 + last),
-        Range(start=first, end=first + last),
-    ]
+
     try:
-        asked.append(parse_range(f"byte={first}"))
-        piece = read_piece(FILE, len(content), asked[kind], chars + 1, lambda: None)
+        ranges = [
+            WHOLE,
+            Range(first_line=first + 1, last_line=first + 1 + length),
+            Range(start=first, end=first + length),
+            parse_range(f"byte={first}"),
+        ]
+        piece = read_piece(FILE, len(content), ranges[kind], max_chars, lambda: None)
     except Refused as error:
-        assert FAULTS[error.reason][0] in CODES
+        assert FAULTS[error.reason].code in CODES
         return
-    assert len(piece.text) <= chars + 1
+
+    assert len(piece.text) <= max_chars
     assert piece.rest or piece.total_chars == len(piece.text)
 
 
-def _graph(raw: bytes) -> tuple[dict[str, list[WalkLink]], WalkLimits]:
-    provider = atheris.FuzzedDataProvider(raw)
-    limits = WalkLimits(*(provider.ConsumeIntInRange(1, most) for most in (6, 5, MANY)))
-    links: dict[str, list[WalkLink]] = {}
-    states: list[State] = ["present", "present", "present", "absent", "invalid"]
-    for _ in range(provider.ConsumeIntInRange(0, 40)):
-        source, target, weight, state = (
-            provider.ConsumeIntInRange(0, most) for most in (MANY, MANY, 4, 4)
-        )
-        score = RANKED_LAST[states[state]] if states[state] in RANKED_LAST else weight / 4
-        links.setdefault(f"m{source}", []).append(
-            WalkLink(f"m{target}", weight / 4, "t", score, states[state])
-        )
-    for found in links.values():
-        found.sort(key=lambda link: (-link.score, -link.weight, link.key))
-    return links, limits
-
-
-def _walked(links: dict[str, list[WalkLink]], limits: WalkLimits) -> Any:
-    conversation = Walk("m0", limits).run()
-    told: list[WalkLink] | None = None
-    while True:
-        try:
-            asked = conversation.send(told) if told is not None else next(conversation)
-        except StopIteration as end:
-            return end.value
-        told = links.get(asked.key, [])[asked.offset : asked.offset + 3]
-
-
 def walk(raw: bytes) -> None:
-    """Each memory once, within the limits, each on a link that is there."""
-    links, limits = _graph(raw)
-    walked = _walked(links, limits)
-    keys = [step.key for step in walked.steps]
-    assert keys[0] == "m0" and len(set(keys)) == len(keys) <= limits.total
-    for step in walked.steps:
+    """A walk returns each memory once, within the limits, each on a link that exists."""
+    links, limits = build_graph(raw)
+    outcome = run_walk(links, limits)
+
+    keys = [step.key for step in outcome.steps]
+    assert keys[0] == "m0"
+    assert len(set(keys)) == len(keys) <= limits.total
+
+    for step in outcome.steps:
         assert step.depth <= limits.depth
         if step.parent is not None:
-            assert step.depth == step.parent.depth + 1 and step.link in links[step.parent.key]
-    assert not set(keys) & {cut.key for cut in walked.frontier}
+            assert step.depth == step.parent.depth + 1
+            assert step.link in links[step.parent.key]
+
+    assert not set(keys) & {candidate.key for candidate in outcome.frontier}
 
 
 def renderers(raw: bytes) -> None:
-    """JSON of exactly the size that was counted, TOON, and a picture, of any texts and any walk."""
+    """JSON has exactly the size that was counted, and no text breaks out of TOON or a picture."""
     provider = atheris.FuzzedDataProvider(raw)
     texts = [provider.ConsumeUnicodeNoSurrogates(40) for _ in range(4)]
-    payload = {
-        "results": [
-            {"input": text, "data": {"content": text * 2, "n": n}} for n, text in enumerate(texts)
-        ]
-    }
+    records = [
+        {"input": text, "data": {"content": text * 2, "n": n}} for n, text in enumerate(texts)
+    ]
+    payload = {"results": records}
+
     assert len(render(payload).encode()) == json_size(payload)
     assert orjson.loads(render(payload)) == payload
     assert render(payload, "toon")
-    links, limits = _graph(raw)
-    drawing = draw_walk(_walked(links, limits))
-    nodes = [replace(node, key=texts[n % 4] + node.key) for n, node in enumerate(drawing.nodes)]
-    names = {old.key: new.key for old, new in zip(drawing.nodes, nodes, strict=True)}
+
+    drawing = rename_nodes(draw_walk(run_walk(*build_graph(raw))), texts)
+    lines = as_mermaid(drawing).splitlines()
+    assert len(lines) == len(drawing.nodes) + len(drawing.edges) + 2, "a text broke out of its line"
+
+
+def build_graph(raw: bytes) -> tuple[dict[str, list[WalkLink]], WalkLimits]:
+    """Return some memories with their links, best first, and the limits of a walk."""
+    provider = atheris.FuzzedDataProvider(raw)
+    limits = WalkLimits(
+        provider.ConsumeIntInRange(1, 6),
+        provider.ConsumeIntInRange(1, 5),
+        provider.ConsumeIntInRange(1, KEYS),
+    )
+    links: dict[str, list[WalkLink]] = {}
+
+    for _ in range(provider.ConsumeIntInRange(0, LINKS)):
+        source = f"m{provider.ConsumeIntInRange(0, KEYS)}"
+        target = f"m{provider.ConsumeIntInRange(0, KEYS)}"
+        weight: float = provider.ConsumeIntInRange(0, 4) / 4
+        state = STATES[provider.ConsumeIntInRange(0, len(STATES) - 1)]
+
+        score = SCORES_OF_LAST.get(state, weight)
+        links.setdefault(source, []).append(WalkLink(target, weight, "t", score, state))
+
+    for of_source in links.values():
+        of_source.sort(key=lambda link: (-link.score, -link.weight, link.key))
+
+    return links, limits
+
+
+def run_walk(links: dict[str, list[WalkLink]], limits: WalkLimits) -> Any:
+    """Return the outcome of a walk, with its requests answered a few links at a time."""
+    conversation = Walk("m0", limits).run()
+
+    try:
+        request = next(conversation)
+        while True:
+            page = links.get(request.key, [])[request.offset : request.offset + PAGE]
+            request = conversation.send(page)
+    except StopIteration as end:
+        return end.value
+
+
+def rename_nodes(drawing: Drawing, texts: list[str]) -> Drawing:
+    """Put hostile texts into the names of a drawing's nodes."""
+    names = {node.key: texts[n % 4] + node.key for n, node in enumerate(drawing.nodes)}
+    nodes = [replace(node, key=names[node.key]) for node in drawing.nodes]
     edges = [
         edge._replace(source=names[edge.source], target=names[edge.target])
         for edge in drawing.edges
     ]
-    lines = as_mermaid(Drawing(nodes, edges)).splitlines()
-    assert len(lines) == len(nodes) + len(edges) + 2, "a text broke out of its line"
+    return Drawing(nodes, edges)
 
 
-TARGETS = {target.__name__: target for target in (door, reader, walk, renderers)}
+TARGETS = {target.__name__: target for target in (arguments, reader, walk, renderers)}
 
 
 def main() -> None:

@@ -1,8 +1,12 @@
-/* Records what a process does to the files of one folder, in the order in which the kernel saw it, so that a power cut
-   at any moment can be played: LD_PRELOAD this, with POWER_DIR and POWER_LOG set. A line on stdout is recorded too: it
-   is what was acknowledged by then.
+/* Record what a process does to the files of one folder, in the order in which the kernel saw it,
+   so that a power cut at any moment can be simulated. Use it with LD_PRELOAD, and set POWER_DIR (the
+   folder) and POWER_LOG (the file to write). A line on stdout is recorded too: it says what the
+   process acknowledged by then.
 
-   Each record: kind (O open, W write, T truncate, S sync, U unlink, A acknowledged), file, offset, length, bytes. */
+   Each record has a header of 17 bytes (kind, descriptor, offset, length) and `length` bytes of
+   data. Kinds: O open (data: the path), W write, T truncate (offset: the new length), S sync,
+   U unlink (data: the path), A acknowledged. A call and its record are made under one lock, so that records
+   stand in the order of the calls. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -15,10 +19,12 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#define MOST 4096
-static char watched[MOST];
+#define MAX_DESCRIPTORS 4096
+static char watched[MAX_DESCRIPTORS]; /* whether a descriptor is of a file in the folder */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int log_fd = -1;
+
+static int is_watched(int fd) { return fd >= 0 && fd < MAX_DESCRIPTORS && watched[fd]; }
 
 static void record(char kind, int file, uint64_t offset, const void *bytes, uint32_t length) {
     char head[17];
@@ -26,7 +32,12 @@ static void record(char kind, int file, uint64_t offset, const void *bytes, uint
     memcpy(head + 1, &file, 4);
     memcpy(head + 5, &offset, 8);
     memcpy(head + 13, &length, 4);
-    if (log_fd < 0) log_fd = syscall(SYS_openat, AT_FDCWD, getenv("POWER_LOG"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+    /* System calls of our own go past the functions below, which would record them. */
+    if (log_fd < 0) {
+        int flags = O_WRONLY | O_CREAT | O_APPEND;
+        log_fd = syscall(SYS_openat, AT_FDCWD, getenv("POWER_LOG"), flags, 0600);
+    }
     syscall(SYS_write, log_fd, head, sizeof head);
     if (length) syscall(SYS_write, log_fd, bytes, length);
 }
@@ -36,9 +47,10 @@ static int in_folder(const char *path) {
     return folder && path && strncmp(path, folder, strlen(folder)) == 0;
 }
 
-static int opened(int fd, const char *path) {
-    if (fd >= 0 && fd < MOST && (watched[fd] = in_folder(path))) record('O', fd, 0, path, strlen(path));
-    return fd;
+static void record_open(int fd, const char *path) {
+    if (fd < 0 || fd >= MAX_DESCRIPTORS) return;
+    watched[fd] = in_folder(path);
+    if (watched[fd]) record('O', fd, 0, path, strlen(path));
 }
 
 #define OPEN(name)                                                                \
@@ -48,7 +60,8 @@ static int opened(int fd, const char *path) {
         int mode = va_arg(more, int);                                             \
         va_end(more);                                                             \
         pthread_mutex_lock(&lock);                                                \
-        int fd = opened(syscall(SYS_openat, AT_FDCWD, path, flags, mode), path); \
+        int fd = syscall(SYS_openat, AT_FDCWD, path, flags, mode);                \
+        record_open(fd, path);                                                    \
         pthread_mutex_unlock(&lock);                                              \
         return fd;                                                                \
     }
@@ -59,7 +72,7 @@ OPEN(open64)
     ssize_t name(int fd, const void *bytes, size_t length, off64_t offset) {          \
         pthread_mutex_lock(&lock);                                                    \
         ssize_t done = syscall(SYS_pwrite64, fd, bytes, length, offset);              \
-        if (done > 0 && fd < MOST && watched[fd]) record('W', fd, offset, bytes, done); \
+        if (done > 0 && is_watched(fd)) record('W', fd, offset, bytes, done); \
         pthread_mutex_unlock(&lock);                                                  \
         return done;                                                                  \
     }
@@ -68,10 +81,10 @@ PWRITE(pwrite64)
 
 ssize_t write(int fd, const void *bytes, size_t length) {
     pthread_mutex_lock(&lock);
-    off64_t offset = fd >= 0 && fd < MOST && watched[fd] ? lseek64(fd, 0, SEEK_CUR) : 0;
+    off64_t offset = is_watched(fd) ? lseek64(fd, 0, SEEK_CUR) : 0;
     ssize_t done = syscall(SYS_write, fd, bytes, length);
     if (done > 0 && fd == 1) record('A', fd, 0, bytes, done);
-    if (done > 0 && fd < MOST && watched[fd]) record('W', fd, offset, bytes, done);
+    if (done > 0 && is_watched(fd)) record('W', fd, offset, bytes, done);
     pthread_mutex_unlock(&lock);
     return done;
 }
@@ -80,7 +93,7 @@ ssize_t write(int fd, const void *bytes, size_t length) {
     int name(int fd, off64_t length) {                                          \
         pthread_mutex_lock(&lock);                                              \
         int failed = syscall(SYS_ftruncate, fd, length);                        \
-        if (!failed && fd < MOST && watched[fd]) record('T', fd, length, "", 0); \
+        if (!failed && is_watched(fd)) record('T', fd, length, "", 0); \
         pthread_mutex_unlock(&lock);                                            \
         return failed;                                                          \
     }
@@ -91,7 +104,7 @@ TRUNCATE(ftruncate64)
     int name(int fd) {                                                      \
         pthread_mutex_lock(&lock);                                          \
         int failed = syscall(number, fd);                                   \
-        if (!failed && fd < MOST && watched[fd]) record('S', fd, 0, "", 0); \
+        if (!failed && is_watched(fd)) record('S', fd, 0, "", 0); \
         pthread_mutex_unlock(&lock);                                        \
         return failed;                                                      \
     }

@@ -1,6 +1,7 @@
 """Write `docs/reference.md` from the declarations, with examples that were run: `make reference`.
 
-The examples are console blocks, which the tests run again; what differs between two runs is shown as '...'.
+The examples are console blocks, which the tests run again; what differs between runs is shown as
+`...`.
 """
 
 import json
@@ -10,22 +11,30 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from abilities import schemas
 from abilities.builtin.catalog import BUILT_IN
 from abilities.declarations.faults import FAULTS, Fault
 from abilities.declarations.model import Model
 from abilities.declarations.records import Truncation
+from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
 
-PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "reference.md"
+MAX_LEVELS = 3
+"""Levels of objects within objects that a table shows."""
+
+LONGEST_BOUNDS = 20
+"""Characters; longer bounds are those of any 64-bit integer and say nothing."""
+
 GRAPH = """\
-{"type": "entity", "name": "Ada", "entityType": "person", "observations": ["writes compilers", "likes tea"]}
+{"type": "entity", "name": "Ada", "entityType": "person", \
+"observations": ["writes compilers", "likes tea"]}
 {"type": "entity", "name": "tea", "entityType": "drink", "observations": ["hot"]}
 {"type": "relation", "from": "Ada", "to": "tea", "relationType": "drinks"}
 """
-"""What is imported before each example; `notes.md` is there too."""
+"""What is imported before each example; `notes.md` exists too."""
 NOTES = "first line\nsecond line\n"
 EXAMPLES: dict[str, list[str]] = {
     "file_read_bulk": ['{"paths": ["notes.md#L2", "missing.md"]}'],
@@ -46,128 +55,157 @@ _VARYING = re.compile(
     r"|\d{4}-\d\d-\d\dT[\d:.]+Z|(?<=\"version\":\")[0-9a-f]{12}"
 )
 _SHARED: dict[str, type[Model]] = {"error": Fault, "truncation": Truncation}
-"""What many answers hold, and the page describes once."""
+"""What many answers contain, and the page describes once."""
 _HEAD = """\
 # Reference
 
-Every ability: what it takes, what it answers, and calls that were run. Written from the declarations by `make
-reference`; [README](../README.md) has the envelope and the limits, `/docs` of a server the HTTP API, and
-`abilities describe NAME --json` the schemas for MCP, OpenAI and Anthropic clients.
+Every ability: what it takes, what it answers, and calls that were run. This page is written from
+the declarations by `make reference`. The envelope and the limits are in the [README](../README.md),
+the HTTP API is at `/docs` of a server, and `abilities describe NAME --json` prints the schemas for
+MCP, OpenAI and Anthropic clients.
 
-The same call gives the same answer from Python, LangChain, MCP, HTTP and the command line. Arguments in **bold** are
-required.
+The same call gives the same answer from Python, LangChain, MCP, HTTP and the command line.
+Arguments in **bold** are required.
 """
 
 
 def page() -> str:
-    """The whole page."""
-    return "\n".join([_HEAD, *map(_ability, BUILT_IN), _shared()])
+    """Return the whole page."""
+    abilities = [describe_ability(ability) for ability in BUILT_IN]
+    return "\n".join([_HEAD, *abilities, describe_shared_parts()])
 
 
-def _ability(ability: Ability) -> str:
-    marks = (
-        "reads only"
-        if ability.read_only
-        else "writes" + (", destructive" if ability.destructive else "")
+def describe_ability(ability: Ability) -> str:
+    """Return the section of an ability: what it takes, what it answers, and examples."""
+    effects = "reads only"
+    if not ability.read_only:
+        effects = "writes, destructive" if ability.destructive else "writes"
+
+    examples = [run_example(ability.name, arguments) for arguments in EXAMPLES[ability.name]]
+    return "\n".join(
+        [
+            f"## {ability.name}\n\n*{ability.title}; {effects}.*\n\n{ability.description}\n",
+            describe_arguments(schemas.build_input_schema(ability)),
+            "Answer:\n\n" + describe_fields(schemas.build_output_schema(ability)),
+            *examples,
+        ]
     )
-    parts = [
-        f"## {ability.name}\n\n*{ability.title}; {marks}.*\n\n{ability.description}\n",
-        _arguments(schemas.build_input_schema(ability)),
-        "Answer:\n\n" + _fields(schemas.build_output_schema(ability)),
-        *(_example(ability.name, arguments) for arguments in EXAMPLES[ability.name]),
-    ]
-    return "\n".join(parts)
 
 
-def _arguments(schema: dict[str, Any]) -> str:
-    fields = schema.get("properties", {})
+def describe_arguments(schema: JsonObject) -> str:
+    """Return the table of arguments; required ones are bold."""
+    fields: JsonObject = schema.get("properties", {})
     if not fields:
         return "It takes no arguments.\n"
+
     required = schema.get("required", [])
-    rows = [
-        f"| {f'**`{name}`**' if name in required else f'`{name}`'} | {_kind(field)} | {_words(field)} |"
-        for name, field in fields.items()
-    ]
+    rows: list[str] = []
+    for name, field in fields.items():
+        shown_name = f"**`{name}`**" if name in required else f"`{name}`"
+        rows.append(f"| {shown_name} | {describe_type(field)} | {describe_meaning(field)} |")
+
     return "\n".join(["| argument | is | what |", "|---|---|---|", *rows, ""])
 
 
-def _fields(schema: dict[str, Any]) -> str:
-    rows = [f"| `{name}` | {_kind(field)} | {_words(field)} |" for name, field in _flat(schema)]
+def describe_fields(schema: JsonObject) -> str:
+    """Return the table of the fields of an answer."""
+    rows = [
+        f"| `{name}` | {describe_type(field)} | {describe_meaning(field)} |"
+        for name, field in flatten(schema)
+    ]
     return "\n".join(["| field | is | what |", "|---|---|---|", *rows, ""])
 
 
-def _flat(schema: dict[str, Any], before: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """The fields of an object and of what is in it, three levels deep."""
-    rows: list[tuple[str, dict[str, Any]]] = []
+def flatten(schema: JsonObject, prefix: str = "") -> list[tuple[str, JsonObject]]:
+    """Return the fields of an object and of the objects in it, three levels deep."""
+    fields: list[tuple[str, JsonObject]] = []
+    has_more_levels = prefix.count(".") < MAX_LEVELS - 1
+
     for name, field in schema.get("properties", {}).items():
-        rows.append((f"{before}{name}", field))
+        fields.append((f"{prefix}{name}", field))
+
         inner = field.get("items", field)
-        if inner.get("properties") and name not in _SHARED and before.count(".") < 2:
-            rows += _flat(inner, f"{before}{name}{'[]' if field.get('type') == 'array' else ''}.")
-    return rows
+        if inner.get("properties") and name not in _SHARED and has_more_levels:
+            brackets = "[]" if field.get("type") == "array" else ""
+            fields += flatten(inner, f"{prefix}{name}{brackets}.")
+
+    return fields
 
 
-def _kind(field: dict[str, Any]) -> str:
+def describe_type(field: JsonObject) -> str:
+    """Return the type of a field with its limits, for example ``integer, 1..20``."""
     if "enum" in field:
         return " \\| ".join(f"`{value}`" for value in field["enum"])
-    kind = str(
-        field.get("type")
-        or " or ".join(str(one.get("type")) for one in field.get("anyOf", []))
-        or "any"
-    )
-    if kind == "array":
-        kind = f"array of {_kind(field.get('items', {}))}"
-    low, high = (
-        field.get("minimum", field.get("minItems")),
-        field.get("maximum", field.get("maxItems")),
-    )
-    bounds = (
-        f"{'' if low is None else low}..{'' if high is None else high}"
-        if (low, high) != (None, None)
-        else ""
-    )
-    longest = f"up to {field['maxLength']:,} characters" if "maxLength" in field else ""
-    return ", ".join(part for part in (kind, bounds if len(bounds) < 20 else "", longest) if part)
+
+    alternatives = [str(alternative.get("type")) for alternative in field.get("anyOf", [])]
+    words = str(field.get("type") or " or ".join(alternatives) or "any")
+    if words == "array":
+        words = f"array of {describe_type(field.get('items', {}))}"
+
+    bounds = describe_bounds(field)
+    if bounds and len(bounds) < LONGEST_BOUNDS:
+        words += f", {bounds}"
+    if "maxLength" in field:
+        words += f", up to {field['maxLength']:,} characters"
+
+    return words
 
 
-def _words(field: dict[str, Any]) -> str:
+def describe_bounds(field: JsonObject) -> str:
+    """Return the least and the greatest value, or number of items, for example ``1..25``."""
+    low = field.get("minimum", field.get("minItems"))
+    high = field.get("maximum", field.get("maxItems"))
+    if low is None and high is None:
+        return ""
+
+    return f"{'' if low is None else low}..{'' if high is None else high}"
+
+
+def describe_meaning(field: JsonObject) -> str:
+    """Return a description as it may stand in a table."""
     return str(field.get("description", "")).replace("|", "\\|").replace("\n", " ")
 
 
-def _example(name: str, arguments: str) -> str:
+def run_example(name: str, arguments: str) -> str:
+    """Return a console block with a call and what it printed, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         (base / "notes.md").write_text(NOTES)
         (base / "memory.jsonl").write_text(GRAPH)
-        given = {
-            **os.environ,
-            "ABILITIES_STORE_URL": f"sqlite:///{base}/memory.db",
-            "HOME": f"{base}/home",
-        }
-
-        def run(*command: str) -> str:
-            done = subprocess.run(
-                [sys.executable, "-m", "abilities", *command],
-                cwd=base,
-                env=given,
-                capture_output=True,
-                text=True,
-            )
-            return done.stdout
-
-        run("import", "memory.jsonl")
+        run_command(base, "import", "memory.jsonl")
         (base / "memory.jsonl").unlink()
-        shown = _VARYING.sub("...", run("call", name, arguments)).rstrip()
+
+        output = run_command(base, "call", name, arguments)
+
+    shown = _VARYING.sub("...", output).rstrip()
     return f"```console\n$ abilities call {name} '{arguments}'\n{shown}\n```\n"
 
 
-def _shared() -> str:
-    """The parts that many answers hold, and every reason that a failure may have."""
+def run_command(base: Path, *arguments: str) -> str:
+    """Return what a command prints, run with a store and a home in a folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "abilities", *arguments],
+        cwd=base,
+        env={
+            **os.environ,
+            "ABILITIES_STORE_URL": f"sqlite:///{base}/memory.db",
+            "HOME": f"{base}/home",
+        },
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
+
+
+def describe_shared_parts() -> str:
+    """Return the parts that many answers contain, and every reason that a fault may have."""
     parts = [
-        f"## {name}\n\n{model.__doc__}\n\n{_fields(model.model_json_schema())}"
+        f"## {name}\n\n{model.__doc__}\n\n{describe_fields(model.model_json_schema())}"
         for name, model in _SHARED.items()
     ]
-    rows = [f"| `{reason}` | {code} | {sentence} |" for reason, (code, sentence) in FAULTS.items()]
+    rows = [
+        f"| `{reason}` | {meaning.code} | {meaning.message} |" for reason, meaning in FAULTS.items()
+    ]
     return "\n".join(
         [*parts, "## Reasons\n", "| reason | code | message |", "|---|---|---|", *rows, ""]
     )
@@ -175,4 +213,4 @@ def _shared() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    print(f"Wrote {json.dumps(str(PAGE.relative_to(PAGE.parent.parent)))}.")
+    print(f"Wrote {json.dumps(str(PAGE.relative_to(ROOT)))}.")

@@ -1,4 +1,4 @@
-"""A stored memory as a line of JSON and back, without loss."""
+"""Write a stored memory as a line of JSON, and read it back without loss."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ HEADING = orjson.dumps({"format": FORMAT, "version": VERSION}) + b"\n"
 
 
 class UnusableLine(AbilitiesError):
-    """A line that is no memory; its text says why, in words for whoever runs the import."""
+    """A line or a file that holds no memory; its text is a sentence for the person importing it."""
 
 
 def parse_heading(line: bytes) -> Heading | None:
-    """The heading that a line is, or None."""
+    """Return the heading if the line is one, else None."""
     try:
         return Heading.model_validate(parse_json(line))
     except ValueError:
@@ -27,9 +27,9 @@ def parse_heading(line: bytes) -> Heading | None:
 
 
 def format_line(stored: StoredMemory) -> bytes:
-    """A memory as a line; the same memory always gives the same bytes."""
+    """Return a memory as a line with its newline; the same memory always gives the same bytes."""
     row = stored.row
-    values: dict[str, Any] = {
+    values = {
         "namespace": row.namespace,
         "key": row.key,
         "id": row.id,
@@ -46,41 +46,64 @@ def format_line(stored: StoredMemory) -> bytes:
         "updated_at": row.updated_at,
         "accessed_at": stored.accessed_at,
         "access_count": stored.access_count,
+        # Stores return links best first, which depends on other memories: their order must not.
         "links": [link.to_data() for link in sorted(stored.links)],
     }
+
     return orjson.dumps(drop_defaults(values)) + b"\n"
 
 
 def parse_line(line: bytes) -> StoredMemory:
-    """The memory that a line says. Raises Unusable."""
-    try:
-        told = ExportedMemory.model_validate(parse_json(line))
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        raise UnusableLine(
-            f"{'.'.join(map(str, wrong['loc'])) or 'the line'}: {wrong['msg']}"
-        ) from None
-    except ValueError as error:
-        raise UnusableLine(f"not JSON: {error}") from None
+    """Return the memory on a line. Raises UnusableLine."""
+    memory = _validate(line)
+    score = SCORES[memory.importance] if memory.memory_score is None else memory.memory_score
+
     row = Row(
-        namespace=told.namespace,
-        key=told.key,
-        id=told.id,
-        archived=int(told.archived),
-        score=SCORES[told.importance] if told.memory_score is None else told.memory_score,
-        scored=int(told.memory_score is not None),
-        type=told.type,
-        importance=told.importance,
-        category=told.category,
-        created_at=told.created_at,
-        updated_at=told.updated_at,
-        tags=sorted_json(told.tags),
-        summary=told.summary,
-        metadata=sorted_json(told.metadata),
-        content=told.content,
+        namespace=memory.namespace,
+        key=memory.key,
+        id=memory.id,
+        archived=int(memory.archived),
+        score=score,
+        scored=int(memory.memory_score is not None),
+        type=memory.type,
+        importance=memory.importance,
+        category=memory.category,
+        created_at=memory.created_at,
+        updated_at=memory.updated_at,
+        tags=sorted_json(memory.tags),
+        summary=memory.summary,
+        metadata=sorted_json(memory.metadata),
+        content=memory.content,
     )
-    links = {
-        (link.key, link.type): LinkRow(row.key, link.key, link.type, link.link_weight)
-        for link in told.links
-    }
-    return StoredMemory(row, tuple(links.values()), len(links), told.accessed_at, told.access_count)
+
+    # Target and type identify a link; if a line has one twice, the last one counts.
+    links: dict[tuple[str, str], LinkRow] = {}
+    for link in memory.links:
+        links[link.key, link.type] = LinkRow(row.key, link.key, link.type, link.link_weight)
+
+    return StoredMemory(
+        row, tuple(links.values()), len(links), memory.accessed_at, memory.access_count
+    )
+
+
+def parse_line_json(line: bytes) -> Any:
+    """Return the JSON value on a line. Raises UnusableLine."""
+    try:
+        return parse_json(line)
+    except ValueError as error:
+        raise UnusableLine(f"The line is not valid JSON: {error}.") from None
+
+
+def _validate(line: bytes) -> ExportedMemory:
+    value = parse_line_json(line)
+
+    try:
+        return ExportedMemory.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+
+    field = ".".join(map(str, first["loc"]))
+    message = first["msg"].rstrip(".")
+    if not field:
+        raise UnusableLine(f"The line is not a memory: {message}.")
+    raise UnusableLine(f"The field {field} is not valid: {message}.")

@@ -1,25 +1,38 @@
 """Export: every memory of every namespace as a stream of lines."""
 
+import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import aiofiles
 
 from abilities.declarations.values import parse_json
+from abilities.helpers.durable import AtomicFile
 from abilities.helpers.stores.model import DamagedMemory, StoredMemory
 from abilities.helpers.stores.protocol import TransferableStore
 from abilities.helpers.transfer.export_lines import HEADING, format_line, parse_heading
-from abilities.helpers.transfer.streams import AtomicFile
+from abilities.helpers.transfer.streams import recover_last_line
 
 PAGE = 500
+"""Memories that are read and written together."""
+
 Progress = Callable[[int], None]
-"""Is told how much more was done."""
+"""Is called with the number of memories written since the last call."""
+
+_Write = Callable[[bytes], Awaitable[object]]
+
+
+class _Position(NamedTuple):
+    """A place in the order of an export; the memories that follow it come next."""
+
+    namespace: str
+    key: str
 
 
 class ExportResult(NamedTuple):
-    """How many memories were written, and what could not be read."""
+    """How many memories were written, and which could not be read."""
 
     memories: int
     damaged: list[DamagedMemory]
@@ -33,52 +46,74 @@ async def export(
     resume: bool,
     progress: Progress,
 ) -> ExportResult:
-    """Write all memories, or those of one namespace, to a file or to standard output, by namespace and key.
+    """Write all memories, or those of one namespace, ordered by namespace and key.
 
-    The file is there whole or not at all: until the end it has ``.part`` behind its name, and a broken
-    export goes on from there with ``resume``. Each memory is as it is when its turn comes.
+    ``path`` is a file, or None for standard output. A file appears whole or not at all: until the
+    end it is called ``NAME.part``, and ``resume`` continues an interrupted export from there. Each
+    memory is written as it is at the moment it is read. Raises Refused, OSError.
     """
-    start = (namespace or "", "")
+    start = _Position(namespace or "", "")
+
     if path is None:
         await aiofiles.stdout_bytes.write(HEADING)
-        written = await _write(store, aiofiles.stdout_bytes, start, namespace, progress)
-        sys.stdout.buffer.flush()
-        return written
-    unfinished = AtomicFile(path)
-    last = await unfinished.last_line() if resume else None
-    async with unfinished.written(resume=last is not None) as file:
-        if last is None:
-            await file.write(HEADING)
-        elif parse_heading(last) is None:
-            told = parse_json(last)
-            start = (told["namespace"], told["key"])
-        return await _write(store, file, start, namespace, progress)
+        result = await _write_memories(
+            store, aiofiles.stdout_bytes.write, start, namespace, progress
+        )
+        sys.stdout.buffer.flush()  # the last lines are still in Python's own buffer
+        return result
+
+    output = AtomicFile(path)
+    last_line = await recover_last_line(output.part_path) if resume else None
+
+    # Opening and syncing block the loop for a moment; a command has nothing else to do meanwhile.
+    with output.open(append=last_line is not None) as file:
+
+        async def write(lines: bytes) -> None:
+            await asyncio.to_thread(file.write, lines)
+
+        if last_line is None:
+            await write(HEADING)
+        elif parse_heading(last_line) is None:
+            memory = parse_json(last_line)
+            start = _Position(memory["namespace"], memory["key"])
+
+        return await _write_memories(store, write, start, namespace, progress)
 
 
-async def _write(
+async def _write_memories(
     store: TransferableStore,
-    file: Any,
-    after: tuple[str, str],
+    write: _Write,
+    after: _Position,
     namespace: str | None,
     progress: Progress,
 ) -> ExportResult:
-    count, damaged = 0, list[DamagedMemory]()
-    while found := await store.read_page(after, PAGE):
-        mine = [one for one in found if namespace in (None, _name(one)[0])]
-        memories = [one for one in mine if isinstance(one, StoredMemory)]
-        damaged += [one for one in mine if isinstance(one, DamagedMemory)]
-        await file.write(b"".join(map(format_line, memories)))
-        count += len(memories)
-        progress(len(memories))
-        after = _name(found[-1])
-        if len(mine) < len(found):
-            break
+    count = 0
+    damaged: list[DamagedMemory] = []
+
+    while page := await store.read_page(after, PAGE):
+        lines: list[bytes] = []
+
+        for entry in page:
+            after = _get_position(entry)
+            if namespace not in (None, after.namespace):
+                break
+            if isinstance(entry, DamagedMemory):
+                damaged.append(entry)
+            else:
+                lines.append(format_line(entry))
+
+        await write(b"".join(lines))
+        count += len(lines)
+        progress(len(lines))
+
+        if namespace not in (None, after.namespace):
+            break  # namespaces are in order, so none of its memories follow
+
     return ExportResult(count, damaged)
 
 
-def _name(found: StoredMemory | DamagedMemory) -> tuple[str, str]:
-    return (
-        (found.namespace, found.key)
-        if isinstance(found, DamagedMemory)
-        else (found.row.namespace, found.row.key)
-    )
+def _get_position(entry: StoredMemory | DamagedMemory) -> _Position:
+    if isinstance(entry, DamagedMemory):
+        return _Position(entry.namespace, entry.key)
+
+    return _Position(entry.row.namespace, entry.row.key)

@@ -1,4 +1,4 @@
-"""Import: memories from a file into a store, in batches; doing it again changes nothing."""
+"""Import: memories from a file into a store, in batches. Importing again changes nothing."""
 
 import os
 from collections import Counter
@@ -10,9 +10,14 @@ import aiofiles
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.transfer import VERSION
-from abilities.declarations.values import as_object, parse_json, utc_now
+from abilities.declarations.values import as_object, utc_now
+from abilities.helpers.stores.model import IncomingMemory
 from abilities.helpers.stores.protocol import TransferableStore
-from abilities.helpers.transfer.export_lines import UnusableLine, parse_heading
+from abilities.helpers.transfer.export_lines import (
+    UnusableLine,
+    parse_heading,
+    parse_line_json,
+)
 from abilities.helpers.transfer.kv_memory import KvMemoryFile
 from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
 from abilities.helpers.transfer.sources import Source, SourceItem, read_export
@@ -21,9 +26,11 @@ from abilities.helpers.transfer.streams import read_lines
 BATCH = 500
 """Memories that are handed to the store together."""
 
+_SQLITE_MAGIC = b"SQLite format 3\0"
+
 
 class ImportNote(NamedTuple):
-    """Something to be told of one memory: where it stood, its key where it has one, and what became of it."""
+    """A remark about one memory: its place in the file, its key if known, and sentences."""
 
     place: str
     key: str | None
@@ -31,7 +38,7 @@ class ImportNote(NamedTuple):
 
 
 class OpenedSource(NamedTuple):
-    """A file to import: what it is, its memories, and how far the way through it is (bytes or memories; 0: unknown)."""
+    """A file to import: what it is, its memories, and its length in bytes or memories, or 0."""
 
     kind: str
     source: Source
@@ -39,7 +46,11 @@ class OpenedSource(NamedTuple):
 
 
 class ImportOptions(NamedTuple):
-    """How to import. ``namespace`` is where memories go that name none, or, with ``all_into_it``, all of them."""
+    """What a person asks of one import; a store knows only the part that is in `BatchOptions`.
+
+    ``namespace`` is for memories that name none, or for all of them with ``all_into_it``. Memories
+    that exist and differ are kept, unless ``replace`` is set. A ``dry_run`` changes nothing.
+    """
 
     namespace: str
     all_into_it: bool = False
@@ -47,115 +58,149 @@ class ImportOptions(NamedTuple):
     dry_run: bool = False
 
 
-async def open_source(path: Path | None, way: ImportOptions) -> OpenedSource:
-    """Find out what a file holds; None is standard input, which must be our own lines. Raises Unusable, OSError."""
-    moment = utc_now()
-    override = way.namespace if way.all_into_it else None
+Report = Callable[[ImportNote], None]
+"""Is called with each remark."""
+
+Progress = Callable[[int], None]
+"""Is called with how much of the source was imported so far, in bytes or memories."""
+
+
+async def open_source(path: Path | None, options: ImportOptions) -> OpenedSource:
+    """Find out from its beginning what a file holds; standard input (None) must be an export.
+
+    Raises UnusableLine, OSError.
+    """
+    namespace = options.namespace
+    override = namespace if options.all_into_it else None
+
     if path is None:
         return OpenedSource("an export", read_export(None, override), 0)
-    async with aiofiles.open(path, "rb") as file:
-        beginning = await file.read(16)
-    if beginning == b"SQLite format 3\0":
+
+    if await _is_sqlite(path):
         database = KvMemoryFile.open(path)
-        return OpenedSource(
-            "a kv-memory database", database.memories(way.namespace, moment), len(database)
-        )
-    first = await _first_line(path)
-    heading = parse_heading(first)
-    if heading is not None and heading.version > VERSION:
-        raise UnusableLine("the file was written by a newer version of this package")
+        source = database.read_memories(namespace, utc_now())
+        return OpenedSource("a kv-memory database", source, len(database))
+
+    first_line = await _read_first_line(path)
     size = os.stat(path).st_size
+
+    heading = parse_heading(first_line)
+    if heading is not None and heading.version > VERSION:
+        raise UnusableLine("The file was written by a newer version of this package.")
     if heading is not None:
         return OpenedSource("an export", read_export(path, override), size)
-    if (_object(first) or {}).get("type") in ("entity", "relation"):
-        return OpenedSource(
-            "an MCP memory server's file", read_knowledge_graph(path, way.namespace, moment), size
-        )
+
+    if _is_knowledge_graph(first_line):
+        source = read_knowledge_graph(path, namespace, utc_now())
+        return OpenedSource("an MCP memory server's file", source, size)
+
     raise UnusableLine(
-        "the file is neither an export, nor an MCP memory server's memory.jsonl, nor a kv-memory database"
+        "The file is neither an export, nor an MCP memory server's memory.jsonl, "
+        "nor a kv-memory database."
     )
-
-
-async def _first_line(path: Path) -> bytes:
-    async for line in read_lines(path):
-        return line.text or b""
-    return b""
-
-
-def _object(line: bytes) -> dict[str, object] | None:
-    try:
-        return as_object(parse_json(line))
-    except ValueError:
-        return None
 
 
 async def import_memories(
     store: TransferableStore,
     source: Source,
-    way: ImportOptions,
-    tell: Callable[[ImportNote], None],
-    progress: Callable[[int], None],
+    options: ImportOptions,
+    report: Report,
+    progress: Progress,
 ) -> Counter[str]:
-    """Bring memories into a store; counts added, replaced, unchanged, kept, adjusted and refused.
+    """Import memories, and count those added, replaced, unchanged, kept, adjusted and refused.
 
-    A broken import is finished by doing it again. ``tell`` hears of every
-    memory that was adjusted, kept as it was although it differs, or refused. Raises Refused when the store
-    can take nothing.
+    If an import is interrupted, run it again to finish it. Every memory that is adjusted, refused,
+    or kept although it differs is reported. Raises Refused if the store can take nothing.
     """
     counts: Counter[str] = Counter()
-    async for batch in _batches(source):
-        for brought in batch:
-            if brought.unusable is not None:
+
+    async for batch in _read_batches(source):
+        for item in batch:
+            if item.unusable is not None:
                 counts["refused"] += 1
-                tell(ImportNote(brought.place, None, brought.unusable))
-            elif brought.notes:
+                report(ImportNote(item.place, None, item.unusable))
+            elif item.notes:
                 counts["adjusted"] += 1
-                tell(
-                    ImportNote(
-                        brought.place,
-                        brought.memories[0].stored.row.key,
-                        "; ".join(dict.fromkeys(brought.notes)),
-                    )
-                )
-        await _put(store, batch, way, counts, tell)
-        progress(batch[-1].done)
+                key = item.memories[0].stored.row.key
+                # Several links may need the same adjustment: it is reported once.
+                words = " ".join(dict.fromkeys(item.notes))
+                report(ImportNote(item.place, key, words))
+
+        await _import_batch(store, batch, options, counts, report)
+        progress(batch[-1].position)
+
     return counts
 
 
-async def _batches(source: Source) -> AsyncIterator[list[SourceItem]]:
+async def _is_sqlite(path: Path) -> bool:
+    async with aiofiles.open(path, "rb") as file:
+        return await file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+
+
+async def _read_first_line(path: Path) -> bytes:
+    async for line in read_lines(path):
+        return line.text or b""
+
+    return b""
+
+
+def _is_knowledge_graph(first_line: bytes) -> bool:
+    try:
+        fields = as_object(parse_line_json(first_line))
+    except UnusableLine:
+        return False
+
+    return fields is not None and fields.get("type") in ("entity", "relation")
+
+
+async def _read_batches(source: Source) -> AsyncIterator[list[SourceItem]]:
+    """Yield items in lists of at least `BATCH` memories or items; the last one is shorter."""
     batch: list[SourceItem] = []
-    async for brought in source:
-        batch.append(brought)
-        if sum(len(one.memories) for one in batch) >= BATCH or len(batch) >= BATCH:
+    memories = 0
+
+    async for item in source:
+        batch.append(item)
+        memories += len(item.memories)
+
+        # An item may be many memories, or none if it is unusable, so both are counted.
+        if max(memories, len(batch)) >= BATCH:
             yield batch
             batch = []
+            memories = 0
+
     if batch:
         yield batch
 
 
-async def _put(
+async def _import_batch(
     store: TransferableStore,
     batch: list[SourceItem],
-    way: ImportOptions,
+    options: ImportOptions,
     counts: Counter[str],
-    tell: Callable[[ImportNote], None],
+    report: Report,
 ) -> None:
-    placed = [(brought.place, memory) for brought in batch for memory in brought.memories]
-    if not placed:
+    places: list[str] = []
+    memories: list[IncomingMemory] = []
+
+    for item in batch:
+        places += [item.place] * len(item.memories)
+        memories += item.memories
+
+    if not memories:
         return
-    outcomes = await store.import_batch(
-        [memory for _, memory in placed], replace=way.replace, dry_run=way.dry_run
-    )
-    for (place, memory), outcome in zip(placed, outcomes, strict=True):
+
+    outcomes = await store.import_batch(memories, replace=options.replace, dry_run=options.dry_run)
+
+    for place, memory, outcome in zip(places, memories, outcomes, strict=True):
         key = memory.stored.row.key
+
         if isinstance(outcome, Refused):
             counts["refused"] += 1
-            tell(ImportNote(place, key, outcome.message))
+            report(ImportNote(place, key, outcome.message))
         elif isinstance(outcome, Exception):
-            raise outcome
+            raise outcome  # nothing about this one memory, so the next ones would fail too
         else:
             counts[outcome] += 1
-            if outcome == "kept":
-                tell(
-                    ImportNote(place, key, "differs from the memory that is there, which was kept")
-                )
+
+        if outcome == "kept":
+            report(ImportNote(place, key, "It differs from the stored memory, which was kept."))

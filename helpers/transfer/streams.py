@@ -1,80 +1,105 @@
-"""Files of lines as streams: in bounded memory, and written so that a file is there whole or not at all."""
+"""Read files line by line, in bounded memory however long a file or a line is."""
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiofiles
 
-from abilities.helpers.durable import sync_folder
-
 CHUNK = 1 << 20
 MAX_LINE = 64 << 20
-"""Bytes of a line; a longer one is passed over, and said to be."""
+"""The longest line that is read, in bytes; longer ones are skipped and reported."""
 
 
 class Line(NamedTuple):
-    """A line without its newline; ``text`` is None where it is too long. ``end`` is the file's byte after it."""
+    """A line of a file, without its newline.
+
+    ``text`` is None if the line is longer than `MAX_LINE`. ``end`` is the offset of the first byte
+    after the line, and ``is_whole`` is false for a last line without a newline.
+    """
 
     number: int
     text: bytes | None
     end: int
-    whole: bool = True
+    is_whole: bool = True
 
 
 async def read_lines(path: Path | None) -> AsyncIterator[Line]:
-    """The lines of a file, or of standard input; empty ones are left out."""
-    source: Any = aiofiles.stdin_bytes if path is None else await aiofiles.open(path, "rb")
-    number, end, rest, skipping = 0, 0, bytearray(), False
+    """Yield the lines of a file, or of standard input for None; blank lines are left out."""
+    file: Any = aiofiles.stdin_bytes if path is None else await aiofiles.open(path, "rb")
+    splitter = _LineSplitter()
+
     try:
-        while chunk := await source.read(CHUNK):
-            *whole, last = (bytes(rest) + chunk).split(b"\n")
-            for text in whole:
-                number, end = number + 1, end + len(text) + 1
-                if skipping or text.strip():
-                    yield Line(number, None if skipping or len(text) > MAX_LINE else text, end)
-                skipping = False
-            rest = bytearray(last)
-            if len(rest) > MAX_LINE:
-                end, skipping = end + len(rest), True
-                rest.clear()
+        while chunk := await file.read(CHUNK):
+            for line in splitter.feed(chunk):
+                yield line
     finally:
         if path is not None:
-            await source.close()
-    if skipping or bytes(rest).strip():
-        yield Line(number + 1, None if skipping else bytes(rest), end + len(rest), whole=False)
+            await file.close()
+
+    last_line = splitter.finish()
+    if last_line is not None:
+        yield last_line
 
 
-def _private(path: str, flags: int) -> int:
-    """Memories are their owner's, as in the store."""
-    return os.open(path, flags, 0o600)
+async def recover_last_line(path: Path) -> bytes | None:
+    """Return the last whole line of a file, and cut off what follows it: a line torn by a crash.
+
+    Returns None if the file does not exist or has no whole line.
+    """
+    last_line: Line | None = None
+    try:
+        async for line in read_lines(path):
+            if line.is_whole:
+                last_line = line
+    except FileNotFoundError:
+        return None
+
+    # What is appended next must not continue a line that was only half written.
+    os.truncate(path, last_line.end if last_line else 0)
+    return last_line.text if last_line else None
 
 
-class AtomicFile:
-    """A file in the making, beside the place where it will stand."""
+class _LineSplitter:
+    """Cuts chunks of a file into lines; it holds no more than one line at a time."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.part = path.with_name(path.name + ".part")
+    def __init__(self) -> None:
+        self._number = 0
+        self._end = 0
+        self._rest = b""
+        self._is_skipping = False
 
-    @asynccontextmanager
-    async def written(self, *, resume: bool) -> AsyncGenerator[Any]:
-        """Write the part, anew or on from its last whole line; when all went well it takes the file's place."""
-        async with aiofiles.open(self.part, "ab" if resume else "wb", opener=_private) as file:
-            yield file
-            await file.flush()
-            os.fsync(file.fileno())
-        os.replace(self.part, self.path)
-        sync_folder(self.path.parent)
+    def feed(self, chunk: bytes) -> Iterator[Line]:
+        """Yield the lines that end in a chunk."""
+        *texts, rest = (self._rest + chunk).split(b"\n")
 
-    async def last_line(self) -> bytes | None:
-        """The last whole line of the part, what follows it cut off; None where there is none."""
-        if not self.part.exists():
-            return None
-        last: Line | None = None
-        async for line in read_lines(self.part):
-            last = line if line.whole else last
-        os.truncate(self.part, last.end if last else 0)
-        return last.text if last else None
+        for text in texts:
+            self._number += 1
+            self._end += len(text) + 1
+
+            if self._is_skipping or len(text) > MAX_LINE:
+                yield Line(self._number, None, self._end)
+            elif text.strip():
+                yield Line(self._number, text, self._end)
+
+            self._is_skipping = False
+
+        self._rest = rest
+        if len(rest) > MAX_LINE:
+            # The text is dropped, so that memory stays bounded; only its length still counts.
+            self._end += len(rest)
+            self._rest = b""
+            self._is_skipping = True
+
+    def finish(self) -> Line | None:
+        """Return the last line if the file does not end with a newline."""
+        end = self._end + len(self._rest)
+
+        if self._is_skipping:
+            return Line(self._number + 1, None, end, is_whole=False)
+
+        if self._rest.strip():
+            return Line(self._number + 1, self._rest, end, is_whole=False)
+
+        return None

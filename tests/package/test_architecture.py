@@ -16,7 +16,7 @@ ARROWS = {
     "abilities.helpers.walk": (),
     "abilities.helpers.durable": (),
     "abilities.helpers.workers": ("declarations",),
-    "abilities.helpers.tokens": ("declarations",),
+    "abilities.helpers.tokens": ("declarations", "helpers.durable"),
     "abilities.helpers.text": ("declarations",),
     "abilities.helpers.files": ("declarations", "helpers.text", "helpers.workers"),
     "abilities.helpers.reply": ("declarations", "helpers.text"),

@@ -20,8 +20,14 @@ from hypothesis import given, settings, strategies
 from abilities.cli.main import main
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.model import IncomingMemory
-from abilities.helpers.transfer import adjustment, streams
-from abilities.helpers.transfer.adjustment import ForeignMemory, adjust, make_key
+from abilities.helpers.transfer import streams
+from abilities.helpers.transfer.adjustment import (
+    ForeignLink,
+    ForeignMemory,
+    adjust,
+    make_key,
+    to_storable,
+)
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from benchmarks.generate import generate
 from tests.stores.test_stores import check_whole, opened
@@ -143,7 +149,7 @@ def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
     kept = run(store, "import", file)
     assert kept.exit_code == 0
     assert kept.stderr == (
-        "line 3 (k0001): differs from the memory that is there, which was kept\nImported: 2 unchanged, 1 kept.\n"
+        "line 3 (k0001): It differs from the stored memory, which was kept.\nImported: 2 unchanged, 1 kept.\n"
     )
     dry = run(store, "import", file, "--replace", "--dry-run")
     assert dry.stderr == "Would import: 1 replaced, 2 unchanged.\n"
@@ -332,6 +338,22 @@ def test_a_kv_memory_database_is_brought(names: dict[str, str], tmp_path: Path) 
     assert run(store, "import", file).stderr.endswith("Imported: 3 unchanged, 1 adjusted.\n")
 
 
+def test_a_column_with_the_name_of_metadata_is_not_lost(tmp_path: Path) -> None:
+    file = tmp_path / "kv.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE memories (key, content, metadata, mood)")
+        connection.execute(
+            "INSERT INTO memories VALUES ('a', 'first', ?, 'calm')", ['{"mood": "merry"}']
+        )
+    connection.close()
+
+    done = run(tmp_path / "m.db", "import", file)
+
+    assert done.exit_code == 0, done.output
+    (memory,) = told(tmp_path / "m.db").values()
+    assert memory["metadata"] == {"mood": "merry", "original_mood": "calm"}
+
+
 def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "other.db"
     with sqlite3.connect(file) as connection:
@@ -351,7 +373,9 @@ foreigners = strategies.builds(
     category=anything,
     summary=anything,
     tags=strategies.lists(anything, max_size=12),
-    links=strategies.lists(strategies.tuples(anything, anything, strategies.floats()), max_size=3),
+    links=strategies.lists(
+        strategies.builds(ForeignLink, anything, anything, strategies.floats()), max_size=3
+    ),
     score=strategies.none() | shares,
     metadata=strategies.dictionaries(
         strategies.text(max_size=5), anything | strategies.integers(), max_size=2
@@ -372,7 +396,31 @@ def test_whatever_comes_is_brought_within_our_bounds_and_nothing_is_lost(
     chained = [link.target for i in found for link in i.stored.links if link.type == "continues"]
     assert chained[: len(keys) - 1] == keys[1:] or set(keys[1:]) <= set(chained)
     whole = "".join(incoming.stored.row.content for incoming in found)
-    assert whole.startswith(adjustment._storable(foreign.content))
+    assert whole.startswith(to_storable(foreign.content))
+
+
+def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
+    foreign = ForeignMemory(
+        "a",
+        "content",
+        category="c" * 60,
+        links=[ForeignLink("b", "t" * 60, 2.0)],
+        metadata={"category": "mine", "link_types": "mine", "link_weights": "mine"},
+    )
+
+    (incoming,), notes = adjust(foreign, "default", NOW)
+
+    metadata = json.loads(incoming.stored.row.metadata)
+    (link,) = incoming.stored.links
+    assert metadata == {
+        "category": "mine",
+        "link_types": "mine",
+        "link_weights": "mine",
+        "original_category": "c" * 60,
+        "original_link_types": {link.type: "t" * 60},
+        "original_link_weights": {"b": "2.0"},
+    }
+    assert notes[0] == "Its category is over 50 characters; metadata.original_category has it."
 
 
 def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:

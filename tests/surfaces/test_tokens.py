@@ -253,6 +253,21 @@ def test_only_the_hash_of_a_token_is_kept(apart: Settings, monkeypatch: pytest.M
     assert compared == [(64, 64)] * 7  # the same work for every text
 
 
+def test_a_new_token_survives_a_power_cut(apart: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        there = apart.tokens_file.exists()
+        synced.append(f"{'folder' if is_folder else 'part'} {'after' if there else 'before'}")
+
+    monkeypatch.setattr(os, "fsync", sync)
+
+    TokenFile(apart.tokens_file).add("ada", "read")
+
+    assert synced == ["part before", "folder after"]
+
+
 def test_tokens_made_by_many_processes_at_once_are_all_kept(apart: Settings) -> None:
     code = (
         "import sys; from pathlib import Path; from abilities.helpers.tokens import TokenFile\n"
