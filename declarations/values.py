@@ -1,5 +1,6 @@
 """Checks and conversions of plain values."""
 
+import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -15,10 +16,17 @@ BIDI_CONTROLS = frozenset(
 
 _CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 def has_control_character(text: str) -> bool:
     """Whether a text holds a control, a line or paragraph separator, or a bidirectional control."""
     return any(c in BIDI_CONTROLS or unicodedata.category(c) in _CONTROL_CATEGORIES for c in text)
+
+
+def has_surrogate(text: str) -> bool:
+    """Return whether a text holds a lone surrogate, which no encoding of Unicode can carry."""
+    return _SURROGATE.search(text) is not None
 
 
 def as_object(value: object) -> dict[str, Any] | None:

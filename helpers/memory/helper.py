@@ -131,8 +131,9 @@ class MemoryHelper:
             for day, file in zip(days, found, strict=True)
             if str(file) != "memory_file_not_found"
         ]
-        if all(isinstance(file, Exception) for _, file in there) and len(there) == len(days):
-            raise there[0][1]
+        errors = [file for _, file in there if isinstance(file, Exception)]
+        if len(errors) == len(days):
+            raise errors[0]
         return there
 
     async def inspect(
