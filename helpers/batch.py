@@ -39,7 +39,7 @@ WorkerState = Literal["idle", "working", "abandoned"]
 
 
 class Abandoned(AbilitiesError):
-    """Nobody waits for this work any more."""
+    """Nobody waits for this work any more; it ends a session that `Worker.check` finds so."""
 
 
 class Worker:
@@ -57,8 +57,8 @@ class Worker:
 
     `begin`, `end` and `abandon` are for the batch, which holds its lock. Sessions set ``place``
     (the name of a root) before they may get stuck there, and call `check` between blocking steps,
-    both on the worker's own thread. Other threads may read without a lock; then what they read may
-    be a moment old.
+    both on the worker's own thread. Other threads may read without a lock; then they may see a
+    state that has just changed.
     """
 
     def __init__(self, batch: "AnyBatch", *, pooled: bool) -> None:
@@ -102,7 +102,7 @@ class Worker:
 
 
 class Batch(Generic[SessionT, ItemT, ResultT]):
-    """The items of one call and what became of each. Threads share it.
+    """The items of one call and their outcomes. Threads share it.
 
     ``open_session(worker)`` is entered once on each thread that takes part, and
     ``function(session, item)`` is called for each item. ``wake`` is called once, on any thread,
@@ -182,7 +182,7 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
             self._answer(worker.index, Refused("timeout"))
             return True
 
-    def cut_short(self) -> None:
+    def time_out_waiting(self) -> None:
         """Answer each item that no thread has taken yet with a timeout: the call's time is over."""
         with self._lock:
             while self._waiting:

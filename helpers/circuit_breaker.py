@@ -1,4 +1,4 @@
-"""Refuse work at once in a place where too many calls are stuck, such as a dead network drive."""
+"""Refuse work at once if too many calls are stuck in the same place, such as a dead drive."""
 
 import threading
 from collections import Counter

@@ -23,7 +23,7 @@ THREADS = 2
 """Calls that run at the same time; more gain nothing under one interpreter lock. Others queue."""
 
 FAN_OUT = 8
-"""Threads that share what remains of a call in which an item got stuck."""
+"""Threads that share the remaining items of a call in which one got stuck."""
 
 _POLL_SECONDS = 0.5  # between looks at a call that no thread works on yet
 
@@ -84,7 +84,7 @@ class WorkerPool:
                 self._queue.put(None)
 
     async def _attend(self, batch: AnyBatch, done: "asyncio.Future[None]") -> None:
-        """Wait until a batch is done, and give up what gets stuck meanwhile."""
+        """Wait until a batch is done, and give up items that get stuck meanwhile."""
         end = time.monotonic() + CALL_SECONDS
 
         while True:
@@ -102,9 +102,9 @@ class WorkerPool:
             self._rescue(batch, call_is_over=time.monotonic() >= end)
 
     def _rescue(self, batch: AnyBatch, *, call_is_over: bool) -> None:
-        """Give up what is stuck, and let the items that remain go on in fresh threads."""
+        """Give up items that are stuck, and let fresh threads take those that wait."""
         if call_is_over:
-            batch.cut_short()
+            batch.time_out_waiting()
 
         given_up = 0
         for worker in batch.list_working():
@@ -116,9 +116,10 @@ class WorkerPool:
         threads = min(FAN_OUT - len(batch.list_working()), batch.waiting)
         for _ in range(threads):
             worker = Worker(batch, pooled=False)
-            threading.Thread(
+            thread = threading.Thread(
                 target=batch.run, args=(worker,), name="abilities-rescue", daemon=True
-            ).start()
+            )
+            thread.start()
 
     def _reclaim_threads(self) -> None:
         """Replace threads that are stuck in cancelled calls, to which nobody attends any more."""
@@ -143,9 +144,13 @@ class WorkerPool:
     def _start_thread_if_needed(self) -> None:
         """Start a thread if work waits and there is room."""
         with self._lock:
-            if self._queue.qsize() > self._idle_threads and self._threads < THREADS:
-                self._threads += 1
-                threading.Thread(target=self._serve, name="abilities-worker", daemon=True).start()
+            work_waits = self._queue.qsize() > self._idle_threads
+            if not work_waits or self._threads >= THREADS:
+                return
+
+            self._threads += 1
+            thread = threading.Thread(target=self._serve, name="abilities-worker", daemon=True)
+            thread.start()
 
     def _serve(self) -> None:
         """Run batches until the pool is closed or the thread was abandoned: a thread's body."""

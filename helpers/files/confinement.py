@@ -62,8 +62,8 @@ class Root:
 
     An optional root may be missing, and then holds no files. That ends for good when it is opened
     for the first time: from then on a missing directory is a loss, not an empty root. Threads may
-    share a root, and should: a second object for the same directory knows nothing of what the
-    first has seen.
+    share a root, and should: a second object for the same directory does not know that the
+    first has opened it.
     """
 
     def __init__(self, name: str, path: Path, *, optional: bool = False) -> None:
@@ -128,7 +128,7 @@ def _is_same(status: os.stat_result, path: str) -> bool:
 
 
 def translate_os_error(error: OSError) -> Refused:
-    """Return what a failed system call means to the caller: io_error unless the cause is known."""
+    """Return a failed system call's meaning to the caller: io_error unless the cause is known."""
     return Refused(_REASONS.get(error.errno or 0, "io_error"))
 
 
@@ -232,7 +232,10 @@ class _LinkResolver:
         self.links = 0
 
     def open(self, parts: Sequence[str]) -> int:
-        """Return a descriptor of what the last name leads to. Raises Refused and OSError."""
+        """Return a descriptor of the file that the last name leads to.
+
+        Raises Refused and OSError.
+        """
         pending = deque(parts)
 
         while pending:
@@ -257,7 +260,7 @@ class _LinkResolver:
             os.close(descriptor)
 
     def _enter_directory(self, name: str, pending: deque[str]) -> None:
-        """Put a directory on the stack, or a link's target in front of what is pending."""
+        """Put a directory on the stack, or a link's target in front of the pending names."""
         descriptor = self._try_open(name, _DIRECTORY_FLAGS)
         if descriptor is None:
             self._expand_link(name, pending)
@@ -296,7 +299,7 @@ class _LinkResolver:
             raise
 
     def _expand_link(self, name: str, pending: deque[str]) -> None:
-        """Put a link's target in front of what is pending.
+        """Put a link's target in front of the pending names.
 
         A name that has changed its kind meanwhile is put back, to be tried again.
         """
@@ -321,7 +324,7 @@ class _LinkResolver:
     def _read_link(self, name: str, *, is_last: bool) -> str | None:
         """Return a link's text; None if the name changes under us and is to be tried again.
 
-        Raises FileNotFoundError if something was looked for inside of a plain file.
+        Raises FileNotFoundError if something was looked for inside a plain file.
         """
         mode = stat.S_IFDIR  # of a name that is gone again: it is tried again like a directory
         try:

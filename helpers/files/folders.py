@@ -1,4 +1,4 @@
-"""A folder as several roots have it: one list of names, and what each root has by each of them."""
+"""A folder that several roots have: one list of names, each with its kind in each root."""
 
 import os
 from collections.abc import Iterator
@@ -28,9 +28,9 @@ class Folder(NamedTuple):
 
 
 def read_kinds(descriptor: int) -> dict[str, Kind] | None:
-    """Return the names in a folder with what they are.
+    """Return the names in a folder with their kinds.
 
-    None if there are too many, or if the folder may not be read.
+    Returns None if there are too many, or if the folder may not be read.
 
     Raises Refused: resource_exhausted.
     """
@@ -65,10 +65,10 @@ def _find_kind(entry: "os.DirEntry[str]") -> Kind:
 
 
 def list_keys(kinds_by_name: dict[str, KindsByRoot]) -> Iterator[str]:
-    """Yield what sorts as paths do: names of files and links, and of folders with a slash.
+    """Yield names of files and links, and names of folders with a slash: so they sort as paths do.
 
-    A name that is a file in one root and a folder in a later one yields both: what the folder
-    holds can be read too, because nothing can lie beneath a file.
+    A name that is a file in one root and a folder in a later one yields both: files in the folder
+    can be read too, because nothing can lie beneath a file.
     """
     for name, kinds in kinds_by_name.items():
         if "folder" in kinds.values():

@@ -42,9 +42,9 @@ class FoundFile(NamedTuple):
 class Listing:
     """Some files in the order of their positions.
 
-    ``after`` is the position to continue after, None at the end. ``skipped`` counts what could not
-    be listed: names that no path can express, and folders that are too large or may not be read.
-    ``folders`` names some of those folders.
+    ``after`` is the position to continue after, None at the end. ``skipped`` counts names that no
+    path can express, and folders that are too large or may not be read; ``folders`` names some of
+    those folders.
     """
 
     files: list[FoundFile] = field(default_factory=list[FoundFile])
@@ -143,7 +143,7 @@ class _ListingSession:
     ) -> Generator[FoundFile]:
         """Yield the files beneath a folder, in the order of their positions.
 
-        When time is over the walk stops, and the listing tells where to go on.
+        When time is over, the walk stops and ``after`` of the listing is the position to go on.
         """
         kinds_by_name = self._read_folder(folder)
 
@@ -183,7 +183,7 @@ class _ListingSession:
         states: States,
         request: ListingRequest,
     ) -> Generator[FoundFile]:
-        """Enter a folder in every root in which a reader would look for what is beneath it."""
+        """Walk through a folder, in every root in which a reader would look for its files."""
         self._worker.check()
         path = f"{folder.path}{name}/"
 

@@ -76,7 +76,8 @@ class ReadingSession:
 
         With ``text_offsets``, byte positions count from the first byte after a byte order mark.
 
-        Raises Refused: not_found, denied, and what `open_file`, `read_piece` and `Root.open` raise.
+        Raises Refused: not_found, denied, and the reasons of `open_file`, `read_piece`,
+        `Root.open`.
         """
         if self._policy.deny.denies(request.name):
             raise Refused("denied")
@@ -105,7 +106,7 @@ class ReadingSession:
                     text_offsets,
                 )
             except OSError as error:
-                # The file is open: what other errors say of opening means nothing here.
+                # The file is open, so other errors do not mean what they mean on opening.
                 if error.errno in _EXHAUSTED:
                     raise Refused("resource_exhausted") from None
                 raise Refused("io_error") from None

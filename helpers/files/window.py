@@ -42,7 +42,7 @@ class _OpenFile(NamedTuple):
         return os.pread(self.fd, position - start, start)
 
     def splits_character(self, position: int) -> bool:
-        """Return whether a position lies inside of a character or of the byte order mark."""
+        """Return whether a position lies inside a character or of the byte order mark."""
         if position >= self.size:
             return False
 
@@ -58,7 +58,7 @@ class _Window(NamedTuple):
     """The requested part of a file: the bytes from ``start`` to ``end`` (exclusive).
 
     An ``end`` of None is the end of the file. ``lead`` is up to 4 KiB of the bytes before
-    ``start``; ``head`` is what has been read from ``start`` on.
+    ``start``; ``head`` is the part from ``start`` on that has been read already.
     """
 
     start: int
@@ -229,7 +229,7 @@ def _read_text(file: _OpenFile, window: _Window, max_chars: int) -> _WindowText:
 
 
 def _decode_text(raw: bytes, encoding: Encoding, *, final: bool) -> tuple[str, bool]:
-    """Decode what has been read so far, but stop at once if it is no text."""
+    """Decode the bytes that have been read so far, unless they are no text."""
     if encoding.unit == 1 and b"\0" in raw:
         raise Refused("binary_file")
 

@@ -90,7 +90,7 @@ def decode(raw: bytes, encoding: Encoding, *, final: bool) -> tuple[str, bool]:
 
 
 def byte_length(text: str, encoding: Encoding) -> int:
-    """Return how many bytes a decoded text came from; a marker counts for what it stands for."""
+    """Return how many bytes a decoded text came from; a marker counts for several."""
     if encoding.unit == 1 and text.isascii():
         return len(text)  # most texts, without encoding them
 

@@ -30,7 +30,7 @@ _HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)  # composed syllables, which jamo may 
 
 
 def splits_character(raw: bytes, position: int, encoding: Encoding) -> bool:
-    """Return whether a position lies inside of a valid character.
+    """Return whether a position lies inside a valid character.
 
     ``raw`` are the bytes around the position; three on each side are enough.
     """

@@ -21,7 +21,7 @@ def hash_version(before: bytes) -> str:
 
 
 class Piece(NamedTuple):
-    """A part of a decoded text that can be shortened further and says how to fetch what is missing.
+    """A part of a decoded text that can be shortened further and says how to fetch the rest.
 
     ``text`` begins at byte ``start`` of its source, and ``lead`` is up to 4 KiB of the bytes
     before it. ``rest`` is true if more of the requested part follows. ``total_chars`` is the
