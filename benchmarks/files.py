@@ -15,9 +15,11 @@ from abilities.adapters.langchain import load_tools
 from abilities.builtin.file_read_bulk import run as read_files
 from abilities.declarations.file_read_bulk import FileReadBulkInput
 from abilities.definition import Context
+from abilities.helpers.batch import Batch, Worker
+from abilities.helpers.circuit_breaker import CircuitBreaker
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
-from abilities.helpers.workers import Batch, CircuitBreaker, Worker, WorkerPool
+from abilities.helpers.workers import WorkerPool
 from benchmarks import peers
 from benchmarks.measure import Measured, Work, run_interleaved
 

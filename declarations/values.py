@@ -1,5 +1,6 @@
 """Checks and conversions of plain values."""
 
+import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -16,6 +17,8 @@ BIDI_CONTROLS = frozenset(
 
 _CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 def has_control_character(text: str) -> bool:
     """Return whether a text holds a control, a line or paragraph separator, or a bidi control."""
@@ -24,7 +27,7 @@ def has_control_character(text: str) -> bool:
 
 def has_surrogate(text: str) -> bool:
     """Return whether a text holds a lone surrogate, which UTF-8 cannot carry."""
-    return any("\ud800" <= char <= "\udfff" for char in text)
+    return _SURROGATE.search(text) is not None
 
 
 def as_object(value: object) -> JsonObject | None:

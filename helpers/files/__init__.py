@@ -1,1 +1,1 @@
-"""Files: resolved in two roots, confined, bounded, read and listed."""
+"""Files: find them in two roots, never outside of these, and read or list them within bounds."""

@@ -1,9 +1,9 @@
 """Open a file beneath a root, so that no link, name or race ever leads outside it.
 
 Every step opens one component relative to a descriptor that is already beneath the root, and never
-follows a link in the kernel (``O_NOFOLLOW``); links are resolved here, component by component, on a
-stack of descriptors that cannot rise above the root. This is the technique of Go's ``os.Root`` and of
-``openat2(RESOLVE_BENEATH)``; checking a resolved path and opening it afterwards is a race.
+follows a link in the kernel (``O_NOFOLLOW``); links are resolved here, component by component, on
+a stack of descriptors that cannot rise above the root. This is the technique of Go's ``os.Root``
+and of ``openat2(RESOLVE_BENEATH)``; checking a resolved path and opening it afterwards is a race.
 """
 
 import errno
@@ -17,8 +17,18 @@ from pathlib import Path
 from abilities.declarations.faults import Reason, Refused
 from abilities.helpers.files.deny import DenyList
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC  # a root itself may be a link
+_DIRECTORY_FLAGS = _ROOT_FLAGS | os.O_NOFOLLOW
+_FILE_FLAGS = (
+    os.O_RDONLY
+    | os.O_NONBLOCK  # else opening a pipe waits for its writer
+    | os.O_NOCTTY
+    | os.O_NOFOLLOW
+    | os.O_CLOEXEC
+)
+
+_LINK_ERRORS = (errno.ELOOP, errno.ENOTDIR)  # what O_NOFOLLOW says of a link
+
 _MAX_LINKS = 40  # as Linux does (path_resolution(7))
 _MAX_DEPTH = 64  # descriptors held at once while resolving links
 _MAX_RETRIES = 64  # a component that keeps changing its kind under us
@@ -47,133 +57,172 @@ class Policy:
 class Root:
     """A directory that files are read from, by its absolute path.
 
-    ``optional`` makes one that has never existed an empty root. It is opened anew for each call, so a
-    replaced directory is served as it is now, and one that is gone is said to be unavailable.
+    It is opened anew for each call: a directory that was replaced is served as it is now, and one
+    that is gone is unavailable.
+
+    An optional root may be missing, and then holds no files. That ends for good when it is opened
+    for the first time: from then on a missing directory is a loss, not an empty root. Threads may
+    share a root, and should: a second object for the same directory does not know that the
+    first has opened it.
     """
 
     def __init__(self, name: str, path: Path, *, optional: bool = False) -> None:
         self.name = name
         self.path = path
-        self.optional: bool = optional
+        self._may_be_missing = optional
+        # Goes from False to True once, in one assignment, so threads need no lock for it. None may
+        # be held while opening either: a dead drive would then stop every thread.
+        self._has_existed = False
+
+    @property
+    def optional(self) -> bool:
+        """Whether the directory may be missing: it was declared so, and has never been opened."""
+        return self._may_be_missing and not self._has_existed
 
     def open(self) -> int | None:
-        """A descriptor of the directory, or None for an optional root that never was.
+        """Return a descriptor of the directory; None for an optional root that never existed.
+
+        The caller closes the descriptor.
 
         Raises Refused: root_unavailable, access_denied, resource_exhausted.
         """
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(self.path, _ROOT_FLAGS)
         except OSError as error:
             if error.errno == errno.ENOENT and self.optional:
                 return None
-            reason = _REASONS.get(error.errno or 0, "root_unavailable")
-            raise Refused(
-                reason if reason in ("access_denied", "resource_exhausted") else "root_unavailable"
-            ) from None
+
+            reason = translate_os_error(error).reason
+            if reason not in ("access_denied", "resource_exhausted"):
+                reason = "root_unavailable"
+            raise Refused(reason) from None
+
         if _is_forbidden(os.fstat(descriptor)):
             os.close(descriptor)
             raise Refused("root_unavailable")
-        self.optional = False
+
+        self._has_existed = True
         return descriptor
 
 
 def is_forbidden_root(path: Path) -> bool:
-    """Whether a path is the file system's root or the home directory, which are never shared whole."""
+    """Return whether a path is the file system's root or the home directory.
+
+    These are never shared whole.
+    """
     try:
         return _is_forbidden(os.stat(path))
     except OSError:
         return False
 
 
-def _is_forbidden(found: os.stat_result) -> bool:
-    return any(_same(found, place) for place in ("/", os.path.expanduser("~")))
+def _is_forbidden(status: os.stat_result) -> bool:
+    return _is_same(status, "/") or _is_same(status, os.path.expanduser("~"))
 
 
-def _same(found: os.stat_result, place: str) -> bool:
+def _is_same(status: os.stat_result, path: str) -> bool:
     try:
-        return os.path.samestat(found, os.stat(place))
+        return os.path.samestat(status, os.stat(path))
     except OSError:
         return False
 
 
 def translate_os_error(error: OSError) -> Refused:
-    """What a failed system call means to the caller; anything unforeseen is an io_error."""
+    """Return a failed system call's meaning to the caller: io_error unless the cause is known."""
     return Refused(_REASONS.get(error.errno or 0, "io_error"))
 
 
 def open_file(root: int, parts: Sequence[str], policy: Policy) -> tuple[int, os.stat_result] | None:
-    """Open a regular file beneath a root for reading; the caller closes the descriptor.
+    """Open a regular file beneath a root for reading.
 
-    None where the file is truly not there, so that another root may be asked.
+    Returns its descriptor, which the caller closes, and its status; None if there is truly
+    nothing, so that another root may be tried.
 
-    ``parts`` are names as `paths.parse` yields them: none is empty, ``.``, ``..`` or holds a ``/``.
-    The deny list is asked about what links lead to; about ``parts`` themselves the caller asks it once
-    for all roots. Raises Refused: not_found (a dangling link), denied, symlink_escape, symlink_loop,
-    symlink_refused, is_directory, not_regular_file, hard_link, access_denied, path_too_long,
-    resource_exhausted, io_error.
+    ``parts`` are names as `parse_path` returns them: none is empty, ``.``, ``..`` or holds a
+    ``/``. The deny list is checked against what links lead to; the caller checks ``parts``
+    themselves, once for all roots.
+
+    Raises Refused: not_found (a dangling link), denied, symlink_escape, symlink_loop,
+    symlink_refused, is_directory, not_regular_file, hard_link, access_denied, path_too_deep,
+    path_too_long, resource_exhausted, io_error.
     """
     try:
-        descriptor = (
-            os.open(parts[0], _FILE, dir_fd=root) if len(parts) == 1 else _open_plain(root, parts)
-        )
+        if len(parts) == 1:
+            descriptor = os.open(parts[0], _FILE_FLAGS, dir_fd=root)
+        else:
+            descriptor = _open_without_links(root, parts)
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+        if error.errno not in _LINK_ERRORS:
             raise translate_os_error(error) from None
-        if (linked := _open_linked(root, parts, policy)) is None:
+
+        resolved = _open_through_links(root, parts, policy)
+        if resolved is None:
             return None
-        descriptor = linked
-    found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and not (policy.deny_hardlinks and found.st_nlink > 1):
-        return descriptor, found
+        descriptor = resolved
+
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and not (policy.deny_hardlinks and status.st_nlink > 1):
+        return descriptor, status
+
     os.close(descriptor)
-    if stat.S_ISREG(found.st_mode):
+    if stat.S_ISREG(status.st_mode):
         raise Refused("hard_link")
-    raise Refused("is_directory" if stat.S_ISDIR(found.st_mode) else "not_regular_file")
+    if stat.S_ISDIR(status.st_mode):
+        raise Refused("is_directory")
+    raise Refused("not_regular_file")
 
 
-def open_directory(name: str, at: int) -> int:
-    """Open a folder by its name in another one, following no link. Raises Refused."""
+def open_directory(name: str, parent: int) -> int:
+    """Open a folder by its name in another one, following no link; the caller closes it.
+
+    Raises Refused as `translate_os_error` says.
+    """
     try:
-        return os.open(name, _DIRECTORY, dir_fd=at)
+        return os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
     except OSError as error:
         raise translate_os_error(error) from None
 
 
-def _open_plain(root: int, parts: Sequence[str]) -> int:
-    """The common case, a path without links: one ``openat`` a component."""
-    at = root
+def _open_without_links(root: int, parts: Sequence[str]) -> int:
+    """Open the common case, a path without links: one ``openat`` per component."""
+    parent = root
     try:
         for name in parts[:-1]:
-            below = os.open(name, _DIRECTORY, dir_fd=at)
-            if at != root:
-                os.close(at)
-            at = below
-        return os.open(parts[-1], _FILE, dir_fd=at)
+            child = os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
+            if parent != root:
+                os.close(parent)
+            parent = child
+
+        return os.open(parts[-1], _FILE_FLAGS, dir_fd=parent)
     finally:
-        if at != root:
-            os.close(at)
+        if parent != root:
+            os.close(parent)
 
 
-def _open_linked(root: int, parts: Sequence[str], policy: Policy) -> int | None:
-    walk = _Walk(root, policy)
+def _open_through_links(root: int, parts: Sequence[str], policy: Policy) -> int | None:
+    resolver = _LinkResolver(root, policy)
     try:
-        return walk.open(parts)
+        return resolver.open(parts)
     except FileNotFoundError:
-        if walk.links:
-            raise Refused(
-                "not_found"
-            ) from None  # a dangling link: something is there, so no other root is asked
+        if resolver.links:
+            # A dangling link: something is there, so no other root is tried.
+            raise Refused("not_found") from None
         return None
     except OSError as error:
         raise translate_os_error(error) from None
     finally:
-        walk.close()
+        resolver.close()
 
 
-class _Walk:
-    """The careful way: a stack of descriptors beneath the root, links resolved by hand."""
+class _LinkResolver:
+    """Resolve links by hand, on a stack of descriptors that are all beneath the root.
+
+    The names that are still to be opened are pending; a link's target is put in front of them.
+    ``..`` takes a descriptor off the stack, so it is never left to the kernel, for which a folder
+    that was moved meanwhile has another parent.
+    """
 
     def __init__(self, root: int, policy: Policy) -> None:
         self._stack = [root]
@@ -183,79 +232,114 @@ class _Walk:
         self.links = 0
 
     def open(self, parts: Sequence[str]) -> int:
+        """Return a descriptor of the file that the last name leads to.
+
+        Raises Refused and OSError.
+        """
         pending = deque(parts)
+
         while pending:
             name = pending.popleft()
+            if name in ("", "."):
+                continue
+
             if name == "..":
-                self._up()
-            elif name not in ("", "."):
-                found = self._step(name, pending)
-                if found is not None:
-                    return found
+                self._leave_directory()
+            elif pending:
+                self._enter_directory(name, pending)
+            else:
+                descriptor = self._open_last(name, pending)
+                if descriptor is not None:
+                    return descriptor
+
         raise Refused("is_directory")
 
     def close(self) -> None:
+        """Close every descriptor but the root's."""
         for descriptor in self._stack[1:]:
             os.close(descriptor)
 
-    def _step(self, name: str, pending: deque[str]) -> int | None:
-        """Enter a directory, expand a link into ``pending``, or return the opened file."""
-        if not pending and self._policy.deny.denies("/".join((*self._names, name))):
-            raise Refused("denied")
-        try:
-            descriptor = os.open(name, _DIRECTORY if pending else _FILE, dir_fd=self._stack[-1])
-        except OSError as error:
-            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
-                raise
-            self._expand(name, pending)
-            return None
-        if not pending:
-            return descriptor
+    def _enter_directory(self, name: str, pending: deque[str]) -> None:
+        """Put a directory on the stack, or a link's target in front of the pending names."""
+        descriptor = self._try_open(name, _DIRECTORY_FLAGS)
+        if descriptor is None:
+            self._expand_link(name, pending)
+            return
+
         self._stack.append(descriptor)
         self._names.append(name)
         if len(self._stack) > _MAX_DEPTH:
             raise Refused("path_too_deep")
-        return None
 
-    def _up(self) -> None:
+    def _open_last(self, name: str, pending: deque[str]) -> int | None:
+        """Open the last name; None if it is a link, whose target is then pending."""
+        if self._policy.deny.denies("/".join((*self._names, name))):
+            raise Refused("denied")
+
+        descriptor = self._try_open(name, _FILE_FLAGS)
+        if descriptor is None:
+            self._expand_link(name, pending)
+
+        return descriptor
+
+    def _leave_directory(self) -> None:
         if len(self._stack) == 1:
             raise Refused("symlink_escape")
+
         os.close(self._stack.pop())
         self._names.pop()
 
-    def _expand(self, name: str, pending: deque[str]) -> None:
-        """Put a link's target before what is pending; a name that changed its kind meanwhile is tried again."""
-        target = self._link_target(name, inside=bool(pending))
+    def _try_open(self, name: str, flags: int) -> int | None:
+        """Open a name in the current directory; None if it may be a link."""
+        try:
+            return os.open(name, flags, dir_fd=self._stack[-1])
+        except OSError as error:
+            if error.errno in _LINK_ERRORS:
+                return None
+            raise
+
+    def _expand_link(self, name: str, pending: deque[str]) -> None:
+        """Put a link's target in front of the pending names.
+
+        A name that has changed its kind meanwhile is put back, to be tried again.
+        """
+        target = self._read_link(name, is_last=not pending)
         if target is None:
             pending.appendleft(name)
             return
+
         if not self._policy.follow_links:
             raise Refused("symlink_refused")
+
         self.links += 1
         if self.links > _MAX_LINKS:
             raise Refused("symlink_loop")
+
         if target.startswith("/"):
             raise Refused("symlink_escape")
-        pending.extendleft(
-            reversed(target.split("/"))
-        )  # behind 'name/' stands '', so that name must be a directory
 
-    def _link_target(self, name: str, *, inside: bool) -> str | None:
-        """The link's text, or None when the name changes under us and is to be tried again.
+        # 'name/' leaves '' behind the name, which is then not the last and must be a directory.
+        pending.extendleft(reversed(target.split("/")))
 
-        Raises FileNotFoundError where something was looked for inside of a plain file.
+    def _read_link(self, name: str, *, is_last: bool) -> str | None:
+        """Return a link's text; None if the name changes under us and is to be tried again.
+
+        Raises FileNotFoundError if something was looked for inside a plain file.
         """
-        kind = stat.S_IFDIR
+        mode = stat.S_IFDIR  # of a name that is gone again: it is tried again like a directory
         try:
-            kind = os.stat(name, dir_fd=self._stack[-1], follow_symlinks=False).st_mode
-            if stat.S_ISLNK(kind):
+            mode = os.stat(name, dir_fd=self._stack[-1], follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode):
                 return os.readlink(name, dir_fd=self._stack[-1])
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EINVAL):
                 raise
-        if inside and not stat.S_ISDIR(kind) and not stat.S_ISLNK(kind):
+
+        if not is_last and not stat.S_ISDIR(mode) and not stat.S_ISLNK(mode):
             raise FileNotFoundError(errno.ENOENT, name)
+
         self._retries += 1
         if self._retries > _MAX_RETRIES:
             raise Refused("symlink_escape")
+
         return None

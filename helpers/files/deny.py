@@ -4,36 +4,68 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+_WILDCARDS = {"*": "[^/]*", "?": "[^/]"}
+
+_INVISIBLE = "Cf"
+"""The category of invisible characters, which some file systems ignore in names."""
+
 
 class DenyList:
     """Names that are never shared with an agent, matched at any depth and in any case.
 
-    A pattern names a component or several (``.docker/config.json``); ``*`` stays within a component, a
-    trailing ``/**`` covers what lies beneath as well, as any match does. ``!name`` is an exception.
+    A pattern is one name, such as ``*.pem``, or several, such as ``.docker/config.json``. ``*``
+    and ``?`` stay within a name. Whatever lies beneath a match is denied too; a trailing ``/**``
+    may say so. ``!name`` makes an exception: ``!.env.example`` is shared although ``.env.*`` is
+    not.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        chosen = list(patterns)
-        refused = [_pattern(p) for p in chosen if not p.startswith("!")]
-        spared = [_pattern(p[1:]) for p in chosen if p.startswith("!")]
-        spare = rf"(?!(?:{'|'.join(spared)})(?:/|\Z))" if spared else ""
-        self._refused = (
-            re.compile(rf"(?:\A|/){spare}(?:{'|'.join(refused)})(?:/|\Z)") if refused else None
-        )
+        denied: list[str] = []
+        spared: list[str] = []
+        for pattern in patterns:
+            if pattern.startswith("!"):
+                spared.append(_translate(pattern[1:]))
+            else:
+                denied.append(_translate(pattern))
+
+        self._denied = _compile(denied, spared)
 
     def denies(self, path: str) -> bool:
-        """Whether a path, relative to its root, is on the list."""
-        return self._refused is not None and self._refused.search(_folded(path)) is not None
+        """Return whether a path, relative to its root, is on the list."""
+        return self._denied is not None and self._denied.search(_fold(path)) is not None
 
 
-def _pattern(pattern: str) -> str:
-    body = _folded(pattern.removesuffix("/**").strip("/"))
-    return "".join({"*": "[^/]*", "?": "[^/]"}.get(c, re.escape(c)) for c in body)
+def _compile(denied: list[str], spared: list[str]) -> re.Pattern[str] | None:
+    """Compile one expression that finds a denied name in a path; None if nothing is denied."""
+    if not denied:
+        return None
+
+    exception = ""
+    if spared:
+        exception = rf"(?!(?:{'|'.join(spared)})(?:/|\Z))"
+
+    return re.compile(rf"(?:\A|/){exception}(?:{'|'.join(denied)})(?:/|\Z)")
 
 
-def _folded(path: str) -> str:
-    """One spelling for all that a file system may take for the same name: case, form, invisible characters."""
+def _translate(pattern: str) -> str:
+    """Translate a pattern into a regular expression."""
+    names = pattern.removesuffix("/**").strip("/")
+    expression = ""
+
+    for char in _fold(names):
+        expression += _WILDCARDS.get(char, re.escape(char))
+
+    return expression
+
+
+def _fold(path: str) -> str:
+    """Return one spelling for all names that a file system may take for the same one.
+
+    Letter case, Unicode normalization and invisible characters make no difference.
+    """
     if path.isascii():
         return path.lower()
-    plain = unicodedata.normalize("NFKC", path).casefold()
-    return "".join(c for c in plain if unicodedata.category(c) != "Cf")
+
+    folded = unicodedata.normalize("NFKC", path).casefold()
+    visible = [char for char in folded if unicodedata.category(char) != _INVISIBLE]
+    return "".join(visible)

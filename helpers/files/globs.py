@@ -1,8 +1,11 @@
-"""Glob patterns over relative paths, matched a component at a time, so that whole folders can be passed over.
+"""Glob patterns over relative paths.
 
-``*``, ``?`` and ``[…]`` stay within a component (as Python's fnmatch has them), ``**`` stands for any number
-of components, and ``{a,b}`` for either. As in a shell, matching is case-sensitive, and a name that begins with a
-dot is matched only where the pattern says that dot.
+``*``, ``?`` and ``[…]`` stay within a component, as in Python's fnmatch; ``**`` stands for any
+number of components, and ``{a,b}`` for either. As in a shell, matching is case-sensitive, and a
+name that begins with a dot is matched only if the pattern has that dot.
+
+A pattern is matched one component at a time, so that a walk can skip folders in which nothing can
+match.
 """
 
 import re
@@ -10,15 +13,20 @@ from fnmatch import translate
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.values import has_control_character
+from abilities.declarations.values import has_control_character, has_surrogate
 from abilities.helpers.files.paths import MAX_COMPONENTS, MAX_PATH_CHARS
 
 MAX_ALTERNATIVES = 32
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+"""Patterns that the braces of one pattern may stand for."""
+
+_INNERMOST_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
+_Component = re.Pattern[str] | None
+"""What matches one name; None is ``**``."""
 
 
 class State(NamedTuple):
-    """A place in one alternative of a pattern: what lies before it has been matched."""
+    """A position in one of a pattern's alternatives: the components before it have been matched."""
 
     alternative: int
     component: int
@@ -28,90 +36,132 @@ States = frozenset[State]
 
 
 class Glob:
-    """A pattern; `start` is where a path begins, `step` goes on by one name, `accepts` says that it may end there."""
+    """A pattern, matched one component at a time.
+
+    Begin with `start`, call `step` with each name of a path, and ask `accepts` at its end::
+
+        states = glob.start
+        for name in ("src", "app.py"):
+            states = glob.step(states, name)
+        glob.accepts(states)
+    """
 
     def __init__(self, pattern: str) -> None:
-        """Raises Refused for what can match no path, with the reason that such a path has."""
+        """Parse a pattern.
+
+        Raises Refused if it could never match, with the reason that such a path would get
+        (path_too_long, control_character, backslash, absolute_path, parent_traversal,
+        path_too_deep), or invalid_parameter if its braces stand for too many patterns.
+        """
         _check(pattern)
-        self._alternatives = [_components(text) for text in _expanded(pattern)]
-        self.start: States = self._closed({State(n, 0) for n in range(len(self._alternatives))})
+        alternatives = _expand_braces(pattern)
+        self._alternatives = [_parse_components(text) for text in alternatives]
+
+        beginnings = {State(index, 0) for index in range(len(alternatives))}
+        self.start = self._skip_double_stars(beginnings)
 
     def step(self, states: States, name: str) -> States:
-        """The states after one more component; empty where nothing beneath it can match."""
+        """Return the states after one more component; empty if nothing beneath it can match."""
         after: set[State] = set()
+
         for state in states:
             components = self._alternatives[state.alternative]
             if state.component == len(components):
                 continue
-            matcher = components[state.component]
-            if matcher is None:
+
+            component = components[state.component]
+            if component is None:
                 if not name.startswith("."):
                     after.add(state)
-            elif matcher.match(name):
+            elif component.match(name):
                 after.add(State(state.alternative, state.component + 1))
-        return self._closed(after)
+
+        return self._skip_double_stars(after)
 
     def accepts(self, states: States) -> bool:
-        """Whether a path that led to these states matches."""
-        return any(
-            state.component == len(self._alternatives[state.alternative]) for state in states
-        )
+        """Return whether a path that led to these states matches."""
+        for state in states:
+            if state.component == len(self._alternatives[state.alternative]):
+                return True
 
-    def _closed(self, states: set[State]) -> States:
-        """The states, and those behind a ``**``, which may stand for nothing."""
-        found: set[State] = set()
+        return False
+
+    def _skip_double_stars(self, states: set[State]) -> States:
+        """Return the states and those behind each ``**``, which may stand for no component."""
+        reachable: set[State] = set()
+
         for state in states:
             components = self._alternatives[state.alternative]
-            place = state.component
-            found.add(state)
-            while place < len(components) and components[place] is None:
-                place += 1
-                found.add(State(state.alternative, place))
-        return frozenset(found)
+            reachable.add(state)
+
+            index = state.component
+            while index < len(components) and components[index] is None:
+                index += 1
+                reachable.add(State(state.alternative, index))
+
+        return frozenset(reachable)
 
 
 def _check(pattern: str) -> None:
     if len(pattern) > MAX_PATH_CHARS:
         raise Refused("path_too_long")
-    if has_control_character(pattern) or any("\ud800" <= c <= "\udfff" for c in pattern):
+
+    if has_control_character(pattern) or has_surrogate(pattern):
         raise Refused("control_character")
+
     if "\\" in pattern:
         raise Refused("backslash")
+
     if pattern.startswith("/"):
         raise Refused("absolute_path")
+
     if ".." in pattern.split("/"):
         raise Refused("parent_traversal")
 
 
-def _expanded(pattern: str) -> list[str]:
-    """The patterns that braces stand for, the innermost first."""
-    done: list[str] = []
-    todo = [pattern]
-    while todo:
-        text = todo.pop()
-        if (found := _BRACES.search(text)) is None:
-            done.append(text)
+def _expand_braces(pattern: str) -> list[str]:
+    """Return the patterns that a pattern's braces stand for, resolving the innermost first."""
+    expanded: list[str] = []
+    pending = [pattern]
+
+    while pending:
+        text = pending.pop()
+        braces = _INNERMOST_BRACES.search(text)
+
+        if braces is None:
+            expanded.append(text)
         else:
-            todo += [
-                text[: found.start()] + part + text[found.end() :] for part in found[1].split(",")
-            ]
-        if len(todo) + len(done) > MAX_ALTERNATIVES:
+            before, after = text[: braces.start()], text[braces.end() :]
+            for choice in braces[1].split(","):
+                pending.append(before + choice + after)
+
+        if len(pending) + len(expanded) > MAX_ALTERNATIVES:
             raise Refused("invalid_parameter")
-    return done
+
+    return expanded
 
 
-def _components(text: str) -> list[re.Pattern[str] | None]:
-    """A matcher for each component, None for ``**``; a trailing ``/`` asks for all that lies beneath."""
+def _parse_components(text: str) -> list[_Component]:
+    """Return a pattern's components; a trailing ``/`` asks for everything beneath."""
     names = [name for name in text.split("/") if name not in ("", ".")]
-    if ".." in names:
+    if ".." in names:  # braces may have made one
         raise Refused("parent_traversal")
+
     if text.endswith("/") or not names:
         names.append("**")
+
     if len(names) > MAX_COMPONENTS:
         raise Refused("path_too_deep")
-    return [None if name == "**" else _matcher(name) for name in names]
+
+    return [_compile_component(name) for name in names]
 
 
-def _matcher(name: str) -> re.Pattern[str]:
-    hidden = "" if name.startswith(".") else r"(?!\.)"
-    return re.compile(hidden + translate(name))
+def _compile_component(name: str) -> _Component:
+    if name == "**":
+        return None
+
+    expression = translate(name)
+    if not name.startswith("."):
+        expression = r"(?!\.)" + expression  # hidden names match only a pattern with the dot
+
+    return re.compile(expression)

@@ -1,37 +1,36 @@
-"""List files as `FileReader` would read them: the agent's directory first, then the workspace, one sorted list."""
+"""List files as `FileReader` would read them: both roots as one sorted list, the agent's first."""
 
 import os
 import stat
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.confinement import (
-    Policy,
-    Root,
-    open_directory,
-    open_file,
-    translate_os_error,
-)
+from abilities.helpers.batch import Worker
+from abilities.helpers.files.confinement import Policy, Root, open_directory, open_file
+from abilities.helpers.files.folders import Folder, KindsByRoot, list_keys, read_kinds
 from abilities.helpers.files.globs import Glob, States
 from abilities.helpers.files.paths import MAX_COMPONENTS, parse_path
-from abilities.helpers.workers import Worker, WorkerPool
+from abilities.helpers.workers import WorkerPool
 
-MAX_ENTRIES = 100_000
-"""Names of a folder that are looked at; a larger folder is passed over, and said to be."""
 SECONDS = 1.2
-"""After that long no further folder is entered; the rest is listed by the next call. A call has 2 s."""
-SHOWN_FOLDERS = 10
-_SHOWN_BYTES = 100
+"""After that long no further folder is entered: the next call lists the rest. A call has 2 s."""
 
-Kind = Literal["file", "folder", "link", "other"]
+SHOWN_FOLDERS = 10
+"""Skipped folders that a listing names; the others are only counted."""
+
+_SHOWN_BYTES = 100  # of a skipped folder's path; a longer one is only counted
 
 
 class FoundFile(NamedTuple):
-    """A file that is read by ``path``, and what the system says of it; ``position`` is its place in the order."""
+    """A file that is read by ``path`` from the root ``source``, with its status.
+
+    ``position`` is its place in the order of a listing. It differs from ``path`` if the name itself
+    ends like a range: the file ``name#L2`` is read by ``name#L2#L1-``.
+    """
 
     path: str
     position: str
@@ -41,10 +40,11 @@ class FoundFile(NamedTuple):
 
 @dataclass
 class Listing:
-    """Some files in the order of their paths; ``after`` is where to go on, None at the end.
+    """Some files in the order of their positions.
 
-    ``skipped`` counts what could not be listed: names that no path can carry, and folders that may not be
-    read or are too large; ``folders`` names some of those folders.
+    ``after`` is the position to continue after, None at the end. ``skipped`` counts names that no
+    path can express, and folders that are too large or may not be read; ``folders`` names some of
+    those folders.
     """
 
     files: list[FoundFile] = field(default_factory=list[FoundFile])
@@ -54,7 +54,7 @@ class Listing:
 
 
 class ListingRequest(NamedTuple):
-    """What to list: the files that match, whose positions come after one, and how many at most."""
+    """What to list: files that match ``glob``, behind the position ``after``, ``limit`` at most."""
 
     glob: Glob
     after: str
@@ -64,7 +64,8 @@ class ListingRequest(NamedTuple):
 class FileLister:
     """The one way to lists of files. Holds no descriptor between calls.
 
-    A folder that a link leads to is not entered; a file that a link leads to is listed where it may be read.
+    Folders that links lead to are not entered; a file that a link leads to is listed if it may be
+    read.
     """
 
     def __init__(self, roots: Sequence[Root], policy: Policy, workers: WorkerPool) -> None:
@@ -73,43 +74,35 @@ class FileLister:
         self._workers = workers
 
     def for_root(self, source: str) -> "FileLister":
-        """A lister of one root alone."""
-        return FileLister(
-            [root for root in self._roots if root.name == source], self._policy, self._workers
-        )
+        """Return a lister of one root alone."""
+        roots = [root for root in self._roots if root.name == source]
+        return FileLister(roots, self._policy, self._workers)
 
-    async def list_files(self, wanted: ListingRequest) -> Listing:
-        """The files that match, beginning after a path. Raises Refused: timeout, root_unavailable, access_denied."""
-        (outcome,) = await self._workers.map(
-            self._session, lambda session, asked: session.find(asked), [wanted]
-        )
+    async def list_files(self, request: ListingRequest) -> Listing:
+        """List the files that match, as far as the limit and the time allow.
+
+        Raises Refused: timeout, root_unavailable, access_denied, resource_exhausted.
+        """
+        (outcome,) = await self._workers.map(self._open_session, _list_files, [request])
         if isinstance(outcome, Exception):
             raise outcome
-        found: Listing = outcome
-        return found
 
-    def _session(self, watch: Worker) -> "_Session":
-        return _Session(self._roots, self._policy, watch)
+        return outcome
 
-
-class _Level(NamedTuple):
-    """A folder as all roots have it: a descriptor for each root that has one, the roots in their order."""
-
-    path: str
-    depth: int
-    places: tuple[tuple[int, int], ...]  # (root's number, descriptor)
+    def _open_session(self, worker: Worker) -> "_ListingSession":
+        return _ListingSession(self._roots, self._policy, worker)
 
 
-class _Session:
-    """One listing on one thread."""
+class _ListingSession:
+    """One listing on one thread. Leaves no descriptor behind."""
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, watch: Worker) -> None:
+    def __init__(self, roots: Sequence[Root], policy: Policy, worker: Worker) -> None:
         self._roots = roots
         self._policy = policy
-        self._watch = watch
-        self._tops: dict[int, int] = {}
+        self._worker = worker
+        self._root_descriptors: dict[int, int] = {}
         self._closing = ExitStack()
-        self._end = time.monotonic() + SECONDS
+        self._deadline = time.monotonic() + SECONDS
         self._listing = Listing()
 
     def __enter__(self) -> Self:
@@ -118,176 +111,206 @@ class _Session:
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
-    def find(self, wanted: ListingRequest) -> Listing:
-        for number, root in enumerate(self._roots):
-            self._watch.place = root.name
-            self._watch.refuse_stuck()
-            if (descriptor := root.open()) is not None:
-                self._closing.callback(os.close, descriptor)
-                self._tops[number] = descriptor
-        files = self._listing.files
-        top = _Level("", 0, tuple(self._tops.items()))
-        with closing(self._walk(top, wanted.glob.start, wanted)) as walk:
-            for found in walk:
-                if isinstance(found, str) or len(files) == wanted.limit:
-                    self._listing.after = found if isinstance(found, str) else files[-1].position
+    def list_files(self, request: ListingRequest) -> Listing:
+        """Walk through the roots until the limit is reached or time is over."""
+        self._open_roots()
+        top = Folder("", 0, self._root_descriptors)
+        listing = self._listing
+
+        # Closing the walk closes the descriptors of the folders that it is in.
+        with closing(self._walk(top, request.glob.start, request)) as files:
+            for file in files:
+                if len(listing.files) == request.limit:
+                    listing.after = listing.files[-1].position
                     break
-                files.append(found)
-        return self._listing
+
+                listing.files.append(file)
+
+        return listing
+
+    def _open_roots(self) -> None:
+        for index, root in enumerate(self._roots):
+            self._worker.place = root.name
+            self._worker.refuse_stuck()
+
+            descriptor = root.open()
+            if descriptor is not None:
+                self._closing.callback(os.close, descriptor)
+                self._root_descriptors[index] = descriptor
 
     def _walk(
-        self, level: _Level, states: States, wanted: ListingRequest
-    ) -> Generator[FoundFile | str]:
-        """Files in the order of their paths; the position to go on from where time is over."""
-        glob, after = wanted.glob, wanted.after
-        kinds = self._kinds(level)
-        for key in sorted(_keys(kinds)):
-            name, position = key.removesuffix("/"), level.path + key
-            if position <= after and not (key != name and after.startswith(position)):
+        self, folder: Folder, states: States, request: ListingRequest
+    ) -> Generator[FoundFile]:
+        """Yield the files beneath a folder, in the order of their positions.
+
+        When time is over, the walk stops and ``after`` of the listing is the position to go on.
+        """
+        kinds_by_name = self._read_folder(folder)
+
+        for key in sorted(list_keys(kinds_by_name)):
+            name = key.removesuffix("/")
+            is_folder = key != name
+            position = folder.path + key
+
+            contains_start = is_folder and request.after.startswith(position)
+            if position <= request.after and not contains_start:
                 continue
-            inside = glob.step(states, name)
-            if key == name:
-                file = self._file(level, name, kinds[name]) if glob.accepts(inside) else None
-                if file is not None:
-                    yield file
-            elif (
-                inside and level.depth + 1 < MAX_COMPONENTS and not self._refuses(level.path + name)
-            ):
-                if position > after and time.monotonic() > self._end:
-                    yield position
-                    return
-                yield from self._beneath(level, name, kinds[name], inside, wanted)
 
-    def _beneath(
+            states_below = request.glob.step(states, name)
+            if not is_folder:
+                if request.glob.accepts(states_below):
+                    file = self._find_file(folder, name, kinds_by_name[name])
+                    if file is not None:
+                        yield file
+                continue
+
+            if not states_below or not self._may_enter(folder, name):
+                continue
+
+            if not contains_start and time.monotonic() > self._deadline:
+                self._listing.after = position
+                return
+
+            yield from self._walk_below(folder, name, kinds_by_name[name], states_below, request)
+            if self._listing.after is not None:
+                return  # time was over further down
+
+    def _walk_below(
         self,
-        level: _Level,
+        folder: Folder,
         name: str,
-        kinds: dict[int, Kind],
+        kinds: KindsByRoot,
         states: States,
-        wanted: ListingRequest,
-    ) -> Generator[FoundFile | str]:
-        self._watch.check()
-        path = f"{level.path}{name}/"
-        with ExitStack() as descriptors:
-            places: list[tuple[int, int]] = []
-            for number, descriptor in level.places:
-                kind = kinds.get(number)
-                if kind == "link":
-                    break  # a reader resolves it, and asks no further root
-                if kind == "folder":
-                    below = self._enter(name, descriptor, path)
-                    if below is None:
-                        break  # nor after a refusal
-                    descriptors.callback(os.close, below)
-                    places.append((number, below))
-            if places:
-                yield from self._walk(_Level(path, level.depth + 1, tuple(places)), states, wanted)
+        request: ListingRequest,
+    ) -> Generator[FoundFile]:
+        """Walk through a folder, in every root in which a reader would look for its files."""
+        self._worker.check()
+        path = f"{folder.path}{name}/"
 
-    def _enter(self, name: str, at: int, path: str) -> int | None:
+        with ExitStack() as closing_folders:
+            descriptors: dict[int, int] = {}
+            for index, parent in folder.descriptors.items():
+                kind = kinds.get(index)
+                if kind == "link":
+                    break  # a reader follows it, and tries no further root
+
+                if kind == "folder":
+                    descriptor = self._open_folder(name, parent, path)
+                    if descriptor is None:
+                        break  # after a refusal, a reader tries no further root either
+                    closing_folders.callback(os.close, descriptor)
+                    descriptors[index] = descriptor
+
+            if descriptors:
+                below = Folder(path, folder.depth + 1, descriptors)
+                yield from self._walk(below, states, request)
+
+    def _open_folder(self, name: str, parent: int, path: str) -> int | None:
+        """Open a folder in one root; one that may not be opened is skipped, and is None."""
         try:
-            return open_directory(name, at)
+            return open_directory(name, parent)
         except Refused as error:
             if error.reason == "resource_exhausted":
                 raise
-            self._skip(path)
-            return None
 
-    def _kinds(self, level: _Level) -> dict[str, dict[int, Kind]]:
-        """What each root has by each name; a folder that cannot be listed hides those of further roots."""
-        kinds: dict[str, dict[int, Kind]] = {}
-        for number, descriptor in level.places:
-            self._watch.place = self._roots[number].name
-            found = self._entries(descriptor)
-            if found is None:
-                self._skip(level.path)
+        self._skip_folder(path)
+        return None
+
+    def _read_folder(self, folder: Folder) -> dict[str, KindsByRoot]:
+        """Return each name in a folder with its kind in each root.
+
+        If a folder cannot be read, those of later roots are ignored: a reader would not reach them.
+        """
+        kinds_by_name: dict[str, KindsByRoot] = {}
+
+        for index, descriptor in folder.descriptors.items():
+            self._worker.place = self._roots[index].name
+            kinds = read_kinds(descriptor)
+            if kinds is None:
+                self._skip_folder(folder.path)
                 break
-            for name, kind in found:
-                kinds.setdefault(name, {})[number] = kind
-        return kinds
 
-    def _entries(self, descriptor: int) -> list[tuple[str, Kind]] | None:
-        """The names in a folder; None where there are too many, or the system refuses."""
-        found: list[tuple[str, Kind]] = []
-        try:
-            with os.scandir(descriptor) as entries:
-                for entry in entries:
-                    if len(found) >= MAX_ENTRIES:
-                        return None
-                    found.append((entry.name, _kind(entry)))
-        except OSError as error:
-            if (refused := translate_os_error(error)).reason == "resource_exhausted":
-                raise refused from None
-            return None
-        return found
+            for name, kind in kinds.items():
+                kinds_by_name.setdefault(name, {})[index] = kind
 
-    def _skip(self, path: str) -> None:
+        return kinds_by_name
+
+    def _skip_folder(self, path: str) -> None:
+        """Count a folder that cannot be listed, and name it if its path is short enough to show."""
         self._listing.skipped += 1
-        shown = (
-            len(path.encode("utf-8", "surrogateescape")) <= _SHOWN_BYTES
-            and _asked(path[:-1]) is not None
-        )
-        if shown and len(self._listing.folders) < SHOWN_FOLDERS:
+        if len(self._listing.folders) >= SHOWN_FOLDERS:
+            return
+
+        size = len(path.encode("utf-8", "surrogateescape"))
+        if size <= _SHOWN_BYTES and _find_request_path(path[:-1]) is not None:
             self._listing.folders.append(path)
 
-    def _refuses(self, path: str) -> bool:
-        return path.rpartition("/")[2] == ".git" or self._policy.deny.denies(path)
+    def _may_enter(self, folder: Folder, name: str) -> bool:
+        if folder.depth + 1 >= MAX_COMPONENTS or name == ".git":
+            return False
 
-    def _file(self, level: _Level, name: str, kinds: dict[int, Kind]) -> FoundFile | None:
-        """The file that reading this path gives: the first root's that has something there."""
-        path, number = level.path + name, min(kinds)
-        if kinds[number] not in ("file", "link") or self._policy.deny.denies(path):
+        return not self._policy.deny.denies(folder.path + name)
+
+    def _find_file(self, folder: Folder, name: str, kinds: KindsByRoot) -> FoundFile | None:
+        """Return the file that reading this name would give; None if it would give none."""
+        position = folder.path + name
+        if self._policy.deny.denies(position):
             return None
-        if (asked := _asked(path)) is None:
+
+        path = _find_request_path(position)
+        if path is None:
             self._listing.skipped += 1
             return None
-        try:
-            if kinds[number] == "link":
-                found = self._linked(number, path)
-            else:
-                found = os.stat(name, dir_fd=dict(level.places)[number], follow_symlinks=False)
-        except OSError:
-            return None  # gone meanwhile
-        if (
-            found is None
-            or not stat.S_ISREG(found.st_mode)
-            or (self._policy.deny_hardlinks and found.st_nlink > 1)
-        ):
-            return None
-        return FoundFile(asked, path, self._roots[number].name, found)
 
-    def _linked(self, number: int, path: str) -> os.stat_result | None:
-        """What a link leads to, resolved as a reader does it; None where reading is refused."""
+        index = min(kinds)  # the first root that has something there: no other is read
+        if kinds[index] == "link":
+            status = self._read_link_status(index, position)
+        else:
+            status = _read_status(name, folder.descriptors[index])
+
+        if status is None or not stat.S_ISREG(status.st_mode):
+            return None
+
+        if self._policy.deny_hardlinks and status.st_nlink > 1:
+            return None
+
+        return FoundFile(path, position, self._roots[index].name, status)
+
+    def _read_link_status(self, index: int, position: str) -> os.stat_result | None:
+        """Return the status of the file that a link leads to; None if reading it is refused."""
         try:
-            opened = open_file(self._tops[number], path.split("/"), self._policy)
+            opened = open_file(self._root_descriptors[index], position.split("/"), self._policy)
         except Refused:
             return None
+
         if opened is None:
             return None
-        os.close(opened[0])
-        return opened[1]
+
+        descriptor, status = opened
+        os.close(descriptor)
+        return status
 
 
-def _keys(kinds: dict[str, dict[int, Kind]]) -> Iterator[str]:
-    """What sorts as paths do: names, and folders with the slash that follows them."""
-    for name, by_root in kinds.items():
-        if "folder" in by_root.values():
-            yield name + "/"
-        if by_root[min(by_root)] in ("file", "link"):
-            yield name
+def _list_files(session: _ListingSession, request: ListingRequest) -> Listing:
+    return session.list_files(request)
 
 
-def _kind(entry: "os.DirEntry[str]") -> Kind:
-    if entry.is_symlink():
-        return "link"
-    if entry.is_dir(follow_symlinks=False):
-        return "folder"
-    return "file" if entry.is_file(follow_symlinks=False) else "other"
+def _read_status(name: str, parent: int) -> os.stat_result | None:
+    """Return a file's status; None if it is gone by now."""
+    try:
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return None
 
 
-def _asked(path: str) -> str | None:
-    """The path to ask for: a name that ends like a range needs one behind it; None where no path can say it."""
-    for asked in (path, f"{path}#L1-"):
+def _find_request_path(position: str) -> str | None:
+    """Return the path that requests this file; None if no path can express its name.
+
+    If the name itself ends in a range, ``#L1-`` is appended, which stands for the whole file.
+    """
+    for path in (position, f"{position}#L1-"):
         with suppress(Refused):
-            if parse_path(asked).name == path:
-                return asked
+            if parse_path(path).name == position:
+                return path
+
     return None

@@ -1,4 +1,4 @@
-"""Read text files: the agent's directory first, then the workspace; confined, bounded, resumable."""
+"""Read text files from the agent's directory, else the workspace: confined, bounded, resumable."""
 
 import errno
 import os
@@ -9,25 +9,29 @@ from hashlib import blake2b
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.confinement import Policy, Root, open_file, translate_os_error
+from abilities.helpers.batch import Worker
+from abilities.helpers.files.confinement import Policy, Root, open_file
 from abilities.helpers.files.paths import PathRequest, parse_path
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.pieces import Piece
-from abilities.helpers.workers import Worker, WorkerPool
+from abilities.helpers.workers import WorkerPool
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
-def format_modified_at(found: os.stat_result) -> str:
-    """A file's last modification, RFC 3339 UTC in milliseconds."""
-    seconds, nanoseconds = divmod(found.st_mtime_ns, 1_000_000_000)
-    return (
-        f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1_000_000:03}Z"
-    )
+def format_modified_at(status: os.stat_result) -> str:
+    """Return a file's last modification, RFC 3339 UTC in milliseconds."""
+    seconds, nanoseconds = divmod(status.st_mtime_ns, 1_000_000_000)
+    date_and_time = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{date_and_time}.{nanoseconds // 1_000_000:03}Z"
 
 
 class FileText(NamedTuple):
-    """A file that was read: which root answered, what the system says of it, and the part asked for."""
+    """A file that was read: which root had it, its status, and the requested part.
+
+    ``original`` is the item as requested, ``path`` the same without its suffix, ``source`` the
+    root's name.
+    """
 
     original: str
     path: str
@@ -42,19 +46,23 @@ class FileText(NamedTuple):
 
     @property
     def version(self) -> str:
-        """Changes when the file is replaced or modified: a hash of its inode, size and modification time."""
-        stamp = f"{self.stat.st_ino} {self.stat.st_size} {self.stat.st_mtime_ns}"
+        """A hash that changes if the file is replaced or modified.
+
+        It stands for the inode, the size and the modification time.
+        """
+        status = self.stat
+        stamp = f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
         return blake2b(stamp.encode(), digest_size=6).hexdigest()
 
 
 class ReadingSession:
-    """The roots, open for one call on one thread; leaves no descriptor behind."""
+    """The roots, open for one call on one thread. Leaves no descriptor behind."""
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, watch: Worker) -> None:
+    def __init__(self, roots: Sequence[Root], policy: Policy, worker: Worker) -> None:
         self._roots = roots
         self._policy = policy
-        self._watch = watch
-        self._open: dict[str, int | None] = {}
+        self._worker = worker
+        self._directories: dict[str, int | None] = {}
         self._closing = ExitStack()
 
     def __enter__(self) -> Self:
@@ -64,64 +72,80 @@ class ReadingSession:
         self._closing.close()
 
     def read(self, request: PathRequest, max_chars: int, *, text_offsets: bool = False) -> FileText:
-        """Read a request from the first root that has it. Raises Refused."""
+        """Read a request from the first root that has it.
+
+        With ``text_offsets``, byte positions count from the first byte after a byte order mark.
+
+        Raises Refused: not_found, denied, and the reasons of `open_file`, `read_piece`,
+        `Root.open`.
+        """
         if self._policy.deny.denies(request.name):
             raise Refused("denied")
+
         for root in self._roots:
-            name = self._watch.place = root.name
-            directory = self._open[name] if name in self._open else self._enter(root)
-            opened = (
-                None if directory is None else open_file(directory, request.parts, self._policy)
-            )
+            self._worker.place = root.name
+            if root.name not in self._directories:
+                self._directories[root.name] = self._open_root(root)
+
+            directory = self._directories[root.name]
+            if directory is None:
+                continue
+
+            opened = open_file(directory, request.parts, self._policy)
             if opened is None:
                 continue
-            descriptor, found = opened
+
+            descriptor, status = opened
             try:
                 piece = read_piece(
                     descriptor,
-                    found.st_size,
+                    status.st_size,
                     request.range,
                     max_chars,
-                    self._watch.check,
+                    self._worker.check,
                     text_offsets,
                 )
             except OSError as error:
-                raise Refused(
-                    translate_os_error(error).reason if error.errno in _EXHAUSTED else "io_error"
-                ) from None
+                # The file is open, so other errors do not mean what they mean on opening.
+                if error.errno in _EXHAUSTED:
+                    raise Refused("resource_exhausted") from None
+                raise Refused("io_error") from None
             finally:
                 os.close(descriptor)
-            return FileText(request.original, request.path, name, found, piece)
+
+            return FileText(request.original, request.path, root.name, status, piece)
+
         raise Refused("not_found")
 
-    def _enter(self, root: Root) -> int | None:
-        """Open a root for the rest of the session; None for one that is empty."""
-        self._watch.refuse_stuck()
-        self._open[root.name] = descriptor = root.open()
+    def _open_root(self, root: Root) -> int | None:
+        """Open a root for the rest of the session; None for an empty one."""
+        self._worker.refuse_stuck()
+        descriptor = root.open()
         if descriptor is not None:
             self._closing.callback(os.close, descriptor)
+
         return descriptor
 
 
 class FileReader:
-    """The one way to files. Holds no descriptor between calls."""
+    """The one way to read files. Holds no descriptor between calls."""
 
     def __init__(self, roots: Sequence[Root], policy: Policy, workers: WorkerPool) -> None:
         self._roots = roots
         self._policy = policy
         self._workers = workers
 
-    def open_session(self, watch: Worker) -> ReadingSession:
-        """Open roots for one thread of a batch."""
-        return ReadingSession(self._roots, self._policy, watch)
+    def open_session(self, worker: Worker) -> ReadingSession:
+        """Return a session for one thread of a batch; a context manager."""
+        return ReadingSession(self._roots, self._policy, worker)
 
     async def read(self, paths: Sequence[object], max_chars: int) -> list[FileText | Exception]:
-        """Read each path on its own: one outcome a path, in the order asked, duplicates read again.
+        """Read each path on its own: one outcome per path, in their order, duplicates read again.
 
-        An outcome is a FileText, a Refused, or the unexpected exception that this item alone met.
+        An outcome is a FileText, a Refused, or the unexpected exception that this path alone met.
         """
 
-        def one(session: ReadingSession, path: object) -> FileText:
+        def read_path(session: ReadingSession, path: object) -> FileText:
             return session.read(parse_path(path), max_chars)
 
-        return await self._workers.map(self.open_session, one, paths)
+        return await self._workers.map(self.open_session, read_path, paths)

@@ -1,1 +1,1 @@
-"""Text: decoded without losing a byte, cut where a reader would, and resumed."""
+"""Text: decode it without losing a byte, cut it between characters, and resume where it was cut."""

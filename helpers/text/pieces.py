@@ -12,20 +12,22 @@ VERSION_WINDOW = 4096
 """Bytes before a resume point that its version stands for."""
 
 VERSION_DIGITS = 12
+"""Hexadecimal digits of a version: 48 bits."""
 
 
 def hash_version(before: bytes) -> str:
-    """The version of a resume point: a hash of the 4 KiB before it (BLAKE2b, 48 bits)."""
+    """Return the version of a resume point: a hash of the 4 KiB before it (BLAKE2b, 48 bits)."""
     return blake2b(before[-VERSION_WINDOW:], digest_size=VERSION_DIGITS // 2).hexdigest()
 
 
 class Piece(NamedTuple):
-    """A part of a decoded text that can be shortened further, and says how to fetch what is missing.
+    """A part of a decoded text that can be shortened further and says how to fetch the rest.
 
-    ``text`` begins at byte ``start`` of its source; ``lead`` are up to 4 KiB of the bytes before it.
-    ``rest`` is true when more of what was asked for follows; ``total_chars`` is the length of all that
-    was asked for, where known; ``end`` is the byte that a bounded request ends before. ``raw`` holds the
-    text's own bytes where they cannot be had by encoding it again.
+    ``text`` begins at byte ``start`` of its source, and ``lead`` is up to 4 KiB of the bytes
+    before it. ``rest`` is true if more of the requested part follows. ``total_chars`` is the
+    length of the whole requested part, if known. ``end`` is the byte that a bounded request ends
+    before. ``raw`` holds the text's own bytes if encoding the text would not give them back,
+    because it has markers.
     """
 
     text: str
@@ -38,37 +40,64 @@ class Piece(NamedTuple):
     raw: bytes | None = None
 
     def resume(self, chars: int) -> str:
-        """The resume point after the first ``chars`` characters."""
-        taken = byte_length(self.text[:chars], self.encoding)
+        """Return the resume point after the first ``chars`` characters.
+
+        For example ``byte=20480@0f3a56b1c2d4``, or ``byte=20480-40960@0f3a56b1c2d4`` of a bounded
+        request.
+        """
+        length = byte_length(self.text[:chars], self.encoding)
+
         if self.raw is not None:
-            window = self.raw[max(taken - VERSION_WINDOW, 0) : taken]
+            before = self.raw[max(length - VERSION_WINDOW, 0) : length]
         else:
-            window = self.text[max(chars - VERSION_WINDOW, 0) : chars].encode(self.encoding.codec)[
-                -VERSION_WINDOW:
-            ]
-        return self._point(taken, hash_version(self.lead + window))
+            # As many characters as the window has bytes always fill it.
+            last_chars = self.text[max(chars - VERSION_WINDOW, 0) : chars]
+            before = last_chars.encode(self.encoding.codec)[-VERSION_WINDOW:]
+
+        return self._format_point(length, hash_version(self.lead + before))
 
     def widest_resume(self) -> str:
-        """A string as long as the longest resume point of this piece."""
-        return self._point(byte_length(self.text, self.encoding), "0" * VERSION_DIGITS)
+        """Return a string as long as the longest resume point of this piece."""
+        length = byte_length(self.text, self.encoding)
+        return self._format_point(length, "0" * VERSION_DIGITS)
 
-    def _point(self, taken: int, version: str) -> str:
-        end = "" if self.end is None else f"-{self.end}"
-        return f"byte={self.start + taken}{end}@{version}"
+    def _format_point(self, length: int, version: str) -> str:
+        start = self.start + length
+        if self.end is None:
+            return f"byte={start}@{version}"
+
+        return f"byte={start}-{self.end}@{version}"
 
 
-def slice_text(text: str, asked: Range, max_chars: int) -> Piece:
-    """What ``asked`` names of a text that is held already; byte positions are those of its UTF-8.
+def slice_text(text: str, requested: Range, max_chars: int) -> Piece:
+    """Return the requested part of a text that is already in memory, ``max_chars`` of it at most.
+
+    Byte positions are those of the text's UTF-8.
 
     Raises Refused: invalid_range, changed.
     """
     raw = text.encode()
-    start, end = asked.start, len(raw) if asked.end is None else min(asked.end, len(raw))
+    start, end = requested.start, len(raw)
+    if requested.end is not None:
+        end = min(requested.end, len(raw))
+
     lead = raw[max(start - VERSION_WINDOW, 0) : start]
-    if asked.version is not None and (start > len(raw) or hash_version(lead) != asked.version):
+    is_shorter = start > len(raw)
+    if requested.version is not None and (is_shorter or hash_version(lead) != requested.version):
         raise Refused("changed")
-    if any(splits_character(raw, place, UTF_8) for place in (start, end) if place < len(raw)):
-        raise Refused("invalid_range")
+
+    for position in (start, end):
+        if position < len(raw) and splits_character(raw, position, UTF_8):
+            raise Refused("invalid_range")
+
     part = raw[start:end].decode()
-    keep = back_off(part, max_chars)
-    return Piece(part[:keep], UTF_8, start, lead, keep < len(part), len(part), asked.end)
+    length = back_off(part, max_chars)
+    return Piece(
+        text=part[:length],
+        encoding=UTF_8,
+        start=start,
+        lead=lead,
+        rest=length < len(part),
+        total_chars=len(part),
+        end=requested.end,
+    )

@@ -5,44 +5,82 @@ from dataclasses import dataclass
 
 from abilities.declarations.faults import Refused
 
+# 18 digits: a position always fits into 64 bits.
 _RANGE = re.compile(
-    r"L(\d{1,18})(-(?:L?(\d{1,18}))?)?|byte=(\d{1,18})(?:-(\d{1,18}))?(?:@([0-9a-z]{1,32}))?", re.A
+    r"""
+    L (?P<first>\d{1,18})  (?P<dash> - (?: L? (?P<last>\d{1,18}) )? )?
+    | byte= (?P<start>\d{1,18})  (?: - (?P<end>\d{1,18}) )?  (?: @ (?P<version>[0-9a-z]{1,32}) )?
+    """,
+    re.ASCII | re.VERBOSE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The part of a text that was asked for: lines (from 1, inclusive) or bytes (end exclusive)."""
+    """The requested part of a text: lines (from 1, inclusive) or bytes (end exclusive).
+
+    ``first_line`` tells the two apart; a ``last_line`` or ``end`` of None is the end of the text.
+    ``version`` is the hash of the bytes before ``start`` that a resume point carries.
+    """
 
     first_line: int | None = None
     last_line: int | None = None
     start: int = 0
     end: int | None = None
     version: str | None = None
+    is_whole: bool = False
 
 
-WHOLE = Range()
+WHOLE = Range(is_whole=True)
+"""All of a text, requested without any range. Unlike ``byte=0``, it may be read in one go."""
 
 
 def split_suffix(item: str) -> tuple[str, str]:
-    """Part a path from its last ``#`` suffix, where that is a range; else the suffix is empty."""
+    """Split a path from its last ``#`` suffix if that is a range; else the suffix is empty."""
     path, mark, suffix = item.rpartition("#")
-    return (path, suffix) if mark and _RANGE.fullmatch(suffix) else (item, "")
+    if mark and _RANGE.fullmatch(suffix):
+        return path, suffix
+
+    return item, ""
 
 
 def parse_range(text: str) -> Range:
-    """The range that a suffix such as ``L10-L40`` or ``byte=20480-40960@0f3a…`` names; Refused("invalid_range")."""
+    """Return the range of a suffix, such as ``L10-L40``, ``L10-`` or ``byte=20480-40960@0f3a56b1``.
+
+    Raises Refused: invalid_range.
+    """
     match = _RANGE.fullmatch(text)
     if match is None:
         raise Refused("invalid_range")
-    first, open_end, last, start, end, version = match.groups()
-    if first is None:
-        found = Range(start=int(start), end=int(end) if end else None, version=version)
-        valid = found.end is None or found.start <= found.end
-    else:
-        stop = int(last) if last else None if open_end else int(first)
-        found = Range(first_line=int(first), last_line=stop)
-        valid = int(first) >= 1 and (stop is None or int(first) <= stop)
-    if not valid:
+
+    if match["first"]:
+        return _parse_lines(match)
+
+    return _parse_bytes(match)
+
+
+def _parse_lines(match: re.Match[str]) -> Range:
+    """Return the lines of ``L10`` (one line), ``L10-`` (to the end), ``L10-L40`` or ``L10-40``."""
+    first = int(match["first"])
+    last: int | None = first
+    if match["dash"]:
+        last = _parse_optional(match["last"])
+
+    if first < 1 or (last is not None and last < first):
         raise Refused("invalid_range")
-    return found
+
+    return Range(first_line=first, last_line=last)
+
+
+def _parse_bytes(match: re.Match[str]) -> Range:
+    start = int(match["start"])
+    end = _parse_optional(match["end"])
+
+    if end is not None and end < start:
+        raise Refused("invalid_range")
+
+    return Range(start=start, end=end, version=match["version"])
+
+
+def _parse_optional(digits: str | None) -> int | None:
+    return int(digits) if digits else None

@@ -18,10 +18,12 @@ import pytest
 
 from abilities import Settings
 from abilities.declarations.faults import Refused
+from abilities.helpers.batch import Batch, Worker
+from abilities.helpers.circuit_breaker import CircuitBreaker
 from abilities.helpers.files.confinement import Root, is_forbidden_root, open_directory, open_file
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
-from abilities.helpers.workers import Batch, CircuitBreaker, Worker, WorkerPool
+from abilities.helpers.workers import WorkerPool
 from tests.support import racer
 from tests.support.measurements import reached
 from tests.support.tier import size
@@ -57,7 +59,9 @@ def session_of(settings: Settings) -> Iterator[ReadingSession]:
         settings.policy,
         WorkerPool(),
     )
-    batch = Batch(reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None)
+    batch: Batch[ReadingSession, None, None] = Batch(
+        reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None
+    )
     with reader.open_session(Worker(batch, pooled=False)) as session:
         yield session
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies
 from abilities import Abilities, AbilityError, Settings, render
 from abilities.declarations.faults import Fault
 from abilities.declarations.file_list import FileListAnswer
-from abilities.helpers.files import lister
+from abilities.helpers.files import folders, lister
 from abilities.helpers.files.globs import Glob
 from tests.support.file_cases import Row, refused
 from tests.support.sample_files import SampleFiles
@@ -267,7 +267,7 @@ async def test_l11_a_folder_that_may_not_be_read_is_said(
 async def test_l12_a_folder_of_too_many_entries_is_said(
     roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lister, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(folders, "MAX_ENTRIES", 10)
     write(
         roots.workspace_dir,
         "a.txt",

@@ -16,7 +16,9 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.declarations.faults import Refused
-from abilities.helpers.workers import STUCK_CALLS, Worker, WorkerPool
+from abilities.helpers.batch import Batch, Worker
+from abilities.helpers.circuit_breaker import STUCK_CALLS, CircuitBreaker
+from abilities.helpers.workers import THREADS, WorkerPool
 from tests.support.measurements import reached
 
 
@@ -230,3 +232,83 @@ async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs()
 
 async def test_no_items_are_no_work() -> None:
     assert await WorkerPool().map(plain, lambda *_: None, []) == []
+
+
+@contextmanager
+def worker_itself(worker: Worker) -> Iterator[Worker]:
+    yield worker
+
+
+async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", 0.1)
+    pool, released = WorkerPool(), threading.Event()
+
+    def hang(worker: Worker, _: int) -> None:
+        worker.place = "agent"
+        released.wait(10)
+        worker.place = "workspace"  # as a reader does if the agent's directory has no such file
+        worker.check()
+
+    def try_again(worker: Worker, _: int) -> str:
+        worker.place = "agent"
+        worker.refuse_stuck()
+        return "answered"
+
+    stuck = [pool.map(worker_itself, hang, [1]) for _ in range(STUCK_CALLS)]
+    outcomes = await asyncio.gather(*stuck)
+    (while_stuck,) = await pool.map(worker_itself, try_again, [1])
+    released.set()
+
+    assert [str(outcome) for (outcome,) in outcomes] == ["timeout"] * STUCK_CALLS
+    assert str(while_stuck) == "timeout"
+    for _ in range(100):
+        await asyncio.sleep(0.02)
+        if await pool.map(worker_itself, try_again, [1]) == ["answered"]:
+            break
+    else:
+        raise AssertionError("the place never recovered")
+    pool.close()
+
+
+async def test_a_session_that_fails_costs_the_pool_no_thread(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("abilities.helpers.workers.CALL_SECONDS", 0.5)
+    pool = WorkerPool()
+
+    @contextmanager
+    def failing_at_its_end(_: Worker) -> Iterator[None]:
+        yield
+        raise OSError("cannot close")
+
+    for _ in range(THREADS + 1):
+        results = await pool.map(failing_at_its_end, lambda *_: "answered", [1, 2])
+
+        assert results == ["answered"] * 2
+
+    assert "cannot close" in caplog.text
+    pool.close()
+
+
+def test_an_item_that_has_just_begun_is_not_given_up() -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    def work(_: None, item: int) -> int:
+        begun.set()
+        released.wait(10)
+        return item
+
+    batch = Batch(plain, work, [7], CircuitBreaker(), lambda: None)
+    worker = Worker(batch, pooled=False)
+    thread = threading.Thread(target=batch.run, args=(worker,))
+    thread.start()
+    begun.wait(10)
+
+    given_up = batch.give_up(worker)
+    released.set()
+    thread.join()
+
+    assert not given_up
+    assert batch.results == [7]

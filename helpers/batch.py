@@ -1,0 +1,244 @@
+"""The items of one call, and the workers that take them: one thread each, of which some may hang.
+
+Who changes what, and under which lock:
+
+=============================  ==========================================  ======================
+what                           is changed by                               under
+=============================  ==========================================  ======================
+a worker's state and item      its `Batch`, through the worker's methods   the batch's lock
+a worker's place               its session, on the worker's own thread     no lock: only one does
+a batch's items and results    the `Batch`, on any thread                  the batch's lock
+counts of stuck calls          the `CircuitBreaker`, on any thread         the breaker's lock
+threads and running workers    the `WorkerPool`, on any thread             the pool's lock
+=============================  ==========================================  ======================
+
+Whoever holds a batch's lock may take the breaker's. No other lock is taken while one is held.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Generic, Literal, TypeVar, cast
+
+from abilities.declarations.faults import AbilitiesError, Refused
+from abilities.helpers.circuit_breaker import CircuitBreaker
+
+ITEM_SECONDS = 2.0
+"""After that long an item is late, and may be given up."""
+
+_log = logging.getLogger("abilities")
+
+SessionT = TypeVar("SessionT")
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+WorkerState = Literal["idle", "working", "abandoned"]
+
+
+class Abandoned(AbilitiesError):
+    """Nobody waits for this work any more; it ends a session that `Worker.check` finds so."""
+
+
+class Worker:
+    """One thread's part in a batch: the item it works on, since when, and in which place.
+
+    =========  ==================================================  ================================
+    state      the thread                                          next
+    =========  ==================================================  ================================
+    idle       is between two items, or opens or closes a session  working, by `begin`
+    working    works on the item ``index``                         idle, by `end`, or abandoned, by
+                                                                   `abandon`
+    abandoned  got stuck; its item was answered without it, and    none: the thread ends as soon as
+               its result will be dropped                          it comes back
+    =========  ==================================================  ================================
+
+    `begin`, `end` and `abandon` are for the batch, which holds its lock. Sessions set ``place``
+    (the name of a root) before they may get stuck there, and call `check` between blocking steps,
+    both on the worker's own thread. Other threads may read without a lock; then they may see a
+    state that has just changed.
+    """
+
+    def __init__(self, batch: "AnyBatch", *, pooled: bool) -> None:
+        self.batch = batch
+        self.pooled = pooled
+        self.state: WorkerState = "idle"
+        self.index = -1
+        self.deadline = 0.0
+        self.place = ""
+        self.stuck_place = ""
+
+    def check(self) -> None:
+        """Raise Abandoned if nobody waits for this item any more."""
+        if self.state == "abandoned" or self.batch.closed:
+            raise Abandoned()
+
+    def refuse_stuck(self) -> None:
+        """Raise Refused("timeout") at once if too many other calls are stuck in this place."""
+        if self.batch.is_stuck_elsewhere(self.place):
+            raise Refused("timeout")
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the current item has used up its time."""
+        return self.state == "working" and time.monotonic() >= self.deadline
+
+    def begin(self, index: int) -> None:
+        """Go from idle to working on an item."""
+        self.deadline = time.monotonic() + ITEM_SECONDS
+        self.index = index
+        self.state = "working"
+
+    def end(self) -> None:
+        """Go from working to idle."""
+        self.state = "idle"
+
+    def abandon(self) -> None:
+        """Go from working to abandoned, for good. ``stuck_place`` is where that happened."""
+        self.stuck_place = self.place  # the thread may enter another place before it ends
+        self.state = "abandoned"
+
+
+class Batch(Generic[SessionT, ItemT, ResultT]):
+    """The items of one call and their outcomes. Threads share it.
+
+    ``open_session(worker)`` is entered once on each thread that takes part, and
+    ``function(session, item)`` is called for each item. ``wake`` is called once, on any thread,
+    when every item has been answered.
+    """
+
+    def __init__(
+        self,
+        open_session: Callable[[Worker], AbstractContextManager[SessionT]],
+        function: Callable[[SessionT, ItemT], ResultT],
+        items: Sequence[ItemT],
+        breaker: CircuitBreaker,
+        wake: Callable[[], None],
+    ) -> None:
+        self.closed = False
+        self._open_session = open_session
+        self._function = function
+        self._items = items
+        self._breaker = breaker
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._results: list[ResultT | Exception | None] = [None] * len(items)
+        self._waiting = deque(range(len(items)))
+        self._unanswered = len(items)
+        self._workers: set[Worker] = set()
+
+    @property
+    def results(self) -> list[ResultT | Exception]:
+        """Results and exceptions in the items' order; complete when ``wake`` is called."""
+        return cast("list[ResultT | Exception]", self._results)
+
+    @property
+    def waiting(self) -> int:
+        """How many items no thread has taken yet."""
+        return len(self._waiting)
+
+    def run(self, worker: Worker) -> None:
+        """Work on items until none is left: the body of each thread.
+
+        Raises nothing. A session that fails is logged; the items it leaves time out.
+        """
+        with self._lock:
+            self._workers.add(worker)
+
+        try:
+            with self._open_session(worker) as session:
+                while (index := self._take(worker)) is not None:
+                    self._put(worker, index, self._apply(session, index))
+        except Abandoned:
+            pass
+        except Exception as error:
+            # Items fail on their own, so this is the session's. If it ended the thread, the pool
+            # would miss it for good.
+            _log.error("a session on a worker thread failed", exc_info=error)
+        finally:
+            self._leave(worker)
+
+    def close(self) -> None:
+        """Let workers stop at their next check: nobody waits for the results any more."""
+        self.closed = True  # without the lock: it is only ever set, and a check may see it late
+
+    def give_up(self, worker: Worker, *, call_is_over: bool = False) -> bool:
+        """Answer a late item with a timeout and abandon its worker.
+
+        Returns whether that happened: the worker may have finished the item meanwhile. If the call
+        is over, its item need not be late.
+        """
+        with self._lock:
+            if worker.state != "working":
+                return False
+
+            if not call_is_over and not worker.is_late:
+                return False  # it began another item meanwhile
+
+            worker.abandon()
+            self._breaker.add(worker.stuck_place, id(self))
+            self._answer(worker.index, Refused("timeout"))
+            return True
+
+    def time_out_waiting(self) -> None:
+        """Answer each item that no thread has taken yet with a timeout: the call's time is over."""
+        with self._lock:
+            while self._waiting:
+                self._answer(self._waiting.popleft(), Refused("timeout"))
+
+    def list_working(self) -> list[Worker]:
+        """Return the workers that work on an item now."""
+        with self._lock:
+            return [worker for worker in self._workers if worker.state == "working"]
+
+    def is_stuck_elsewhere(self, place: str) -> bool:
+        """Return whether too many other calls are stuck in a place."""
+        return self._breaker.is_open(place, id(self))
+
+    def _apply(self, session: SessionT, index: int) -> ResultT | Exception:
+        """Return an item's result; an exception is the outcome of this item alone."""
+        try:
+            return self._function(session, self._items[index])
+        except Abandoned:
+            raise
+        except Exception as error:
+            return error
+
+    def _take(self, worker: Worker) -> int | None:
+        """Let a worker begin the next item; None if there is none for it."""
+        with self._lock:
+            if self.closed or worker.state == "abandoned" or not self._waiting:
+                return None
+
+            index = self._waiting.popleft()
+            worker.begin(index)
+            return index
+
+    def _put(self, worker: Worker, index: int, result: ResultT | Exception) -> None:
+        """Answer an item, unless that was done without its worker."""
+        with self._lock:
+            if worker.state != "abandoned":
+                worker.end()
+                self._answer(index, result)
+
+    def _leave(self, worker: Worker) -> None:
+        """Forget a worker whose thread is done; one that was stuck is stuck no more."""
+        with self._lock:
+            self._workers.discard(worker)
+            if worker.state == "abandoned":
+                self._breaker.remove(worker.stuck_place, id(self))
+            else:
+                worker.end()
+
+    def _answer(self, index: int, result: ResultT | Exception) -> None:
+        """Keep an item's result, and wake the caller after the last. The lock is held."""
+        self._results[index] = result
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._wake()
+
+
+AnyBatch = Batch[Any, Any, Any]
+"""A batch of any types: the pool's threads work on all of them."""
