@@ -97,6 +97,7 @@ async def _run(settings: Settings, host: str, listening: socket.socket, *, brows
 
     from abilities.server.app import create_app, list_host_names
     from abilities.server.logs import log_to_stderr
+    from abilities.server.shutdown import GracefulServer
     from abilities.server.timeouts import TimeoutProtocol
 
     log_to_stderr()
@@ -121,7 +122,7 @@ async def _run(settings: Settings, host: str, listening: socket.socket, *, brows
             click.echo(_addressed(list_host_names(settings, host)), err=True)
         if browse:  # the socket listens already, so the page waits for the server
             threading.Thread(target=webbrowser.open, args=(at,), daemon=True).start()
-        await uvicorn.Server(config).serve(sockets=[listening])
+        await GracefulServer(config).serve(sockets=[listening])
 
 
 def _addressed(names: Sequence[str]) -> str:

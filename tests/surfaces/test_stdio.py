@@ -185,9 +185,7 @@ def test_a_client_that_goes_away_ends_the_server_quietly(settings: Settings) -> 
 
 PRINTER = """
 import os, subprocess, sys
-from abilities import ability
-from abilities.ability import Context
-from abilities.declarations.records import Arguments, Model
+from abilities import Arguments, Context, Model, ability
 
 class Answer(Model):
     said: bool
