@@ -5,6 +5,7 @@
     AbilitiesError
     ├── AbilityError    a call failed as a whole; what users of `Abilities.call` catch
     ├── Refused         one thing cannot be had, for a reason in `declarations.faults`; becomes a Fault
+    │   └── RefusedRequest  the server turns a whole HTTP request away, with a status
     ├── UnusableLine    a line of an import is not a memory
     ├── UnsoundCopy     a backup is damaged; nothing was put in place
     └── Abandoned       nobody waits for this work any more; never leaves its thread

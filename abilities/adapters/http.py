@@ -170,6 +170,7 @@ def parse_body(content_type: str | None, body: bytes) -> JsonObject:
     if media_type.strip().lower() != _JSON:
         raise ValueError("the media type is not application/json")
 
+    # The standard library's parser, because faster ones do not report duplicate fields.
     text = body.decode()
     _check_depth(text)
     value = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)

@@ -131,7 +131,7 @@ class _Host:
 
     def __init__(self, source: Abilities | Settings) -> None:
         self._source = source
-        self._lock = threading.Lock()  # calls on several threads may be the first
+        self._lock = threading.Lock()
         self._opening: Future[Abilities] | None = None
         self._stack = AsyncExitStack()  # never closed: the application lasts as long as the process
 
@@ -157,6 +157,7 @@ class _Host:
         if isinstance(self._source, Abilities):
             return self._source
 
+        # A thread lock, because tools may run on several loops; it is never held while waiting.
         with self._lock:
             if self._opening is None:
                 entering = self._stack.enter_async_context(Abilities.open(self._source))
@@ -173,7 +174,7 @@ _background_loop: asyncio.AbstractEventLoop | None = None
 _background_lock = threading.Lock()
 
 
-def _submit_to_background(work: "Coroutine[Any, Any, T]") -> "Future[T]":
+def _submit_to_background(work: Coroutine[Any, Any, T]) -> Future[T]:
     """Run a coroutine on the background loop; may be called from any thread."""
     return asyncio.run_coroutine_threadsafe(work, _get_background_loop())
 

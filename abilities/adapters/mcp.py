@@ -35,6 +35,7 @@ def create_server(abilities: Abilities) -> Server[Any]:
     """
     handlers = _Handlers(abilities)
 
+    # The high-level API derives schemas from functions; ours are given.
     return Server(
         "agent-abilities",
         version=version("agent-abilities"),
@@ -76,6 +77,7 @@ class _Handlers:
 
         reply = await abilities.reply(params.name, params.arguments)
 
+        # The payload travels once by default: many clients give both forms to the model.
         is_structured = abilities.settings.structured and not reply.failed
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=reply.text)],
@@ -133,13 +135,14 @@ def to_tool(ability: Ability, abilities: Abilities) -> types.Tool:
     Its output schema is declared only if the settings ask for structured content.
     """
     settings = abilities.settings
+    output_schema = build_output_schema(ability) if settings.structured else None
 
     return types.Tool(
         name=ability.name,
         title=ability.title,
         description=ability.description,
         input_schema=build_input_schema(ability),
-        output_schema=build_output_schema(ability) if settings.structured else None,
+        output_schema=output_schema,
         annotations=types.ToolAnnotations.model_validate(build_annotations(ability)),
         _meta={"anthropic/maxResultSizeChars": settings.max_response_bytes},
     )

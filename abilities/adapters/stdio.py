@@ -47,6 +47,7 @@ _log = logging.getLogger("abilities")
 async def serve_stdio(abilities: Abilities) -> None:
     """Serve MCP on this process's stdin and stdout until stdin ends or nobody reads stdout."""
     server = create_server(abilities)
+    # No buffers: what the server has not taken yet waits as a line, of which there are few.
     to_server, requests = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     answers, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
@@ -58,8 +59,8 @@ async def serve_stdio(abilities: Abilities) -> None:
                 group.start_soon(pump.feed, to_server)
                 group.start_soon(pump.drain, from_server)
                 await server.run(requests, answers, server.create_initialization_options())
-                group.cancel_scope.cancel()
-        except* BrokenPipeError:
+                group.cancel_scope.cancel()  # the pump may still wait for a line
+        except* BrokenPipeError:  # nobody reads stdout any more
             _log.info("the client went away")
 
 
@@ -74,6 +75,7 @@ class _Stdio(NamedTuple):
 def _claim_stdio() -> Generator[_Stdio]:
     """Keep stdin and stdout for the protocol; others read nothing and print to stderr meanwhile."""
     sys.stdout.flush()
+    # Descriptors rather than sys.stdin and sys.stdout: subprocesses and C libraries use them too.
     stdio = _Stdio(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -208,6 +210,7 @@ class _LineReader:
         for line in chain(_split_lines(descriptor), (None,)):
             self._room.acquire()
 
+            # The server may have stopped while this thread was blocked in a read.
             if self._loop.is_closed():
                 return
             self._loop.call_soon_threadsafe(self._queue.put_nowait, line)

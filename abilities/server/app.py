@@ -95,6 +95,7 @@ def _create_api(abilities: Abilities, telemetry: Telemetry) -> FastAPI:
     """Create all routes, for requests that the guard lets through."""
     server = create_server(abilities)
     mcp = server.streamable_http_app(
+        # Stateless, so that any process can answer any request, and none holds sessions.
         stateless_http=True,
         json_response=True,
         # The guard checks hosts and origins, before the SDK sees anything of a request.
@@ -126,6 +127,7 @@ def _create_api(abilities: Abilities, telemetry: Telemetry) -> FastAPI:
         endpoint = cast(Route, route).endpoint
         app.router.routes.append(Route("/mcp", endpoint, methods=["POST"]))
 
+    # Starlette's own responses to these are plain text or have another shape.
     app.add_exception_handler(404, _answer_not_found)
     app.add_exception_handler(405, _answer_not_allowed)
     app.add_exception_handler(Exception, _leave_to_guard)
@@ -174,5 +176,5 @@ async def _answer_not_allowed(request: Request, _: Exception) -> Response:
 
 
 async def _leave_to_guard(_: Request, error: Exception) -> Response:
-    """Pass an unexpected exception on; without a handler, Starlette answers in plain text."""
+    """Pass an unexpected exception on to the guard, which answers everything that fails."""
     raise error

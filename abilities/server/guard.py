@@ -85,13 +85,14 @@ class Guard:
         body = await self._bodies.read(scope["method"], receive)
 
         if body is None:
-            return
+            return  # nobody is left to answer
 
         with self._calls.take(always=self._is_open(scope)):
             await self._app(scope, replay_body(body, receive), send)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         """Check all that the headers tell, before anything else of a request is looked at."""
+        # The token comes last, so that pages of other sites cannot even try out tokens.
         check_header_size(scope)
         self._hosts.check(headers)
         check_body_length(headers)

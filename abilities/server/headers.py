@@ -30,6 +30,7 @@ def read_headers(scope: Scope) -> Headers:
     """
     headers: Headers = {}
 
+    # Every byte is valid Latin-1, so that no header makes this fail.
     for name, value in scope["headers"]:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
 

@@ -76,6 +76,7 @@ class ServerMetrics:
     """
 
     def __init__(self, count_waiting: Callable[[], int]) -> None:
+        # Not the process-wide registry, so that several applications can live in one process.
         registry = CollectorRegistry()
         label = ["ability"]
         ProcessCollector(registry=registry)

@@ -69,12 +69,13 @@ class _RawRoute(APIRoute):
 
     @override
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        # Some ASGI servers leave the query in the raw path.
         raw_path, _, _ = scope["raw_path"].partition(b"?")
         return super().matches({**scope, "path": raw_path.decode("latin-1")})
 
 
 def add_memories(app: FastAPI) -> None:
-    """Offer ``/api/stats``, and ``/api/memories`` with ``/KEY``, ``/KEY/bulk`` and ``/by-id/ID``."""
+    """Offer ``/api/stats`` and ``/api/memories``, and below it KEY, KEY/bulk and by-id/ID."""
     for operation in _OPERATIONS:
         app.router.add_api_route(
             operation.path,

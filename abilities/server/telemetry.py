@@ -29,6 +29,7 @@ def begin_request(headers: Mapping[str, Sequence[str]]) -> str:
     '_', '.' or '-'), else a new one.
     """
     carrier = {name: values[0] for name, values in headers.items()}
+    # Each request is a task with a context of its own, so nothing has to be detached or reset.
     context.attach(propagate.extract(carrier))
 
     name = carrier.get("x-request-id", "")

@@ -42,6 +42,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         self._received += len(data)
         super().data_received(data)
 
+        # The parser takes headers of any length; the guard sees them only when they are complete.
         is_waiting = self._deadline is not None
         if is_waiting and self._in_headers and self._received > MAX_HEADERS:
             self.transport.close()
