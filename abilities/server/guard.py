@@ -70,8 +70,9 @@ class Guard:
         except RefusedRequest as refusal:
             await self._refuse(refusal, scope, receive, response.send)
         except asyncio.CancelledError:
-            # The time to drain is over. The caller is answered, but the task stays cancelled.
-            error = TimeoutError("the server stopped before the call ended")
+            # Most likely the server stops, and its time to finish calls is over. The caller is
+            # answered all the same, but the task stays cancelled.
+            error = TimeoutError("the call was cancelled before it ended")
             await _answer_failure(error, scope, receive, response)
             raise
         except Exception as error:
@@ -137,7 +138,7 @@ class _ResponseSender:
         """Send a message (ASGI)."""
         if message["type"] == "http.response.start":
             self.has_started = True
-            message["headers"] = [*message["headers"], *self._headers]
+            message["headers"] = [*message.get("headers", ()), *self._headers]
 
         await self._send(message)
 
