@@ -6,6 +6,7 @@
     ├── AbilityError    a call failed as a whole; what users of `Abilities.call` catch
     ├── Refused         what was requested cannot be served, for one of the reasons in
     │                   `declarations.faults`; callers see a Fault instead
+    │   └── RefusedRequest  the server rejects a whole HTTP request, with a status
     ├── UnusableLine    a line of an import is not a memory
     ├── UnsoundCopy     a backup is damaged; nothing was put in place
     └── Abandoned       nobody waits for this work any more; never leaves its thread

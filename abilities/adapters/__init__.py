@@ -1,1 +1,4 @@
-"""One thin module per outside world; each is imported by its path, so that its dependencies stay optional."""
+"""One thin module per surface.
+
+Each is imported by its path, so that its dependencies stay optional.
+"""

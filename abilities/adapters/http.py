@@ -1,6 +1,7 @@
-"""Abilities over HTTP: a route for each one in the registry, its answer byte for byte that of every surface."""
+"""Abilities over HTTP: a route per ability, whose answer is byte for byte that of every surface."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,7 +11,7 @@ from starlette.responses import Response
 from abilities import schemas
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault
-from abilities.declarations.values import as_object
+from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
 from abilities.replies import Reply, failed_reply
@@ -18,6 +19,7 @@ from abilities.replies import Reply, failed_reply
 MAX_DEPTH = 16
 """How deep the JSON of a request may be nested."""
 RETRY_SECONDS = 1
+"""When to try again, for callers of a busy server (the Retry-After header)."""
 
 STATUS = {
     "INVALID_INPUT": 400,
@@ -28,10 +30,13 @@ STATUS = {
     "CORRUPTED_DATA": 500,
     "INTERNAL_ERROR": 500,
 }
+"""The status of a call that failed as a whole, by the code of its fault."""
 _CONFLICTS = ("key_taken",)
+"""Reasons whose status is 409, whatever their code."""
+
 _JSON = "application/json"
 _TOON = "text/toon"
-_ERROR: dict[str, Any] = {
+_ERROR: JsonObject = {
     "description": "The call failed as a whole.",
     "content": {
         _JSON: {
@@ -46,132 +51,170 @@ _ERROR: dict[str, Any] = {
 
 
 def get_abilities(request: Request) -> Abilities:
-    """The application that the request's caller may use, which the guard put into its scope."""
-    found: Abilities = request.scope["abilities"]
-    return found
+    """Return the application that the request's caller may use; the guard has put it there."""
+    abilities: Abilities = request.scope["abilities"]
+    return abilities
 
 
 def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
-    """Offer the registry: ``GET /api/abilities``, and ``POST /api/abilities/NAME`` with the arguments as JSON."""
+    """Offer the abilities of a registry.
 
-    async def list_abilities(request: Request) -> list[dict[str, Any]]:
-        return [
-            schemas.build_declaration(ability)["mcp"] for ability in get_abilities(request).offered
-        ]
+    ``GET /api/abilities`` lists them; ``POST /api/abilities/NAME`` takes the arguments as JSON.
+    """
+
+    # The endpoints have no docstrings: FastAPI would publish them.
+    async def list_abilities(request: Request) -> list[JsonObject]:
+        offered = get_abilities(request).offered
+        return [schemas.build_declaration(ability)["mcp"] for ability in offered]
 
     async def unknown(name: str) -> Response:
         return to_response(failed_reply(Fault.from_reason("unknown_ability")), status=404)
 
-    app.add_api_route(
-        "/api/abilities", list_abilities, summary="List the abilities and their schemas"
-    )
+    summary = "List the abilities and their schemas"
+    app.add_api_route("/api/abilities", list_abilities, summary=summary)
+
     for ability in registry:
-        add_ability_route(app, ability)
+        _add_ability_route(app, ability)
+
     app.add_api_route("/api/abilities/{name}", unknown, methods=["POST"], include_in_schema=False)
 
 
-def add_ability_route(app: FastAPI, ability: Ability) -> None:
-    """A route of its own for one ability, so that its schemas are published."""
+def _add_ability_route(app: FastAPI, ability: Ability) -> None:
+    """Add a route for one ability alone, so that OpenAPI has its schemas."""
 
     async def call(request: Request) -> Response:
         return await call_with_body(ability.name, request, {})
 
+    body = schemas.build_exact_schema(ability, nullable=True)
     app.add_api_route(
         f"/api/abilities/{ability.name}",
         call,
         methods=["POST"],
         summary=ability.title,
         description=ability.description,
-        openapi_extra=describe_operation(
-            ability, body=schemas.build_exact_schema(ability, nullable=True)
-        ),
+        openapi_extra=describe_operation(ability, body=body),
     )
 
 
-def describe_operation(ability: Ability, *, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What OpenAPI says of a route that calls an ability: its body, where it takes one, and its answers."""
-    content: dict[str, Any] = {_JSON: {"schema": schemas.build_output_schema(ability)}}
+def describe_operation(ability: Ability, *, body: JsonObject | None = None) -> JsonObject:
+    """Return what OpenAPI says about a route that calls an ability.
+
+    ``body`` is the schema of the request's body, if the route takes one.
+    """
+    content: JsonObject = {_JSON: {"schema": schemas.build_output_schema(ability)}}
     if "output_format" in ability.input.model_fields:
         content[_TOON] = {"schema": {"type": "string"}}
-    found: dict[str, Any] = {
-        "responses": {"200": {"description": "The answer.", "content": content}, "default": _ERROR}
-    }
+
+    answer: JsonObject = {"description": "The answer.", "content": content}
+    operation: JsonObject = {"responses": {"200": answer, "default": _ERROR}}
     if body is not None:
-        found["requestBody"] = {"required": True, "content": {_JSON: {"schema": body}}}
-    return found
+        operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": body}}}
+
+    return operation
 
 
-async def call_with_body(name: str, request: Request, named: dict[str, Any]) -> Response:
-    """A call whose arguments are the body; what the address names already must not stand there again."""
+async def call_with_body(name: str, request: Request, in_path: Mapping[str, object]) -> Response:
+    """Call an ability with the arguments in a request's body and those in its path.
+
+    A body that repeats an argument of the path is refused.
+    """
     try:
-        arguments = parse_body(request.headers.get("content-type"), await request.body())
+        body = parse_body(request.headers.get("content-type"), await request.body())
     except ValueError:
         return to_response(failed_reply(Fault.from_reason("malformed_request")))
-    if named.keys() & arguments.keys():
-        return to_response(
-            failed_reply(Fault.from_reason("invalid_parameter", field=next(iter(named))))
-        )
-    return await call_ability(get_abilities(request), name, {**arguments, **named})
+
+    if in_path.keys() & body.keys():
+        fault = Fault.from_reason("invalid_parameter", field=next(iter(in_path)))
+        return to_response(failed_reply(fault))
+
+    return await call_ability(get_abilities(request), name, {**body, **in_path})
 
 
-async def call_ability(abilities: Abilities, name: str, arguments: object) -> Response:
-    """Call an ability and answer with what it says."""
+async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
+    """Call an ability and return its reply as a response, in the requested format."""
     reply = await abilities.reply(name, arguments)
-    toon = not reply.failed and (as_object(arguments) or {}).get("output_format") == "toon"
-    return to_response(reply, media=f"{_TOON}; charset=utf-8" if toon else _JSON)
+
+    if arguments.get("output_format") == "toon" and not reply.failed:
+        return to_response(reply, media=f"{_TOON}; charset=utf-8")
+
+    return to_response(reply)
 
 
 def to_response(reply: Reply, *, status: int | None = None, media: str = _JSON) -> Response:
-    """A reply as a response; its status follows from the fault."""
-    headers: dict[str, str] = {}
+    """Return a reply as a response; its status follows from its fault, if none is given."""
     if status is None:
         status = get_status(reply.payload["error"]) if reply.failed else 200
+
+    headers: dict[str, str] = {}
     if status in (429, 503):
         headers["Retry-After"] = str(RETRY_SECONDS)
+
     return Response(reply.text.encode(), status, headers, media_type=media)
 
 
-def get_status(fault: dict[str, Any]) -> int:
-    """The status of a call that failed as a whole."""
-    return 409 if fault["reason"] in _CONFLICTS else STATUS[fault["code"]]
+def get_status(fault: JsonObject) -> int:
+    """Return the status of a call that failed as a whole, by its fault as JSON."""
+    if fault["reason"] in _CONFLICTS:
+        return 409
+
+    return STATUS[fault["code"]]
 
 
-def parse_body(kind: str | None, body: bytes) -> dict[str, Any]:
-    """The JSON object of a request. Raises ValueError.
+def parse_body(content_type: str | None, body: bytes) -> JsonObject:
+    """Return the JSON object in a request's body.
 
-    Refused are other media types, invalid UTF-8, NaN, two fields of one name, and nesting over `MAX_DEPTH`.
+    Raises ValueError for anything else: another media type, invalid UTF-8, NaN, two fields of the
+    same name, and nesting deeper than `MAX_DEPTH`.
     """
-    if (kind or "").partition(";")[0].strip().lower() != _JSON:
-        raise ValueError("not application/json")
+    media_type, _, _ = (content_type or "").partition(";")
+    if media_type.strip().lower() != _JSON:
+        raise ValueError("the media type is not application/json")
+
+    # The standard library's parser, because faster ones do not report duplicate fields.
     text = body.decode()
     _check_depth(text)
-    found = as_object(json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant))
-    if found is None:
-        raise ValueError("not an object")
-    return found
+    value = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
+
+    arguments = as_object(value)
+    if arguments is None:
+        raise ValueError("the body is not a JSON object")
+    return arguments
 
 
 def _check_depth(text: str) -> None:
-    depth, inside, escaped = 0, False, False
+    """Raise ValueError for JSON that is nested too deep; the parser would raise RecursionError."""
+    # Few brackets cannot be nested deep. Counting them is much faster than the loop below.
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
+
+    depth = 0
+    in_string = False
+    is_escaped = False
+
     for char in text:
-        if inside:
-            inside, escaped = escaped or char != '"', char == "\\" and not escaped
+        if in_string:
+            in_string = is_escaped or char != '"'
+            is_escaped = char == "\\" and not is_escaped
         elif char == '"':
-            inside = True
+            in_string = True
         elif char in "[{":
             depth += 1
             if depth > MAX_DEPTH:
-                raise ValueError("nested too deep")
+                raise ValueError("the JSON is nested too deep")
         elif char in "]}":
             depth -= 1
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("two fields of one name")
-    return found
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> JsonObject:
+    """Return the fields of an object. Raises ValueError if two have the same name."""
+    fields = dict(pairs)
+
+    if len(fields) != len(pairs):
+        raise ValueError("two fields have the same name")
+
+    return fields
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+def _refuse_constant(name: str) -> float:
+    """Raise ValueError for NaN and infinities, which Python's parser takes but JSON has not."""
+    raise ValueError(f"{name} is not JSON")

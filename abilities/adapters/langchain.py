@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, PrivateAttr
+from typing_extensions import override
 
 from abilities.application import Abilities, build_registry
 from abilities.declarations.faults import Fault
+from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
 from abilities.replies import Reply, failed_reply
 from abilities.schemas import build_input_schema
 from abilities.settings import Settings
 
 T = TypeVar("T")
-
-_LOOP_LOCK = threading.Lock()
 
 
 def load_tools(
@@ -29,29 +29,33 @@ def load_tools(
     only: Sequence[str] | None = None,
     read_only: bool = False,
 ) -> list[BaseTool]:
-    """The abilities as LangChain tools, for sync and async code on any event loop.
+    """Return the abilities as LangChain tools, for sync and async code on any event loop.
 
-    ``source`` is an open application, or settings from which one is opened at the first call (on one
-    background loop, until the process ends). ``only`` names the tools wanted, ``read_only`` leaves out
-    those that change something. The namespace of a call is ``config["configurable"]["namespace"]``, by
-    default that of the settings. A tool's content is the answer as JSON or TOON text and its artifact the
-    payload; a call that failed as a whole becomes a tool message with status "error".
+    ``source`` is an open application, or settings (by default those of the environment) from which
+    one is opened at the first call; it stays open, on one background loop, until the process ends.
+    ``only`` names the tools to load, ``read_only`` leaves out those that change something.
 
-    Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not be shared.
+    The namespace of a call is ``config["configurable"]["namespace"]``, by default that of the
+    settings. A tool's content is the answer as JSON or TOON text, its artifact the payload. A call
+    that failed as a whole becomes a tool message with status "error".
+
+    Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not
+    be shared.
     """
-    if not isinstance(source, Abilities):
+    if isinstance(source, Abilities):
+        registry = source.registry
+    else:
         source = source or Settings()
         source.check_roots()
-    registry = source.registry if isinstance(source, Abilities) else build_registry(source)[0]
+        registry, _ = build_registry(source)
+
     host = _Host(source)
-    return [
-        AbilityTool.from_ability(ability, host)
-        for ability in registry.only(*(only or ()), read_only=read_only)
-    ]
+    chosen = registry.only(*(only or ()), read_only=read_only)
+    return [AbilityTool.from_ability(ability, host) for ability in chosen]
 
 
 class AbilitiesToolkit(BaseToolkit):
-    """A toolkit over `load_tools`, for code that expects one."""
+    """The tools of `load_tools`, for code that expects a toolkit."""
 
     tools: list[BaseTool]
 
@@ -63,19 +67,20 @@ class AbilitiesToolkit(BaseToolkit):
         only: Sequence[str] | None = None,
         read_only: bool = False,
     ) -> "AbilitiesToolkit":
-        """A toolkit with the tools that `load_tools` returns for the same arguments."""
+        """Return a toolkit with the tools that `load_tools` returns for the same arguments."""
         return cls(tools=load_tools(source, only=only, read_only=read_only))
 
+    @override
     def get_tools(self) -> list[BaseTool]:
-        """The tools."""
         return self.tools
 
 
 class AbilityTool(BaseTool):
     """One ability as a LangChain tool.
 
-    The arguments' schema is a plain dict, so that LangChain neither adds defaults that nobody gave nor
-    drops what it does not know: validation is the registry's, the same as on every surface.
+    The schema of its arguments is a plain dict: with a model, LangChain would add defaults that
+    nobody gave, and drop arguments that it does not know. The registry validates them, as for every
+    other surface.
     """
 
     _ability: Ability = PrivateAttr()
@@ -83,7 +88,7 @@ class AbilityTool(BaseTool):
 
     @classmethod
     def from_ability(cls, ability: Ability, host: "_Host") -> "AbilityTool":
-        """The tool of an ability, run by a host."""
+        """Create the tool of an ability; ``host`` runs its calls."""
         tool = cls(
             name=ability.name,
             description=ability.description,
@@ -95,77 +100,95 @@ class AbilityTool(BaseTool):
         tool._host = host
         return tool
 
+    @override
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:
-        """The ability's input model."""
         return self._ability.input
 
+    @override
     def _run(
-        self, *args: Any, config: RunnableConfig, **arguments: Any
-    ) -> tuple[str, dict[str, Any]]:
-        return _answered(self._host.submit(self._host.reply(self.name, arguments, config)).result())
+        self, *args: object, config: RunnableConfig, **arguments: object
+    ) -> tuple[str, JsonObject]:
+        call = self._host.call(self.name, arguments, config)
+        return _to_content_and_artifact(_submit_to_background(call).result())
 
+    @override
     async def _arun(
-        self, *args: Any, config: RunnableConfig, **arguments: Any
-    ) -> tuple[str, dict[str, Any]]:
-        return _answered(await self._host.reply(self.name, arguments, config))
+        self, *args: object, config: RunnableConfig, **arguments: object
+    ) -> tuple[str, JsonObject]:
+        return _to_content_and_artifact(await self._host.call(self.name, arguments, config))
 
 
-def _answered(reply: Reply) -> tuple[str, dict[str, Any]]:
+def _to_content_and_artifact(reply: Reply) -> tuple[str, JsonObject]:
+    """Return the two parts of a tool message. Raises ToolException if the call failed."""
     if reply.failed:
         raise ToolException(reply.text)
+
     return reply.text, reply.payload
 
 
 class _Host:
-    """Opens the application once, on one background loop, and calls it from whatever loop a tool runs on."""
-
-    _loop: asyncio.AbstractEventLoop | None = None
+    """Opens the application once, on the background loop, and calls it from any other loop."""
 
     def __init__(self, source: Abilities | Settings) -> None:
-        self._starting = threading.Lock()
         self._source = source
+        self._lock = threading.Lock()
         self._opening: Future[Abilities] | None = None
-        self._stack = AsyncExitStack()
+        self._stack = AsyncExitStack()  # never closed: the application lasts as long as the process
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Start work on the background loop, from any thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._background())
-
-    async def reply(self, name: str, arguments: dict[str, Any], config: RunnableConfig) -> Reply:
+    async def call(self, name: str, arguments: JsonObject, config: RunnableConfig) -> Reply:
         """Call an ability in the namespace that the run's configuration names."""
-        abilities = await self._abilities()
-        namespace = (config.get("configurable") or {}).get(
-            "namespace", abilities.settings.namespace
-        )
-        try:
-            return await abilities.for_namespace(
-                namespace if isinstance(namespace, str) else ""
-            ).reply(name, arguments)
-        except ValueError:
-            return failed_reply(Fault.from_reason("invalid_parameter", field="namespace"))
+        abilities = await self._get_abilities()
+        configurable = config.get("configurable") or {}
+        namespace = configurable.get("namespace", abilities.settings.namespace)
 
-    async def _abilities(self) -> Abilities:
-        """The open application; the first caller has it opened."""
+        if not isinstance(namespace, str):
+            namespace = ""  # is refused like every other name that cannot be a namespace
+
+        try:
+            view = abilities.for_namespace(namespace)
+        except ValueError:
+            fault = Fault.from_reason("invalid_parameter", field="namespace")
+            return failed_reply(fault)
+
+        return await view.reply(name, arguments)
+
+    async def _get_abilities(self) -> Abilities:
+        """Return the open application; the first call opens it."""
         if isinstance(self._source, Abilities):
             return self._source
-        with self._starting:
-            opening = self._opening = self._opening or self._open(self._source)
-        return (
-            opening.result()
-            if opening.done()
-            else await asyncio.shield(asyncio.wrap_future(opening))
-        )
 
-    def _open(self, settings: Settings) -> "Future[Abilities]":
-        return self.submit(self._stack.enter_async_context(Abilities.open(settings)))
+        # A thread lock, because tools may run on several loops; it is never held while waiting.
+        with self._lock:
+            if self._opening is None:
+                entering = self._stack.enter_async_context(Abilities.open(self._source))
+                self._opening = _submit_to_background(entering)
 
-    @classmethod
-    def _background(cls) -> asyncio.AbstractEventLoop:
-        """The loop of the process's one background thread; a daemon, so that it never delays the exit."""
-        with _LOOP_LOCK:
-            if _Host._loop is None:
-                _Host._loop = asyncio.new_event_loop()
-                threading.Thread(
-                    target=_Host._loop.run_forever, name="abilities-langchain", daemon=True
-                ).start()
-            return _Host._loop
+        if self._opening.done():
+            return self._opening.result()
+
+        # A caller that is cancelled must not cancel the opening, for which others wait too.
+        return await asyncio.shield(asyncio.wrap_future(self._opening))
+
+
+_background_loop: asyncio.AbstractEventLoop | None = None
+_background_lock = threading.Lock()
+
+
+def _submit_to_background(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run a coroutine on the background loop; may be called from any thread."""
+    return asyncio.run_coroutine_threadsafe(work, _get_background_loop())
+
+
+def _get_background_loop() -> asyncio.AbstractEventLoop:
+    """Return the loop of the process's one background thread, which starts when first needed."""
+    global _background_loop
+
+    with _background_lock:
+        if _background_loop is None:
+            _background_loop = asyncio.new_event_loop()
+            # A daemon thread, so that it never delays the end of the process.
+            threading.Thread(
+                target=_background_loop.run_forever, name="abilities-langchain", daemon=True
+            ).start()
+
+        return _background_loop

@@ -1,10 +1,10 @@
-"""The MCP bridge: every ability of a registry as a tool, on the official SDK's low-level server.
+"""Abilities over MCP: each one is a tool of a server on the official SDK's low-level API.
 
-An ability that names a resource is read at its URIs too, with the same text.
+An ability that names a resource can be read at its URIs too, with the same text.
 """
 
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import mcp_types as types
@@ -14,123 +14,169 @@ from mcp.shared.exceptions import MCPError
 
 from abilities.application import Abilities
 from abilities.definition import Ability
+from abilities.registry import AbilityRegistry
 from abilities.schemas import build_annotations, build_input_schema, build_output_schema
 
 INSTRUCTIONS = (
-    "Read many files or memories in one call instead of one call each. Every item has its own outcome; when an "
-    "answer carries next_request, send it as the next call's arguments to get the rest."
+    "Read many files or memories in one call instead of one call each. Every item has its own "
+    "outcome; when an answer carries next_request, send it as the next call's arguments to get "
+    "the rest."
 )
+"""What a client's model is told about the server as a whole."""
+
+_JSON = "application/json"
+_Context = ServerRequestContext[Any]
 
 
 def create_server(abilities: Abilities) -> Server[Any]:
-    """An MCP server for an open application, for every protocol revision that the SDK speaks.
+    """Create an MCP server for an open application, for every protocol revision of the SDK.
 
-    Behind HTTP, each request's scope holds the ``abilities`` of its caller.
+    Over HTTP, the scope of each request must hold the ``abilities`` of its caller.
     """
-    tools = {ability.name: to_tool(ability, abilities) for ability in abilities.registry}
-    templates = {
-        ability.name: _template(ability) for ability in abilities.registry if ability.resource
-    }
+    handlers = _Handlers(abilities)
 
-    def of(context: ServerRequestContext[Any]) -> Abilities:
-        return abilities if context.request is None else context.request.scope["abilities"]
-
-    async def list_tools(
-        context: ServerRequestContext[Any], _: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[tools[ability.name] for ability in of(context).offered])
-
-    async def call_tool(
-        context: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        return await _called(of(context), params)
-
-    async def list_templates(
-        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=list(templates.values()))
-
-    async def list_resources(
-        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=[])  # there may be millions; query for them
-
-    async def read_resource(
-        context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        return await _read(of(context), params.uri)
-
+    # The high-level API derives schemas from functions; ours are given.
     return Server(
         "agent-abilities",
         version=version("agent-abilities"),
         instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
-        on_read_resource=read_resource,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_resource_templates,
+        on_read_resource=handlers.read_resource,
     )
 
 
+class _Handlers:
+    """What the server does for each kind of request."""
+
+    def __init__(self, abilities: Abilities) -> None:
+        self._abilities = abilities
+        self._tools = {ability.name: to_tool(ability, abilities) for ability in abilities.registry}
+        self._templates = [
+            _to_template(ability, ability.resource)
+            for ability in abilities.registry
+            if ability.resource is not None
+        ]
+
+    async def list_tools(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """List the tools that the caller may use."""
+        offered = self._get_abilities(context).offered
+        return types.ListToolsResult(tools=[self._tools[ability.name] for ability in offered])
+
+    async def call_tool(
+        self, context: _Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """Call an ability. Raises MCPError: INVALID_PARAMS for an unknown tool."""
+        abilities = self._get_abilities(context)
+        if params.name not in abilities.registry:
+            raise MCPError(code=types.INVALID_PARAMS, message="Unknown tool.")
+
+        reply = await abilities.reply(params.name, params.arguments)
+
+        # The payload travels once by default: many clients give both forms to the model.
+        is_structured = abilities.settings.structured and not reply.failed
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=reply.text)],
+            structured_content=reply.payload if is_structured else None,
+            is_error=reply.failed,
+        )
+
+    async def list_resources(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """List nothing: there may be millions of memories, which are found by queries."""
+        return types.ListResourcesResult(resources=[])
+
+    async def list_resource_templates(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """List the URIs by which abilities can be read."""
+        return types.ListResourceTemplatesResult(resource_templates=self._templates)
+
+    async def read_resource(
+        self, context: _Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """Call the ability that a URI stands for.
+
+        Raises MCPError: INVALID_PARAMS for an unknown URI, and for a call that failed, with the
+        fault as its data.
+        """
+        abilities = self._get_abilities(context)
+        call = _parse_uri(params.uri, abilities.registry)
+        if call is None:
+            data = {"uri": params.uri}
+            raise MCPError(code=types.INVALID_PARAMS, message="Unknown resource.", data=data)
+
+        reply = await abilities.reply(call.name, call.arguments)
+        if reply.failed:
+            fault = reply.payload["error"]
+            data = {"uri": params.uri, **fault}
+            raise MCPError(code=types.INVALID_PARAMS, message=fault["message"], data=data)
+
+        text = types.TextResourceContents(uri=params.uri, mime_type=_JSON, text=reply.text)
+        return types.ReadResourceResult(contents=[text])
+
+    def _get_abilities(self, context: _Context) -> Abilities:
+        """Return the caller's application: over HTTP that in the scope, else the server's own."""
+        if context.request is None:
+            return self._abilities
+
+        abilities: Abilities = context.request.scope["abilities"]
+        return abilities
+
+
 def to_tool(ability: Ability, abilities: Abilities) -> types.Tool:
-    """An ability as an MCP tool; its output schema is declared only where structured content is sent."""
+    """Return an ability as an MCP tool.
+
+    Its output schema is declared only if the settings ask for structured content.
+    """
     settings = abilities.settings
+    output_schema = build_output_schema(ability) if settings.structured else None
+
     return types.Tool(
         name=ability.name,
         title=ability.title,
         description=ability.description,
         input_schema=build_input_schema(ability),
-        output_schema=build_output_schema(ability) if settings.structured else None,
+        output_schema=output_schema,
         annotations=types.ToolAnnotations.model_validate(build_annotations(ability)),
         _meta={"anthropic/maxResultSizeChars": settings.max_response_bytes},
     )
 
 
-async def _called(
-    abilities: Abilities, params: types.CallToolRequestParams
-) -> types.CallToolResult:
-    if params.name not in abilities.registry:
-        raise MCPError(code=types.INVALID_PARAMS, message="Unknown tool.")
-    reply = await abilities.reply(params.name, params.arguments)
-    structured = abilities.settings.structured and not reply.failed
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=reply.text)],
-        structured_content=reply.payload if structured else None,
-        is_error=reply.failed,
-    )
-
-
-def _template(ability: Ability) -> types.ResourceTemplate:
-    assert ability.resource
+def _to_template(ability: Ability, uri_template: str) -> types.ResourceTemplate:
     return types.ResourceTemplate(
         name=ability.name,
         title=ability.title,
-        uri_template=ability.resource,
+        uri_template=uri_template,
         description=ability.description,
-        mime_type="application/json",
+        mime_type=_JSON,
     )
 
 
-async def _read(abilities: Abilities, uri: str) -> types.ReadResourceResult:
-    """The answer to a URI. Raises MCPError: INVALID_PARAMS, with the fault as its data."""
-    for ability in abilities.registry:
-        scheme, _, argument = (ability.resource or "").partition("{")
+class _ResourceCall(NamedTuple):
+    """The call that a URI stands for: the ability's name and its one argument."""
+
+    name: str
+    arguments: dict[str, str]
+
+
+def _parse_uri(uri: str, registry: AbilityRegistry) -> _ResourceCall | None:
+    """Return the call that a URI stands for, None if no ability has such a resource.
+
+    For example, ``memory://two%20words`` is a call of ``memory_get``, whose resource is
+    ``memory://{key}``, with the key "two words".
+    """
+    for ability in registry:
+        scheme, _, placeholder = (ability.resource or "").partition("{")
+
         if scheme and uri.startswith(scheme):
-            reply = await abilities.reply(
-                ability.name, {argument.removesuffix("}"): _decoded(uri[len(scheme) :])}
-            )
-            if reply.failed:
-                fault = reply.payload["error"]
-                raise MCPError(
-                    code=types.INVALID_PARAMS, message=fault["message"], data={"uri": uri, **fault}
-                )
-            text = types.TextResourceContents(
-                uri=uri, mime_type="application/json", text=reply.text
-            )
-            return types.ReadResourceResult(contents=[text])
-    raise MCPError(code=types.INVALID_PARAMS, message="Unknown resource.", data={"uri": uri})
+            # Bytes that are not UTF-8 become surrogates, which no argument may contain.
+            value = unquote(uri.removeprefix(scheme), errors="surrogateescape")
+            return _ResourceCall(ability.name, {placeholder.removesuffix("}"): value})
 
-
-def _decoded(text: str) -> str:
-    """A percent-encoded argument; one that is no UTF-8 holds what no argument may."""
-    return unquote(text, errors="surrogateescape")
+    return None

@@ -149,6 +149,7 @@ async def _run_server(
 
     from abilities.server.app import create_app
     from abilities.server.logs import log_to_stderr
+    from abilities.server.shutdown import GracefulServer
     from abilities.server.timeouts import TimeoutProtocol
 
     # Before anything opens, so that what goes wrong then is logged in the same form.
@@ -174,7 +175,7 @@ async def _run_server(
             # take seconds, hence the thread.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        await uvicorn.Server(config).serve(sockets=[listener])
+        await GracefulServer(config).serve(sockets=[listener])
 
 
 def _print_addresses(settings: Settings, host: str, address: str) -> None:

@@ -1,94 +1,105 @@
-"""One ASGI application: the HTTP API, MCP over streamable HTTP, the explorer, and the guard before all."""
+"""One ASGI application: the HTTP API, MCP over streamable HTTP and the explorer, behind a guard."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import Any, cast
+from typing import cast
 
 from fastapi import FastAPI
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
+from starlette.types import ASGIApp
+from typing_extensions import override
 
 from abilities.adapters.http import add_ability_routes, to_response
 from abilities.adapters.mcp import create_server
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault
+from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES
 from abilities.explorer.routes import add_explorer
 from abilities.helpers.reply.render import render
 from abilities.helpers.tokens import TokenFile
 from abilities.replies import Reply, failed_reply
 from abilities.server.callers import Callers
-from abilities.server.guard import App, Guard
+from abilities.server.guard import Guard
 from abilities.server.oauth import METADATA, add_metadata, build_challenge
 from abilities.server.rest import add_memories
 from abilities.server.telemetry import Telemetry
 from abilities.settings import Settings
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-"""The addresses that only this machine reaches."""
-_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - named, not listened to
+"""The names of addresses that only this machine can reach."""
+
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only compared with, not listened on
 _HEALTH, _READY = "/healthz", "/readyz"
 _OK = {"status": "ok"}
-_TEXT = "text/plain; version=1.0.0; charset=utf-8"
+_PROMETHEUS = "text/plain; version=1.0.0; charset=utf-8"
 
 
 class _Api(FastAPI):
-    """The HTTP API; its description says that a token may be needed."""
+    """The HTTP API; its OpenAPI document says that a token may be needed."""
 
-    def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made once."""
+    @override
+    def openapi(self) -> JsonObject:
         if self.openapi_schema is None:
-            found = super().openapi()
-            found.setdefault("components", {})["securitySchemes"] = {
-                "token": {"type": "http", "scheme": "bearer"}
-            }
-            found["security"] = [{}, {"token": []}]
+            document = super().openapi()  # kept in openapi_schema, so this happens once
+            components = document.setdefault("components", {})
+            components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{}, {"token": []}]
+
         return super().openapi()
 
 
-def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> App:
-    """The application for an open `Abilities`, as it is served at ``address``.
+def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
+    """Create the application that serves an open `Abilities` at ``address``.
 
-    Where callers from beyond this machine may come, by the address or by an allowed name, all need a token.
+    If callers from other machines can come, by the address or by an allowed name, all callers need
+    a token.
     """
     settings = abilities.settings
-    watch = Telemetry(abilities.registry, lambda: abilities.queue_size)
-    watched = abilities.with_middleware(watch.observe)
-    app = _application(watched, watch)
-    callers = Callers(
-        watched, TokenFile(settings.tokens_file), demanded=is_beyond_loopback(settings, address)
-    )
-    hosts = [f"[{name}]" if ":" in name else name for name in list_host_names(settings, address)]
+    telemetry = Telemetry(abilities.registry, lambda: abilities.queue_size)
+    observed = abilities.with_middleware(telemetry.observe)
+
+    app = _create_api(observed, telemetry)
     add_metadata(app, settings.authorization_servers)
+
+    demanded = is_beyond_loopback(settings, address)
     return Guard(
         app,
-        hosts,
-        callers,
-        (_HEALTH, _READY, METADATA, *PAGES),
-        build_challenge(settings.authorization_servers),
+        hosts=[_format_host(name) for name in list_host_names(settings, address)],
+        callers=Callers(observed, TokenFile(settings.tokens_file), demanded=demanded),
+        open_paths=(_HEALTH, _READY, METADATA, *PAGES),
+        challenge=build_challenge(settings.authorization_servers),
     )
 
 
 def list_host_names(settings: Settings, address: str) -> list[str]:
-    """The names and addresses by which the server may be addressed, sorted."""
+    """Return the names and addresses that requests may address the server by, sorted."""
     return sorted({*LOOPBACK, *settings.allowed_hosts, address} - {*_EVERYWHERE})
 
 
 def is_beyond_loopback(settings: Settings, address: str) -> bool:
-    """Whether others than this machine's users may come."""
+    """Whether callers from other machines can come."""
     return not {address, *settings.allowed_hosts} <= {*LOOPBACK}
 
 
-def _application(abilities: Abilities, watch: Telemetry) -> FastAPI:
-    """All routes, for callers whom the guard let through."""
+def _format_host(name: str) -> str:
+    """Return a name or address as a Host header has it: IPv6 addresses are in brackets."""
+    return f"[{name}]" if ":" in name else name
+
+
+def _create_api(abilities: Abilities, telemetry: Telemetry) -> FastAPI:
+    """Create all routes, for requests that the guard lets through."""
     server = create_server(abilities)
-    # Hosts and origins are checked by our own guard, before the SDK sees anything of a request.
-    open_door = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     mcp = server.streamable_http_app(
-        stateless_http=True, json_response=True, transport_security=open_door
+        # Stateless, so that any process can answer any request, and none holds sessions.
+        stateless_http=True,
+        json_response=True,
+        # The guard checks hosts and origins, before the SDK sees anything of a request.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
 
     @asynccontextmanager
@@ -96,56 +107,74 @@ def _application(abilities: Abilities, watch: Telemetry) -> FastAPI:
         async with server.session_manager.run():
             yield
 
-    async def ready() -> Response:
-        if await abilities.is_ready():
-            return to_response(Reply(_OK, render(_OK), failed=False))
-        return to_response(failed_reply(Fault.from_reason("unavailable")))
-
-    async def metrics() -> Response:
-        return Response(watch.metrics(), media_type=_TEXT)
-
     app = _Api(
         title="agent-abilities",
         version=version("agent-abilities"),
         lifespan=lifespan,
-        docs_url=None,  # its own pages load what they show from another host; ours is at the same address
+        # FastAPI's pages load their scripts from another host; the explorer has its own at /docs.
+        docs_url=None,
         redoc_url=None,
-        telemetry={
-            "tracing": False,
-            "metrics": False,
-            "logs": False,
-        },  # its spans hold addresses, ours hold no keys
+        # FastAPI's spans hold addresses and with them keys; those of the telemetry hold none.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.add_api_route(_HEALTH, _health, summary="Whether the process answers")
-    app.add_api_route(_READY, ready, summary="Whether the store answers too")
-    app.add_api_route("/metrics", metrics, include_in_schema=False)
+    _add_operations(app, abilities, telemetry)
     add_ability_routes(app, abilities.registry)
     add_memories(app)
     add_explorer(app)
+
     for route in mcp.routes:
-        # Without sessions there is nothing to listen to: the stream that GET would open stays refused (405).
-        app.router.routes.append(Route("/mcp", cast(Route, route).endpoint, methods=["POST"]))
-    app.add_exception_handler(404, _not_found)
-    app.add_exception_handler(405, _not_allowed)
+        # Without sessions there is nothing to listen to, so GET stays refused (405).
+        endpoint = cast(Route, route).endpoint
+        app.router.routes.append(Route("/mcp", endpoint, methods=["POST"]))
+
+    # Starlette's own responses to these are plain text or have another shape.
+    app.add_exception_handler(404, _answer_not_found)
+    app.add_exception_handler(405, _answer_not_allowed)
+    app.add_exception_handler(Exception, _leave_to_guard)
     return app
 
 
-async def _health() -> dict[str, str]:
-    return _OK
+def _add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) -> None:
+    """Offer what operators look after a server with: health, readiness and metrics.
+
+    The endpoints have no docstrings: FastAPI would publish them.
+    """
+
+    async def health() -> dict[str, str]:
+        return _OK
+
+    async def ready() -> Response:
+        if not await abilities.is_ready():
+            return to_response(failed_reply(Fault.from_reason("unavailable")))
+
+        return to_response(Reply(_OK, render(_OK), failed=False))
+
+    async def metrics() -> Response:
+        return Response(telemetry.format_metrics(), media_type=_PROMETHEUS)
+
+    app.add_api_route(_HEALTH, health, name="_health", summary="Whether the process answers")
+    app.add_api_route(_READY, ready, summary="Whether the store answers too")
+    app.add_api_route("/metrics", metrics, include_in_schema=False)
 
 
-async def _not_found(_: object, __: Exception) -> Response:
+async def _answer_not_found(_: Request, __: Exception) -> Response:
     return to_response(failed_reply(Fault.from_reason("unknown_address")))
 
 
-async def _not_allowed(request: Request, _: Exception) -> Response:
+async def _answer_not_allowed(request: Request, _: Exception) -> Response:
+    methods: set[str] = set()
+
+    for route in cast(list[Route], request.app.router.routes):
+        match, _scope = route.matches(request.scope)
+
+        if match != Match.NONE:
+            methods.update(route.methods or ())
+
     response = to_response(failed_reply(Fault.from_reason("unknown_address")), status=405)
-    routes = cast(list[Route], request.app.router.routes)
-    methods = {
-        m
-        for route in routes
-        if route.matches(request.scope)[0] != Match.NONE
-        for m in route.methods or ()
-    }
     response.headers["Allow"] = ", ".join(sorted(methods))
     return response
+
+
+async def _leave_to_guard(_: Request, error: Exception) -> Response:
+    """Pass an unexpected exception on to the guard, which answers everything that fails."""
+    raise error

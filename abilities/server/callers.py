@@ -4,46 +4,72 @@ import logging
 from collections.abc import Sequence
 
 from abilities.application import Abilities
-from abilities.declarations.faults import Refused
-from abilities.helpers.tokens import TokenFile
+from abilities.helpers.tokens import Token, TokenFile
+from abilities.server.refusals import RefusedRequest
 
 _log = logging.getLogger("abilities")
 
 
 class Callers:
-    """Tells a request's `Abilities`: those of its token's namespace and scope.
+    """Finds the `Abilities` of a request: those of its token's namespace and scope.
 
-    Without any token everybody is the settings' own namespace, unless ``demanded``. Once there was a token, one is
-    needed for as long as the process lives: a tokens file that is lost locks out, it does not open up.
+    As long as there are no tokens, everyone is in the namespace of the settings, unless
+    ``demanded``. Once there was a token, one is needed for as long as the process lives: losing the
+    tokens file locks callers out, it does not let everyone in.
     """
 
     def __init__(self, abilities: Abilities, tokens: TokenFile, *, demanded: bool = False) -> None:
         self._abilities = abilities
         self._tokens = tokens
         self._demanded = demanded
-        self._known: dict[tuple[str, bool], Abilities] = {}
+        self._views: dict[tuple[str, bool], Abilities] = {}
 
     def identify(self, authorization: Sequence[str]) -> Abilities:
-        """The application for the values of a request's Authorization headers. Raises Refused("unauthorized")."""
+        """Return the application for the values of a request's Authorization headers.
+
+        Raises RefusedRequest(401): the request needs a valid token, or the tokens file is damaged.
+        """
         try:
-            return self._of(authorization)
+            if not self._is_token_needed():
+                return self._abilities
+
+            token = self._find_token(authorization)
         except ValueError as error:
             _log.error("every token is refused: %s", error)
-            raise Refused("unauthorized") from None
+            token = None
 
-    def _of(self, authorization: Sequence[str]) -> Abilities:
+        if token is None:
+            raise RefusedRequest(401, "unauthorized")
+
+        return self._get_view(token)
+
+    def _is_token_needed(self) -> bool:
+        """Whether callers need a token. Raises ValueError if the tokens cannot be used."""
         tokens = self._tokens.tokens()
         self._demanded = self._demanded or bool(tokens)
-        if not self._demanded:
-            return self._abilities
-        self._abilities.settings.check_namespaces(token.namespace for token in tokens)
-        kind, _, given = (
-            authorization[0].partition(" ") if len(authorization) == 1 else ("", "", "")
-        )
-        token = self._tokens.find(given.strip()) if kind.lower() == "bearer" else None
-        if token is None:
-            raise Refused("unauthorized")
-        whose = (token.namespace, token.scope == "read")
-        if whose not in self._known:
-            self._known[whose] = self._abilities.for_namespace(token.namespace, read_only=whose[1])
-        return self._known[whose]
+
+        if self._demanded:
+            self._abilities.settings.check_namespaces(token.namespace for token in tokens)
+
+        return self._demanded
+
+    def _find_token(self, authorization: Sequence[str]) -> Token | None:
+        """Return the token that a request carries; None if there is none, or not exactly one."""
+        if len(authorization) != 1:
+            return None
+
+        scheme, _, text = authorization[0].partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+
+        return self._tokens.find(text.strip())
+
+    def _get_view(self, token: Token) -> Abilities:
+        """Return the application as a token may use it; there is one per namespace and scope."""
+        read_only = token.scope == "read"
+        key = (token.namespace, read_only)
+
+        if key not in self._views:
+            self._views[key] = self._abilities.for_namespace(token.namespace, read_only=read_only)
+
+        return self._views[key]

@@ -1,4 +1,4 @@
-"""The log of a server: one line of JSON on stderr for each call, each refused request, and whatever goes wrong."""
+"""The log of a server: JSON lines on stderr, one per call, per refused request and per problem."""
 
 import logging
 import sys
@@ -7,8 +7,13 @@ from pythonjsonlogger.orjson import OrjsonFormatter
 
 
 def log_to_stderr() -> None:
-    """Send what the package, its server and uvicorn have to say to stderr, as lines of JSON."""
+    """Send the log messages of the package and of uvicorn to stderr as lines of JSON.
+
+    The package logs from INFO on, everything else from WARNING on.
+    """
+    formatter = OrjsonFormatter("%(levelname)s %(name)s %(message)s", timestamp=True)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OrjsonFormatter("%(levelname)s %(name)s %(message)s", timestamp=True))
+    handler.setFormatter(formatter)
+
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("abilities").setLevel(logging.INFO)

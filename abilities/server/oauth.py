@@ -1,4 +1,7 @@
-"""What OAuth clients ask of a resource server: where tokens come from (RFC 9728), told where the settings say so."""
+"""Where OAuth clients get their tokens (RFC 9728).
+
+It is offered only if the settings name authorization servers.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -7,38 +10,47 @@ from mcp.shared.auth import ProtectedResourceMetadata
 from pydantic import AnyHttpUrl
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
-from abilities.server.guard import Scope
+from abilities.server.headers import read_headers
 
 METADATA = "/.well-known/oauth-protected-resource/mcp"
 
 
 def add_metadata(app: FastAPI, servers: Sequence[str]) -> None:
     """Offer the metadata of ``/mcp``, if there are authorization servers to name."""
+    if not servers:
+        return
 
     async def metadata(request: Request) -> Response:
-        told = ProtectedResourceMetadata(
-            resource=AnyHttpUrl(f"{_origin(request.scope)}/mcp"),
+        document = ProtectedResourceMetadata(
+            resource=AnyHttpUrl(f"{_get_origin(request.scope)}/mcp"),
             authorization_servers=[AnyHttpUrl(server) for server in servers],
             scopes_supported=["read", "write"],
             resource_name="agent-abilities",
         )
-        return Response(told.model_dump_json(exclude_none=True), media_type="application/json")
+        text = document.model_dump_json(exclude_none=True)
+        return Response(text, media_type="application/json")
 
-    if servers:
-        app.add_api_route(METADATA, metadata, include_in_schema=False)
+    app.add_api_route(METADATA, metadata, include_in_schema=False)
 
 
 def build_challenge(servers: Sequence[str]) -> Callable[[Scope], str]:
-    """What a caller without a token is told in WWW-Authenticate (RFC 6750, RFC 9728)."""
+    """Return a function that builds the WWW-Authenticate header for a request's scope.
+
+    The header points to the metadata if there are authorization servers (RFC 6750, RFC 9728).
+    """
 
     def challenge(scope: Scope) -> str:
-        return f'Bearer resource_metadata="{_origin(scope)}{METADATA}"' if servers else "Bearer"
+        if not servers:
+            return "Bearer"
+
+        return f'Bearer resource_metadata="{_get_origin(scope)}{METADATA}"'
 
     return challenge
 
 
-def _origin(scope: Scope) -> str:
-    """The server's address as its caller has it; the guard let its name pass."""
-    (host,) = (value.decode("latin-1") for name, value in scope["headers"] if name == b"host")
+def _get_origin(scope: Scope) -> str:
+    """Return the server's address as its caller wrote it; the guard has checked the host."""
+    (host,) = read_headers(scope)["host"]
     return f"{scope['scheme']}://{host}"

@@ -1,7 +1,7 @@
-"""Memories at addresses of their own: the abilities about them, as services are used to call them."""
+"""Memories at addresses of their own: the abilities about them as REST clients expect them."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from fastapi import FastAPI
@@ -9,6 +9,8 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.types import Scope
+from typing_extensions import override
 
 from abilities import schemas
 from abilities.adapters.http import (
@@ -27,116 +29,138 @@ from abilities.builtin.memories import (
     update_memory,
 )
 from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
 from abilities.replies import failed_reply
 
 
-class _RawRoute(APIRoute):
-    """A route by the path as it was sent: a ``%2F`` is part of a key, a ``/`` is not."""
+class _Operation(NamedTuple):
+    """An address that calls an ability.
 
-    def matches(self, scope: Any) -> tuple[Match, Any]:
-        """Match against the raw path (Starlette matches the decoded one)."""
-        return super().matches(
-            {**scope, "path": scope["raw_path"].partition(b"?")[0].decode("latin-1")}
-        )
+    ``name`` is part of the operation's id in OpenAPI. Placeholders in ``path`` name arguments. The
+    others are in the body if the method has one, else in the query, in which those in ``lists`` may
+    be repeated.
+    """
+
+    name: str
+    method: str
+    path: str
+    ability: Ability
+    lists: tuple[str, ...] = ()
+
+    @property
+    def has_body(self) -> bool:
+        return self.method in ("POST", "PATCH")
+
+
+_OPERATIONS = (
+    _Operation("query", "GET", "/api/memories", query_memories, lists=("tags",)),
+    _Operation("store", "POST", "/api/memories", store_memory),
+    _Operation("update", "PATCH", "/api/memories/by-id/{id}", update_memory),
+    _Operation("delete", "DELETE", "/api/memories/by-id/{id}", delete_memory),
+    _Operation("stats", "GET", "/api/stats", get_memory_stats),
+    _Operation("walk", "GET", "/api/memories/{key}/bulk", bulk_read_memory),
+    _Operation("read", "GET", "/api/memories/{key}", memory_get),
+)
+
+
+class _RawRoute(APIRoute):
+    """A route that matches the path as it was sent: a ``%2F`` is part of a key, a ``/`` is not."""
+
+    @override
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        # Some ASGI servers leave the query in the raw path.
+        raw_path, _, _ = scope["raw_path"].partition(b"?")
+        return super().matches({**scope, "path": raw_path.decode("latin-1")})
 
 
 def add_memories(app: FastAPI) -> None:
-    """Offer ``/api/memories`` with ``/KEY``, ``/KEY/bulk`` and ``/by-id/ID`` beneath it, and ``/api/stats``."""
-
-    async def query(request: Request) -> Response:
-        return await _asked(query_memories, request, lambda: _parameters(request, many=("tags",)))
-
-    async def store(request: Request) -> Response:
-        return await call_with_body(store_memory.name, request, {})
-
-    async def update(request: Request) -> Response:
-        return await call_with_body(update_memory.name, request, {"id": request.path_params["id"]})
-
-    async def delete(request: Request) -> Response:
-        return await _asked(
-            delete_memory,
-            request,
-            lambda: {**_parameters(request), "id": request.path_params["id"]},
-        )
-
-    async def stats(request: Request) -> Response:
-        return await _asked(get_memory_stats, request, lambda: _parameters(request))
-
-    async def read(request: Request) -> Response:
-        return await _asked(
-            memory_get, request, lambda: {**_parameters(request), "key": _key(request)}
-        )
-
-    async def walk(request: Request) -> Response:
-        return await _asked(
-            bulk_read_memory, request, lambda: {**_parameters(request), "key": _key(request)}
-        )
-
-    def add(method: str, path: str, call: Callable[..., Any], ability: Ability) -> None:
-        described = _described(ability, path, body=method in ("POST", "PATCH"))
+    """Offer ``/api/stats`` and ``/api/memories``, and below it KEY, KEY/bulk and by-id/ID."""
+    for operation in _OPERATIONS:
         app.router.add_api_route(
-            path,
-            call,
-            methods=[method],
-            summary=ability.title,
-            openapi_extra=described,
+            operation.path,
+            _create_endpoint(operation),
+            name=operation.name,
+            methods=[operation.method],
+            summary=operation.ability.title,
+            openapi_extra=_describe(operation),
             route_class_override=_RawRoute,
         )
 
-    add("GET", "/api/memories", query, query_memories)
-    add("POST", "/api/memories", store, store_memory)
-    add("PATCH", "/api/memories/by-id/{id}", update, update_memory)
-    add("DELETE", "/api/memories/by-id/{id}", delete, delete_memory)
-    add("GET", "/api/stats", stats, get_memory_stats)
-    add("GET", "/api/memories/{key}/bulk", walk, bulk_read_memory)
-    add("GET", "/api/memories/{key}", read, memory_get)
+
+def _create_endpoint(operation: _Operation) -> Callable[[Request], Awaitable[Response]]:
+    name = operation.ability.name
+
+    # The endpoints have no docstrings: FastAPI would publish them.
+    async def call_by_body(request: Request) -> Response:
+        return await call_with_body(name, request, request.path_params)
+
+    async def call_by_address(request: Request) -> Response:
+        try:
+            arguments = _read_query(request, operation.lists) | _read_path(request)
+        except Refused as error:
+            fault = Fault.from_reason(error.reason, field=error.field)
+            return to_response(failed_reply(fault))
+
+        return await call_ability(get_abilities(request), name, arguments)
+
+    return call_by_body if operation.has_body else call_by_address
 
 
-def _described(ability: Ability, path: str, *, body: bool) -> dict[str, Any]:
-    """What OpenAPI says: arguments named in the path, and the others in the body or as query parameters."""
-    schema = schemas.build_exact_schema(ability, nullable=body)
-    fields: dict[str, Any] = schema["properties"]
-    required: list[str] = schema.get("required", [])
-    named = [name for name in fields if f"{{{name}}}" in path]
-    asked = [] if body else [name for name in fields if name not in named]
-    schema["properties"] = {name: field for name, field in fields.items() if name not in named}
-    schema["required"] = [name for name in required if name not in named]
-    parameters = [
-        {"name": name, "in": "path" if name in named else "query", "schema": fields[name]}
-        | {"required": name in required, "description": fields[name]["description"]}
-        for name in (*named, *asked)
-    ]
-    return {**describe_operation(ability, body=schema if body else None), "parameters": parameters}
+def _read_query(request: Request, lists: Sequence[str]) -> JsonObject:
+    """Return the query parameters. Raises Refused for one that is repeated and not in ``lists``."""
+    parameters: JsonObject = {}
 
-
-async def _asked(
-    ability: Ability, request: Request, arguments: Callable[[], dict[str, Any]]
-) -> Response:
-    """A call whose arguments are in the address."""
-    try:
-        found = arguments()
-    except Refused as error:
-        return to_response(failed_reply(Fault.from_reason(error.reason, field=error.field)))
-    return await call_ability(get_abilities(request), ability.name, found)
-
-
-def _parameters(request: Request, many: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The query parameters; one that is given twice is refused. Raises Refused."""
-    found: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
-        if name in many:
-            found.setdefault(name, []).append(value)
-        elif name in found:
-            raise Refused("invalid_parameter", name if name.isidentifier() else None)
+        if name in lists:
+            parameters.setdefault(name, []).append(value)
+        elif name not in parameters:
+            parameters[name] = value
         else:
-            found[name] = value
-    return found
+            raise Refused("invalid_parameter", name if name.isidentifier() else None)
+
+    return parameters
 
 
-def _key(request: Request) -> str:
-    """The key in an address. Raises Refused("invalid_key")."""
-    try:
-        return unquote_to_bytes(request.path_params["key"]).decode()
-    except UnicodeDecodeError:
-        raise Refused("invalid_key", "key") from None
+def _read_path(request: Request) -> JsonObject:
+    """Return the arguments in the path. A key is percent-decoded; an id has no such characters.
+
+    Raises Refused("invalid_key").
+    """
+    arguments: JsonObject = dict(request.path_params)
+
+    if "key" in arguments:
+        try:
+            arguments["key"] = unquote_to_bytes(arguments["key"]).decode()
+        except UnicodeDecodeError:
+            raise Refused("invalid_key", "key") from None
+
+    return arguments
+
+
+def _describe(operation: _Operation) -> JsonObject:
+    """Return what OpenAPI says about an operation, with the ability's arguments in their places."""
+    has_body = operation.has_body
+    schema = schemas.build_exact_schema(operation.ability, nullable=has_body)
+    fields: JsonObject = schema["properties"]
+    required: list[str] = schema.get("required", [])
+
+    in_path = [name for name in fields if f"{{{name}}}" in operation.path]
+    others = [name for name in fields if name not in in_path]
+    in_query = [] if has_body else others
+
+    parameters: list[JsonObject] = []
+    for name in (*in_path, *in_query):
+        parameter = {
+            "name": name,
+            "in": "path" if name in in_path else "query",
+            "schema": fields[name],
+            "required": name in required,
+            "description": fields[name]["description"],
+        }
+        parameters.append(parameter)
+
+    schema["properties"] = {name: fields[name] for name in others}
+    schema["required"] = [name for name in required if name in others]
+    body = schema if has_body else None
+    return {**describe_operation(operation.ability, body=body), "parameters": parameters}

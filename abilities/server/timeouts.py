@@ -1,62 +1,82 @@
-"""Connections that must not take their time: uvicorn waits for the rest of a request for ever."""
+"""Timeouts for requests on their way in; uvicorn itself waits for the rest of a request forever."""
 
 import asyncio
 import socket
-from typing import Any
+from typing import cast
 
+from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from abilities.server.guard import MAX_HEADERS
+from abilities.server.headers import MAX_HEADERS
 
 RECEIVE_SECONDS = 10.0
-"""For the headers of a request, from a connection's beginning or a later request's first byte; and for its body."""
+"""How long the headers of a request may take, and after them its body.
+
+The time for the headers begins with the connection, or with the first byte of a later request.
+"""
 
 
 class TimeoutProtocol(HttpToolsProtocol):
-    """Closes a connection whose request does not come to the end of its headers, or of its body, in time."""
+    """Closes a connection if the headers or the body of its request do not arrive in time."""
 
     _deadline: asyncio.TimerHandle | None = None
     _in_headers = True
     _received = 0
 
-    def connection_made(self, transport: Any) -> None:
-        """Begin to wait for a request."""
-        super().connection_made(transport)
-        # asyncio leaves this out for sockets that were made without naming their protocol, and then each small answer
-        # waits 40 ms for its client's delayed acknowledgement.
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._expect(headers=True)
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast(asyncio.Transport, transport))
 
+        # asyncio does this only for sockets that were created with their protocol's number. Without
+        # it, each small response waits 40 ms for its client's delayed acknowledgement.
+        connection = transport.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        self._expect_headers()
+
+    @override
     def data_received(self, data: bytes) -> None:
-        """Take up data; where no request is on its way, another one begins."""
         if self._deadline is None:
-            self._expect(headers=True)
+            self._expect_headers()  # the first bytes of another request
+
         self._received += len(data)
         super().data_received(data)
-        if self._deadline is not None and self._in_headers and self._received > MAX_HEADERS:
+
+        # The parser takes headers of any length; the guard sees them only when they are complete.
+        is_waiting = self._deadline is not None
+        if is_waiting and self._in_headers and self._received > MAX_HEADERS:
             self.transport.close()
 
+    @override
     def on_headers_complete(self) -> None:
-        """Go on to wait for the body, also for one that was refused already."""
-        self._expect(headers=False)
+        self._expect_body()  # also if the request is refused by its headers
         super().on_headers_complete()
 
+    @override
     def on_message_complete(self) -> None:
-        """The request is there; what it takes to answer it is not the client's fault."""
-        self._forget()
+        self._cancel_deadline()  # how long the answer takes is not the client's fault
         super().on_message_complete()
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadline."""
-        self._forget()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
-    def _expect(self, *, headers: bool) -> None:
-        self._forget()
-        self._in_headers, self._received = headers, 0
+    def _expect_headers(self) -> None:
+        self._in_headers = True
+        self._received = 0
+        self._restart_deadline()
+
+    def _expect_body(self) -> None:
+        self._in_headers = False
+        self._received = 0
+        self._restart_deadline()
+
+    def _restart_deadline(self) -> None:
+        self._cancel_deadline()
         self._deadline = self.loop.call_later(RECEIVE_SECONDS, self.transport.close)
 
-    def _forget(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from langchain_core.messages import ToolMessage
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from starlette.types import ASGIApp
 
 from abilities import Abilities, AbilityError, Settings, render
 from abilities.adapters.http import get_status
@@ -24,7 +25,7 @@ from abilities.adapters.mcp import create_server
 from abilities.cli.main import main
 from abilities.declarations.faults import Fault
 from abilities.server.app import create_app
-from abilities.server.guard import MAX_BODY, App
+from abilities.server.bodies import MAX_BODY
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 Through = Callable[[Settings], Call]
@@ -198,7 +199,7 @@ async def _mcp_http(
 
 
 @asynccontextmanager
-async def begun(app: App) -> AsyncIterator[Any]:
+async def begun(app: ASGIApp) -> AsyncIterator[Any]:
     """An application between its startup and its shutdown, as a server runs it (ASGI lifespan)."""
     asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     told: asyncio.Queue[Any] = asyncio.Queue()

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from abilities import Abilities, Settings, render
 from abilities.adapters import http as adapter
 from abilities.cli.main import main
-from abilities.server import guard, timeouts
+from abilities.server import bodies, guard, timeouts
 from abilities.server.app import create_app
 from tests.support.measurements import reached
 from tests.support.surfaces import environment, python, told_by
@@ -191,12 +191,12 @@ async def test_h3_a_large_body_is_refused_before_it_is_taken(served: str) -> Non
     async with httpx.AsyncClient(base_url=served) as client:
         kind = {"Content-Type": "application/json"}
         for path in ("/api/abilities/file_read_bulk", "/mcp"):
-            for content in (b" " * (guard.MAX_BODY + 1), chunks()):
+            for content in (b" " * (bodies.MAX_BODY + 1), chunks()):
                 refused = await client.post(path, content=content, headers=kind)
                 assert refused.status_code == 413
         fits = await client.post(
             "/api/abilities/get_memory_stats",
-            content=b"{}" + b" " * (guard.MAX_BODY - 2),
+            content=b"{}" + b" " * (bodies.MAX_BODY - 2),
             headers=kind,
         )
         assert fits.status_code == 200
@@ -205,7 +205,7 @@ async def test_h3_a_large_body_is_refused_before_it_is_taken(served: str) -> Non
 async def test_h4_a_slow_body_is_given_up(
     served: str, monkeypatch: pytest.MonkeyPatch, roots: Settings
 ) -> None:
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.1)
     said: list[Any] = []
 
     async def never() -> Any:

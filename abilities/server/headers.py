@@ -1,0 +1,45 @@
+"""Request headers: their values by name, and how large they may be."""
+
+from starlette.types import Scope
+
+from abilities.server.refusals import RefusedRequest
+
+MAX_HEADERS = 16 * 1024
+"""Bytes of all request headers together, as they are sent."""
+
+_SEPARATORS = len(": \r\n")
+
+Headers = dict[str, list[str]]
+"""The values of each header, in order, by its name in lower case."""
+
+
+def trim_headers(scope: Scope) -> None:
+    """Remove the whitespace around each header value of a request (ASGI scope).
+
+    Header values exclude surrounding whitespace (RFC 9110, 5.5); the HTTP parser keeps what
+    follows a value.
+    """
+    scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+
+
+def read_headers(scope: Scope) -> Headers:
+    """Return the headers of a request (ASGI scope).
+
+    >>> read_headers({"headers": [(b"Host", b"localhost"), (b"host", b"::1")]})
+    {'host': ['localhost', '::1']}
+    """
+    headers: Headers = {}
+
+    # Every byte is valid Latin-1, so that no header makes this fail.
+    for name, value in scope["headers"]:
+        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    return headers
+
+
+def check_header_size(scope: Scope) -> None:
+    """Raise RefusedRequest(431) if the headers are too large."""
+    size = sum(len(name) + len(value) + _SEPARATORS for name, value in scope["headers"])
+
+    if size > MAX_HEADERS:
+        raise RefusedRequest(431, "malformed_request")
