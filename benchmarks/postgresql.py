@@ -13,8 +13,10 @@ import psycopg
 
 from abilities import Settings
 from abilities.helpers.stores.model import Row as MemoryRow
-from abilities.helpers.stores.postgres import reads
-from abilities.helpers.stores.postgres.server import Connection, Server, build_conninfo
+from abilities.helpers.stores.postgres import reads, walks
+from abilities.helpers.stores.postgres.conninfo import build_conninfo
+from abilities.helpers.stores.postgres.server import Server
+from abilities.helpers.stores.postgres.statements import Connection, Select
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import NAMESPACE, generate
@@ -161,25 +163,25 @@ class Reader:
 
     async def trips(self) -> int:
         """The most questions that a default walk asks."""
-        most, asked, fetched = 0, 0, reads.fetch
+        most, asked, execute = 0, 0, Select._execute
 
-        async def counted(*given: Any) -> Any:
+        async def count(*arguments: Any) -> Any:
             nonlocal asked
             asked += 1
-            return await fetched(*given)
+            return await execute(*arguments)
 
-        reads.fetch = counted
+        Select._execute = count
         for _ in range(ROOTS):
             asked = 0
             await self.walk("default")
             most = max(most, asked)
-        reads.fetch = fetched
+        Select._execute = execute
         return most
 
 
 def _walk(root: str, limits: WalkLimits) -> Any:
     def walk(connection: Connection) -> Any:
-        return reads.walk(connection, NAMESPACE, root, limits)
+        return walks.walk(connection, NAMESPACE, root, limits)
 
     return walk
 

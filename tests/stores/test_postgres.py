@@ -20,8 +20,9 @@ from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.helpers.stores.conformance import BEHAVIOURS, NAMESPACE, check, put
 from abilities.helpers.stores.model import hash_values
-from abilities.helpers.stores.postgres import reads
-from abilities.helpers.stores.postgres import server as postgres_server
+from abilities.helpers.stores.postgres import migration, pool
+from abilities.helpers.stores.postgres.errors import translate_postgres_error
+from abilities.helpers.stores.postgres.statements import LOCK, Select
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
@@ -131,12 +132,12 @@ async def test_walks_are_the_walks_in_memory(url: str) -> None:
 
 async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One for the links of each level, the first and the last included, and one for the memories."""
-    asked: list[str] = []
-    fetched = reads.fetch
+    trips: list[Select[Any]] = []
+    execute = Select._execute
 
-    async def counted(connection: Any, statement: bytes, values: Any) -> Any:
-        asked.append(statement.decode())
-        return await fetched(connection, statement, values)
+    async def count(select: Select[Any], connection: Any, values: Any) -> Any:
+        trips.append(select)
+        return await execute(select, connection, values)
 
     async with opened(url) as store:
         chain = [put(store, f"c{n}", links=[(f"c{n + 1}", 0.5)]) for n in range(10)]
@@ -145,12 +146,12 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
             for n in range(200)
         ]
         await asyncio.gather(*chain, *tree)
-        monkeypatch.setattr(reads, "fetch", counted)
+        monkeypatch.setattr(Select, "_execute", count)
         for key in ("c0", "t0", "t1", "t3"):
             for depth in (1, 3, 6):
-                asked.clear()
+                trips.clear()
                 await store.walk(NAMESPACE, key, WalkLimits(depth, 20, 50))
-                assert len(asked) <= depth + 2, (key, depth, len(asked))
+                assert 2 <= len(trips) <= depth + 2, (key, depth, len(trips))
 
 
 async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
@@ -206,7 +207,7 @@ async def _made(url: str) -> None:
 async def test_a_server_that_is_not_there_is_said_to_be_and_nothing_hangs(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_server, "WAIT_SECONDS", 1)
+    monkeypatch.setattr(pool, "WAIT_SECONDS", 1)
     for url in (
         "postgresql://postgres@127.0.0.1:1/none",
         re.sub(r"/postgres(?=\?|$)", "/no_such_database", server),
@@ -340,7 +341,7 @@ async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None
             writing = asyncio.create_task(put(store, "other"))
             while not (await (await other.execute(WAITING)).fetchall()):
                 await asyncio.sleep(0.01)
-            await other.execute(postgres_server._LOCK.encode(), (f"abilities:{NAMESPACE}",))
+            await LOCK.execute(other, f"abilities:{NAMESPACE}")
             await other.rollback()
             assert (await writing).created
 
@@ -362,18 +363,17 @@ async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
 async def test_a_held_lock_makes_it_busy_not_wrong(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        postgres_server, "_SETTINGS", postgres_server._SETTINGS.replace("'3s'", "'0.3s'")
-    )
+    settings = pool._SESSION_SETTINGS.replace("'3s'", "'0.3s'")
+    monkeypatch.setattr(pool, "_SESSION_SETTINGS", settings)
     async with opened(url) as store:
         await put(store, "k")
         with psycopg.connect(url) as connection:
-            connection.execute(postgres_server._LOCK.encode(), (f"abilities:{NAMESPACE}",))
+            connection.execute(LOCK.text, (f"abilities:{NAMESPACE}",))
             assert await reason(put(store, "other")) == "busy"
             assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done", "reads go on"
         assert await reason(put(store, "other")) == "done"
         with psycopg.connect(url) as connection:
-            connection.execute("LOCK TABLE abilities.builtin.memories IN ACCESS EXCLUSIVE MODE")
+            connection.execute("LOCK TABLE abilities.memories IN ACCESS EXCLUSIVE MODE")
             assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "busy"
             assert await reason(put(store, "more")) == "busy"
         assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
@@ -417,13 +417,14 @@ STATES = {
 
 @pytest.mark.parametrize(("state", "reason"), STATES.items(), ids=STATES)
 def test_a_state_of_the_server_has_a_reason(state: str, reason: str) -> None:
-    assert postgres_server.translate_postgres_error(psycopg.errors.lookup(state)()).reason == reason
+    assert translate_postgres_error(psycopg.errors.lookup(state)()).reason == reason
 
 
 async def test_search_is_right_without_an_index_too(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_server, "_WORDS", "CREATE INDEX words_search ON nowhere (folded)")
+    wrong = "CREATE INDEX words_search ON nowhere (folded)"
+    monkeypatch.setattr(migration, "_CREATE_SEARCH_INDEX", wrong)
     settings = Settings(store_url=url, workspace_dir=Path.cwd() / "tests")
     async with Abilities.open(settings) as abilities:
         await abilities.call(
