@@ -1,4 +1,4 @@
-"""The goals about PostgreSQL, on a server that is started for them: walks against rows by id, processes, writers."""
+"""The goals about PostgreSQL, on a server started for them: walks, processes and writers."""
 
 import asyncio
 import random
@@ -52,7 +52,7 @@ COPIED = {
 
 
 async def goals_of_postgresql(base: Path, rounds: int, large: int) -> list[Measured]:
-    """Walks at rising sizes, reads through one and two server processes, and writers that share commits."""
+    """Measure walks at rising sizes, reads through one and two servers, and shared commits."""
     with postgres.started("shared_buffers=1GB", "max_wal_size=8GB", "fsync=on") as node:
         urls = {size: await filled(node.url, base, size) for size in (SMALL, large)}
         rows = await _walks(urls, rounds, large)
@@ -189,5 +189,6 @@ def _walk(root: str, limits: WalkLimits) -> Any:
 async def _writers(url: str, rounds: int) -> Measured:
     """Writers that share a commit against one after another."""
     taken = await shared_commits(PostgresStore(url), rounds)
-    what = f"PostgreSQL: 64 writers sharing commits ({64 / taken['together']:,.0f} a second), one by one"
+    rate = f"{64 / taken['together']:,.0f} a second"
+    what = f"PostgreSQL: 64 writers sharing commits ({rate}), one by one"
     return taken.ratio("17", what, ">= 1x", "one", "together")

@@ -1,4 +1,4 @@
-"""The store in PostgreSQL: conformance, rows B and S, walks and promises as of the embedded one, on a real server."""
+"""The store in PostgreSQL, on a real server: conformance, rows B and S, walks and promises."""
 
 import asyncio
 import json
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,11 +19,12 @@ from click.testing import CliRunner
 
 from abilities import Abilities, Settings
 from abilities.cli.main import main
+from abilities.declarations.faults import Refused
 from abilities.helpers.stores.conformance import BEHAVIOURS, NAMESPACE, check, put
 from abilities.helpers.stores.model import hash_values
 from abilities.helpers.stores.postgres import migration, pool
 from abilities.helpers.stores.postgres.errors import translate_postgres_error
-from abilities.helpers.stores.postgres.statements import LOCK, Select
+from abilities.helpers.stores.postgres.statements import LOCK, Connection, Select, Statement
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
@@ -50,7 +52,7 @@ def url(server: str) -> Iterator[str]:
 
 @pytest.fixture
 def roots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Settings for two empty roots and an empty database; what the tests do to a store's rows is done there."""
+    """Settings for two empty roots and an empty database, whose rows the tests can tamper with."""
     monkeypatch.setattr(test_memories, "tamper", tamper)
     for name in ("agent", "workspace"):
         (tmp_path / name).mkdir()
@@ -131,7 +133,7 @@ async def test_walks_are_the_walks_in_memory(url: str) -> None:
 
 
 async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for the links of each level, the first and the last included, and one for the memories."""
+    """One for the links of each level, first and last included, and one for the memories."""
     trips: list[Select[Any]] = []
     execute = Select._execute
 
@@ -182,9 +184,10 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
     asyncio.run(_made(url))
     with psycopg.connect(url) as connection:
         found = connection.execute(
-            "SELECT c.relname, i.indisunique, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] WHERE n.nspname = 'abilities'"
+            "SELECT c.relname, i.indisunique, a.attname FROM pg_index i"
+            " JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
+            " WHERE n.nspname = 'abilities'"
         ).fetchall()
     keys = [(table, column) for table, unique, column in found if unique]
     assert {table for table, _ in keys} == {
@@ -231,7 +234,7 @@ async def test_a_connection_that_is_cut_is_made_again(url: str, server: str) -> 
 
 
 async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
-    """Every process of the leader is killed under load and its standby promoted; reads go on in between."""
+    """The leader is killed under load and its standby promoted; reads go on in between."""
     with postgres.replicated() as (leader, standby):
         async with opened(leader.url.replace("@", f"@127.0.0.1:{standby.port},")) as store:
             await put(store, "k")
@@ -300,7 +303,8 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
                 told, _ = writer.communicate()
                 acknowledged |= {f"{name}-{n}" for n in told.decode().split("\n")[:-1]}
         assert len(acknowledged) > 40
-        done = f"PostgreSQL, {KILLS // 5} rounds, of writers and server: {len(acknowledged):,} acknowledged, 0 lost"
+        rounds = f"{KILLS // 5} rounds, of writers and server"
+        done = f"PostgreSQL, {rounds}: {len(acknowledged):,} acknowledged, 0 lost"
         async with opened(node.url) as store:
             keys = sorted(acknowledged)
             found = zip(keys, await store.read(NAMESPACE, keys), strict=True)
@@ -313,7 +317,7 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
 
 
 async def test_a_change_that_no_standby_has_is_not_acknowledged() -> None:
-    """PostgreSQL reports a commit as done whose wait for a standby was interrupted; the store does not."""
+    """PostgreSQL reports such a commit as done if its wait is interrupted; the store does not."""
     waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with postgres.replicated() as (leader, standby):
         async with opened(leader.url) as store:
@@ -397,6 +401,23 @@ async def test_a_change_that_the_database_refuses_fails_alone(url: str) -> None:
             *(reason(put(store, f"k{n}", content="\0" if n == 3 else "x")) for n in range(6))
         )
         assert told == ["storage_error" if n == 3 else "done" for n in range(6)]
+
+
+async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> None:
+    """The error of a change's last statement arrives when the change is already over."""
+    divide = Statement("SELECT 1 / %s::int")
+
+    async def work(divisor: int, connection: Connection) -> int:
+        await divide.execute(connection, divisor)
+        return divisor
+
+    async with asyncio.timeout(60), opened(url) as store:
+        changes = [store._write(NAMESPACE, partial(work, divisor)) for divisor in (1, 0, 2)]
+        first, failed, last = await asyncio.gather(*changes, return_exceptions=True)
+
+    assert (first, last) == (1, 2)
+    assert isinstance(failed, Refused)
+    assert failed.reason == "storage_error"
 
 
 STATES = {

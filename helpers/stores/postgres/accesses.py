@@ -26,13 +26,18 @@ class AccessBuffer:
 
     def add(self, namespace: str, key: str, now: str) -> None:
         """Count one access."""
+        name = (namespace, key)
         with self._lock:
+            # The limit bounds the memory that the buffer takes while the database is away.
             if len(self._accesses) >= MAX_TOUCHES:
                 return
 
-            earlier = self._accesses.get((namespace, key))
-            number = earlier.number if earlier else 0
-            self._accesses[namespace, key] = Access(key, number + 1, now)
+            earlier = self._accesses.get(name)
+            number = 1
+            if earlier is not None:
+                number += earlier.number
+
+            self._accesses[name] = Access(key, number, now)
 
     def take(self) -> dict[str, list[Access]]:
         """Empty the buffer, and return its accesses per namespace, sorted by key."""
@@ -42,6 +47,7 @@ class AccessBuffer:
 
         by_namespace: dict[str, list[Access]] = {}
         for (namespace, _), access in sorted(accesses.items()):
-            by_namespace.setdefault(namespace, []).append(access)
+            group = by_namespace.setdefault(namespace, [])
+            group.append(access)
 
         return by_namespace

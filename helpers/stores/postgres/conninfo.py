@@ -7,6 +7,7 @@ CONNECT_SECONDS = 5
 
 _DEFAULTS: dict[str, str | int | None] = {
     "connect_timeout": CONNECT_SECONDS,
+    # A silent server is given up after 5 + 3 * 2 seconds, or 10 if it owes an acknowledgment.
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
@@ -28,6 +29,7 @@ def build_conninfo(url: str) -> str:
         message = "is not a PostgreSQL URL, for example 'postgresql://user@host/database'"
         raise ValueError(message) from error
 
+    # A standby accepts connections too, but no changes.
     parameters = dict(_DEFAULTS)
     if _count_hosts(requested) > 1:
         parameters["target_session_attrs"] = "read-write"

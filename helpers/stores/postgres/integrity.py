@@ -10,8 +10,8 @@ from abilities.helpers.stores.postgres.reads import COLUMNS, LINK_COLUMNS
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.protocol import IntegrityFinding
 
-PORTION = 1_000
-"""Rows that are fetched at a time, so that memory does not grow with the store."""
+PORTION_ROWS = 1_000
+"""Rows that are fetched at a time, so that a check of any store takes the same memory."""
 
 _MEMORIES = f"""
 SELECT {COLUMNS}, m.hash, {", ".join(f"s.{name}" for name in INDEX_COLUMNS)}
@@ -29,6 +29,7 @@ SELECT m.namespace, m.key, m.tags, (
     WHERE t.namespace = m.namespace AND t.id = m.id AND t.archived = m.archived
 ) FROM memories AS m
 """
+# In both directions, because a counter can be missing, wrong, or one of a tag that nothing has.
 _MISCOUNTED_TAGS = """
 WITH expected AS (SELECT namespace, archived, tag, count(*) FROM tags GROUP BY 1, 2, 3),
     counted AS (SELECT namespace, archived, value, number FROM counters WHERE name = 'tag')
@@ -79,9 +80,10 @@ async def check(connection: Connection, progress: Callable[[int], None]) -> list
 
 
 async def _stream(connection: Connection, statement: str) -> AsyncIterator[TupleRow]:
-    """Yield the rows of a statement, fetching them in portions with a cursor on the server."""
+    """Yield the rows of a statement, fetching them in portions."""
+    # A named cursor is one on the server; others would fetch all rows at once.
     async with connection.cursor("abilities_check") as cursor:
-        cursor.itersize = PORTION
+        cursor.itersize = PORTION_ROWS
         await cursor.execute(statement.encode())
         async for row in cursor:
             yield row

@@ -60,7 +60,7 @@ class LoopThread:
 
         self._loop.call_soon_threadsafe(self._loop.stop)
 
-        # Joining blocks, and the loop that this runs on has other work to do.
+        # Joining blocks, and the caller's loop has other work to do.
         current = asyncio.get_running_loop()
         await current.run_in_executor(None, self._thread.join)
 
@@ -70,8 +70,12 @@ class LoopThread:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+
+                # A daemon, so that a store that nobody closed does not keep the process alive.
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="abilities-store", daemon=True
+                    target=self._loop.run_forever,
+                    name="abilities-store",
+                    daemon=True,
                 )
                 self._thread.start()
 

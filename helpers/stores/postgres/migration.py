@@ -47,6 +47,8 @@ async def migrate(connection: Connection) -> None:
 
     async with connection.transaction():
         await LOCK.execute(connection, "abilities schema")
+
+        # While this process waited, another one may have done the work.
         version = await _read_version(connection)
         if version > len(scripts):
             raise Refused("schema_too_new")
@@ -79,6 +81,7 @@ async def _create_search_index(connection: Connection) -> None:
     Without it search is right but slow: it reads all contents of a namespace.
     """
     try:
+        # In a savepoint: the schema stays if there is no such extension, or no right to create it.
         async with connection.transaction():
             await connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm WITH SCHEMA public")
             await connection.execute(_CREATE_SEARCH_INDEX)

@@ -51,12 +51,12 @@ class Pool:
             AsyncConnectionPool(
                 conninfo,
                 open=False,
-                min_size=1,
+                min_size=1,  # a call after a quiet time need not wait for a connection
                 max_size=MAX_CONNECTIONS,
                 timeout=WAIT_SECONDS,
                 max_idle=IDLE_SECONDS,
                 reconnect_timeout=WAIT_SECONDS,
-                kwargs={"autocommit": True},
+                kwargs={"autocommit": True},  # transactions are begun explicitly
                 configure=_configure,
                 check=check_connection,
             ),
@@ -82,7 +82,7 @@ class Pool:
         """
         try:
             async with asyncio.timeout(seconds):
-                if not self._is_open:
+                if not self._is_open:  # spares every later call the lock
                     await self._open()
 
                 async with self._pool.connection() as connection:

@@ -9,7 +9,7 @@ from abilities.helpers.stores.postgres.statements import Connection, Select, to_
 from abilities.helpers.stores.protocol import MemoryPage, Query, Stats, build_stats
 
 FEW_MATCHES = 10_000
-"""So many matches are sorted faster than met in order."""
+"""Up to this many matches are found first and then sorted."""
 
 _SORT_COLUMNS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
 _HAS_TAG = """
@@ -125,7 +125,8 @@ async def _count_matches(
     """Return how many memories match: from a counter if one knows it, else by counting them."""
     if query.counter is not None:
         name, value = query.counter
-        # Counters of archived memories have archived = 1, all others 0.
+
+        # Archived memories are counted under archived = 1, the others under 0.
         archived = int(query.archived)
         return await _READ_COUNTER.fetch_only(connection, namespace, name, value, archived)
 
@@ -139,11 +140,14 @@ async def _fetch_ids(
     connection: Connection, query: Query, selection: _Selection, total: int
 ) -> list[str]:
     """Return the ids of a page of matching memories, in the order of the query."""
-    column = _SORT_COLUMNS[_SORT_COLUMNS.index(query.sort_by)]  # never text from outside
+    # The name is our own tuple's, so that no text from outside becomes part of a statement.
+    index = _SORT_COLUMNS.index(query.sort_by)
+    column = _SORT_COLUMNS[index]
+
     direction = "DESC" if query.descending else "ASC"
 
-    # Few matches are found first and then sorted. If there are many, the first of them are soon
-    # met by going along the index of the sort column.
+    # Sorting few matches is cheap. If there are many, going along the index of the sort column soon
+    # comes to the first of them.
     materialized = "MATERIALIZED" if total <= FEW_MATCHES else "NOT MATERIALIZED"
     page = Select(
         f"""

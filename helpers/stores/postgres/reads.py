@@ -38,28 +38,31 @@ class _Counts(NamedTuple):
 
 
 class _MemoryRecord(NamedTuple):
-    """A memory without its links, as it is stored."""
+    """A memory without its links, and the hash that is stored beside its row."""
 
-    row: Row
+    memory: StoredMemory
     hash: int
-    counts: _Counts
 
     @classmethod
     def parse(cls, columns: Sequence[Any]) -> "_MemoryRecord":
         """Make a record of the columns of ``_SELECT_MEMORIES``."""
         *values, stored_hash, accessed_at, access_count, links_total = columns
-        row = Row._make(values)
-        counts = _Counts(accessed_at, access_count, links_total)
-        return cls(row, stored_hash, counts)
+        memory = StoredMemory(
+            Row._make(values),
+            links_total=links_total,
+            accessed_at=accessed_at,
+            access_count=access_count,
+        )
+        return cls(memory, stored_hash)
 
-    def to_memory(self) -> StoredMemory | Exception:
+    def verify(self) -> StoredMemory | Exception:
         """Return the memory, or a Refused if it is damaged."""
         try:
-            row = verify_row(self.row, self.hash)
+            verify_row(self.memory.row, self.hash)
         except Refused as error:
             return error
 
-        return _build_memory(row, (), self.counts)
+        return self.memory
 
 
 _SELECT_ROW = f"SELECT {COLUMNS}, m.hash FROM memories AS m WHERE m.namespace = %s"
@@ -153,7 +156,13 @@ async def load_memory(
         best = await _BEST_LINKS.fetch(connection, namespace, key, limit, offset)
         links = _select_sound(best)
 
-    return _build_memory(row, links, counts)
+    return StoredMemory(
+        row,
+        links=tuple(links),
+        links_total=counts.links_total,
+        accessed_at=counts.accessed_at,
+        access_count=counts.access_count,
+    )
 
 
 async def read_linked(
@@ -190,7 +199,7 @@ async def read(
 
     memories: dict[str, StoredMemory | Exception] = {}
     for record in records:
-        memories[record.row.key] = record.to_memory()
+        memories[record.memory.row.key] = record.verify()
 
     return _arrange(memories, keys)
 
@@ -203,7 +212,7 @@ async def read_ids(
 
     memories: dict[str, StoredMemory | Exception] = {}
     for record in records:
-        memories[record.row.id] = record.to_memory()
+        memories[record.memory.row.id] = record.verify()
 
     return _arrange(memories, ids)
 
@@ -222,13 +231,3 @@ def _arrange(
 
 def _select_sound(links: Sequence[LinkRecord]) -> list[LinkRow]:
     return [link.row for link in links if link.is_sound]
-
-
-def _build_memory(row: Row, links: Sequence[LinkRow], counts: _Counts) -> StoredMemory:
-    return StoredMemory(
-        row,
-        links=tuple(links),
-        links_total=counts.links_total,
-        accessed_at=counts.accessed_at,
-        access_count=counts.access_count,
-    )

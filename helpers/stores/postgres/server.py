@@ -59,6 +59,7 @@ class Server:
         While no host accepts changes, for example between the loss of a leader and the choice of
         the next one, any host that can be reached answers.
         """
+        # As long as the leader is sought, a read does not wait for it again.
         if self._any_host is None or self._seeking is None:
             try:
                 return await _run_in_snapshot(self._leader, work)
@@ -122,8 +123,10 @@ class Server:
 
 
 async def _run_in_snapshot(pool: Pool, work: Work[ResultT]) -> ResultT:
+    # In a pipeline, BEGIN travels with the first statement of the work instead of costing a round
+    # trip of its own.
     async with pool.connection() as connection, connection.pipeline():
-        await connection.execute(_BEGIN_SNAPSHOT)  # travels with the first statement of the work
+        await connection.execute(_BEGIN_SNAPSHOT)
         result = await work(connection)
         await connection.execute("ROLLBACK")
         return result

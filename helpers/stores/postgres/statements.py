@@ -62,7 +62,7 @@ class Select(Generic[RecordT]):
 
 
 def to_columns(records: Iterable[Sequence[object]]) -> list[list[object]]:
-    """Turn records into one list per field, as PostgreSQL's unnest takes many rows at once."""
+    """Turn records into one list per field: unnest makes them rows again, in one statement."""
     columns: list[list[object]] = []
     for column in zip(*records, strict=True):
         columns.append(list(column))

@@ -55,7 +55,7 @@ class PostgresStore(ServableStore):
         self._server = Server(build_conninfo(url))
         self._queue = WriteQueue(self._server, self._loop.start_task)
         self._accesses = AccessBuffer()
-        self._has_flush = False  # whether a task waits to write the accesses
+        self._has_flush = False  # whether a task will write the accesses; set on the loop only
 
     @property
     @override
@@ -113,6 +113,7 @@ class PostgresStore(ServableStore):
         options = BatchOptions(replace, dry_run, self._quota)
         imports = [self._import_memory(memory, options) for memory in memories]
 
+        # All together, so that memories of one namespace share transactions.
         settled = await asyncio.gather(*imports, return_exceptions=True)
 
         outcomes: list[Outcome | Exception] = []
@@ -165,6 +166,7 @@ class PostgresStore(ServableStore):
         await self._loop.stop()
 
     async def _finish(self) -> None:
+        # First the changes that were begun, then the accesses that they did not wait for.
         await self._loop.finish_tasks()
         await self._flush_accesses()
         await self._server.close()
@@ -184,6 +186,7 @@ class PostgresStore(ServableStore):
 
     async def _write(self, namespace: str, work: Work[ResultT]) -> ResultT:
         """Queue a change and wait for it. Cancelling the wait does not cancel the change."""
+        # The queue works on another loop, so the future must be one that crosses threads.
         done: Future[ResultT] = Future()
         self._loop.call_soon(self._queue.add, namespace, WriteJob(work, done))
 
@@ -197,7 +200,9 @@ class PostgresStore(ServableStore):
 
     async def _flush_later(self) -> None:
         await asyncio.sleep(ACCESS_SECONDS)
-        self._has_flush = False  # an access from now on may come too late for this one
+
+        # An access from now on may come too late for this task, so it may start the next one.
+        self._has_flush = False
         await self._flush_accesses()
 
     async def _flush_accesses(self) -> None:
@@ -208,7 +213,9 @@ class PostgresStore(ServableStore):
                 namespace=namespace,
                 accesses=accesses,
             )
-            with suppress(Refused):  # counting is best effort; the log has the error
+
+            # Counting is best effort, and the error is in the log.
+            with suppress(Refused):
                 await self._server.write(namespace, work)
 
 

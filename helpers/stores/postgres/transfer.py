@@ -60,6 +60,7 @@ async def _read_whole(connection: Connection, name: _Name) -> list[StoredMemory 
     links, damaged = await read_all_links(connection, namespace, key)
     memory = await load_memory(connection, row, 0)
     memory = memory._replace(links=tuple(links), links_total=len(links))
+
     if not damaged:
         return [memory]
 

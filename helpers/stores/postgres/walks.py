@@ -1,7 +1,8 @@
 """Walks along links in PostgreSQL: they fetch the links of many memories in one round trip."""
 
 from collections.abc import Sequence
-from typing import Any
+
+from psycopg.rows import TupleRow
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.model import LinkRecord, StoredMemory
@@ -20,26 +21,15 @@ LEFT JOIN LATERAL (
 ) AS l ON true
 """
 _COLUMNS = LINK_COLUMNS.replace("l.source", "requested.key")
-
-
-def _parse_link(columns: Sequence[Any]) -> LinkRecord | str:
-    """Return a link, or the bare key of a memory without links: the left join's row of nulls."""
-    source, target, *_ = columns
-    if target is None:
-        return str(source)
-
-    return LinkRecord._make(columns)
-
-
 _SELECT_LINKS = Select(
-    f"SELECT {_COLUMNS} FROM unnest(%s::text[]) AS requested (key) {_JOIN_LINKS}", _parse_link
+    f"SELECT {_COLUMNS} FROM unnest(%s::text[]) AS requested (key) {_JOIN_LINKS}", tuple
 )
 _SELECT_GUESSED_LINKS = Select(
     f"""
     SELECT {_COLUMNS}
     FROM unnest(reached(%s, %s, %s, %s, %s, %s)) AS requested (key) {_JOIN_LINKS}
     """,
-    _parse_link,
+    tuple,
 )
 
 
@@ -54,7 +44,8 @@ async def walk(connection: Connection, namespace: str, key: str, limits: WalkLim
         outcome = await links.walk(key, limits)
         keys = [step.key for step in outcome.steps]
         memories = await read(connection, namespace, keys)
-        if isinstance(memories[0], Exception):
+
+        if isinstance(memories[0], Exception):  # the memory that the walk begins with
             raise memories[0]
 
         invalid = _find_invalid(keys, memories)
@@ -86,7 +77,9 @@ class _WalkLinks:
     def __init__(self, connection: Connection, namespace: str) -> None:
         self._connection = connection
         self._namespace = namespace
-        self._links: dict[str, list[LinkRecord]] = {}
+        # Rows become records only when the walk asks for them, because the guess has the links of
+        # all memories that the walk comes to, and those at its limit of depth are never asked for.
+        self._links: dict[str, list[TupleRow]] = {}
         self._complete: set[str] = set()  # the memories whose links are all known
         self.invalid: set[str] = set()
 
@@ -125,12 +118,10 @@ class _WalkLinks:
             missing[request.key] = max(PAGE, len(links) * 4)
             return []
 
-        remaining = links[request.offset :]
+        remaining = map(LinkRecord._make, links[request.offset :])
         return [link.to_walk_link(self.invalid) for link in remaining]
 
-    async def _fetch(
-        self, limit: int, select: Select[LinkRecord | str], *requested: object
-    ) -> None:
+    async def _fetch(self, limit: int, select: Select[TupleRow], *requested: object) -> None:
         """Fetch up to ``limit`` links of each memory that the values in ``requested`` select."""
         rows = await select.fetch(
             self._connection,
@@ -139,14 +130,14 @@ class _WalkLinks:
             limit,
         )
 
-        fetched: dict[str, list[LinkRecord]] = {}
-        for link in rows:
-            if isinstance(link, str):
-                fetched[link] = []
-                continue
+        fetched: dict[str, list[TupleRow]] = {}
+        for row in rows:
+            source, target, _type, _weight, _rank, _hash = row
+            links = fetched.setdefault(source, [])
 
-            links = fetched.setdefault(link.source, [])
-            links.append(link)
+            # For a memory without links, the left join returns one row of nulls.
+            if target is not None:
+                links.append(row)
 
         self._links |= fetched
         for key, links in fetched.items():

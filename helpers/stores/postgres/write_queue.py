@@ -80,9 +80,10 @@ class WriteQueue:
 
     async def _run_batch(self, namespace: str, batch: Sequence[WriteJob[object]]) -> list[object]:
         """Run jobs in one transaction; return a result or an exception for each."""
+        work = partial(_run_each, batch)
         try:
-            return await self._server.write(namespace, partial(_run_each, batch))
-        except Exception as error:
+            return await self._server.write(namespace, work)
+        except Exception as error:  # of any kind: the callers wait, and the task must go on
             return [error] * len(batch)
 
 
@@ -92,10 +93,12 @@ async def _run_each(batch: Sequence[WriteJob[object]], connection: Connection) -
     for job in batch:
         try:
             async with connection.transaction():
-                results.append(await job.work(connection))
+                result = await job.work(connection)
+            results.append(result)
         except Refused as error:
             results.append(error)
-        except (psycopg.DataError, psycopg.IntegrityError) as error:  # caused by this job's values
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            # These are caused by this job's values; any other error ends the whole transaction.
             results.append(translate_postgres_error(error))
 
     return results

@@ -207,6 +207,8 @@ async def save_row(
 
     ``counters`` are the memory's new access counters; without them, it keeps those that it has.
     """
+    # The triggers that keep the counters see rows of the indexes come and go, so a change removes
+    # these rows and adds them again.
     existing = AccessCounters(after.created_at, 0)
     if before is not None:
         existing = await unindex_memory(connection, before)
@@ -215,7 +217,7 @@ async def save_row(
     await _SAVE_ROW.execute(connection, *after, stored_hash)
     await _save_words(connection, before, after)
 
-    # Links can lead to a key before it has a memory.
+    # A new memory may have links already: they may lead to a key that does not exist yet.
     score = _get_rank_score(after)
     if before is None or score != _get_rank_score(before):
         await update_ranks(connection, after, score)
@@ -230,7 +232,8 @@ async def _save_words(connection: Connection, before: Row | None, after: Row) ->
         if has_same_id and before.content == after.content:
             return
 
-        if not has_same_id:  # an import can give a key a new id
+        # An import can replace a memory by one with another id.
+        if not has_same_id:
             await _delete_words(connection, before)
 
     folded = after.content.casefold()
@@ -279,6 +282,8 @@ async def unindex_memory(connection: Connection, row: Row) -> AccessCounters:
     """Remove a memory and its tags from their indexes, and return its access counters."""
     await _UNINDEX_TAGS.execute(connection, row.namespace, row.id)
     counters = await _UNINDEX_MEMORY.fetch_first(connection, row.namespace, row.id)
+
+    # Only damage can leave a memory without its row in the index; counting then starts again.
     return counters or AccessCounters(row.created_at, 0)
 
 
@@ -288,6 +293,7 @@ async def _delete(connection: Connection, row: Row) -> None:
     await _delete_words(connection, row)
     await _DELETE_ALL_LINKS.execute(connection, row.namespace, row.key)
     await _DELETE_ROW.execute(connection, row.namespace, row.key)
+
     await update_ranks(connection, row, None)
 
 
@@ -301,6 +307,7 @@ async def update_ranks(connection: Connection, target: Row, score: float | None)
     if not links:
         return
 
+    # Not in SQL, because the hash of a link covers its rank, and only Python computes it.
     ranked: list[_Ranked] = []
     for link in links:
         rank = _rank(link.weight, score)
@@ -337,6 +344,7 @@ async def save_links(
 
 async def _insert_links(connection: Connection, row: Row, links: Sequence[LinkRow]) -> None:
     """Write links that are new, or whose weight changed, in one statement."""
+    # Targets that are missing or archived are not among the scores.
     targets = [link.target for link in links]
     scores = await _SCORES.fetch(connection, row.namespace, targets)
     score_by_key = dict(scores)
