@@ -14,8 +14,10 @@ import psycopg
 
 from abilities import Settings
 from abilities.helpers.stores.model import Row as MemoryRow
-from abilities.helpers.stores.postgres import reads
-from abilities.helpers.stores.postgres.server import Connection, Server, build_conninfo
+from abilities.helpers.stores.postgres import reads, walks
+from abilities.helpers.stores.postgres.conninfo import build_conninfo
+from abilities.helpers.stores.postgres.server import Server
+from abilities.helpers.stores.postgres.statements import Connection, Select
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import WalkResult
 from abilities.helpers.walk import WalkLimits
@@ -184,23 +186,23 @@ class Reader:
     async def count_round_trips(self) -> int:
         """Return the most statements that a default walk executes."""
         walks = self._cycle_walks(LIMITS["default"])
-        fetch = reads.fetch
+        execute = Select._execute
         most = 0
         count = 0
 
-        async def count_fetch(*arguments: Any) -> Any:
+        async def count_execute(*arguments: Any) -> Any:
             nonlocal count
             count += 1
-            return await fetch(*arguments)
+            return await execute(*arguments)
 
-        reads.fetch = count_fetch  # type: ignore[assignment]
+        Select._execute = count_execute  # type: ignore[assignment]
         try:
             for _ in range(ROOTS):
                 count = 0
                 await self.server.read(next(walks))
                 most = max(most, count)
         finally:
-            reads.fetch = fetch
+            Select._execute = execute  # type: ignore[method-assign]
 
         return most
 
@@ -210,7 +212,7 @@ class Reader:
 
 def prepare_walk(root: str, limits: WalkLimits) -> _Read:
     """Return a function that walks from a root on a connection."""
-    return lambda connection: reads.walk(connection, NAMESPACE, root, limits)
+    return lambda connection: walks.walk(connection, NAMESPACE, root, limits)
 
 
 async def measure_writers(url: str, rounds: int) -> Measured:

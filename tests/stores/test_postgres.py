@@ -1,4 +1,4 @@
-"""The store in PostgreSQL: conformance, rows B and S, walks and promises as of the embedded one, on a real server."""
+"""The store in PostgreSQL, on a real server: conformance, rows B and S, walks and promises."""
 
 import asyncio
 import json
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,10 +19,12 @@ from click.testing import CliRunner
 
 from abilities import Abilities, Settings
 from abilities.cli.main import main
+from abilities.declarations.faults import Refused
 from abilities.helpers.stores.conformance import BEHAVIOURS, NAMESPACE, check, put
 from abilities.helpers.stores.model import hash_values
-from abilities.helpers.stores.postgres import reads
-from abilities.helpers.stores.postgres import server as postgres_server
+from abilities.helpers.stores.postgres import migration, pool
+from abilities.helpers.stores.postgres.errors import translate_postgres_error
+from abilities.helpers.stores.postgres.statements import LOCK, Connection, Select, Statement
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
@@ -52,7 +55,7 @@ def url(server: str) -> Iterator[str]:
 
 @pytest.fixture
 def roots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Settings for two empty roots and an empty database; what the tests do to a store's rows is done there."""
+    """Settings for two empty roots and an empty database, whose rows the tests can tamper with."""
     monkeypatch.setattr(test_memories, "tamper", tamper)
     for name in ("agent", "workspace"):
         (tmp_path / name).mkdir()
@@ -133,13 +136,13 @@ async def test_walks_are_the_walks_in_memory(url: str) -> None:
 
 
 async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for the links of each level, the first and the last included, and one for the memories."""
-    asked: list[str] = []
-    fetched = reads.fetch
+    """One for the links of each level, first and last included, and one for the memories."""
+    trips: list[Select[Any]] = []
+    execute = Select._execute
 
-    async def counted(connection: Any, statement: bytes, values: Any) -> Any:
-        asked.append(statement.decode())
-        return await fetched(connection, statement, values)
+    async def count(select: Select[Any], connection: Any, values: Any) -> Any:
+        trips.append(select)
+        return await execute(select, connection, values)
 
     async with opened(url) as store:
         chain = [put(store, f"c{n}", links=[(f"c{n + 1}", 0.5)]) for n in range(10)]
@@ -148,12 +151,12 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
             for n in range(200)
         ]
         await asyncio.gather(*chain, *tree)
-        monkeypatch.setattr(reads, "fetch", counted)
+        monkeypatch.setattr(Select, "_execute", count)
         for key in ("c0", "t0", "t1", "t3"):
             for depth in (1, 3, 6):
-                asked.clear()
+                trips.clear()
                 await store.walk(NAMESPACE, key, WalkLimits(depth, 20, 50))
-                assert len(asked) <= depth + 2, (key, depth, len(asked))
+                assert 2 <= len(trips) <= depth + 2, (key, depth, len(trips))
 
 
 async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
@@ -184,9 +187,10 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
     asyncio.run(_made(url))
     with psycopg.connect(url) as connection:
         found = connection.execute(
-            "SELECT c.relname, i.indisunique, a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] WHERE n.nspname = 'abilities'"
+            "SELECT c.relname, i.indisunique, a.attname FROM pg_index i"
+            " JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
+            " WHERE n.nspname = 'abilities'"
         ).fetchall()
     keys = [(table, column) for table, unique, column in found if unique]
     assert {table for table, _ in keys} == {
@@ -209,7 +213,7 @@ async def _made(url: str) -> None:
 async def test_a_server_that_is_not_there_is_said_to_be_and_nothing_hangs(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_server, "WAIT_SECONDS", 1)
+    monkeypatch.setattr(pool, "WAIT_SECONDS", 1)
     for url in (
         "postgresql://postgres@127.0.0.1:1/none",
         re.sub(r"/postgres(?=\?|$)", "/no_such_database", server),
@@ -233,7 +237,7 @@ async def test_a_connection_that_is_cut_is_made_again(url: str, server: str) -> 
 
 
 async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
-    """Every process of the leader is killed under load and its standby promoted; reads go on in between."""
+    """The leader is killed under load and its standby promoted; reads go on in between."""
     with postgres.replicated() as (leader, standby):
         async with opened(leader.url.replace("@", f"@127.0.0.1:{standby.port},")) as store:
             await put(store, "k")
@@ -302,7 +306,8 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
                 told, _ = writer.communicate()
                 acknowledged |= {f"{name}-{n}" for n in told.decode().split("\n")[:-1]}
         assert len(acknowledged) >= 20 * ROUNDS
-        done = f"PostgreSQL, {ROUNDS} rounds, of writers and server: {len(acknowledged):,} acknowledged, 0 lost"
+        rounds = f"{ROUNDS} rounds, of writers and server"
+        done = f"PostgreSQL, {rounds}: {len(acknowledged):,} acknowledged, 0 lost"
         async with opened(node.url) as store:
             keys = sorted(acknowledged)
             found = zip(keys, await store.read(NAMESPACE, keys), strict=True)
@@ -315,7 +320,7 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
 
 
 async def test_a_change_that_no_standby_has_is_not_acknowledged() -> None:
-    """PostgreSQL reports a commit as done whose wait for a standby was interrupted; the store does not."""
+    """PostgreSQL reports such a commit as done if its wait is interrupted; the store does not."""
     waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with postgres.replicated() as (leader, standby):
         async with opened(leader.url) as store:
@@ -343,7 +348,7 @@ async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None
             writing = asyncio.create_task(put(store, "other"))
             while not (await (await other.execute(WAITING)).fetchall()):
                 await asyncio.sleep(0.01)
-            await other.execute(postgres_server._LOCK.encode(), (f"abilities:{NAMESPACE}",))
+            await LOCK.execute(other, f"abilities:{NAMESPACE}")
             await other.rollback()
             assert (await writing).created
 
@@ -365,13 +370,12 @@ async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
 async def test_a_held_lock_makes_it_busy_not_wrong(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        postgres_server, "_SETTINGS", postgres_server._SETTINGS.replace("'3s'", "'0.3s'")
-    )
+    settings = pool._SESSION_SETTINGS.replace("'3s'", "'0.3s'")
+    monkeypatch.setattr(pool, "_SESSION_SETTINGS", settings)
     async with opened(url) as store:
         await put(store, "k")
         with psycopg.connect(url) as connection:
-            connection.execute(postgres_server._LOCK.encode(), (f"abilities:{NAMESPACE}",))
+            connection.execute(LOCK.text, (f"abilities:{NAMESPACE}",))
             assert await reason(put(store, "other")) == "busy"
             assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done", "reads go on"
         assert await reason(put(store, "other")) == "done"
@@ -402,6 +406,23 @@ async def test_a_change_that_the_database_refuses_fails_alone(url: str) -> None:
         assert told == ["storage_error" if n == 3 else "done" for n in range(6)]
 
 
+async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> None:
+    """The error of a change's last statement arrives when the change is already over."""
+    divide = Statement("SELECT 1 / %s::int")
+
+    async def work(divisor: int, connection: Connection) -> int:
+        await divide.execute(connection, divisor)
+        return divisor
+
+    async with asyncio.timeout(60), opened(url) as store:
+        changes = [store._write(NAMESPACE, partial(work, divisor)) for divisor in (1, 0, 2)]
+        first, failed, last = await asyncio.gather(*changes, return_exceptions=True)
+
+    assert (first, last) == (1, 2)
+    assert isinstance(failed, Refused)
+    assert failed.reason == "storage_error"
+
+
 STATES = {
     "08006": "unavailable",
     "22000": "storage_error",
@@ -420,13 +441,14 @@ STATES = {
 
 @pytest.mark.parametrize(("state", "reason"), STATES.items(), ids=STATES)
 def test_a_state_of_the_server_has_a_reason(state: str, reason: str) -> None:
-    assert postgres_server.translate_postgres_error(psycopg.errors.lookup(state)()).reason == reason
+    assert translate_postgres_error(psycopg.errors.lookup(state)()).reason == reason
 
 
 async def test_search_is_right_without_an_index_too(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_server, "_WORDS", "CREATE INDEX words_search ON nowhere (folded)")
+    wrong = "CREATE INDEX words_search ON nowhere (folded)"
+    monkeypatch.setattr(migration, "_CREATE_SEARCH_INDEX", wrong)
     settings = Settings(store_url=url, workspace_dir=Path.cwd() / "tests")
     async with Abilities.open(settings) as abilities:
         await abilities.call(

@@ -1,19 +1,26 @@
-"""Whether a store in PostgreSQL is whole: every hash, and everything that is derived from the memories."""
+"""The integrity check of a store in PostgreSQL: every hash, and all that memories imply."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from psycopg.rows import TupleRow
+
 from abilities.helpers.stores.integrity import INDEX_COLUMNS, IntegrityCheck
-from abilities.helpers.stores.postgres.reads import COLUMNS
-from abilities.helpers.stores.postgres.server import Connection
+from abilities.helpers.stores.postgres.reads import COLUMNS, LINK_COLUMNS
+from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.protocol import IntegrityFinding
+
+PORTION_ROWS = 1_000
+"""Rows that are fetched at a time, so that a check of any store takes the same memory."""
 
 _MEMORIES = f"""
 SELECT {COLUMNS}, m.hash, {", ".join(f"s.{name}" for name in INDEX_COLUMNS)}
-FROM memories AS m LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND s.key = m.key
+FROM memories AS m
+LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND s.key = m.key
 """
-_LINKS = """
-SELECT l.namespace, l.source, l.target, l.type, l.weight, l.rank, l.hash, m.archived, m.score
+_INDEX_SIZE = "SELECT count(*) FROM shelf"
+_LINKS = f"""
+SELECT l.namespace, {LINK_COLUMNS}, m.archived, m.score
 FROM links AS l LEFT JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.target
 """
 _TAGS = """
@@ -22,40 +29,61 @@ SELECT m.namespace, m.key, m.tags, (
     WHERE t.namespace = m.namespace AND t.id = m.id AND t.archived = m.archived
 ) FROM memories AS m
 """
-_TAGS_COUNTED = "SELECT namespace, archived, tag, count(*) FROM tags GROUP BY 1, 2, 3"
-_TAGS_TOLD = "SELECT namespace, archived, value, number FROM counters WHERE name = 'tag'"
-_COUNTERS = "SELECT namespace, name, archived, value, number FROM counters WHERE name <> 'tag' AND number <> 0"
-_UNFINDABLE = """
-SELECT namespace, key FROM memories WHERE (namespace, id) NOT IN (SELECT namespace, id FROM words) LIMIT 100
+# In both directions, because a counter can be missing, wrong, or one of a tag that nothing has.
+_MISCOUNTED_TAGS = """
+WITH expected AS (SELECT namespace, archived, tag, count(*) FROM tags GROUP BY 1, 2, 3),
+    counted AS (SELECT namespace, archived, value, number FROM counters WHERE name = 'tag')
+SELECT namespace, tag FROM (TABLE expected EXCEPT TABLE counted) AS missing
+UNION ALL
+SELECT namespace, value FROM (TABLE counted EXCEPT TABLE expected) AS wrong
 """
-_ROWS = 1_000
+_UNFINDABLE = """
+SELECT namespace, key FROM memories
+WHERE (namespace, id) NOT IN (SELECT namespace, id FROM words) LIMIT 100
+"""
+_COUNTERS = """
+SELECT namespace, name, archived, value, number FROM counters
+WHERE name <> 'tag' AND number <> 0
+"""
 
 
 async def check(connection: Connection, progress: Callable[[int], None]) -> list[IntegrityFinding]:
-    """What was found in a snapshot, in a fixed order; rows come in portions, however many there are."""
-    examination = IntegrityCheck(progress)
-    async for raw in _rows(connection, _MEMORIES):
-        examination.add_memory(raw)
-    async for (number,) in _rows(connection, "SELECT count(*) FROM shelf"):
-        examination.add_index_rows(number)
-    async for raw in _rows(connection, _LINKS):
-        examination.add_link(raw)
-    async for tagged in _rows(connection, _TAGS):
-        examination.compare_tags(*tagged)
-    for one, other in ((_TAGS_COUNTED, _TAGS_TOLD), (_TAGS_TOLD, _TAGS_COUNTED)):
-        async for namespace, _, tag, _ in _rows(connection, f"{one} EXCEPT {other}"):
-            examination.add_miscounted_tag(namespace, tag)
-    async for unfindable in _rows(connection, _UNFINDABLE):
-        examination.add_unfindable(*unfindable)
-    told: dict[Any, int] = {}
-    async for *name, number in _rows(connection, _COUNTERS):
-        told[tuple(name)] = number
-    return examination.report(told)
+    """Return the findings about a snapshot, in a fixed order.
+
+    ``progress`` is called with the number of rows that were checked since the last call.
+    """
+    integrity_check = IntegrityCheck(progress)
+
+    async for memory in _stream(connection, _MEMORIES):
+        integrity_check.add_memory(memory)
+
+    async for (number,) in _stream(connection, _INDEX_SIZE):
+        integrity_check.add_index_rows(number)
+
+    async for link in _stream(connection, _LINKS):
+        integrity_check.add_link(link)
+
+    async for namespace, key, tags, indexed in _stream(connection, _TAGS):
+        integrity_check.compare_tags(namespace, key, tags, indexed)
+
+    async for namespace, tag in _stream(connection, _MISCOUNTED_TAGS):
+        integrity_check.add_miscounted_tag(namespace, tag)
+
+    async for namespace, key in _stream(connection, _UNFINDABLE):
+        integrity_check.add_unfindable(namespace, key)
+
+    counters: dict[Any, int] = {}
+    async for *name, number in _stream(connection, _COUNTERS):
+        counters[tuple(name)] = number
+
+    return integrity_check.report(counters)
 
 
-async def _rows(connection: Connection, statement: str) -> AsyncIterator[tuple[Any, ...]]:
+async def _stream(connection: Connection, statement: str) -> AsyncIterator[TupleRow]:
+    """Yield the rows of a statement, fetching them in portions."""
+    # A named cursor is one on the server; others would fetch all rows at once.
     async with connection.cursor("abilities_check") as cursor:
-        cursor.itersize = _ROWS
+        cursor.itersize = PORTION_ROWS
         await cursor.execute(statement.encode())
         async for row in cursor:
             yield row

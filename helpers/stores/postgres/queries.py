@@ -1,90 +1,191 @@
-"""How memories are found, counted and summed up in PostgreSQL, in a snapshot that the caller holds."""
+"""Finding, counting and summing up memories in PostgreSQL, in a snapshot that the caller holds."""
 
-from typing import Any
+import re
+from typing import NamedTuple
 
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.postgres.reads import fetch, read_ids
-from abilities.helpers.stores.postgres.server import Connection, build_like_pattern
+from abilities.helpers.stores.postgres.reads import read_ids
+from abilities.helpers.stores.postgres.statements import Connection, Select, to_number, to_text
 from abilities.helpers.stores.protocol import MemoryPage, Query, Stats, build_stats
 
-FEW = 10_000
-_SORTS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
+FEW_MATCHES = 10_000
+"""Up to this many matches are found first and then sorted."""
+
+_SORT_COLUMNS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
+_HAS_TAG = """
+EXISTS (SELECT FROM tags AS t WHERE t.namespace = s.namespace AND t.id = s.id AND t.tag = %s)
+"""
 
 
-async def query(connection: Connection, namespace: str, asked: Query) -> MemoryPage:
-    """A page of matching memories, and how many match."""
-    source, where, values = _matching(namespace, asked)
-    if asked.counter is not None:
-        total = await _counted(connection, namespace, asked.counter, archived=asked.archived)
-    else:
-        ((total,),) = await fetch(
-            connection, f"SELECT count(*) FROM {source} WHERE {where}".encode(), values
-        )
-    if total <= asked.offset:
+class _Selection(NamedTuple):
+    """The memories that a query matches: tables and condition as SQL, and the values to bind."""
+
+    tables: str
+    condition: str
+    values: list[object]
+
+
+class _Counter(NamedTuple):
+    name: str
+    archived: int
+    value: str
+    number: int
+
+
+class _Extremes(NamedTuple):
+    oldest: str | None
+    newest: str | None
+    most_accessed_id: str | None
+
+
+class _TagCount(NamedTuple):
+    tag: str
+    number: int
+
+
+_READ_COUNTER = Select(
+    """
+    SELECT coalesce(sum(number), 0)::int8 FROM counters
+    WHERE namespace = %s AND name = %s AND value = %s AND archived <= %s
+    """,
+    to_number,
+)
+_COUNTERS = Select(
+    """
+    SELECT name, archived, value, number FROM counters
+    WHERE namespace = %s AND name <> 'tag'
+    """,
+    _Counter._make,
+)
+_EXTREMES = Select(
+    """
+    SELECT (SELECT min(created_at) FROM shelf WHERE namespace = %s),
+        (SELECT max(created_at) FROM shelf WHERE namespace = %s),
+        (SELECT id FROM shelf WHERE namespace = %s AND access_count > 0
+            ORDER BY access_count DESC, id LIMIT 1)
+    """,
+    _Extremes._make,
+)
+_TOP_TAGS = Select(
+    """
+    SELECT value, number FROM counters WHERE namespace = %s AND name = 'tag' AND archived = 0
+    ORDER BY number DESC, value LIMIT 10
+    """,
+    _TagCount._make,
+)
+
+
+async def query(connection: Connection, namespace: str, query: Query) -> MemoryPage:
+    """Return a page of matching memories, and how many match in all."""
+    selection = _select_matches(namespace, query)
+
+    total = await _count_matches(connection, namespace, query, selection)
+    if total <= query.offset:
         return MemoryPage((), total)
-    way = "DESC" if asked.descending else "ASC"
-    column = _SORTS[_SORTS.index(asked.sort_by)]  # a name of ours, whatever was asked
-    # Few are found first and then sorted; of many the first are met soon on the way along the order.
-    kept = "MATERIALIZED" if total <= FEW else "NOT MATERIALIZED"
-    ids = f"WITH s AS {kept} (SELECT s.* FROM {source} WHERE {where})"
-    ids += f" SELECT s.id FROM s ORDER BY s.{column} {way}, s.id {way} LIMIT %s OFFSET %s"
-    found = await fetch(connection, ids.encode(), (*values, asked.limit, asked.offset))
-    memories = await read_ids(connection, namespace, [name for (name,) in found])
+
+    ids = await _fetch_ids(connection, query, selection, total)
+    memories = await read_ids(connection, namespace, ids)
     return MemoryPage(tuple(memories), total)
 
 
-def _matching(namespace: str, asked: Query) -> tuple[str, str, list[Any]]:
-    """The tables, conditions and values of a query; names are ours, values are bound."""
-    source, where, values = "shelf AS s", ["s.namespace = %s"], list[Any]([namespace])
-    if asked.search is not None:
-        source += " JOIN words AS w ON w.namespace = s.namespace AND w.id = s.id"
-        where.append("w.folded LIKE %s")
-        values.append(build_like_pattern(asked.search))
-    if not asked.archived:
-        where.append("s.archived = 0")
-    for tag in asked.tags:
-        where.append(
-            "EXISTS (SELECT 1 FROM tags AS t WHERE t.namespace = s.namespace AND t.id = s.id AND t.tag = %s)"
-        )
+def _select_matches(namespace: str, query: Query) -> _Selection:
+    """Return the selection for a query. Its names are our own; values of the caller are bound."""
+    tables = "shelf AS s"
+    conditions = ["s.namespace = %s"]
+    values: list[object] = [namespace]
+
+    if query.search is not None:
+        tables += " JOIN words AS w ON w.namespace = s.namespace AND w.id = s.id"
+        conditions.append("w.folded LIKE %s")
+        values.append(_build_like_pattern(query.search))
+
+    if not query.archived:
+        conditions.append("s.archived = 0")
+
+    for tag in query.tags:
+        conditions.append(_HAS_TAG)
         values.append(tag)
-    for name, value in asked.filters:
-        where.append(f"s.{name} = %s")
+
+    for name, value in query.filters:
+        conditions.append(f"s.{name} = %s")
         values.append(value)
-    return source, " AND ".join(where), values
+
+    return _Selection(tables, " AND ".join(conditions), values)
 
 
-async def _counted(
-    connection: Connection, namespace: str, counter: tuple[str, str], *, archived: bool
+def _build_like_pattern(search: str) -> str:
+    """Return a LIKE pattern for texts that contain another one literally."""
+    escaped = re.sub(r"([\\%_])", r"\\\1", search)
+    return f"%{escaped}%"
+
+
+async def _count_matches(
+    connection: Connection, namespace: str, query: Query, selection: _Selection
 ) -> int:
-    """A counter, with or without the archived memories."""
-    statement = b"""
-    SELECT coalesce(sum(number), 0)::int8 FROM counters
-    WHERE namespace = %s AND name = %s AND value = %s AND archived <= %s
-    """
-    ((number,),) = await fetch(connection, statement, (namespace, *counter, int(archived)))
-    return int(number)
+    """Return how many memories match: from a counter if one knows it, else by counting them."""
+    if query.counter is not None:
+        name, value = query.counter
+
+        # Archived memories are counted under archived = 1, the others under 0.
+        archived = int(query.archived)
+        return await _READ_COUNTER.fetch_only(connection, namespace, name, value, archived)
+
+    count = Select(
+        f"SELECT count(*) FROM {selection.tables} WHERE {selection.condition}", to_number
+    )
+    return await count.fetch_only(connection, *selection.values)
+
+
+async def _fetch_ids(
+    connection: Connection, query: Query, selection: _Selection, total: int
+) -> list[str]:
+    """Return the ids of a page of matching memories, in the order of the query."""
+    # The name is our own tuple's, so that no text from outside becomes part of a statement.
+    index = _SORT_COLUMNS.index(query.sort_by)
+    column = _SORT_COLUMNS[index]
+
+    direction = "DESC" if query.descending else "ASC"
+
+    # Sorting few matches is cheap. If there are many, going along the index of the sort column soon
+    # comes to the first of them.
+    materialized = "MATERIALIZED" if total <= FEW_MATCHES else "NOT MATERIALIZED"
+    page = Select(
+        f"""
+        WITH s AS {materialized} (
+            SELECT s.* FROM {selection.tables} WHERE {selection.condition}
+        )
+        SELECT s.id FROM s ORDER BY s.{column} {direction}, s.id {direction} LIMIT %s OFFSET %s
+        """,
+        to_text,
+    )
+    return await page.fetch(connection, *selection.values, query.limit, query.offset)
 
 
 async def read_stats(connection: Connection, namespace: str) -> Stats:
     """Return the statistics of a namespace."""
-    statement = (
-        b"SELECT name, archived, value, number FROM counters WHERE namespace = %s AND name <> 'tag'"
-    )
-    counters: dict[tuple[str, int, str], int] = {
-        (name, archived, value): number
-        for name, archived, value, number in await fetch(connection, statement, (namespace,))
-    }
-    statement = b"""
-    SELECT (SELECT min(created_at) FROM shelf WHERE namespace = %s),
-        (SELECT max(created_at) FROM shelf WHERE namespace = %s),
-        (SELECT id FROM shelf WHERE namespace = %s AND access_count > 0 ORDER BY access_count DESC, id LIMIT 1)
-    """
-    ((oldest, newest, most),) = await fetch(connection, statement, (namespace,) * 3)
-    found = (await read_ids(connection, namespace, [most]))[0] if most else None
-    statement = b"""
-    SELECT value, number FROM counters WHERE namespace = %s AND name = 'tag' AND archived = 0
-    ORDER BY number DESC, value LIMIT 10
-    """
-    tags = await fetch(connection, statement, (namespace,))
-    most_accessed = found if isinstance(found, StoredMemory) else None
-    return build_stats(counters, (oldest, newest), most_accessed, tags)
+    counters = await _COUNTERS.fetch(connection, namespace)
+    tags = await _TOP_TAGS.fetch(connection, namespace)
+
+    extremes = await _EXTREMES.fetch_only(connection, namespace, namespace, namespace)
+    most_accessed = await _read_most_accessed(connection, namespace, extremes)
+
+    numbers: dict[tuple[str, int, str], int] = {}
+    for name, archived, value, number in counters:
+        numbers[name, archived, value] = number
+
+    span = (extremes.oldest, extremes.newest)
+    return build_stats(numbers, span, most_accessed, tags)
+
+
+async def _read_most_accessed(
+    connection: Connection, namespace: str, extremes: _Extremes
+) -> StoredMemory | None:
+    """Return the most accessed memory; None if none was accessed, or if it cannot be read."""
+    if extremes.most_accessed_id is None:
+        return None
+
+    (memory,) = await read_ids(connection, namespace, [extremes.most_accessed_id])
+    if isinstance(memory, Exception):
+        return None
+
+    return memory

@@ -1,7 +1,11 @@
--- The schema of a memory store in PostgreSQL, version 1. Every table's keys begin with the namespace, so that a
--- distributed PostgreSQL can place rows by it. Texts compare by code point, as they do everywhere in the package.
+-- The schema of a memory store in PostgreSQL, version 1. The keys of every table begin with the
+-- namespace, so that a distributed PostgreSQL can place rows by it. Texts compare by code point
+-- (COLLATE "C"), as everywhere in the package. One more table, version, holds the number of each
+-- script that was run on the database; migration.py creates it.
 
--- The memories themselves. hash covers every other column and is checked on each read.
+-- The memories themselves, and the source of all other tables except links. Its hash covers every
+-- other column and is checked on each read. tags and metadata are JSON; scored is 1 if the score
+-- was set, and 0 if it follows from the importance.
 CREATE TABLE memories (
     namespace text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -23,8 +27,10 @@ CREATE TABLE memories (
     UNIQUE (namespace, id)
 );
 
--- Links. rank is weight times the target's score, and -1 where the target is missing or archived; it is kept by the
--- writes that change the target, so that reading the best links is one range of an index.
+-- The links between memories. rank is the weight times the target's score, or -1 if the target is
+-- missing or archived. A change of the target updates the ranks of all links to it, so that reading
+-- a memory's best links is one range of the index links_best. hash covers source, target, type,
+-- weight and rank.
 CREATE TABLE links (
     namespace text COLLATE "C" NOT NULL,
     source text COLLATE "C" NOT NULL,
@@ -38,8 +44,9 @@ CREATE TABLE links (
 CREATE INDEX links_best ON links (namespace, source, rank DESC, weight DESC, target, type);
 CREATE INDEX links_back ON links (namespace, target);
 
--- What queries filter, sort and search by, beside the memories, and the access counters, which change on reads and
--- are outside of the hash. folded is the case-folded content.
+-- The memory index: what memories are filtered and sorted by, one row per memory. It also holds the
+-- access counters (accessed_at and access_count), which change when a memory is read and are
+-- therefore outside of the memory's hash. Each of its indexes serves one filter or one order.
 CREATE TABLE shelf (
     namespace text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -65,6 +72,8 @@ CREATE INDEX shelf_created ON shelf (namespace, created_at, id);
 CREATE INDEX shelf_updated ON shelf (namespace, updated_at, id);
 CREATE INDEX shelf_count ON shelf (namespace, access_count, id);
 
+-- The tag index: one row per memory and tag, to filter by tag. archived and accessed_at repeat the
+-- memory's, so that a page of a tag's memories is one range of the primary key.
 CREATE TABLE tags (
     namespace text COLLATE "C" NOT NULL,
     tag text COLLATE "C" NOT NULL,
@@ -75,7 +84,9 @@ CREATE TABLE tags (
 );
 CREATE INDEX tags_id ON tags (namespace, id);
 
--- What search looks into: the case-folded contents.
+-- The search index: the case-folded content of each memory. If the server has pg_trgm,
+-- migration.py adds an index on folded, which finds substrings; otherwise search reads every row of
+-- a namespace.
 CREATE TABLE words (
     namespace text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -83,7 +94,9 @@ CREATE TABLE words (
     PRIMARY KEY (namespace, id)
 );
 
--- Exact numbers, so that totals and statistics cost the same at any size. Kept by triggers.
+-- Exact numbers of memories per namespace, so that totals and statistics cost the same at any size.
+-- name says what is counted and value which one of it, for example tag and "python"; for size, number
+-- is a sum of bytes. The triggers below keep the counters.
 CREATE TABLE counters (
     namespace text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL, -- all, size, type, importance or tag
@@ -94,6 +107,8 @@ CREATE TABLE counters (
 ) WITH (fillfactor = 50);
 CREATE INDEX counters_top ON counters (namespace, name, archived, number DESC, value);
 
+-- Adds a row of the memory index to the counters when it is inserted, and subtracts it when it is
+-- deleted. Counted columns are never updated: a change deletes the row and inserts it again.
 CREATE FUNCTION count_shelf() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     r shelf%ROWTYPE := CASE TG_OP WHEN 'INSERT' THEN NEW ELSE OLD END;
@@ -107,8 +122,12 @@ BEGIN
     ON CONFLICT (namespace, name, archived, value) DO UPDATE SET number = c.number + excluded.number;
     RETURN NULL;
 END $$;
+
+-- Keeps the counters of the memory index in the same transaction as the index itself.
 CREATE TRIGGER shelf_counted AFTER INSERT OR DELETE ON shelf FOR EACH ROW EXECUTE FUNCTION count_shelf();
 
+-- Does the same for a row of the tag index. A counter that reaches 0 is deleted, because unlike types
+-- and importances there can be any number of tags.
 CREATE FUNCTION count_tags() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -123,19 +142,23 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+
+-- Keeps the counters of tags in the same transaction as the tag index.
 CREATE TRIGGER tags_counted AFTER INSERT OR DELETE ON tags FOR EACH ROW EXECUTE FUNCTION count_tags();
 
--- The memories that a walk comes to, in its order: a guess, so that their links can be fetched in one round trip. The
--- walk itself, which is the same for every store, decides, and asks for what was not guessed: what it comes to again
--- on a shorter way, and what lies behind damaged links.
+-- Guesses which memories a walk comes to, in its order, so that their links can be fetched in one
+-- round trip. It takes the namespace, the key where the walk begins, the walk's three limits, and how
+-- many links of each memory to look at; it returns keys. The walk itself, which is the same for every
+-- store, decides. It asks for what was not guessed: links beyond the page, memories that it comes to
+-- again on a shorter path, and what lies behind damaged links.
 CREATE FUNCTION reached(place text, root text, deepest integer, breadth integer, total integer, page integer)
 RETURNS text[] LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
     found text[] := ARRAY[root];
     depths integer[] := ARRAY[0];
-    taken integer[] := ARRAY[0]; -- of each one's links
-    stack text[] := '{}'; -- targets that wait, the next one last, and where in found their sources are
-    sources integer[] := '{}';
+    taken integer[] := ARRAY[0]; -- how many links of each were followed
+    stack text[] := '{}'; -- targets that wait, the next one last
+    sources integer[] := '{}'; -- for each target in the stack, the position of its source in found
     waiting integer := 0;
     here integer := 1;
     best text[];

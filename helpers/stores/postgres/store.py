@@ -1,277 +1,224 @@
-"""The store for those who outgrow one machine: a PostgreSQL database that any number of processes may share."""
+"""The store for those who outgrow one machine: a database that any number of processes share."""
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
-import psycopg
+from typing_extensions import override
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import BatchOptions, Change, Outcome
 from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, StoredMemory
-from abilities.helpers.stores.postgres import queries, reads, transfer, writes
-from abilities.helpers.stores.postgres.integrity import check
-from abilities.helpers.stores.postgres.server import (
-    Connection,
-    Server,
-    Work,
-    build_conninfo,
-    translate_postgres_error,
-)
+from abilities.helpers.stores.postgres import integrity, queries, reads, transfer, walks, writes
+from abilities.helpers.stores.postgres.accesses import AccessBuffer
+from abilities.helpers.stores.postgres.conninfo import build_conninfo
+from abilities.helpers.stores.postgres.loop import LoopThread
+from abilities.helpers.stores.postgres.server import Server, Work
+from abilities.helpers.stores.postgres.statements import Connection
+from abilities.helpers.stores.postgres.write_queue import WriteJob, WriteQueue
 from abilities.helpers.stores.protocol import (
-    MAX_TOUCHES,
     Backlinks,
     IntegrityFinding,
     MemoryPage,
     Query,
+    ServableStore,
     Stats,
     WalkResult,
     WriteResult,
 )
 from abilities.helpers.walk import WalkLimits
 
-T = TypeVar("T")
-MAX_BATCH = 64
-"""Changes of one transaction: so few that another process waits a fraction of a second for its turn."""
-TOUCH_SECONDS = 1.0
+Parameters = ParamSpec("Parameters")
+ResultT = TypeVar("ResultT")
+
+ACCESS_SECONDS = 1.0
+"""Time for which accesses are collected before they are written together."""
+
+_OWN_REASONS = ("key_taken", "storage_quota", "checksum_mismatch")
+"""Why one memory of an import is refused by itself; any other reason concerns the whole store."""
 
 
-class WriteJob(NamedTuple):
-    """A change that waits for its namespace, and the future that is told what became of it."""
+class PostgresStore(ServableStore):
+    """A store in PostgreSQL. Connections are made when they are first needed.
 
-    work: Work[Any]
-    done: "Future[Any]"
-
-
-class PostgresStore:
-    """A `MemoryStore` in PostgreSQL. Connections are made when first needed.
-
-    They belong to an event loop on a thread of the store's own, so that calls may come from any loop. Raises
+    They belong to an event loop on a thread of the store's own, so that calls may come from any
+    loop. ``max_memories`` is the most that one namespace may hold; None sets no limit. Raises
     ValueError for a URL that libpq cannot read.
     """
 
     def __init__(self, url: str, *, max_memories: int | None = None) -> None:
-        self._conninfo = build_conninfo(url)
         self._quota = max_memories
-        self._starting = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._server: Server | None = None
-        self._jobs: dict[str, list[WriteJob]] = {}
-        self._touches: dict[tuple[str, str], tuple[int, str]] = {}
-        self._touching = threading.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._flushing = False
+        self._loop = LoopThread()
+        self._server = Server(build_conninfo(url))
+        self._queue = WriteQueue(self._server, self._loop.start_task)
+        self._accesses = AccessBuffer()
+        self._has_flush = False  # whether a task will write the accesses; set on the loop only
 
     @property
+    @override
     def queue_size(self) -> int:
-        """See `MemoryStore.waiting`."""
-        queued = sum(len(jobs) for jobs in list(self._jobs.values()))
-        return queued + (self._server.waiting if self._server else 0)
+        return len(self._queue) + self._server.waiting
 
+    @override
     async def change(self, namespace: str, change: Change) -> WriteResult:
-        """See `MemoryStore.change`."""
-        return await self._write(
-            namespace, lambda c: writes.write(c, namespace, change, self._quota)
+        work = partial(
+            writes.write,
+            namespace=namespace,
+            change=change,
+            quota=self._quota,
         )
+        return await self._write(namespace, work)
 
+    @override
     async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
-        """See `MemoryStore.read`."""
-        return await self._read(lambda c: reads.read(c, namespace, keys))
+        return await self._read(reads.read, namespace, keys)
 
+    @override
     async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
-        """See `MemoryStore.read_linked`."""
-        return await self._read(lambda c: reads.read_linked(c, namespace, key, offset, limit))
+        return await self._read(reads.read_linked, namespace, key, offset, limit)
 
+    @override
     async def read_backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
-        """See `MemoryStore.backlinks`."""
-        return await self._read(lambda c: reads.backlinks(c, namespace, key, offset, limit))
+        return await self._read(reads.read_backlinks, namespace, key, offset, limit)
 
+    @override
     async def walk(self, namespace: str, key: str, limits: WalkLimits) -> WalkResult:
-        """See `MemoryStore.walk`."""
-        return await self._read(lambda c: reads.walk(c, namespace, key, limits))
+        return await self._read(walks.walk, namespace, key, limits)
 
+    @override
     async def query(self, namespace: str, query: Query) -> MemoryPage:
-        """See `MemoryStore.query`."""
-        return await self._read(lambda c: queries.query(c, namespace, query))
+        return await self._read(queries.query, namespace, query)
 
+    @override
     async def read_stats(self, namespace: str) -> Stats:
-        """See `MemoryStore.stats`."""
-        return await self._read(lambda c: queries.read_stats(c, namespace))
+        return await self._read(queries.read_stats, namespace)
 
+    @override
     async def read_page(
         self, after: tuple[str, str], limit: int
     ) -> list[StoredMemory | DamagedMemory]:
-        """See `MemoryStore.page`."""
-        return await self._read(lambda c: transfer.page(c, after, limit))
+        return await self._read(transfer.read_page, after, limit)
 
+    @override
     async def count_memories(self) -> int:
-        """See `MemoryStore.size`."""
-        return await self._read(transfer.size)
+        return await self._read(transfer.count_memories)
 
+    @override
     async def import_batch(
         self, memories: Sequence[IncomingMemory], *, replace: bool = False, dry_run: bool = False
     ) -> list[Outcome | Exception]:
-        """See `MemoryStore.put`."""
-        how = BatchOptions(replace, dry_run, self._quota)
+        options = BatchOptions(replace, dry_run, self._quota)
+        imports = [self._import_memory(memory, options) for memory in memories]
 
-        def put(memory: IncomingMemory) -> Awaitable[Outcome]:
-            def work(connection: Connection) -> Coroutine[Any, Any, Outcome]:
-                return transfer.put(connection, memory, how)
+        # All together, so that memories of one namespace share transactions.
+        settled = await asyncio.gather(*imports, return_exceptions=True)
 
-            return self._read(work) if dry_run else self._write(memory.stored.row.namespace, work)
-
-        found = await asyncio.gather(*map(put, memories), return_exceptions=True)
         outcomes: list[Outcome | Exception] = []
-        for outcome in found:
+        for outcome in settled:
             if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
                 raise outcome
             outcomes.append(outcome)
-        failed = next(
-            (o for o in outcomes if isinstance(o, Exception) and not _is_its_own(o)), None
-        )
-        if failed is not None:
-            raise failed
+
+        for outcome in outcomes:
+            if isinstance(outcome, Exception) and not _concerns_one_memory(outcome):
+                raise outcome
+
         return outcomes
 
-    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
-        """See `MemoryStore.check`; what an index holds is PostgreSQL's own to check (pg_amcheck)."""
+    async def _import_memory(self, memory: IncomingMemory, options: BatchOptions) -> Outcome:
+        if options.dry_run:
+            return await self._read(transfer.import_memory, memory, options)
 
-        async def examined() -> list[IntegrityFinding]:
-            async with self._opened().long_snapshot() as connection:
-                return await check(connection, progress)
-
-        return await asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(examined(), self._started())
+        namespace = memory.stored.row.namespace
+        work = partial(
+            transfer.import_memory,
+            incoming=memory,
+            options=options,
         )
+        return await self._write(namespace, work)
 
+    @override
+    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
+        """Check every memory and link, in one snapshot.
+
+        ``full`` changes nothing: the inside of an index is PostgreSQL's own to check (pg_amcheck).
+        """
+        return await self._loop.run(self._check(progress))
+
+    async def _check(self, progress: Callable[[int], None]) -> list[IntegrityFinding]:
+        async with self._server.long_snapshot() as connection:
+            return await integrity.check(connection, progress)
+
+    @override
     def count_access(self, namespace: str, key: str, now: str) -> None:
-        """See `MemoryStore.touch`; written after a second."""
-        with self._touching:
-            if len(self._touches) < MAX_TOUCHES:
-                count, _ = self._touches.get((namespace, key), (0, ""))
-                self._touches[namespace, key] = (count + 1, now)
-        self._started().call_soon_threadsafe(self._flush_soon)
+        self._accesses.add(namespace, key, now)
+        self._loop.call_soon(self._start_flush)
 
+    @override
     async def close(self) -> None:
-        """See `MemoryStore.close`."""
-        if self._loop is None or self._thread is None:
+        if not self._loop.is_started:
             return
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._end(), self._loop))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
-        self._loop.close()
 
-    async def _read(self, work: Work[T]) -> T:
-        async def read() -> T:
-            return await self._opened().read(work)
+        await self._loop.run(self._finish())
+        await self._loop.stop()
 
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(read(), self._started()))
+    async def _finish(self) -> None:
+        # First the changes that were begun, then the accesses that they did not wait for.
+        await self._loop.finish_tasks()
+        await self._flush_accesses()
+        await self._server.close()
 
-    async def _write(self, namespace: str, work: Work[T]) -> T:
-        """Queue a change. Cancelling the wait does not cancel the change."""
-        done: Future[T] = Future()
-        self._started().call_soon_threadsafe(self._queue, namespace, WriteJob(work, done))
-        return await asyncio.shield(asyncio.wrap_future(done))
+    async def _read(
+        self,
+        function: Callable[Concatenate[Connection, Parameters], Awaitable[ResultT]],
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
+    ) -> ResultT:
+        """Call a function with a connection that sees one snapshot, and with the arguments."""
 
-    def _queue(self, namespace: str, job: WriteJob) -> None:
-        """On the store's loop: one task works off a namespace's changes, as long as there are any."""
-        if namespace in self._jobs:
-            self._jobs[namespace].append(job)
-            return
-        self._jobs[namespace] = [job]
-        self._begin(self._work_off(namespace))
+        def work(connection: Connection) -> Awaitable[ResultT]:
+            return function(connection, *args, **kwargs)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        return await self._loop.run(self._server.read(work))
 
-    async def _work_off(self, namespace: str) -> None:
-        while jobs := self._jobs[namespace][:MAX_BATCH]:
-            try:
-                results = await self._opened().write(
-                    namespace, partial(_each, [job.work for job in jobs])
-                )
-            except Exception as error:
-                results = [error] * len(jobs)
-            del self._jobs[namespace][: len(jobs)]
-            for job, result in zip(jobs, results, strict=True):
-                if job.done.set_running_or_notify_cancel():
-                    _tell(job.done, result)
-        del self._jobs[namespace]
+    async def _write(self, namespace: str, work: Work[ResultT]) -> ResultT:
+        """Queue a change and wait for it. Cancelling the wait does not cancel the change."""
+        # The queue works on another loop, so the future must be one that crosses threads.
+        done: Future[ResultT] = Future()
+        self._loop.call_soon(self._queue.add, namespace, WriteJob(work, done))
 
-    def _flush_soon(self) -> None:
-        if not self._flushing:
-            self._flushing = True
-            self._begin(self._flush(TOUCH_SECONDS))
+        waiting = asyncio.wrap_future(done)
+        return await asyncio.shield(waiting)
 
-    async def _flush(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self._flushing = False
-        with self._touching:
-            touches, self._touches = self._touches, {}
-        by_namespace: dict[str, list[tuple[str, int, str]]] = {}
-        for (namespace, key), (count, now) in touches.items():
-            by_namespace.setdefault(namespace, []).append((key, count, now))
-        for namespace, counted in by_namespace.items():
-            with suppress(Refused):  # counting is best effort; why not is in the log
-                await self._opened().write(
-                    namespace, partial(writes.touch, namespace, sorted(counted))
-                )
+    def _start_flush(self) -> None:
+        if not self._has_flush:
+            self._has_flush = True
+            self._loop.start_task(self._flush_later())
 
-    async def _end(self) -> None:
-        while self._tasks:
-            await asyncio.gather(*self._tasks)
-        await self._flush(0)
-        if self._server is not None:
-            await self._server.close()
+    async def _flush_later(self) -> None:
+        await asyncio.sleep(ACCESS_SECONDS)
 
-    def _opened(self) -> Server:
-        if self._server is None:
-            self._server = Server(self._conninfo)
-        return self._server
+        # An access from now on may come too late for this task, so it may start the next one.
+        self._has_flush = False
+        await self._flush_accesses()
 
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="abilities-store", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+    async def _flush_accesses(self) -> None:
+        by_namespace = self._accesses.take()
+        for namespace, accesses in by_namespace.items():
+            work = partial(
+                writes.count_accesses,
+                namespace=namespace,
+                accesses=accesses,
+            )
+
+            # Counting is best effort, and the error is in the log.
+            with suppress(Refused):
+                await self._server.write(namespace, work)
 
 
-async def _each(works: Sequence[Work[Any]], connection: Connection) -> list[Any]:
-    """The results of several changes in one transaction; each in a savepoint of its own, and Refused in its place."""
-    results: list[Any] = []
-    for work in works:
-        try:
-            async with connection.transaction():
-                results.append(await work(connection))
-        except Refused as error:
-            results.append(error)
-        except (psycopg.DataError, psycopg.IntegrityError) as error:  # this change's own
-            results.append(translate_postgres_error(error))
-    return results
-
-
-def _tell(done: "Future[Any]", result: Any) -> None:
-    if isinstance(result, Exception):
-        done.set_exception(result)
-    else:
-        done.set_result(result)
-
-
-def _is_its_own(error: Exception) -> bool:
-    """Whether a memory was refused for itself, and not because of the store."""
-    return isinstance(error, Refused) and error.reason in (
-        "key_taken",
-        "storage_quota",
-        "checksum_mismatch",
-    )
+def _concerns_one_memory(error: Exception) -> bool:
+    """Return whether a memory was refused by itself, and not because the store cannot answer."""
+    return isinstance(error, Refused) and error.reason in _OWN_REASONS

@@ -1,61 +1,115 @@
-"""How whole memories leave PostgreSQL and come into it, on a connection that the caller holds."""
+"""Exporting and importing whole memories, on a connection that the caller holds."""
+
+from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
-from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.stores.postgres.reads import all_links, fetch, load_memory, read_row
-from abilities.helpers.stores.postgres.server import Connection
-from abilities.helpers.stores.postgres.writes import check_quota, save, save_links
+from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, LinkRow, Row, StoredMemory
+from abilities.helpers.stores.postgres.reads import (
+    load_memory,
+    read_all_links,
+    read_row_by_id,
+    read_row_by_key,
+)
+from abilities.helpers.stores.postgres.statements import Connection, Select, to_number
+from abilities.helpers.stores.postgres.writes import (
+    AccessCounters,
+    check_quota,
+    save_links,
+    save_row,
+)
 
 
-async def page(
+class _Name(NamedTuple):
+    namespace: str
+    key: str
+
+
+_SELECT_NAMES = Select(
+    """
+    SELECT namespace, key FROM memories WHERE (namespace, key) > (%s, %s)
+    ORDER BY namespace, key LIMIT %s
+    """,
+    _Name._make,
+)
+_COUNT_MEMORIES = Select("SELECT count(*) FROM memories", to_number)
+
+
+async def read_page(
     connection: Connection, after: tuple[str, str], limit: int
 ) -> list[StoredMemory | DamagedMemory]:
-    """See `MemoryStore.page`."""
-    statement = b"""
-    SELECT namespace, key FROM memories WHERE (namespace, key) > (%s, %s) ORDER BY namespace, key LIMIT %s
-    """
-    found: list[StoredMemory | DamagedMemory] = []
-    for namespace, key in await fetch(connection, statement, (*after, limit)):
-        try:
-            row = await read_row(connection, namespace, "key", key)
-        except Refused as error:
-            found.append(DamagedMemory(namespace, key, error.reason))
-            continue
-        assert row is not None, "it is there in this snapshot"
-        links, damaged = await all_links(connection, namespace, key)
-        if damaged:
-            found.append(DamagedMemory(namespace, key, f"{damaged} damaged links"))
-        stored = await load_memory(connection, row, 0)
-        found.append(stored._replace(links=tuple(links), links_total=len(links)))
-    return found
+    """Return up to ``limit`` memories with all their links, after a (namespace, key)."""
+    page: list[StoredMemory | DamagedMemory] = []
+    names = await _SELECT_NAMES.fetch(connection, *after, limit)
+    for name in names:
+        memory = await _read_whole(connection, name)
+        page.extend(memory)
+
+    return page
 
 
-async def size(connection: Connection) -> int:
-    """See `MemoryStore.size`."""
-    ((number,),) = await fetch(connection, b"SELECT count(*) FROM memories", ())
-    return int(number)
+async def _read_whole(connection: Connection, name: _Name) -> list[StoredMemory | DamagedMemory]:
+    """Return a memory with all its links, after what is damaged of it."""
+    namespace, key = name
+    try:
+        row = await read_row_by_key(connection, namespace, key)
+    except Refused as error:
+        return [DamagedMemory(namespace, key, error.reason)]
+
+    assert row is not None, "its name was read in the same snapshot"
+    links, damaged = await read_all_links(connection, namespace, key)
+    memory = await load_memory(connection, row, 0)
+    memory = memory._replace(links=tuple(links), links_total=len(links))
+
+    if not damaged:
+        return [memory]
+
+    reason = f"{damaged} damaged links"
+    return [DamagedMemory(namespace, key, reason), memory]
 
 
-async def put(connection: Connection, incoming: IncomingMemory, how: BatchOptions) -> Outcome:
-    """Keep one memory. Raises Refused, before anything was written."""
-    row, links = incoming.stored.row, list[LinkRow]()
-    before = await read_row(connection, row.namespace, "key", row.key)
+async def count_memories(connection: Connection) -> int:
+    """Return the number of memories in all namespaces."""
+    return await _COUNT_MEMORIES.fetch_only(connection)
+
+
+async def import_memory(
+    connection: Connection, incoming: IncomingMemory, options: BatchOptions
+) -> Outcome:
+    """Store a memory as it is, except in a dry run. Raises Refused before anything is written."""
+    row = incoming.stored.row
+    namespace, key = row.namespace, row.key
+    before = await read_row_by_key(connection, namespace, key)
+
+    links: list[LinkRow] = []
     if before is None:
-        await check_quota(connection, row.namespace, how.quota)
+        await check_quota(connection, namespace, options.quota)
     else:
-        links, _ = await all_links(connection, row.namespace, row.key)
-    outcome, after, brought = merge_incoming(incoming, before, links, replace=how.replace)
-    if outcome in ("added", "replaced"):
-        named = await read_row(connection, after.namespace, "id", after.id)
-        if named is not None and named.key != after.key:
-            raise Refused("key_taken")
-        if not how.dry_run:
-            accessed = (
-                None
-                if incoming.provisional
-                else (incoming.stored.accessed_at, incoming.stored.access_count)
-            )
-            await save(connection, before, after, accessed)
-            await save_links(connection, after, links, brought)
-    return outcome
+        links, _ = await read_all_links(connection, namespace, key)
+
+    merged = merge_incoming(incoming, before, links, replace=options.replace)
+    if merged.outcome not in ("added", "replaced"):
+        return merged.outcome
+
+    await _check_id_is_free(connection, merged.row)
+    if not options.dry_run:
+        counters = _choose_counters(incoming)
+        await save_row(connection, before, merged.row, counters)
+        await save_links(connection, merged.row, links, merged.links)
+
+    return merged.outcome
+
+
+async def _check_id_is_free(connection: Connection, row: Row) -> None:
+    """Raise Refused("key_taken") if a memory with another key has the row's id."""
+    holder = await read_row_by_id(connection, row.namespace, row.id)
+    if holder is not None and holder.key != row.key:
+        raise Refused("key_taken")
+
+
+def _choose_counters(incoming: IncomingMemory) -> AccessCounters | None:
+    """Return the access counters that a memory brings along, or None if the importer made it up."""
+    if incoming.provisional:
+        return None
+
+    return AccessCounters(incoming.stored.accessed_at, incoming.stored.access_count)

@@ -1,209 +1,384 @@
-"""How a change is written to PostgreSQL, inside of a transaction that holds the lock of its namespace."""
+"""Writing a change to PostgreSQL, in a transaction that holds the lock of its namespace."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_values
-from abilities.helpers.stores.postgres.reads import fetch, link_rows, load_memory, read_row
-from abilities.helpers.stores.postgres.server import Connection
+from abilities.helpers.stores.postgres.accesses import Access
+from abilities.helpers.stores.postgres.reads import (
+    load_memory,
+    read_links_to,
+    read_row_by_id,
+    read_row_by_key,
+)
+from abilities.helpers.stores.postgres.statements import (
+    Connection,
+    Select,
+    Statement,
+    to_columns,
+    to_number,
+)
 from abilities.helpers.stores.protocol import WriteResult
 
-_NAMES = ", ".join(Row._fields)
-_SAVE = f"""
-INSERT INTO memories ({_NAMES}, hash) VALUES ({", ".join(["%s"] * 16)})
-ON CONFLICT (namespace, key) DO UPDATE SET ({_NAMES}, hash) = ROW (EXCLUDED.*)
+SHOWN_LINKS = 20
+"""Links of a changed memory that are returned, best first."""
+
+_UNREACHABLE = -1.0
+"""The rank of a link to a memory that is missing or archived."""
+
+
+class AccessCounters(NamedTuple):
+    """When a memory was last accessed, and how often; outside of its row and hash."""
+
+    accessed_at: str
+    access_count: int
+
+
+class _Score(NamedTuple):
+    key: str
+    score: float
+
+
+class _Ranked(NamedTuple):
+    """A link to a memory, as ``_UPDATE_RANKS`` takes it."""
+
+    source: str
+    type: str
+    rank: float
+    hash: int
+
+
+class _Inserted(NamedTuple):
+    """A link of a memory, as ``_SAVE_LINKS`` takes it."""
+
+    target: str
+    type: str
+    weight: float
+    rank: float
+    hash: int
+
+
+_COLUMNS = ", ".join((*Row._fields, "hash"))
+_PLACEHOLDERS = ", ".join(["%s"] * (len(Row._fields) + 1))
+_SAVE_ROW = Statement(f"""
+    INSERT INTO memories ({_COLUMNS}) VALUES ({_PLACEHOLDERS})
+    ON CONFLICT (namespace, key) DO UPDATE SET ({_COLUMNS}) = ROW (EXCLUDED.*)
+""")
+_DELETE_ROW = Statement("DELETE FROM memories WHERE namespace = %s AND key = %s")
+_COUNT_MEMORIES = Select(
+    """
+    SELECT coalesce(sum(number), 0)::int8 FROM counters WHERE namespace = %s AND name = 'all'
+    """,
+    to_number,
+)
+
+_INDEX_MEMORY = Statement("""
+    INSERT INTO shelf (namespace, id, key, type, category, importance, archived, size,
+        created_at, updated_at, accessed_at, access_count)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+""")
+_UNINDEX_MEMORY = Select(
+    "DELETE FROM shelf WHERE namespace = %s AND id = %s RETURNING accessed_at, access_count",
+    AccessCounters._make,
+)
+_INDEX_TAGS = Statement("""
+    INSERT INTO tags (namespace, tag, archived, accessed_at, id)
+    SELECT %s, tag, %s, %s, %s FROM unnest(%s::text[]) AS new (tag)
+""")
+_UNINDEX_TAGS = Statement("DELETE FROM tags WHERE namespace = %s AND id = %s")
+_SAVE_WORDS = Statement("""
+    INSERT INTO words (namespace, id, folded) VALUES (%s, %s, %s)
+    ON CONFLICT (namespace, id) DO UPDATE SET folded = EXCLUDED.folded
+""")
+_DELETE_WORDS = Statement("DELETE FROM words WHERE namespace = %s AND id = %s")
+
+_SAVE_LINKS = Statement("""
+    INSERT INTO links (namespace, source, target, type, weight, rank, hash)
+    SELECT %s, %s, * FROM unnest(%s::text[], %s::text[], %s::float8[], %s::float8[], %s::int8[])
+    ON CONFLICT (namespace, source, target, type)
+    DO UPDATE SET weight = EXCLUDED.weight, rank = EXCLUDED.rank, hash = EXCLUDED.hash
+""")
+_DELETE_LINKS = Statement("""
+    DELETE FROM links WHERE namespace = %s AND source = %s
+    AND (target, type) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+""")
+_DELETE_ALL_LINKS = Statement("DELETE FROM links WHERE namespace = %s AND source = %s")
+_SCORES = Select(
+    "SELECT key, score FROM memories WHERE namespace = %s AND key = ANY(%s) AND archived = 0",
+    _Score._make,
+)
+_BACKLINKS = Select(
+    f"SELECT {', '.join(LinkRow._fields)} FROM links WHERE namespace = %s AND target = %s",
+    LinkRow._make,
+)
+_UPDATE_RANKS = Statement("""
+    UPDATE links AS l SET rank = new.rank, hash = new.hash
+    FROM unnest(%s::text[], %s::text[], %s::float8[], %s::int8[]) AS new (source, type, rank, hash)
+    WHERE l.namespace = %s AND l.target = %s AND l.source = new.source AND l.type = new.type
+""")
+
+_ACCESSED = """
+    FROM unnest(%s::text[], %s::int8[], %s::text[]) AS new (key, number, accessed_at)
+    JOIN memories AS m ON m.namespace = %s AND m.key = new.key
+    WHERE t.namespace = m.namespace AND t.id = m.id
 """
-_SHELVE = "INSERT INTO shelf VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-_WORDS = """
-INSERT INTO words VALUES (%s, %s, %s) ON CONFLICT (namespace, id) DO UPDATE SET folded = EXCLUDED.folded
-"""
-_TOUCHED = """
-FROM unnest(%s::text[], %s::int8[], %s::text[]) AS given (key, number, moment)
-JOIN memories AS m ON m.namespace = %s AND m.key = given.key
-WHERE t.namespace = m.namespace AND t.id = m.id
-"""
-_TOUCH_SHELF = f"""
-UPDATE shelf AS t SET accessed_at = greatest(accessed_at, moment), access_count = access_count + number {_TOUCHED}
-"""
-_TOUCH_TAGS = f"UPDATE tags AS t SET accessed_at = greatest(accessed_at, moment) {_TOUCHED}"
-_LINK = """
-INSERT INTO links (namespace, source, target, type, weight, rank, hash)
-SELECT %s, %s, * FROM unnest(%s::text[], %s::text[], %s::float8[], %s::float8[], %s::int8[])
-ON CONFLICT (namespace, source, target, type)
-DO UPDATE SET weight = EXCLUDED.weight, rank = EXCLUDED.rank, hash = EXCLUDED.hash
-"""
+_COUNT_ACCESSES = Statement(f"""
+    UPDATE shelf AS t SET accessed_at = greatest(t.accessed_at, new.accessed_at),
+        access_count = t.access_count + new.number {_ACCESSED}
+""")
+_UPDATE_TAG_TIMES = Statement(f"""
+    UPDATE tags AS t SET accessed_at = greatest(t.accessed_at, new.accessed_at) {_ACCESSED}
+""")
 
 
 async def write(
     connection: Connection, namespace: str, change: Change, quota: int | None
 ) -> WriteResult:
-    """Make a change. Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises."""
-    before = await _existing(connection, namespace, change)
+    """Make a change; ``quota`` is the most memories that the namespace may hold, or None.
+
+    Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises.
+    """
+    before = await _read_existing(connection, namespace, change)
+
     if change.kind == "delete":
-        assert before is not None
-        await _remove(connection, before)
+        assert before is not None, "a delete names an id, which was found"
+        await _delete(connection, before)
         return WriteResult(None, created=False, updated=())
+
     if before is None:
         await check_quota(connection, namespace, quota)
-    links = (
-        await link_rows(connection, namespace, before.key, change.linked_keys)
-        if before and change.linked_keys
-        else []
-    )
-    after = merge_change(change, before or create_row(change, namespace), links)
+
+    links: list[LinkRow] = []
+    keys = change.linked_keys
+    if before is not None and keys:
+        links = await read_links_to(connection, namespace, before.key, keys)
+
+    row = before or create_row(change, namespace)
+    after = merge_change(change, row, links)
     if before is None or after.updated:
-        await save(connection, before, after.row)
+        await save_row(connection, before, after.row)
         await save_links(connection, after.row, links, after.links)
-    return WriteResult(
-        await load_memory(connection, after.row, 20), created=before is None, updated=after.updated
-    )
+
+    stored = await load_memory(connection, after.row, SHOWN_LINKS)
+    return WriteResult(stored, created=before is None, updated=after.updated)
 
 
-async def _existing(connection: Connection, namespace: str, change: Change) -> Row | None:
-    by_id = await read_row(connection, namespace, "id", change.id) if change.id else None
-    if change.id and by_id is None:
-        raise Refused("id_not_found")
-    by_key = await read_row(connection, namespace, "key", change.key) if change.key else None
-    if by_id is not None and change.key is not None and by_id.key != change.key:
+async def _read_existing(connection: Connection, namespace: str, change: Change) -> Row | None:
+    """Return the row of the memory that a change names by id, by key or by both.
+
+    Raises Refused: id_not_found, or key_taken if id and key name different memories.
+    """
+    by_id: Row | None = None
+    if change.id:
+        by_id = await read_row_by_id(connection, namespace, change.id)
+        if by_id is None:
+            raise Refused("id_not_found")
+
+    by_key: Row | None = None
+    if change.key:
+        by_key = await read_row_by_key(connection, namespace, change.key)
+
+    if by_id is not None and change.key not in (None, by_id.key):
         raise Refused("key_taken")
+
     return by_id or by_key
 
 
 async def check_quota(connection: Connection, namespace: str, quota: int | None) -> None:
-    """Raises Refused("storage_quota") where a namespace may hold no further memory."""
+    """Check that a namespace may hold one more memory. Raises Refused: storage_quota."""
     if quota is None:
         return
-    statement = b"SELECT sum(number) FROM counters WHERE namespace = %s AND name = 'all'"
-    ((number,),) = await fetch(connection, statement, (namespace,))
-    if (number or 0) >= quota:
+
+    if await _COUNT_MEMORIES.fetch_only(connection, namespace) >= quota:
         raise Refused("storage_quota")
 
 
-async def save(
-    connection: Connection, before: Row | None, after: Row, accessed: tuple[str, int] | None = None
+async def save_row(
+    connection: Connection,
+    before: Row | None,
+    after: Row,
+    counters: AccessCounters | None = None,
 ) -> None:
-    """Write a memory's row and all that is derived from it; ``accessed`` are its counters, where they are not kept."""
-    counters: tuple[str, int] = (after.created_at, 0)
+    """Write a memory's row and all that is derived from it, except its own links.
+
+    ``counters`` are the memory's new access counters; without them, it keeps those that it has.
+    """
+    # The triggers that keep the counters see rows of the indexes come and go, so a change removes
+    # these rows and adds them again.
+    existing = AccessCounters(after.created_at, 0)
     if before is not None:
-        counters = await _unshelve(connection, before)
-    await connection.execute(_SAVE.encode(), (*after, hash_values(after)))
-    if before is not None and before.id != after.id:
-        await _forget_words(connection, before)
-    if before is None or (before.id, before.content) != (after.id, after.content):
-        await connection.execute(
-            _WORDS.encode(), (after.namespace, after.id, after.content.casefold())
-        )
-    if before is None or (before.score, before.archived) != (after.score, after.archived):
-        await _rerank(connection, after, None if after.archived else after.score)
-    await _shelve(connection, after, *(accessed or counters))
+        existing = await unindex_memory(connection, before)
+
+    stored_hash = hash_values(after)
+    await _SAVE_ROW.execute(connection, *after, stored_hash)
+    await _save_words(connection, before, after)
+
+    # A new memory may have links already: they may lead to a key that does not exist yet.
+    score = _get_rank_score(after)
+    if before is None or score != _get_rank_score(before):
+        await update_ranks(connection, after, score)
+
+    await index_memory(connection, after, counters or existing)
 
 
-async def _shelve(connection: Connection, row: Row, accessed_at: str, count: int) -> None:
-    size = len(row.content.encode()) + len(row.summary.encode())
-    place = IMPORTANCES.index(row.importance)
-    named = (row.namespace, row.id, row.key, row.type, row.category, place, row.archived, size)
-    await connection.execute(
-        _SHELVE.encode(), (*named, row.created_at, row.updated_at, accessed_at, count)
+async def _save_words(connection: Connection, before: Row | None, after: Row) -> None:
+    """Write the words that search looks through, unless they are the same as before."""
+    if before is not None:
+        has_same_id = before.id == after.id
+        if has_same_id and before.content == after.content:
+            return
+
+        # An import can replace a memory by one with another id.
+        if not has_same_id:
+            await _delete_words(connection, before)
+
+    folded = after.content.casefold()
+    await _SAVE_WORDS.execute(connection, after.namespace, after.id, folded)
+
+
+def _get_rank_score(row: Row) -> float | None:
+    """Return the score that ranks the links to a memory, or None if it is archived."""
+    if row.archived:
+        return None
+
+    return row.score
+
+
+async def index_memory(connection: Connection, row: Row, counters: AccessCounters) -> None:
+    """Add a memory to the memory index and its tags to theirs."""
+    content, summary = row.content.encode(), row.summary.encode()
+    await _INDEX_MEMORY.execute(
+        connection,
+        row.namespace,
+        row.id,
+        row.key,
+        row.type,
+        row.category,
+        IMPORTANCES.index(row.importance),
+        row.archived,
+        len(content) + len(summary),
+        row.created_at,
+        row.updated_at,
+        *counters,
     )
+
     tags = orjson.loads(row.tags)
     if tags:
-        await connection.execute(
-            "INSERT INTO tags SELECT %s, tag, %s, %s, %s FROM unnest(%s::text[]) AS given (tag)",
-            (row.namespace, row.archived, accessed_at, row.id, tags),
+        await _INDEX_TAGS.execute(
+            connection,
+            row.namespace,
+            row.archived,
+            counters.accessed_at,
+            row.id,
+            tags,
         )
 
 
-async def _unshelve(connection: Connection, row: Row) -> tuple[str, int]:
-    """Take a memory off the shelf, and return its counters."""
-    named = (row.namespace, row.id)
-    await connection.execute("DELETE FROM tags WHERE namespace = %s AND id = %s", named)
-    statement = (
-        b"DELETE FROM shelf WHERE namespace = %s AND id = %s RETURNING accessed_at, access_count"
-    )
-    found = await fetch(connection, statement, named)
-    return found[0] if found else (row.created_at, 0)
+async def unindex_memory(connection: Connection, row: Row) -> AccessCounters:
+    """Remove a memory and its tags from their indexes, and return its access counters."""
+    await _UNINDEX_TAGS.execute(connection, row.namespace, row.id)
+    counters = await _UNINDEX_MEMORY.fetch_first(connection, row.namespace, row.id)
+
+    # Only damage can leave a memory without its row in the index; counting then starts again.
+    return counters or AccessCounters(row.created_at, 0)
 
 
-async def _forget_words(connection: Connection, row: Row) -> None:
-    await connection.execute(
-        "DELETE FROM words WHERE namespace = %s AND id = %s", (row.namespace, row.id)
-    )
+async def _delete(connection: Connection, row: Row) -> None:
+    """Delete a memory for good. The links of others to it stay, as links to a missing memory."""
+    await unindex_memory(connection, row)
+    await _delete_words(connection, row)
+    await _DELETE_ALL_LINKS.execute(connection, row.namespace, row.key)
+    await _DELETE_ROW.execute(connection, row.namespace, row.key)
+
+    await update_ranks(connection, row, None)
 
 
-async def _remove(connection: Connection, row: Row) -> None:
-    """Delete for good; links of others to it stay, and lead to nothing."""
-    await _unshelve(connection, row)
-    await _forget_words(connection, row)
-    named = (row.namespace, row.key)
-    await connection.execute("DELETE FROM links WHERE namespace = %s AND source = %s", named)
-    await connection.execute("DELETE FROM memories WHERE namespace = %s AND key = %s", named)
-    await _rerank(connection, row, None)
+async def _delete_words(connection: Connection, row: Row) -> None:
+    await _DELETE_WORDS.execute(connection, row.namespace, row.id)
 
 
-async def _rerank(connection: Connection, target: Row, score: float | None) -> None:
-    """Keep the rank of every link to a memory that changed; to one that is gone as to an archived one."""
-    statement = (
-        b"SELECT source, target, type, weight FROM links WHERE namespace = %s AND target = %s"
-    )
-    found = await fetch(connection, statement, (target.namespace, target.key))
-    if not found:
+async def update_ranks(connection: Connection, target: Row, score: float | None) -> None:
+    """Update the rank of every link to a memory; ``score`` is None if it is archived or deleted."""
+    links = await _BACKLINKS.fetch(connection, target.namespace, target.key)
+    if not links:
         return
-    ranks = [-1.0 if score is None else link[3] * score for link in found]
-    hashes = [hash_values((*link, rank)) for link, rank in zip(found, ranks, strict=True)]
-    await connection.execute(
-        "UPDATE links AS l SET rank = new.rank, hash = new.hash"
-        " FROM unnest(%s::text[], %s::text[], %s::float8[], %s::int8[]) AS new (source, type, rank, hash)"
-        " WHERE l.namespace = %s AND l.target = %s AND l.source = new.source AND l.type = new.type",
-        (
-            [link[0] for link in found],
-            [link[2] for link in found],
-            ranks,
-            hashes,
-            target.namespace,
-            target.key,
-        ),
-    )
+
+    # Not in SQL, because the hash of a link covers its rank, and only Python computes it.
+    ranked: list[_Ranked] = []
+    for link in links:
+        rank = _rank(link.weight, score)
+        ranked.append(
+            _Ranked(
+                source=link.source,
+                type=link.type,
+                rank=rank,
+                hash=hash_values((*link, rank)),
+            )
+        )
+
+    columns = to_columns(ranked)
+    await _UPDATE_RANKS.execute(connection, *columns, target.namespace, target.key)
 
 
 async def save_links(
     connection: Connection, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]
 ) -> None:
-    """Write the links of a memory that were added, changed or removed; each says so by target and type."""
-    gone = {(link.target, link.type) for link in before} - {
-        (link.target, link.type) for link in after
-    }
-    if gone:
-        await connection.execute(
-            "DELETE FROM links WHERE namespace = %s AND source = %s"
-            " AND (target, type) IN (SELECT * FROM unnest(%s::text[], %s::text[]))",
-            (row.namespace, row.key, [target for target, _ in gone], [kind for _, kind in gone]),
+    """Write those links of a memory that were added, changed or removed."""
+    # A memory has at most one link per target and type.
+    existing = {(link.target, link.type) for link in before}
+    remaining = {(link.target, link.type) for link in after}
+
+    removed = existing - remaining
+    if removed:
+        columns = to_columns(removed)
+        await _DELETE_LINKS.execute(connection, row.namespace, row.key, *columns)
+
+    changed = sorted(set(after) - set(before))
+    if changed:
+        await _insert_links(connection, row, changed)
+
+
+async def _insert_links(connection: Connection, row: Row, links: Sequence[LinkRow]) -> None:
+    """Write links that are new, or whose weight changed, in one statement."""
+    # Targets that are missing or archived are not among the scores.
+    targets = [link.target for link in links]
+    scores = await _SCORES.fetch(connection, row.namespace, targets)
+    score_by_key = dict(scores)
+
+    inserted: list[_Inserted] = []
+    for link in links:
+        score = score_by_key.get(link.target)
+        rank = _rank(link.weight, score)
+        inserted.append(
+            _Inserted(
+                target=link.target,
+                type=link.type,
+                weight=link.weight,
+                rank=rank,
+                hash=hash_values((*link, rank)),
+            )
         )
-    new = sorted(set(after) - set(before))
-    if not new:
-        return
-    statement = (
-        b"SELECT key, score FROM memories WHERE namespace = %s AND key = ANY(%s) AND archived = 0"
-    )
-    scores = dict(
-        await fetch(connection, statement, (row.namespace, [link.target for link in new]))
-    )
-    ranks = [link.weight * scores[link.target] if link.target in scores else -1.0 for link in new]
-    hashes = [hash_values((*link, rank)) for link, rank in zip(new, ranks, strict=True)]
-    columns = (
-        [link.target for link in new],
-        [link.type for link in new],
-        [link.weight for link in new],
-    )
-    await connection.execute(_LINK.encode(), (row.namespace, row.key, *columns, ranks, hashes))
+
+    columns = to_columns(inserted)
+    await _SAVE_LINKS.execute(connection, row.namespace, row.key, *columns)
 
 
-async def touch(
-    namespace: str, touches: Sequence[tuple[str, int, str]], connection: Connection
+def _rank(weight: float, score: float | None) -> float:
+    """Return a link's rank; ``score`` is its target's, or None if that is missing or archived."""
+    if score is None:
+        return _UNREACHABLE
+
+    return weight * score
+
+
+async def count_accesses(
+    connection: Connection, namespace: str, accesses: Sequence[Access]
 ) -> None:
-    """Add to memories' access counters, which are outside of their hashes: by key, how often, and when last."""
-    columns = [list(column) for column in zip(*touches, strict=True)]
-    for statement in (_TOUCH_SHELF, _TOUCH_TAGS):
-        await connection.execute(statement.encode(), (*columns, namespace))
+    """Add to the access counters of memories; keys that do not exist are ignored."""
+    columns = to_columns(accesses)
+    await _COUNT_ACCESSES.execute(connection, *columns, namespace)
+    await _UPDATE_TAG_TIMES.execute(connection, *columns, namespace)
