@@ -122,9 +122,7 @@ async def import_memories(
             elif item.notes:
                 counts["adjusted"] += 1
                 key = item.memories[0].stored.row.key
-                # Several links may need the same adjustment: it is reported once.
-                words = " ".join(dict.fromkeys(item.notes))
-                report(ImportNote(item.place, key, words))
+                report(ImportNote(item.place, key, " ".join(item.notes)))
 
         await _import_batch(store, batch, options, counts, report)
         progress(batch[-1].position)
