@@ -17,6 +17,7 @@ from abilities.declarations.file_read_bulk import FileReadBulkInput
 from abilities.definition import Context
 from abilities.helpers.batch import Batch, Worker
 from abilities.helpers.circuit_breaker import CircuitBreaker
+from abilities.helpers.files.confinement import Root
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.workers import WorkerPool
@@ -141,11 +142,16 @@ def measure_bytes(workspace: Path, ours: peers.Peer) -> list[Measured]:
     ]
 
 
+def build_roots(settings: Settings) -> list[Root]:
+    """Return the roots that an application would read from."""
+    return [Root("agent", settings.agent_path), Root("workspace", settings.workspace_path)]
+
+
 async def measure_goal_4(base: Path, rounds: int) -> list[Measured]:
     """The safe reader in process against a bare loop."""
     results: list[Measured] = []
     settings = build_settings(base)
-    roots = [settings.agent_root, settings.workspace_root]
+    roots = build_roots(settings)
     reader = FileReader(roots, settings.policy, WorkerPool())
 
     for kilobytes, wanted in ((1, "<= 2.5x"), (16, "<= 2x"), (256, "<= 1.6x")):
@@ -207,7 +213,7 @@ async def measure_goal_5(base: Path, rounds: int) -> list[Measured]:
     """A call through its thread against the same call inline."""
     results: list[Measured] = []
     settings = build_settings(base)
-    roots = [settings.agent_root, settings.workspace_root]
+    roots = build_roots(settings)
     inline_reader = FileReader(roots, settings.policy, InlineWorkerPool())
 
     async with Abilities.open(settings) as abilities:

@@ -6,14 +6,16 @@ from pydantic import Field
 
 from abilities.declarations.memory import (
     NAMESPACE,
+    Category,
     Content,
     Id,
     Importance,
     Key,
+    LinkType,
     Metadata,
     Score,
+    Summary,
     Tags,
-    Text,
     Type,
 )
 from abilities.declarations.model import Model
@@ -38,7 +40,7 @@ class ExportedLink(Model):
 
     key: Key
     link_weight: Annotated[float, Field(ge=0, le=1)]
-    type: Annotated[str, Field(min_length=1, max_length=50), Text] = "association"
+    type: LinkType = "association"
 
 
 class ExportedMemory(Model):
@@ -49,8 +51,8 @@ class ExportedMemory(Model):
     id: Id
     type: Type
     content: Content
-    summary: Annotated[str, Field(max_length=500), Text] = ""
-    category: Annotated[str, Field(max_length=50), Text] = ""
+    summary: Summary = ""
+    category: Category = ""
     tags: Tags = Field(default=[])
     importance: Importance
     archived: bool = False

@@ -78,7 +78,7 @@ async def conversations(
 
 async def main() -> tuple[Cost, Cost]:
     """Compare them; returns what one at a time cost, and what bulk did."""
-    chance = random.Random(1)  # noqa: S311 - data, no secret
+    chance = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         for n in range(25):
             Path(folder, f"file{n:02}.md").write_text(" ".join(chance.choices(WORDS, k=350)))

@@ -40,7 +40,7 @@ _STYLE = """
     rect { fill: #1d3147; stroke: #5b9bdd; } .cut rect { fill: #1a2129; stroke: #4a5763; }
     .cut text { fill: #7c8994; } path { stroke: #5b9bdd; } path.again { stroke: #3d5d7d; } path.cut { stroke: #3c4751; }
   }
-"""  # noqa: E501 - the bytes of a drawing stay the same
+"""
 
 _MERMAID_ARROWS: dict[EdgeKind, str] = {"way": "-->", "again": "-.->", "cut": "-.->"}
 _MERMAID_SAFE = " -_./:"

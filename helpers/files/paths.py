@@ -7,10 +7,10 @@ import re
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_PATH_CHARS
 from abilities.declarations.values import has_control_character, has_surrogate
 from abilities.helpers.text.ranges import WHOLE, Range, parse_range, split_suffix
 
-MAX_PATH_CHARS = 1024
 MAX_COMPONENT_BYTES = 255
 MAX_COMPONENTS = 32
 

@@ -11,19 +11,19 @@ from uuid import uuid4
 
 import orjson
 
+from abilities.declarations.limits import (
+    MAX_CATEGORY_CHARS,
+    MAX_CONTENT_CHARS,
+    MAX_KEY_CHARS,
+    MAX_LINK_TYPE_CHARS,
+    MAX_METADATA_BYTES,
+    MAX_SUMMARY_CHARS,
+    MAX_TAG_CHARS,
+    MAX_TAGS,
+)
 from abilities.declarations.memory import SCORES, Importance, Type, is_key
 from abilities.declarations.values import JsonObject, has_control_character
 from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, StoredMemory, sorted_json
-
-MAX_KEY = 200
-MAX_SUMMARY = 500
-MAX_CATEGORY = 50
-MAX_LINK_TYPE = 50
-MAX_TAG = 30
-MAX_TAGS = 10
-MAX_CONTENT = 5_000
-MAX_METADATA = 4_096
-"""The limits of a memory: characters, tags, and for the metadata bytes of JSON."""
 
 _HASH_MARK = 9
 """Characters that mark a shortened text: '~' and eight hexadecimal digits of a hash."""
@@ -94,8 +94,8 @@ class Adjuster:
         key = self._replace_invalid_key(foreign.name)
         content = self._replace_unstorable_characters(foreign.content)
         content = self._fill_empty_content(content, key)
-        category = self._shorten_text("category", foreign.category, MAX_CATEGORY)
-        summary = self._shorten_text("summary", foreign.summary, MAX_SUMMARY)
+        category = self._shorten_text("category", foreign.category, MAX_CATEGORY_CHARS)
+        summary = self._shorten_text("summary", foreign.summary, MAX_SUMMARY_CHARS)
         tags = self._limit_tags(foreign.tags)
         links = self._limit_links(key, foreign.links)
         pieces = self._split_long_content(content)
@@ -143,7 +143,7 @@ class Adjuster:
         """Keep the first tags, each of them short enough."""
         unique = dict.fromkeys(map(to_storable, tags))
         wanted = [tag for tag in unique if tag]
-        limited = [shorten(tag, MAX_TAG) for tag in wanted[:MAX_TAGS]]
+        limited = [shorten(tag, MAX_TAG_CHARS) for tag in wanted[:MAX_TAGS]]
 
         if limited != wanted:
             original = self._keep_original("tags", wanted)
@@ -163,7 +163,7 @@ class Adjuster:
         for link in links:
             target = make_key(link.name)
             wanted_type = to_storable(link.type) or "association"
-            link_type = shorten(wanted_type, MAX_LINK_TYPE)
+            link_type = shorten(wanted_type, MAX_LINK_TYPE_CHARS)
             weight = clamp_weight(link.weight)
 
             if link_type != wanted_type:
@@ -176,7 +176,7 @@ class Adjuster:
         if long_types:
             original = self._keep_original("link_types", long_types)
             self._notes.append(
-                f"A link's type is over {MAX_LINK_TYPE} characters; metadata.{original} has it."
+                f"A link's type is over {MAX_LINK_TYPE_CHARS} characters; metadata.{original} has it."
             )
         if wrong_weights:
             original = self._keep_original("link_weights", wrong_weights)
@@ -195,7 +195,7 @@ class Adjuster:
     def _move_large_metadata(self, pieces: list[str]) -> str:
         """Return the metadata as JSON; if it is too large, append it to the pieces instead."""
         metadata = to_json(self._metadata)
-        if len(metadata.encode()) <= MAX_METADATA:
+        if len(metadata.encode()) <= MAX_METADATA_BYTES:
             return metadata
 
         self._notes.append("Its metadata became linked memories.")
@@ -239,7 +239,7 @@ def make_key(name: str) -> str:
     # The hash is of the name itself: two names whose characters are replaced alike stay apart.
     storable = to_storable(name).replace("\ufffd", " ")
     plain = "".join(" " if has_control_character(char) else char for char in storable)
-    beginning = plain[: MAX_KEY - _HASH_MARK].strip()
+    beginning = plain[: MAX_KEY_CHARS - _HASH_MARK].strip()
     return f"{beginning}~{_hash_text(name)}"
 
 
@@ -255,10 +255,10 @@ def split_text(text: str) -> list[str]:
     """Split a text into pieces that fit a memory, and which joined are the text again."""
     pieces: list[str] = []
 
-    while len(text) > MAX_CONTENT:
-        window = (MAX_CONTENT - _WORD_WINDOW, MAX_CONTENT)
+    while len(text) > MAX_CONTENT_CHARS:
+        window = (MAX_CONTENT_CHARS - _WORD_WINDOW, MAX_CONTENT_CHARS)
         last_space = max(text.rfind("\n", *window), text.rfind(" ", *window))
-        cut = MAX_CONTENT
+        cut = MAX_CONTENT_CHARS
 
         if last_space > 0:
             cut = last_space + 1  # the space stays with the piece before it, so nothing is lost
@@ -334,8 +334,8 @@ def _make_piece_key(key: str, number: int) -> str:
         return key
 
     suffix = f"#{number}"
-    if len(key) + len(suffix) > MAX_KEY:
-        beginning = key[: MAX_KEY - _HASH_MARK - len(suffix)].strip()
+    if len(key) + len(suffix) > MAX_KEY_CHARS:
+        beginning = key[: MAX_KEY_CHARS - _HASH_MARK - len(suffix)].strip()
         key = f"{beginning}~{_hash_text(key)}"
 
     return key + suffix

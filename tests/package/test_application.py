@@ -1,5 +1,6 @@
 """An open application and its views: what they share, and what a view may not do."""
 
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -55,7 +56,9 @@ def test_roots_that_never_existed_are_forgotten_and_no_others(
     monkeypatch.setattr(application, "MAX_ROOTS", 10)
     roots = OptionalRoots()
     existed = roots.get("agent", tmp_path)
-    existed.optional = False
+    descriptor = existed.open()
+    assert descriptor is not None
+    os.close(descriptor)
 
     invented = [roots.get("agent", tmp_path / str(number)) for number in range(100)]
 

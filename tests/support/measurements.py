@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 FILE = os.environ.get("ABILITIES_FIGURES")
-OUT = Path(FILE).open("a") if FILE else None  # noqa: SIM115 (before tests drop rights and settings)
+OUT = Path(FILE).open("a") if FILE else None
 
 
 def reached(figure: int, words: str) -> None:
