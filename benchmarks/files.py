@@ -180,7 +180,9 @@ def prepare_readers(
 @contextmanager
 def open_session(reader: FileReader) -> Iterator[ReadingSession]:
     """Open a reading session on this thread, as a worker would."""
-    batch = Batch(reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None)
+    batch: Batch[ReadingSession, object, None] = Batch(
+        reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None
+    )
     with reader.open_session(Worker(batch, pooled=False)) as session:
         yield session
 

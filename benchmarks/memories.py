@@ -116,7 +116,7 @@ class InlineStore:
         return self._read(lambda c: queries.read_stats(c, NAMESPACE))
 
     def prepare_query(self, query: Query) -> Callable[[], object]:
-        return lambda: self._read(lambda c: queries.query(c, NAMESPACE, query))
+        return lambda: self._read(lambda c: queries.run_query(c, NAMESPACE, query))
 
     def _collect_keys(self) -> list[list[str]]:
         """Return the keys that some walks retrieve."""

@@ -33,7 +33,7 @@ from abilities.settings import Settings
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """The names of addresses that only this machine can reach."""
 
-_EVERYWHERE = ("0.0.0.0", "::")
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 _HEALTH, _READY = "/healthz", "/readyz"
 _OK = {"status": "ok"}
 _PROMETHEUS = "text/plain; version=1.0.0; charset=utf-8"

@@ -161,7 +161,7 @@ class KvMemoryFile:
             return []
 
         source_column = self.link_columns["source"]  # one of `_LINK_COLUMNS`, so safe in SQL
-        statement = f'SELECT * FROM memory_links WHERE "{source_column}" = ?'
+        statement = f'SELECT * FROM memory_links WHERE "{source_column}" = ?'  # noqa: S608
 
         links: list[ForeignLink] = []
         for row in self.connection.execute(statement, (name,)):
