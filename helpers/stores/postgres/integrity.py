@@ -1,11 +1,10 @@
 """The integrity check of a store in PostgreSQL: every hash, and all that memories imply."""
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 from psycopg.rows import TupleRow
 
-from abilities.helpers.stores.integrity import INDEX_COLUMNS, IntegrityCheck
+from abilities.helpers.stores.integrity import INDEX_COLUMNS, Counted, IntegrityCheck
 from abilities.helpers.stores.postgres.reads import COLUMNS, LINK_COLUMNS
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.protocol import IntegrityFinding
@@ -47,7 +46,9 @@ WHERE name <> 'tag' AND number <> 0
 """
 
 
-async def check(connection: Connection, progress: Callable[[int], None]) -> list[IntegrityFinding]:
+async def check_store(
+    connection: Connection, progress: Callable[[int], None]
+) -> list[IntegrityFinding]:
     """Return the findings about a snapshot, in a fixed order.
 
     ``progress`` is called with the number of rows that were checked since the last call.
@@ -72,9 +73,9 @@ async def check(connection: Connection, progress: Callable[[int], None]) -> list
     async for namespace, key in _stream(connection, _UNFINDABLE):
         integrity_check.add_unfindable(namespace, key)
 
-    counters: dict[Any, int] = {}
+    counters: dict[Counted, int] = {}
     async for *name, number in _stream(connection, _COUNTERS):
-        counters[tuple(name)] = number
+        counters[Counted._make(name)] = number
 
     return integrity_check.report(counters)
 

@@ -75,7 +75,7 @@ _TOP_TAGS = Select(
 )
 
 
-async def query(connection: Connection, namespace: str, query: Query) -> MemoryPage:
+async def run_query(connection: Connection, namespace: str, query: Query) -> MemoryPage:
     """Return a page of matching memories, and how many match in all."""
     selection = _select_matches(namespace, query)
 

@@ -104,13 +104,13 @@ _COUNT_BACKLINKS = Select(
 )
 
 
-async def read_row_by_key(connection: Connection, namespace: str, key: str) -> Row | None:
+async def find_row_by_key(connection: Connection, namespace: str, key: str) -> Row | None:
     """Return a memory's row, or None if there is no such key. Raises Refused if it is damaged."""
     record = await _ROW_BY_KEY.fetch_first(connection, namespace, key)
     return _verify(record)
 
 
-async def read_row_by_id(connection: Connection, namespace: str, memory_id: str) -> Row | None:
+async def find_row_by_id(connection: Connection, namespace: str, memory_id: str) -> Row | None:
     """Return a memory's row, or None if there is no such id. Raises Refused if it is damaged."""
     record = await _ROW_BY_ID.fetch_first(connection, namespace, memory_id)
     return _verify(record)
@@ -172,7 +172,7 @@ async def read_linked(
 
     Raises Refused: memory_not_found, checksum_mismatch, invalid_stored_value.
     """
-    row = await read_row_by_key(connection, namespace, key)
+    row = await find_row_by_key(connection, namespace, key)
     if row is None:
         raise Refused("memory_not_found")
 

@@ -65,7 +65,7 @@ class PostgresStore(ServableStore):
     @override
     async def change(self, namespace: str, change: Change) -> WriteResult:
         work = partial(
-            writes.write,
+            writes.apply_change,
             namespace=namespace,
             change=change,
             quota=self._quota,
@@ -90,7 +90,7 @@ class PostgresStore(ServableStore):
 
     @override
     async def query(self, namespace: str, query: Query) -> MemoryPage:
-        return await self._read(queries.query, namespace, query)
+        return await self._read(queries.run_query, namespace, query)
 
     @override
     async def read_stats(self, namespace: str) -> Stats:
@@ -150,7 +150,7 @@ class PostgresStore(ServableStore):
 
     async def _check(self, progress: Callable[[int], None]) -> list[IntegrityFinding]:
         async with self._server.long_snapshot() as connection:
-            return await integrity.check(connection, progress)
+            return await integrity.check_store(connection, progress)
 
     @override
     def count_access(self, namespace: str, key: str, now: str) -> None:

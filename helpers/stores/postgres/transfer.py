@@ -5,18 +5,18 @@ from typing import NamedTuple
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
 from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, LinkRow, Row, StoredMemory
+from abilities.helpers.stores.postgres.links import save_links
 from abilities.helpers.stores.postgres.reads import (
+    find_row_by_id,
+    find_row_by_key,
     load_memory,
     read_all_links,
-    read_row_by_id,
-    read_row_by_key,
 )
 from abilities.helpers.stores.postgres.statements import Connection, Select, to_number
 from abilities.helpers.stores.postgres.writes import (
     AccessCounters,
     check_quota,
-    save_links,
-    save_row,
+    save_memory,
 )
 
 
@@ -52,7 +52,7 @@ async def _read_whole(connection: Connection, name: _Name) -> list[StoredMemory 
     """Return a memory with all its links, after what is damaged of it."""
     namespace, key = name
     try:
-        row = await read_row_by_key(connection, namespace, key)
+        row = await find_row_by_key(connection, namespace, key)
     except Refused as error:
         return [DamagedMemory(namespace, key, error.reason)]
 
@@ -79,7 +79,7 @@ async def import_memory(
     """Store a memory as it is, except in a dry run. Raises Refused before anything is written."""
     row = incoming.stored.row
     namespace, key = row.namespace, row.key
-    before = await read_row_by_key(connection, namespace, key)
+    before = await find_row_by_key(connection, namespace, key)
 
     links: list[LinkRow] = []
     if before is None:
@@ -94,7 +94,7 @@ async def import_memory(
     await _check_id_is_free(connection, merged.row)
     if not options.dry_run:
         counters = _choose_counters(incoming)
-        await save_row(connection, before, merged.row, counters)
+        await save_memory(connection, before, merged.row, counters)
         await save_links(connection, merged.row, links, merged.links)
 
     return merged.outcome
@@ -102,7 +102,7 @@ async def import_memory(
 
 async def _check_id_is_free(connection: Connection, row: Row) -> None:
     """Raise Refused("key_taken") if a memory with another key has the row's id."""
-    holder = await read_row_by_id(connection, row.namespace, row.id)
+    holder = await find_row_by_id(connection, row.namespace, row.id)
     if holder is not None and holder.key != row.key:
         raise Refused("key_taken")
 

@@ -9,11 +9,12 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_values
 from abilities.helpers.stores.postgres.accesses import Access
+from abilities.helpers.stores.postgres.links import delete_links, save_links, update_ranks
 from abilities.helpers.stores.postgres.reads import (
+    find_row_by_id,
+    find_row_by_key,
     load_memory,
     read_links_to,
-    read_row_by_id,
-    read_row_by_key,
 )
 from abilities.helpers.stores.postgres.statements import (
     Connection,
@@ -27,39 +28,12 @@ from abilities.helpers.stores.protocol import WriteResult
 SHOWN_LINKS = 20
 """Links of a changed memory that are returned, best first."""
 
-_UNREACHABLE = -1.0
-"""The rank of a link to a memory that is missing or archived."""
-
 
 class AccessCounters(NamedTuple):
     """When a memory was last accessed, and how often; outside of its row and hash."""
 
     accessed_at: str
     access_count: int
-
-
-class _Score(NamedTuple):
-    key: str
-    score: float
-
-
-class _Ranked(NamedTuple):
-    """A link to a memory, as ``_UPDATE_RANKS`` takes it."""
-
-    source: str
-    type: str
-    rank: float
-    hash: int
-
-
-class _Inserted(NamedTuple):
-    """A link of a memory, as ``_SAVE_LINKS`` takes it."""
-
-    target: str
-    type: str
-    weight: float
-    rank: float
-    hash: int
 
 
 _COLUMNS = ", ".join((*Row._fields, "hash"))
@@ -96,31 +70,6 @@ _SAVE_WORDS = Statement("""
 """)
 _DELETE_WORDS = Statement("DELETE FROM words WHERE namespace = %s AND id = %s")
 
-_SAVE_LINKS = Statement("""
-    INSERT INTO links (namespace, source, target, type, weight, rank, hash)
-    SELECT %s, %s, * FROM unnest(%s::text[], %s::text[], %s::float8[], %s::float8[], %s::int8[])
-    ON CONFLICT (namespace, source, target, type)
-    DO UPDATE SET weight = EXCLUDED.weight, rank = EXCLUDED.rank, hash = EXCLUDED.hash
-""")
-_DELETE_LINKS = Statement("""
-    DELETE FROM links WHERE namespace = %s AND source = %s
-    AND (target, type) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
-""")
-_DELETE_ALL_LINKS = Statement("DELETE FROM links WHERE namespace = %s AND source = %s")
-_SCORES = Select(
-    "SELECT key, score FROM memories WHERE namespace = %s AND key = ANY(%s) AND archived = 0",
-    _Score._make,
-)
-_BACKLINKS = Select(
-    f"SELECT {', '.join(LinkRow._fields)} FROM links WHERE namespace = %s AND target = %s",
-    LinkRow._make,
-)
-_UPDATE_RANKS = Statement("""
-    UPDATE links AS l SET rank = new.rank, hash = new.hash
-    FROM unnest(%s::text[], %s::text[], %s::float8[], %s::int8[]) AS new (source, type, rank, hash)
-    WHERE l.namespace = %s AND l.target = %s AND l.source = new.source AND l.type = new.type
-""")
-
 _ACCESSED = """
     FROM unnest(%s::text[], %s::int8[], %s::text[]) AS new (key, number, accessed_at)
     JOIN memories AS m ON m.namespace = %s AND m.key = new.key
@@ -135,7 +84,7 @@ _UPDATE_TAG_TIMES = Statement(f"""
 """)
 
 
-async def write(
+async def apply_change(
     connection: Connection, namespace: str, change: Change, quota: int | None
 ) -> WriteResult:
     """Make a change; ``quota`` is the most memories that the namespace may hold, or None.
@@ -160,7 +109,7 @@ async def write(
     row = before or create_row(change, namespace)
     after = merge_change(change, row, links)
     if before is None or after.updated:
-        await save_row(connection, before, after.row)
+        await save_memory(connection, before, after.row)
         await save_links(connection, after.row, links, after.links)
 
     stored = await load_memory(connection, after.row, SHOWN_LINKS)
@@ -174,13 +123,13 @@ async def _read_existing(connection: Connection, namespace: str, change: Change)
     """
     by_id: Row | None = None
     if change.id:
-        by_id = await read_row_by_id(connection, namespace, change.id)
+        by_id = await find_row_by_id(connection, namespace, change.id)
         if by_id is None:
             raise Refused("id_not_found")
 
     by_key: Row | None = None
     if change.key:
-        by_key = await read_row_by_key(connection, namespace, change.key)
+        by_key = await find_row_by_key(connection, namespace, change.key)
 
     if by_id is not None and change.key not in (None, by_id.key):
         raise Refused("key_taken")
@@ -197,7 +146,7 @@ async def check_quota(connection: Connection, namespace: str, quota: int | None)
         raise Refused("storage_quota")
 
 
-async def save_row(
+async def save_memory(
     connection: Connection,
     before: Row | None,
     after: Row,
@@ -291,7 +240,7 @@ async def _delete(connection: Connection, row: Row) -> None:
     """Delete a memory for good. The links of others to it stay, as links to a missing memory."""
     await unindex_memory(connection, row)
     await _delete_words(connection, row)
-    await _DELETE_ALL_LINKS.execute(connection, row.namespace, row.key)
+    await delete_links(connection, row)
     await _DELETE_ROW.execute(connection, row.namespace, row.key)
 
     await update_ranks(connection, row, None)
@@ -299,80 +248,6 @@ async def _delete(connection: Connection, row: Row) -> None:
 
 async def _delete_words(connection: Connection, row: Row) -> None:
     await _DELETE_WORDS.execute(connection, row.namespace, row.id)
-
-
-async def update_ranks(connection: Connection, target: Row, score: float | None) -> None:
-    """Update the rank of every link to a memory; ``score`` is None if it is archived or deleted."""
-    links = await _BACKLINKS.fetch(connection, target.namespace, target.key)
-    if not links:
-        return
-
-    # Not in SQL, because the hash of a link covers its rank, and only Python computes it.
-    ranked: list[_Ranked] = []
-    for link in links:
-        rank = _rank(link.weight, score)
-        ranked.append(
-            _Ranked(
-                source=link.source,
-                type=link.type,
-                rank=rank,
-                hash=hash_values((*link, rank)),
-            )
-        )
-
-    columns = to_columns(ranked)
-    await _UPDATE_RANKS.execute(connection, *columns, target.namespace, target.key)
-
-
-async def save_links(
-    connection: Connection, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]
-) -> None:
-    """Write those links of a memory that were added, changed or removed."""
-    # A memory has at most one link per target and type.
-    existing = {(link.target, link.type) for link in before}
-    remaining = {(link.target, link.type) for link in after}
-
-    removed = existing - remaining
-    if removed:
-        columns = to_columns(removed)
-        await _DELETE_LINKS.execute(connection, row.namespace, row.key, *columns)
-
-    changed = sorted(set(after) - set(before))
-    if changed:
-        await _insert_links(connection, row, changed)
-
-
-async def _insert_links(connection: Connection, row: Row, links: Sequence[LinkRow]) -> None:
-    """Write links that are new, or whose weight changed, in one statement."""
-    # Targets that are missing or archived are not among the scores.
-    targets = [link.target for link in links]
-    scores = await _SCORES.fetch(connection, row.namespace, targets)
-    score_by_key = dict(scores)
-
-    inserted: list[_Inserted] = []
-    for link in links:
-        score = score_by_key.get(link.target)
-        rank = _rank(link.weight, score)
-        inserted.append(
-            _Inserted(
-                target=link.target,
-                type=link.type,
-                weight=link.weight,
-                rank=rank,
-                hash=hash_values((*link, rank)),
-            )
-        )
-
-    columns = to_columns(inserted)
-    await _SAVE_LINKS.execute(connection, row.namespace, row.key, *columns)
-
-
-def _rank(weight: float, score: float | None) -> float:
-    """Return a link's rank; ``score`` is its target's, or None if that is missing or archived."""
-    if score is None:
-        return _UNREACHABLE
-
-    return weight * score
 
 
 async def count_accesses(
