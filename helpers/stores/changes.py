@@ -206,7 +206,7 @@ def merge_incoming(
     if not replace:
         return MergedIncoming("kept", row, tuple(links))
 
-    # Not earlier, because a later time alone is no difference.
+    # Not before the comparison: an import whose time alone is new would be a change each time.
     if incoming.provisional:
         imported_at = incoming.stored.row.updated_at
         new_row = new_row._replace(updated_at=max(imported_at, row.updated_at))

@@ -244,7 +244,7 @@ async def statistics_follow_every_change(store: MemoryStore) -> None:
         written = await put(store, f"k{number}", tags=["t"], content="x" * 10)
         ids.append(expect_stored(written).row.id)
 
-    archived_id, deleted_id, *_ = ids
+    archived_id, deleted_id, _, _ = ids
     await put(store, "", kind="archive", id=archived_id)
     await put(store, "", kind="delete", id=deleted_id)
     await put(store, "k2", type="task", importance="high", tags=["t", "u"])

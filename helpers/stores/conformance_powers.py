@@ -9,7 +9,7 @@ from abilities.helpers.stores.conformance_steps import (
     list_targets,
     put,
 )
-from abilities.helpers.stores.model import IncomingMemory, StoredMemory
+from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
 from abilities.helpers.stores.protocol import CheckableStore, ServableStore, TransferableStore
 
 NEW_ID = "11111111-1111-4111-8111-111111111111"
@@ -34,7 +34,8 @@ async def importing_the_same_again_changes_nothing(store: TransferableStore) -> 
     """A memory that equals the stored one is "unchanged"."""
     memories = await _store_two(store)
 
-    outcomes = await store.import_batch([IncomingMemory(memory) for memory in memories])
+    batch = [IncomingMemory(memory) for memory in memories]
+    outcomes = await store.import_batch(batch)
 
     expect(outcomes, ["unchanged", "unchanged"], "an equal memory is unchanged")
     expect(await _read_all(store), memories, "an unchanged memory is left as it is")
@@ -68,7 +69,8 @@ async def an_import_refuses_an_id_of_another_key(store: TransferableStore) -> No
     moved = _rename(memories[1], "c")
     added = _change_id(moved)
 
-    refused, outcome = await store.import_batch([IncomingMemory(moved), IncomingMemory(added)])
+    batch = [IncomingMemory(moved), IncomingMemory(added)]
+    refused, outcome = await store.import_batch(batch)
 
     expect(str(refused), "key_taken", "an id that belongs to another key is refused")
     expect(outcome, "added", "a refused memory does not keep others out")
@@ -125,9 +127,12 @@ async def _read_all(store: TransferableStore) -> list[StoredMemory]:
 
 def _rename(memory: StoredMemory, key: str) -> StoredMemory:
     """Return a memory under another key, with its links."""
+    links: list[LinkRow] = []
+    for link in memory.links:
+        links.append(link._replace(source=key))
+
     row = memory.row._replace(key=key)
-    links = tuple(link._replace(source=key) for link in memory.links)
-    return memory._replace(row=row, links=links)
+    return memory._replace(row=row, links=tuple(links))
 
 
 def _change_id(memory: StoredMemory) -> StoredMemory:
@@ -145,5 +150,7 @@ def _change_content_and_links(memory: StoredMemory) -> StoredMemory:
 
 async def _expect_sound(store: CheckableStore) -> None:
     findings = await store.check(lambda _: None, full=True)
-    damage = [finding for finding in findings if finding.state == "damaged"]
-    expect(damage, [], "a check finds a healthy store sound")
+
+    for finding in findings:
+        if finding.state == "damaged":
+            raise AssertionError(f"a check finds a healthy store sound: got {finding!r}")

@@ -164,5 +164,8 @@ class LinkRecord(NamedTuple):
             # Damage can give a value any type; the score is below that of absent targets.
             return WalkLink(str(self.target), 0.0, str(self.type), -2.0, "invalid")
 
-        state: State = "absent" if self.rank < 0 else "present"
+        state: State = "present"
+        if self.rank < 0:
+            state = "absent"
+
         return WalkLink(self.target, self.weight, self.type, self.rank, state)

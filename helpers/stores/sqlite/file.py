@@ -247,7 +247,8 @@ class StoreFile:
         """Write an id into the lock file, if it has none: now a missing database is a moved one."""
         assert self._lock_descriptor is not None
         if not self._has_store_id():
-            os.pwrite(self._lock_descriptor, secrets.token_hex(16).encode(), 0)
+            store_id = secrets.token_hex(16)
+            os.pwrite(self._lock_descriptor, store_id.encode(), 0)
             os.fsync(self._lock_descriptor)
 
     def _connect(self, writing: bool) -> sqlite3.Connection:

@@ -71,10 +71,11 @@ def _read_ids(
 
     column = _SORT_COLUMNS[_SORT_COLUMNS.index(query.sort_by)]  # the SQL holds our own names only
     direction = "DESC" if query.descending else "ASC"
-    order = f"{table}.{column} {direction}, {table}.id {direction}"
+    by_column = f"{table}.{column} {direction}"
+    by_id = f"{table}.id {direction}"  # ties have one order, so that pages neither repeat nor skip
 
     source, condition, values = selection
-    statement = f"SELECT s.id FROM {source} WHERE {condition} ORDER BY {order} {page}"
+    statement = f"SELECT s.id FROM {source} WHERE {condition} ORDER BY {by_column}, {by_id} {page}"
     rows = connection.execute(statement, values)
     return [memory_id for (memory_id,) in rows]
 

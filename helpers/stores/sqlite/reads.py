@@ -60,8 +60,11 @@ def read_all_links(
     cursor = connection.execute(statement, (namespace, source))
     records = list(map(LinkRecord._make, cursor))
 
-    links = sorted(record.row for record in records if record.is_sound)
-    return links, len(records) - len(links)
+    links = [record.row for record in records if record.is_sound]
+    links.sort()  # of one source, so by target and type
+
+    damaged = len(records) - len(links)
+    return links, damaged
 
 
 def load_memory(

@@ -249,7 +249,7 @@ class SqliteStore(ServableStore):
             accesses, self._accesses = self._accesses, {}
 
         for (namespace, key), access in accesses.items():
-            writes.count_access(connection, namespace, key, access.access_count, access.accessed_at)
+            writes.count_access(connection, namespace, key, access)
 
     def _flush_accesses(self) -> None:
         if self._accesses:

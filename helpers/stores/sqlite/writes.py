@@ -103,7 +103,7 @@ def _find_changed_row(connection: sqlite3.Connection, namespace: str, change: Ch
 
 
 def count_access(
-    connection: sqlite3.Connection, namespace: str, key: str, count: int, now: str
+    connection: sqlite3.Connection, namespace: str, key: str, access: AccessCounters
 ) -> None:
     """Add to a memory's access counters, which its hash does not cover; ignore a missing memory."""
     row = connection.execute(
@@ -116,11 +116,11 @@ def count_access(
     connection.execute(
         "UPDATE shelf SET accessed_at = max(accessed_at, ?), access_count = access_count + ?"
         " WHERE namespace = ? AND id = ?",
-        (now, count, namespace, memory_id),
+        (access.accessed_at, access.access_count, namespace, memory_id),
     )
     connection.execute(
         "UPDATE tags SET accessed_at = max(accessed_at, ?) WHERE namespace = ? AND id = ?",
-        (now, namespace, memory_id),
+        (access.accessed_at, namespace, memory_id),
     )
 
 
@@ -277,7 +277,7 @@ def _save_link(connection: sqlite3.Connection, namespace: str, link: LinkRow) ->
         (namespace, link.target),
     ).fetchone()
 
-    rank = -1.0
+    rank = -1.0  # of a link to a missing or archived memory
     if target is not None:
         (score,) = target
         rank = link.weight * score
