@@ -9,6 +9,7 @@ from abilities.declarations.fields import COUNT, Arguments, Integer
 from abilities.declarations.memory import Key, LinkData, Memory
 from abilities.declarations.model import Model
 
+Scope = Literal["read", "write"]
 Offset = Annotated[int, Field(ge=0, le=COUNT), Integer]
 
 
@@ -21,7 +22,7 @@ class SessionAnswer(Model):
 
     version: str = Field(description="The version of agent-abilities that serves the page.")
     namespace: str = Field(description="The namespace whose memories and files are shown.")
-    scope: Literal["read", "write"] = Field(description="What the caller may do.")
+    scope: Scope = Field(description="What the caller may do.")
 
 
 class MemoryViewInput(Arguments):

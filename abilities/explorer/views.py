@@ -17,6 +17,7 @@ from abilities.declarations.explorer import (
     MemoryViewAnswer,
     MemoryViewInput,
     RootedFile,
+    Scope,
     SessionAnswer,
     SessionInput,
 )
@@ -40,7 +41,7 @@ MAX_HIDDEN = 1_000
 @ability(name="session", description="The caller's namespace and access.", read_only=True)
 async def show_session(context: Context, _: SessionInput) -> SessionAnswer:
     """Return the caller's namespace and scope, and the version that serves the page."""
-    scope = "read" if context.read_only else "write"
+    scope: Scope = "read" if context.read_only else "write"
     return SessionAnswer(
         version=version("agent-abilities"), namespace=context.namespace, scope=scope
     )
