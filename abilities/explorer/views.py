@@ -129,9 +129,13 @@ def _find_hidden(page: Listing, workspace: Listing) -> dict[str, FoundFile]:
 def _merge_files(page: Listing, hidden: dict[str, FoundFile]) -> list[RootedFile]:
     """Describe the files that are read and those that are hidden, in the order of their paths."""
     read = {file.position: file for file in page.files}
-    positions = sorted(read.keys() | hidden.keys())
+    merged: list[RootedFile] = []
 
-    return [_describe_file(read.get(position), hidden.get(position)) for position in positions]
+    for position in sorted(read.keys() | hidden.keys()):
+        file = _describe_file(read.get(position), hidden.get(position))
+        merged.append(file)
+
+    return merged
 
 
 def _describe_file(read: FoundFile | None, hidden: FoundFile | None) -> RootedFile:

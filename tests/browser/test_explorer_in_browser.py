@@ -248,7 +248,7 @@ def test_limits_are_those_that_the_server_publishes(visitor: Visitor) -> None:
         expect(form.get_by_label(label, exact=True)).to_have_attribute("maxlength", limit)
     expect(form.get_by_label("Type of the link")).to_have_attribute("maxlength", "16")
     expect(form.get_by_text("0 of 1,234,567 characters")).to_be_visible()
-    expect(form.get_by_text("at most 14 of 15 characters each")).to_be_visible()
+    expect(form.get_by_text("at most 14, up to 15 characters each")).to_be_visible()
     assert visitor.read_texts(".editor option")[:2] == ["core", "other"]
 
     visitor.go("graph/project%2Fgoals?depth=3")

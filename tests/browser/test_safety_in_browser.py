@@ -36,7 +36,7 @@ SHOTS = {
 }
 
 
-class Guarded(NamedTuple):
+class TokenVisit(NamedTuple):
     """A visitor of a server that requires a token, and a token for each scope."""
 
     visitor: Visitor
@@ -45,7 +45,7 @@ class Guarded(NamedTuple):
 
 
 @pytest.fixture
-def guarded(settings: Settings, tmp_path: Path, page: Page) -> Iterator[Guarded]:
+def token_visit(settings: Settings, tmp_path: Path, page: Page) -> Iterator[TokenVisit]:
     settings = settings.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
     tokens = TokenFile(settings.tokens_file)
     read_token = tokens.add("default", "read")[1]
@@ -54,7 +54,7 @@ def guarded(settings: Settings, tmp_path: Path, page: Page) -> Iterator[Guarded]
     with serving(settings, tmp_path) as server:
         visitor = Visitor(page, server.address)
         visitor.expected = ["401 (Unauthorized)"]
-        yield Guarded(visitor, read_token, write_token)
+        yield TokenVisit(visitor, read_token, write_token)
         assert visitor.violations == []
 
 
@@ -69,9 +69,9 @@ def expect_token_form(page: Page) -> None:
 
 
 def test_a_token_is_asked_for_and_stays_in_the_tab(
-    guarded: Guarded, window: BrowserContext
+    token_visit: TokenVisit, window: BrowserContext
 ) -> None:
-    visitor = guarded.visitor
+    visitor = token_visit.visitor
     page = visitor.page
     heading = page.locator("h1")
     page.goto(f"{visitor.address}/#/memory/people%2FAda")
@@ -80,7 +80,7 @@ def test_a_token_is_asked_for_and_stays_in_the_tab(
     enter(visitor, "abl_nonsense")
     assert "A valid token is needed" in visitor.read_texts(".fault")[0]
 
-    enter(visitor, guarded.write_token)
+    enter(visitor, token_visit.write_token)
     expect(heading).to_have_text("people/Ada")
     page.reload()
     expect(heading).to_have_text("people/Ada")
@@ -88,8 +88,8 @@ def test_a_token_is_asked_for_and_stays_in_the_tab(
     assert window.cookies() == []
     assert page.evaluate("localStorage.length") == 0
     assert page.evaluate("sessionStorage.length") == 1
-    assert guarded.write_token not in page.url
-    assert guarded.write_token not in page.content()
+    assert token_visit.write_token not in page.url
+    assert token_visit.write_token not in page.content()
 
     other_tab = window.new_page()
     other_tab.goto(visitor.address)
@@ -100,10 +100,10 @@ def test_a_token_is_asked_for_and_stays_in_the_tab(
     assert page.evaluate("sessionStorage.length") == 0
 
 
-def test_a_read_token_is_offered_no_way_to_write(guarded: Guarded) -> None:
-    visitor = guarded.visitor
+def test_a_read_token_is_offered_no_way_to_write(token_visit: TokenVisit) -> None:
+    visitor = token_visit.visitor
     visitor.page.goto(visitor.address)
-    enter(visitor, guarded.read_token)
+    enter(visitor, token_visit.read_token)
     visitor.settle()
     assert "read only" in visitor.read_texts(".who")[0]
     expect(visitor.button("New memory")).to_have_count(0)
@@ -118,10 +118,10 @@ def test_a_read_token_is_offered_no_way_to_write(guarded: Guarded) -> None:
     assert not offered & {"store_memory", "update_memory", "delete_memory"}
 
 
-def test_the_api_page_loads_from_here_and_sends_the_tabs_token(guarded: Guarded) -> None:
-    visitor = guarded.visitor
+def test_the_api_page_loads_from_here_and_sends_the_tabs_token(token_visit: TokenVisit) -> None:
+    visitor = token_visit.visitor
     visitor.page.goto(visitor.address)
-    enter(visitor, guarded.read_token)
+    enter(visitor, token_visit.read_token)
     visitor.settle()
 
     visitor.page.get_by_role("link", name="API").click()
@@ -220,15 +220,15 @@ def test_everybody_can_use_it(look: str, chromium: Browser, visitor: Visitor) ->
     window.close()
 
 
-def test_everybody_can_use_dialogs_and_the_token_form(guarded: Guarded) -> None:
-    visitor = guarded.visitor
+def test_everybody_can_use_dialogs_and_the_token_form(token_visit: TokenVisit) -> None:
+    visitor = token_visit.visitor
     page = visitor.page
     page.goto(f"{visitor.address}/#/memory/people%2FAda")
 
     enter(visitor, "wrong")
     assert Axe().run(page).response["violations"] == []
 
-    enter(visitor, guarded.write_token)
+    enter(visitor, token_visit.write_token)
     visitor.settle()
     visitor.button("Delete permanently").click()
     expect(page.get_by_role("dialog")).to_be_visible()

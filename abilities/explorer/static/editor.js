@@ -110,7 +110,8 @@ function Details({ schemas, field }) {
 function describeTags(schema) {
   if (!schema) return "One per line.";
 
-  return `One per line, at most ${schema.maxItems} of ${schema.items.maxLength} characters each.`;
+  const { maxItems, items } = schema;
+  return `One per line, at most ${maxItems}, up to ${items.maxLength} characters each.`;
 }
 
 function Links({ schema, rows, onChange }) {

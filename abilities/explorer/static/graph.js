@@ -147,9 +147,9 @@ function Picture({ reply, chosen, onChoose }) {
 
 function Summary({ metadata }) {
   const { totalRetrieved, depthReached, limitsReached } = metadata;
-  const limits = limitsReached.join(" and ");
-  const outcome = limits ? `${limits} left memories out` : "no limit left anything out";
-  const details = [`depth ${depthReached}`, ...[outcome, ...describeSkipped(metadata)]];
+  const limits = limitsReached.join(", ");
+  const outcome = limits ? `limits reached: ${limits}` : "no limit reached";
+  const details = [`depth ${depthReached}`, outcome, ...describeSkipped(metadata)];
 
   return html`
     <p class="count" role="status">

@@ -21,8 +21,8 @@ const SORT_LABELS = {
   access_count: "times read",
 };
 const ORDERS = [
-  ["", "newest or highest first"],
-  ["asc", "oldest or lowest first"],
+  ["", "descending"],
+  ["asc", "ascending"],
 ];
 
 export function Memories({ address, canWrite, abilities }) {

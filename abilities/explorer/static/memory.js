@@ -3,7 +3,7 @@
 import { linkTo, open, replaceParams } from "./address.js";
 import { callAbility, readView } from "./api.js";
 import { Editor } from "./editor.js";
-import { formatNumber } from "./format.js";
+import { formatCount, formatNumber } from "./format.js";
 import { useRequest } from "./hooks.js";
 import { Chips, Confirm, Pager, RequestStatus, Sizes, Time } from "./parts.js";
 import { html, useState } from "./vendor/htm-preact.js";
@@ -193,7 +193,7 @@ function Facts({ memory }) {
   return html`
     <dl class="facts">
       <${Fact} name="Read">
-        ${formatNumber(memory.access_count)} times, last <${Time} at=${memory.accessed_at} />
+        ${formatCount(memory.access_count, "time", "times")}, last <${Time} at=${memory.accessed_at} />
       <//>
       <${Fact} name="Changed"><${Time} at=${memory.updated_at} /><//>
       <${Fact} name="Created"><${Time} at=${memory.created_at} /><//>
