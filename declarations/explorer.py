@@ -1,4 +1,4 @@
-"""What the memory explorer asks beside the abilities: what people look at, and agents need not."""
+"""Inputs and answers of the internal abilities that only the explorer's page uses."""
 
 from typing import Annotated, Literal
 
@@ -10,46 +10,47 @@ from abilities.declarations.limits import MAX_SAFE_INTEGER
 from abilities.declarations.memory import Key, LinkData, Memory
 from abilities.declarations.model import Model
 
+Scope = Literal["read", "write"]
 Offset = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer]
 
 
 class SessionInput(Arguments):
-    """The session takes no arguments."""
+    """No arguments."""
 
 
 class SessionAnswer(Model):
-    """Who is looking, and what they may do."""
+    """The caller's namespace and access."""
 
-    version: str = Field(description="The version that serves.")
-    namespace: str = Field(description="Whose memories and files these are.")
-    scope: Literal["read", "write"] = Field(description="What the caller may do.")
+    version: str = Field(description="The version of agent-abilities that serves the page.")
+    namespace: str = Field(description="The namespace whose memories and files are shown.")
+    scope: Scope = Field(description="What the caller may do.")
 
 
 class MemoryViewInput(Arguments):
-    """A memory to look at."""
+    """The memory to show."""
 
     key: Key = Field(description="The memory's key.")
-    links_offset: Offset = Field(default=0, description="Show links after so many; default 0.")
+    links_offset: Offset = Field(default=0, description="Links to skip; default 0.")
     backlinks_offset: Offset = Field(
-        default=0, description="Show links from others after so many; default 0."
+        default=0, description="Links from other memories to skip; default 0."
     )
 
 
 class MemoryViewAnswer(Model):
-    """A memory with its counters, and some of the links from it and to it."""
+    """A memory with its counters, a page of its links, and one of the links to it."""
 
-    memory: Memory = Field(description="The memory; looking at it counts no access.")
+    memory: Memory = Field(description="The memory; showing it counts no access.")
     backlinks: list[LinkData] = Field(
         description="Links from other memories, by their keys, 20 at most."
     )
-    backlinks_total: int = Field(description="How many there are.")
+    backlinks_total: int = Field(description="How many such links there are.")
 
 
 class DaysInput(Arguments):
-    """A year of daily notes."""
+    """The year whose daily notes to list."""
 
     year: Annotated[int, Field(ge=1000, le=9999), Integer] | None = Field(
-        default=None, description="The year; by default the one that today is in."
+        default=None, description="The year; default the current one."
     )
 
 
@@ -64,31 +65,32 @@ class Day(Model):
 class DaysAnswer(Model):
     """The days of a year that have notes."""
 
-    today: str = Field(description="What 'today' means, YYYY-MM-DD.")
+    today: str = Field(description="Today in the configured time zone, YYYY-MM-DD.")
     year: int = Field(description="The year.")
     days: list[Day] = Field(description="The days, first to last.")
 
 
 class HiddenFile(Model):
-    """A file of the workspace that no agent reads, because the agent directory has something by its name."""
+    """A file of the workspace that agents cannot read, because the agent directory has its path."""
 
     size_bytes: int = Field(description="Size in bytes.")
     modified_at: str = Field(description="Last modification, RFC 3339 UTC.")
 
 
 class RootedFile(Model):
-    """A path, which root answers for it, and what that hides."""
+    """A path, the root that it is read from, and the workspace's file that this hides."""
 
-    path: str = Field(description="Send it to file_read_bulk as it is.")
+    path: str = Field(description="The path as file_read_bulk takes it.")
     source: Literal["agent", "workspace"] | None = Field(
-        default=None, description="The root that answers; none where the agent directory refuses."
+        default=None,
+        description="The root it is read from; left out if the agent directory refuses the path.",
     )
-    size_bytes: int | None = Field(default=None, description="Size in bytes of what is read.")
+    size_bytes: int | None = Field(default=None, description="Size in bytes of the file read.")
     modified_at: str | None = Field(
-        default=None, description="Its last modification, RFC 3339 UTC."
+        default=None, description="Last modification of the file read, RFC 3339 UTC."
     )
     hides: HiddenFile | None = Field(
-        default=None, description="The workspace's file that is hidden."
+        default=None, description="The workspace's file of the same path, if it is hidden."
     )
 
 
@@ -96,5 +98,7 @@ class FilesAnswer(Model):
     """The files of both roots, sorted by path."""
 
     files: list[RootedFile] = Field(description="The files that match.")
-    after: str | None = Field(default=None, description="Where to go on; absent at the end.")
+    after: str | None = Field(
+        default=None, description="What to send as 'after' for the next page; absent at the end."
+    )
     skipped: int = Field(default=0, description="Folders and names that could not be listed.")

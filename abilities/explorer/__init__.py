@@ -1,4 +1,5 @@
-"""The memory explorer: a page for people, who want to see what an agent remembers and what it would be handed.
+"""The memory explorer: a page that shows people what an agent remembers, and what it would read.
 
-The page (`static/`) calls abilities as any other client does; `views` is what it asks beside them.
+The page itself stands in `static/`. It calls abilities as any other client does; what it needs
+beside them are the internal abilities in `views`.
 """

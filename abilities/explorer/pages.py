@@ -1,35 +1,45 @@
-"""The explorer's pages and what they load: a closed set of files, open to anyone, with nobody's data in them."""
+"""The explorer's pages and everything they load: a fixed set of files, open to anyone.
+
+They hold no user's data, so no token is needed for them.
+"""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
-_STRICT = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_STRICT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_LIBRARY = _STRICT.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
-"""Swagger UI, at /docs, writes styles of its own; it has no content that others wrote to show."""
-_KINDS = {
+
+# Swagger UI writes inline styles. They are allowed on its page only, which shows no text that
+# users or agents wrote.
+_SWAGGER_POLICY = _STRICT_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+
+_MEDIA_TYPES = {
     "html": "text/html",
     "js": "text/javascript",
     "css": "text/css",
     "svg": "image/svg+xml",
 }
-_AT = {"index.html": "/", "docs.html": "/docs"}
+"""By file name extension; files with any other extension are not served."""
+
 _PREFIX = "/explorer/"
+
+_PAGE_PATHS = {"index.html": "/", "docs.html": "/docs"}
+"""The files that are not served beneath the prefix."""
 
 
 class StaticPage(NamedTuple):
-    """A file as it is sent."""
+    """A file as it is sent: its bytes, its media type, and its Content-Security-Policy."""
 
     body: bytes
-    kind: str
+    media_type: str
     policy: str
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a browser is told beside the content: load from here alone, tell nobody, stay in no frame."""
+        """What browsers must obey: load from this server only, send no referrer, allow no frame."""
         return {
             "Content-Security-Policy": self.policy,
             "Referrer-Policy": "no-referrer",
@@ -38,18 +48,27 @@ class StaticPage(NamedTuple):
         }
 
 
-def _found(folder: Traversable, prefix: str) -> dict[str, StaticPage]:
+def _load_pages(folder: Traversable, prefix: str) -> dict[str, StaticPage]:
+    """Return the servable files of a folder and of its subfolders, by their paths."""
     pages: dict[str, StaticPage] = {}
+
     for entry in folder.iterdir():
-        kind = _KINDS.get(entry.name.rpartition(".")[2])
         if entry.is_dir():
-            pages |= _found(entry, f"{prefix}{entry.name}/")
-        elif kind is not None:
-            policy = _LIBRARY if entry.name == "docs.html" else _STRICT
-            at = _AT.get(entry.name, prefix + entry.name)
-            pages[at] = StaticPage(entry.read_bytes(), f"{kind}; charset=utf-8", policy)
+            pages |= _load_pages(entry, f"{prefix}{entry.name}/")
+            continue
+
+        extension = entry.name.rpartition(".")[2]
+        if extension in _MEDIA_TYPES:
+            path = _PAGE_PATHS.get(entry.name, prefix + entry.name)
+            pages[path] = _load_page(entry, _MEDIA_TYPES[extension])
+
     return pages
 
 
-PAGES = _found(files("abilities.explorer") / "static", _PREFIX)
-"""By address."""
+def _load_page(file: Traversable, media_type: str) -> StaticPage:
+    policy = _SWAGGER_POLICY if file.name == "docs.html" else _STRICT_POLICY
+    return StaticPage(file.read_bytes(), f"{media_type}; charset=utf-8", policy)
+
+
+PAGES = _load_pages(files("abilities.explorer") / "static", _PREFIX)
+"""Every page by its path."""

@@ -1,5 +1,10 @@
-"""What the page asks beside the abilities: abilities too, validated and answered alike, but offered to nobody."""
+"""Internal abilities that only the explorer's page uses.
 
+They are declared, validated and answered as all abilities are, but stand in a registry of their
+own: no client is ever offered one, and none appears in a published schema.
+"""
+
+from datetime import date
 from importlib.metadata import version
 
 from abilities.builtin.file_list import parse_listing_request
@@ -12,6 +17,7 @@ from abilities.declarations.explorer import (
     MemoryViewAnswer,
     MemoryViewInput,
     RootedFile,
+    Scope,
     SessionAnswer,
     SessionInput,
 )
@@ -26,89 +32,125 @@ from abilities.helpers.memory.records import to_memory_data
 from abilities.registry import AbilityRegistry
 
 MAX_BYTES = 1_000_000
-"""Of an answer: people's pages need not fit into a model's context."""
+"""Size of an answer: what people look at need not fit into a model's context."""
+
 MAX_HIDDEN = 1_000
-"""Files of the workspace that are compared with one page of both roots."""
+"""Hidden files shown on one page; the workspace is listed this much further than the page."""
 
 
-@ability(name="session", description="Who is looking, and what they may do.", read_only=True)
+@ability(name="session", description="The caller's namespace and access.", read_only=True)
 async def show_session(context: Context, _: SessionInput) -> SessionAnswer:
-    """The caller's namespace and scope."""
+    """Return the caller's namespace and scope, and the version that serves the page."""
+    scope: Scope = "read" if context.read_only else "write"
     return SessionAnswer(
-        version=version("agent-abilities"),
-        namespace=context.namespace,
-        scope="read" if context.read_only else "write",
+        version=version("agent-abilities"), namespace=context.namespace, scope=scope
     )
 
 
 @ability(
     name="memory",
-    description="A memory with its counters, its links and those to it.",
+    description="A memory with its counters, its links, and the links to it.",
     read_only=True,
 )
-async def show_memory(context: Context, asked: MemoryViewInput) -> MemoryViewAnswer:
-    """A memory, without counting an access."""
-    stored, back = await context.memory.inspect(
-        asked.key, asked.links_offset, asked.backlinks_offset
+async def show_memory(context: Context, arguments: MemoryViewInput) -> MemoryViewAnswer:
+    """Return a memory, a page of its links and one of the links to it; this counts no access."""
+    stored, page = await context.memory.inspect(
+        arguments.key, arguments.links_offset, arguments.backlinks_offset
     )
-    links = [
-        LinkData(key=link.source, link_weight=link.weight, type=link.type) for link in back.links
+
+    memory = to_memory_data(stored, counters=True, links=True)
+    backlinks = [
+        LinkData(key=link.source, link_weight=link.weight, type=link.type) for link in page.links
     ]
-    memory = Memory.model_validate(to_memory_data(stored, counters=True, links=True))
-    return MemoryViewAnswer(memory=memory, backlinks=links, backlinks_total=back.total)
+
+    return MemoryViewAnswer(
+        memory=Memory.model_validate(memory), backlinks=backlinks, backlinks_total=page.total
+    )
 
 
 @ability(name="days", description="The days of a year that have notes.", read_only=True)
-async def list_days(context: Context, asked: DaysInput) -> DaysAnswer:
-    """A calendar of the short-term memory."""
+async def list_days(context: Context, arguments: DaysInput) -> DaysAnswer:
+    """Return the days of a year that have notes, with the size of each or why it is unreadable."""
     today = context.memory.today
-    year = asked.year or today.year
-    found = [
-        Day(date=day.isoformat(), size_bytes=file.size)
-        if isinstance(file, DayFile)
-        else Day(date=day.isoformat(), error=Fault.from_exception(file))
-        for day, file in await context.memory.list_days(year)
-    ]
-    return DaysAnswer(today=today.isoformat(), year=year, days=found)
+    year = arguments.year or today.year
+
+    outcomes = await context.memory.list_days(year)
+    days = [_describe_day(day, outcome) for day, outcome in outcomes]
+
+    return DaysAnswer(
+        today=today.isoformat(),
+        year=year,
+        days=days,
+    )
+
+
+def _describe_day(day: date, outcome: DayFile | Exception) -> Day:
+    name = day.isoformat()
+
+    if isinstance(outcome, DayFile):
+        return Day(date=name, size_bytes=outcome.size)
+
+    return Day(date=name, error=Fault.from_exception(outcome))
 
 
 @ability(
     name="files",
-    description="The files of both roots: which root answers, and what it hides.",
+    description="The files of both roots: which root each is read from, and what it hides.",
     read_only=True,
 )
-async def list_files(context: Context, asked: FileListInput) -> FilesAnswer:
-    """Both roots as one list, beside the workspace alone."""
-    wanted = parse_listing_request(asked)
-    both = await context.lister.list_files(wanted)
-    alone = await context.lister.for_root("workspace").list_files(
-        wanted._replace(limit=asked.limit + MAX_HIDDEN)
-    )
-    return FilesAnswer(files=_compared(both, alone), after=both.after, skipped=both.skipped)
+async def list_files(context: Context, arguments: FileListInput) -> FilesAnswer:
+    """Return a page of both roots as one list, with the workspace's files that it hides."""
+    request = parse_listing_request(arguments)
+    page = await context.lister.list_files(request)
+
+    # A list of both roots does not tell what it hides. The workspace's own list does, and it may
+    # need more entries to get as far as the page.
+    longer_request = request._replace(limit=arguments.limit + MAX_HIDDEN)
+    workspace = await context.lister.for_root("workspace").list_files(longer_request)
+
+    files = _merge_files(page, _find_hidden(page, workspace))
+    return FilesAnswer(files=files, after=page.after, skipped=page.skipped)
 
 
-def _compared(both: Listing, alone: Listing) -> list[RootedFile]:
-    """The files that are read and those that are hidden, as far as the first list goes."""
-    read = {file.position: file for file in both.files}
-    there = {f.position: f for f in alone.files if both.after is None or f.position <= both.after}
-    hidden = {position: file for position, file in there.items() if _is_hidden(read.get(position))}
-    return [
-        _rooted(read.get(position), hidden.get(position))
-        for position in sorted(read.keys() | hidden.keys())
-    ]
+def _find_hidden(page: Listing, workspace: Listing) -> dict[str, FoundFile]:
+    """Return the workspace's files within the page that are not read from there, by position."""
+    sources = {file.position: file.source for file in page.files}
+    hidden: dict[str, FoundFile] = {}
+
+    for file in workspace.files:
+        is_on_page = page.after is None or file.position <= page.after
+
+        if is_on_page and sources.get(file.position) != "workspace":
+            hidden[file.position] = file
+
+    return hidden
 
 
-def _is_hidden(read: FoundFile | None) -> bool:
-    return read is None or read.source != "workspace"
+def _merge_files(page: Listing, hidden: dict[str, FoundFile]) -> list[RootedFile]:
+    """Describe the files that are read and those that are hidden, in the order of their paths."""
+    read = {file.position: file for file in page.files}
+    merged: list[RootedFile] = []
+
+    for position in sorted(read.keys() | hidden.keys()):
+        file = _describe_file(read.get(position), hidden.get(position))
+        merged.append(file)
+
+    return merged
 
 
-def _rooted(read: FoundFile | None, behind: FoundFile | None) -> RootedFile:
-    hides = behind and HiddenFile(
-        size_bytes=behind.stat.st_size, modified_at=format_modified_at(behind.stat)
-    )
+def _describe_file(read: FoundFile | None, hidden: FoundFile | None) -> RootedFile:
+    """Describe a path by the file that is read, the one that is hidden, or both."""
+    hides: HiddenFile | None = None
+    if hidden is not None:
+        hides = HiddenFile(
+            size_bytes=hidden.stat.st_size, modified_at=format_modified_at(hidden.stat)
+        )
+
+    # The agent directory refuses the path, and a refusal never falls back to the workspace.
     if read is None:
-        assert behind is not None
-        return RootedFile(path=behind.path, hides=hides)
+        assert hidden is not None
+        return RootedFile(path=hidden.path, hides=hides)
+
     return RootedFile(
         path=read.path,
         source="agent" if read.source == "agent" else "workspace",
@@ -119,3 +161,4 @@ def _rooted(read: FoundFile | None, behind: FoundFile | None) -> RootedFile:
 
 
 VIEWS = AbilityRegistry([show_session, show_memory, list_days, list_files], read_only=True)
+"""The internal abilities by name, apart from those that clients are offered."""

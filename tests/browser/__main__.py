@@ -1,4 +1,7 @@
-"""Install Chromium where it is missing, and try the explorer in it; ``--keep`` keeps the pictures for the documents."""
+"""Try the explorer in Chromium, and install Chromium first if it is missing and that is allowed.
+
+``--keep`` copies the screenshots into the documentation.
+"""
 
 import os
 import shutil
@@ -8,45 +11,45 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-PICTURES = ROOT / ".browser"
+SCREENSHOTS = ROOT / ".browser"
 
 
 def main() -> int:
-    """Run the browser's tests; the exit status is pytest's, or 2 where there is no Chromium."""
-    chromium = os.environ.get("ABILITIES_CHROMIUM") or shutil.which("chromium") or _installed()
+    """Run the browser tests and return pytest's exit status, or 2 without Chromium."""
+    chromium = os.environ.get("ABILITIES_CHROMIUM") or shutil.which("chromium")
+    chromium = chromium or _install_chromium()
+
     if chromium is None:
-        print(
-            "Chromium is not installed; run: sudo apt-get install chromium (or name one in ABILITIES_CHROMIUM)"
-        )
+        print("Chromium is not installed. Run: sudo apt-get install chromium")
+        print("Or name another one in ABILITIES_CHROMIUM.")
         return 2
-    given = {**os.environ, "ABILITIES_CHROMIUM": chromium, "ABILITIES_TEST_BROWSER": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-v",
-        "-n",
-        "2",
-        "--no-header",
-        "-p",
-        "no:cacheprovider",
-        str(HERE),
-    ]
-    status = subprocess.run(command, cwd=ROOT, env=given).returncode
+
+    status = _run_tests(chromium)
     if status == 0 and "--keep" in sys.argv:
-        for picture in PICTURES.glob("explorer-*.png"):
-            shutil.copy(picture, ROOT / "docs")
+        for screenshot in SCREENSHOTS.glob("explorer-*.png"):
+            shutil.copy(screenshot, ROOT / "docs")
+
     return status
 
 
-def _installed() -> str | None:
-    """Debian's Chromium, installed where this user may do that."""
+def _run_tests(chromium: str) -> int:
+    environment = {**os.environ, "ABILITIES_CHROMIUM": chromium, "ABILITIES_TEST_BROWSER": "1"}
+    command = [sys.executable, "-m", "pytest", "-v", "-n", "2", "--no-header"]
+    command += ["-p", "no:cacheprovider", str(HERE)]
+
+    return subprocess.run(command, cwd=ROOT, env=environment).returncode
+
+
+def _install_chromium() -> str | None:
+    """Install Debian's Chromium if this user may, and return its path."""
     if os.geteuid() == 0 and shutil.which("apt-get"):
         print("Installing Chromium ...", flush=True)
+        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
+
+        # If either fails, the missing Chromium is reported.
         subprocess.run(["apt-get", "update", "-qq"], check=False)
-        subprocess.run(
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"], check=False
-        )
+        subprocess.run(install, check=False)
+
     return shutil.which("chromium")
 
 

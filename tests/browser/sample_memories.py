@@ -1,4 +1,4 @@
-"""A house to look into: memories that link to each other, notes of some days, files in both roots."""
+"""Samples to look at: memories that link to each other, notes of some days, files in both roots."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -18,7 +18,10 @@ MEMORIES: list[dict[str, Any]] = [
         "importance": "high",
         "category": "goal",
         "tags": ["project", "plan"],
-        "content": "Ship the reader in spring: one call for many files, nothing lost.\n\nAda decides what counts.",
+        "content": (
+            "Ship the reader in spring: one call for many files, nothing lost.\n\n"
+            "Ada decides what counts."
+        ),
         "summary": "One call for many files, by spring.",
         "metadata": {"reviewed": True},
         "links": [
@@ -135,29 +138,37 @@ SCRIPTS = [
     "<form action=javascript:hacked()><button autofocus>x</button></form>",
     "constructor", "__proto__", "toString", "..", ".",
 ]  # fmt: skip
-"""What pages have been attacked with: as keys, contents, tags and all else that others may write."""
+"""Texts that pages have been attacked with."""
 
 
-def finished(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine came to; on a thread of its own, because Playwright's own loop runs on this one."""
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine and return its result.
+
+    It runs on a thread of its own, because Playwright's event loop already runs on this one.
+    """
     with ThreadPoolExecutor(1) as threads:
         return threads.submit(asyncio.run, work).result()
 
 
-def fill(base: Path) -> Settings:
-    """Build the house, and return the settings for it."""
+def create_samples(base: Path) -> Settings:
+    """Write the files and store the memories, and return the settings for them."""
     settings = Settings(
         agent_dir=base / "agent",
         workspace_dir=base / "workspace",
         store_url=f"sqlite:///{base}/memory.db",
     )
-    _write(base)
-    finished(_store(settings))
+
+    for name, text in (_list_files() | _list_notes()).items():
+        path = base / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    run(_store_memories(settings))
     return settings
 
 
-def _write(base: Path) -> None:
-    files = {
+def _list_files() -> dict[str, str]:
+    return {
         "agent/MEMORY.md": "# Memory\n\nAda prefers tea.\n",
         "agent/shared.md": "the agent's own\n",
         "workspace/shared.md": "the workspace's, which nobody reads\n",
@@ -166,18 +177,20 @@ def _write(base: Path) -> None:
         "workspace/long.txt": "".join(f"line {n} of a long file\n" for n in range(6_000)),
         "workspace/.env": "SECRET=1\n",
     }
-    for days in (0, 1, 2, 5, 9, 30, 31, 60):
-        day = date.today() - timedelta(days=days)
-        files[f"agent/memory/{day.isoformat()}.md"] = f"# {day}\n" + "Something was learned.\n" * (
-            1 + days % 7
-        )
-    for name, text in files.items():
-        path = base / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
-async def _store(settings: Settings) -> None:
+def _list_notes() -> dict[str, str]:
+    notes: dict[str, str] = {}
+
+    for age in (0, 1, 2, 5, 9, 30, 31, 60):
+        day = date.today() - timedelta(days=age)
+        lines = "Something was learned.\n" * (1 + age % 7)
+        notes[f"agent/memory/{day.isoformat()}.md"] = f"# {day}\n{lines}"
+
+    return notes
+
+
+async def _store_memories(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:
         for memory in MEMORIES:
             links = [{"key": key, "link_weight": weight} for key, weight in memory.get("links", ())]
@@ -185,26 +198,22 @@ async def _store(settings: Settings) -> None:
 
 
 async def attack(settings: Settings) -> None:
-    """Put hostile text wherever somebody else than the page's user may write."""
+    """Put hostile text wherever anyone but the page's user may write."""
     (settings.workspace_dir / "src" / f"{SCRIPTS[1]}.txt").write_text(SCRIPTS[0])
     (settings.agent_dir / "MEMORY.md").write_text("\n".join(SCRIPTS))
+
     async with Abilities.open(settings) as abilities:
-        for number, script in enumerate(SCRIPTS):
-            links = [
-                {"key": other, "type": script[:50]} for other in SCRIPTS[number + 1 : number + 3]
-            ]
-            given = {
-                "summary": script,
-                "category": script[:50],
-                "tags": [script[:30]],
-                "metadata": {script: script},
-            }
-            asked = {
+        for index, script in enumerate(SCRIPTS):
+            next_keys = SCRIPTS[index + 1 : index + 3]
+            memory = {
                 "key": script,
                 "type": "core",
                 "importance": "low",
                 "content": script,
-                "links": links,
-                **given,
+                "summary": script,
+                "category": script[:50],
+                "tags": [script[:30]],
+                "metadata": {script: script},
+                "links": [{"key": key, "type": script[:50]} for key in next_keys],
             }
-            await abilities.call("store_memory", asked)
+            await abilities.call("store_memory", memory)

@@ -1,4 +1,4 @@
-"""A person at the explorer: goes to views, and notes what no page may do."""
+"""A person at the explorer, who goes to views and records what no page may do."""
 
 import re
 from urllib.parse import quote, urlsplit
@@ -21,62 +21,71 @@ VIEWS = [
     "try/store_memory",
 ]
 
+TYPING_PAUSE_MS = 350
+"""Longer than the page waits for a pause in typing before it sends a request."""
+
 
 class Visitor:
-    """Wraps a page; ``wrongs`` has errors, refused loads, requests to other hosts, dialogs, scripts that ran."""
+    """Wraps a page.
+
+    ``violations`` lists errors, refused loads, requests to other hosts, dialogs and scripts that
+    ran. Console messages that contain one of the ``expected`` texts are none.
+    """
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
         self.address = address
-        self.wrongs: list[str] = []
+        self.violations: list[str] = []
         self.expected: list[str] = []
+
         page.add_init_script(
             "window.hacked = () => { document.title = 'HACKED'; console.error('HACKED'); }"
         )
-        page.on("console", self._said)
-        page.on("pageerror", lambda error: self.wrongs.append(f"error: {error}"))
-        page.on("request", self._asked)
-        page.on("dialog", self._asked_back)
+        page.on("console", self._check_message)
+        page.on("pageerror", lambda error: self.violations.append(f"error: {error}"))
+        page.on("request", self._check_request)
+        page.on("dialog", self._refuse_dialog)
 
-    def go(self, place: str) -> None:
-        """Go to a view, and wait until it has its heading and what it asked for."""
-        self.page.goto(f"{self.address}/#/{place}")
+    def go(self, address: str) -> None:
+        """Go to a view, and wait until everything on it has loaded."""
+        self.page.goto(f"{self.address}/#/{address}")
         self.settle()
 
     def settle(self) -> None:
-        """Wait until nothing is read any more."""
-        self.page.wait_for_timeout(350)  # typing rests before it is acted on
+        """Wait until nothing is loading any more."""
+        self.page.wait_for_timeout(TYPING_PAUSE_MS)
         self.page.wait_for_load_state("networkidle")
-        expect(self.page.get_by_text("Reading …")).to_have_count(0)
+        expect(self.page.get_by_text("Loading …")).to_have_count(0)
 
-    def open(self, name: str, key: str) -> None:
-        """Go to a memory's or graph's view."""
-        self.go(f"{name}/{quote(key, safe='')}")
+    def open(self, view: str, key: str) -> None:
+        """Go to the view of one memory."""
+        self.go(f"{view}/{quote(key, safe='')}")
 
-    def texts(self, selector: str) -> list[str]:
-        """The texts of all that match, as they are seen."""
-        return [" ".join(text.split()) for text in self.page.locator(selector).all_inner_texts()]
+    def read_texts(self, selector: str) -> list[str]:
+        """Return the visible texts of all elements that match, each on one line."""
+        texts = self.page.locator(selector).all_inner_texts()
+        return [" ".join(text.split()) for text in texts]
 
     def button(self, name: str) -> Locator:
-        """A button by its name."""
+        """Return a button by its name."""
         return self.page.get_by_role("button", name=name, exact=True)
 
-    def field(self, name: str) -> Locator:
-        """A control by its label."""
-        return self.page.get_by_label(re.compile(rf"^{re.escape(name)}"))
+    def field(self, label: str) -> Locator:
+        """Return a control by the beginning of its label."""
+        return self.page.get_by_label(re.compile(rf"^{re.escape(label)}"))
 
-    def _said(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and not any(
-            words in message.text for words in self.expected
-        ):
-            self.wrongs.append(f"console: {message.text}")
+    def _check_message(self, message: ConsoleMessage) -> None:
+        is_expected = any(text in message.text for text in self.expected)
 
-    def _asked(self, request: Request) -> None:
-        if urlsplit(request.url).netloc != urlsplit(
-            self.address
-        ).netloc and not request.url.startswith("data:"):
-            self.wrongs.append(f"request to another host: {request.url}")
+        if message.type in ("error", "warning") and not is_expected:
+            self.violations.append(f"console: {message.text}")
 
-    def _asked_back(self, dialog: Dialog) -> None:
-        self.wrongs.append(f"dialog: {dialog.message}")
+    def _check_request(self, request: Request) -> None:
+        is_own = urlsplit(request.url).netloc == urlsplit(self.address).netloc
+
+        if not is_own and not request.url.startswith("data:"):
+            self.violations.append(f"request to another host: {request.url}")
+
+    def _refuse_dialog(self, dialog: Dialog) -> None:
+        self.violations.append(f"dialog: {dialog.message}")
         dialog.dismiss()

@@ -1,4 +1,4 @@
-"""What the explorer is made of and what it asks; how it looks and behaves in a browser is shown by `make browser`."""
+"""The explorer's files, views and routes; `make browser` shows how the page looks and behaves."""
 
 import hashlib
 import json
@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from abilities import Abilities, Settings, render
+from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
@@ -31,138 +32,197 @@ async def client(roots: Settings) -> AsyncIterator[httpx.AsyncClient]:
             yield client
 
 
-async def viewed(client: httpx.AsyncClient, name: str, **arguments: Any) -> dict[str, Any]:
-    answer = await client.post(f"/api/explorer/{name}", json=arguments)
-    found: dict[str, Any] = answer.json()
-    assert answer.status_code == 200, found
-    return found
+@pytest.fixture
+def sources() -> dict[str, str]:
+    """The page's own files by name, without the libraries."""
+    files = [path for path in STATIC.iterdir() if path.suffix in (".js", ".html", ".css")]
+    return {path.name: path.read_text() for path in files}
 
 
-async def test_pages_load_from_here_alone_and_only_the_files_there_are(
-    client: httpx.AsyncClient,
-) -> None:
+async def read_view(client: httpx.AsyncClient, name: str, **arguments: Any) -> JsonObject:
+    response = await client.post(f"/api/explorer/{name}", json=arguments)
+    answer: JsonObject = response.json()
+    assert response.status_code == 200, answer
+    return answer
+
+
+async def test_pages_load_from_this_server_alone(client: httpx.AsyncClient) -> None:
     assert {"/", "/docs", "/explorer/app.js", "/explorer/style.css"} <= PAGES.keys()
+
     for path, page in PAGES.items():
-        answer = await client.get(path)
-        policy = answer.headers["content-security-policy"]
-        assert answer.status_code == 200 and answer.content == page.body
-        assert (
-            policy.startswith("default-src 'none'; script-src 'self'; ")
-            and "frame-ancestors 'none'" in policy
-        )
-        assert ("unsafe" in policy) == (path == "/docs") and "http" not in policy
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
-        assert answer.headers["content-type"].startswith(("text/", "image/svg+xml"))
-    for path in (
-        "/explorer/",
-        "/explorer/../app.py",
-        "/explorer/%2e%2e/views.py",
-        "/explorer/nothing.js",
-    ):
-        assert (await client.get(path)).status_code == 404
-    assert (await client.get("/explorer/vendor/vendored.json")).status_code == 404
+        response = await client.get(path)
+        assert response.status_code == 200, path
+        assert response.content == page.body
+
+        policy = response.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; ")
+        assert "frame-ancestors 'none'" in policy
+        assert ("unsafe" in policy) == (path == "/docs")
+        assert "http" not in policy
+
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert response.headers["content-type"].startswith(("text/", "image/svg+xml"))
 
 
-def test_our_own_pages_name_no_other_host_and_write_no_html() -> None:
-    own = [path for path in STATIC.iterdir() if path.suffix in (".js", ".html", ".css")]
-    assert len(own) > 12
-    for path in own:
-        text = path.read_text()
-        assert not re.search(r"https?://(?!www\.w3\.org/)|//[a-z]+\.[a-z]", text), path
-        assert not re.search(
-            r"innerHTML|outerHTML|insertAdjacent|dangerously|document\.write|\beval\b|Function\(",
-            text,
-        )
-        assert not re.search(r"document\.cookie|localStorage", text), path
-        assert text.count("\n") <= 400, path
+@pytest.mark.parametrize(
+    "path", ["", "../app.py", "%2e%2e/views.py", "nothing.js", "vendor/vendored.json"]
+)
+async def test_no_other_file_is_served(client: httpx.AsyncClient, path: str) -> None:
+    response = await client.get(f"/explorer/{path}")
+
+    assert response.status_code == 404
 
 
-def test_vendored_libraries_are_what_was_fetched_each_with_its_licence() -> None:
-    listed: dict[str, dict[str, str]] = json.loads(
-        (STATIC / "vendor" / "vendored.json").read_text()
-    )
-    files = {name: digest for names in listed.values() for name, digest in names.items()}
-    assert files.keys() == {path.name for path in (STATIC / "vendor").iterdir()} - {"vendored.json"}
-    for name, digest in files.items():
-        assert hashlib.sha256((STATIC / "vendor" / name).read_bytes()).hexdigest() == digest, name
-    for package, names in listed.items():
-        assert any("LICENSE" in name for name in names), package
+def test_our_own_pages_name_no_other_host_and_write_no_html(sources: dict[str, str]) -> None:
+    other_host = r"https?://(?!www\.w3\.org/)|//[a-z]+\.[a-z]"
+    html = r"innerHTML|outerHTML|insertAdjacent|dangerously|document\.write|\beval\b|Function\("
+    lasting_storage = r"document\.cookie|localStorage"
+
+    assert len(sources) > 12
+    for name, text in sources.items():
+        for pattern in (other_host, html, lasting_storage):
+            assert not re.search(pattern, text), name
 
 
-async def test_a_memory_is_looked_at_with_links_both_ways_and_counts_no_access(
+def find_long_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if len(line) > 100]
+
+
+def test_our_own_pages_are_short_files_of_100_columns(sources: dict[str, str]) -> None:
+    assert find_long_lines("x" * 100 + "\n" + "y" * 101) == ["y" * 101]
+
+    for name, text in sources.items():
+        assert find_long_lines(text) == [], name
+        assert text.count("\n") <= 350, name
+
+
+def find_limits(text: str, limits: list[int]) -> list[str]:
+    """Return what a page says of limits: one of these numbers, or any number named as a limit."""
+    forms = {form for limit in limits for form in (f"{limit}", f"{limit:,}", f"{limit:_}")}
+    numbers = "|".join(sorted(forms))
+    named = r"max(?:length|items)\W{1,3}\d+|at most \d+"
+
+    return re.findall(rf"\b(?:{numbers})\b|{named}", text, re.IGNORECASE)
+
+
+async def test_our_own_pages_state_no_limit_that_the_schemas_publish(
+    client: httpx.AsyncClient, sources: dict[str, str]
+) -> None:
+    abilities = (await client.get("/api/abilities")).json()
+    schemas = {ability["name"]: ability["inputSchema"]["properties"] for ability in abilities}
+    stored = schemas["store_memory"]
+    limits = [stored[name]["maxLength"] for name in ("content", "summary", "category", "key")]
+    limits.append(stored["tags"]["items"]["maxLength"])
+
+    assert limits == [5000, 500, 50, 200, 30]
+    for written in ("of 5,000 characters", "length > 500", 'maxlength="9"', "at most 10 tags"):
+        assert len(find_limits(written, limits)) == 1, written
+
+    for name, text in sources.items():
+        if name.endswith(".js"):
+            assert find_limits(text, limits) == [], name
+
+
+def test_vendored_libraries_are_what_was_fetched_each_with_its_license() -> None:
+    vendor = STATIC / "vendor"
+    packages: dict[str, dict[str, str]] = json.loads((vendor / "vendored.json").read_text())
+    digests: dict[str, str] = {}
+
+    for package, files in packages.items():
+        assert any("LICENSE" in name for name in files), package
+        digests |= files
+
+    assert digests.keys() == {path.name for path in vendor.iterdir()} - {"vendored.json"}
+    for name, digest in digests.items():
+        assert hashlib.sha256((vendor / name).read_bytes()).hexdigest() == digest, name
+
+
+async def test_a_memory_is_shown_with_links_both_ways_and_counts_no_access(
     client: httpx.AsyncClient,
 ) -> None:
-    for n in range(23):
-        asked = {
-            "type": "core",
-            "content": "x",
-            "key": f"from {n:02}",
-            "links": [{"key": "hub", "type": "about"}],
-        }
-        await client.post("/api/memories", json=asked)
-    links = [{"key": f"from {n:02}", "link_weight": n / 30} for n in range(23)]
-    await client.post(
-        "/api/memories", json={"type": "task", "content": "the hub", "key": "hub", "links": links}
-    )
-    found = await viewed(client, "memory", key="hub")
-    assert found["memory"]["content"] == "the hub" and found["memory"]["access_count"] == 0
-    assert [link["key"] for link in found["memory"]["links"]] == [
-        f"from {n:02}" for n in range(22, 2, -1)
-    ]
-    assert found["backlinks"][0] == {"key": "from 00", "link_weight": 0.5, "type": "about"}
-    assert (len(found["backlinks"]), found["backlinks_total"]) == (20, 23)
-    rest = await viewed(client, "memory", key="hub", links_offset=20, backlinks_offset=20)
-    assert [link["key"] for link in rest["memory"]["links"]] == ["from 02", "from 01", "from 00"]
-    assert [link["key"] for link in rest["backlinks"]] == ["from 20", "from 21", "from 22"]
-    assert (await viewed(client, "memory", key="hub"))["memory"]["access_count"] == 0
+    keys = [f"from {n:02}" for n in range(23)]
+    for key in keys:
+        link = {"key": "hub", "type": "about"}
+        memory = {"type": "core", "content": "x", "key": key, "links": [link]}
+        await client.post("/api/memories", json=memory)
+    links = [{"key": key, "link_weight": n / 30} for n, key in enumerate(keys)]
+    hub = {"type": "task", "content": "the hub", "key": "hub", "links": links}
+    await client.post("/api/memories", json=hub)
+
+    first = await read_view(client, "memory", key="hub")
+    rest = await read_view(client, "memory", key="hub", links_offset=20, backlinks_offset=20)
     missing = await client.post("/api/explorer/memory", json={"key": "none"})
+
+    memory = first["memory"]
+    assert (memory["content"], memory["access_count"]) == ("the hub", 0)
+    assert [link["key"] for link in memory["links"]] == keys[:2:-1]
+    assert first["backlinks"][0] == {"key": "from 00", "link_weight": 0.5, "type": "about"}
+    assert (len(first["backlinks"]), first["backlinks_total"]) == (20, 23)
+
+    assert rest["memory"]["access_count"] == 0
+    assert [link["key"] for link in rest["memory"]["links"]] == keys[2::-1]
+    assert [link["key"] for link in rest["backlinks"]] == keys[20:]
+
     assert (missing.status_code, missing.json()["error"]["reason"]) == (404, "not_found")
 
 
-async def test_the_largest_memory_can_be_looked_at(client: httpx.AsyncClient) -> None:
+async def test_the_largest_memory_can_be_shown(client: httpx.AsyncClient) -> None:
     wide = "\U0001f642" * 198
     links = [{"key": f"{wide}{n:02}"} for n in range(20)]
-    asked = {
+    memory = {
         "type": "core",
         "content": "\x01" * 5000,
         "key": "large",
         "links": links,
         "metadata": {"m": "é" * 2000},
     }
-    assert (await client.post("/api/memories", json=asked)).status_code == 200
+    assert (await client.post("/api/memories", json=memory)).status_code == 200
     for link in links:
-        back = {"type": "core", "content": "x", "key": link["key"], "links": [{"key": "large"}]}
-        await client.post("/api/memories", json=back)
-    found = await viewed(client, "memory", key="large")
-    assert found["memory"]["content"] == "\x01" * 5000 and found["backlinks_total"] == 20
+        other = {"type": "core", "content": "x", "key": link["key"], "links": [{"key": "large"}]}
+        await client.post("/api/memories", json=other)
+
+    answer = await read_view(client, "memory", key="large")
+
+    assert answer["memory"]["content"] == "\x01" * 5000
+    assert answer["backlinks_total"] == 20
 
 
-async def test_days_with_notes_are_told_and_one_that_cannot_be_read_says_so(
+async def test_days_with_notes_are_listed_and_an_unreadable_one_says_why(
     client: httpx.AsyncClient, roots: Settings
 ) -> None:
     notes = roots.agent_dir / "memory"
-    assert (await viewed(client, "days"))["days"] == []
+    assert (await read_view(client, "days"))["days"] == []
+
     notes.mkdir()
     (notes / "2024-02-29.md").write_text("leap")
     (notes / "2024-12-31.md").mkdir()
     (notes / "2024-13-01.md").write_text("no day")
-    found = await viewed(client, "days", year=2024)
-    assert [(day["date"], day.get("size_bytes")) for day in found["days"]] == [
-        ("2024-02-29", 4),
-        ("2024-12-31", None),
-    ]
-    assert found["days"][1]["error"]["reason"] == "is_directory"
-    assert found["today"] == (await viewed(client, "days"))["today"] and found["year"] == 2024
-    assert (await viewed(client, "days"))["year"] == date.fromisoformat(found["today"]).year
+    answer = await read_view(client, "days", year=2024)
+
+    readable, unreadable = answer["days"]
+    assert readable == {"date": "2024-02-29", "size_bytes": 4}
+    assert (unreadable["date"], unreadable["error"]["reason"]) == ("2024-12-31", "is_directory")
+    assert "size_bytes" not in unreadable
+
+    current = await read_view(client, "days")
+    assert answer["year"] == 2024
+    assert answer["today"] == current["today"]
+    assert current["year"] == date.fromisoformat(current["today"]).year
+
+
+async def test_days_are_refused_for_a_wrong_year_and_a_missing_root(
+    client: httpx.AsyncClient, roots: Settings
+) -> None:
     wrong = await client.post("/api/explorer/days", json={"year": 10000})
+    roots.agent_dir.rename(roots.agent_dir.with_name("away"))
+    missing = await client.post("/api/explorer/days", json={"year": 2024})
+
     assert (wrong.status_code, wrong.json()["error"]["field"]) == (400, "year")
-    (roots.agent_dir).rename(roots.agent_dir.with_name("away"))
-    gone = await client.post("/api/explorer/days", json={"year": 2024})
-    assert (gone.status_code, gone.json()["error"]["reason"]) == (503, "root_unavailable")
+    assert (missing.status_code, missing.json()["error"]["reason"]) == (503, "root_unavailable")
 
 
-async def test_files_tell_which_root_answers_and_what_it_hides(
+async def test_files_say_which_root_they_are_read_from_and_what_that_hides(
     client: httpx.AsyncClient, roots: Settings
 ) -> None:
     for root, name, text in (
@@ -175,9 +235,11 @@ async def test_files_tell_which_root_answers_and_what_it_hides(
     ):
         (root / name).write_text(text)
     (roots.agent_dir / "refused.txt").symlink_to("/etc/passwd")
-    found = await viewed(client, "files")
+
+    answer = await read_view(client, "files")
     rows = [
-        (f["path"], f.get("source"), f.get("hides", {}).get("size_bytes")) for f in found["files"]
+        (file["path"], file.get("source"), file.get("hides", {}).get("size_bytes"))
+        for file in answer["files"]
     ]
     assert rows == [
         ("a.txt", "agent", None),
@@ -185,97 +247,139 @@ async def test_files_tell_which_root_answers_and_what_it_hides(
         ("refused.txt", None, 6),
         ("z.txt", "workspace", None),
     ]
-    pages: list[str] = []
-    after = None
-    while True:
-        page = await viewed(client, "files", limit=1, after=after)
-        pages += [file["path"] for file in page["files"]]
-        if (after := page.get("after")) is None:
-            break
-    assert pages == [row[0] for row in rows]
+
+    paths: list[str] = []
+    page = await read_view(client, "files", limit=1)
+    paths += [file["path"] for file in page["files"]]
+    while "after" in page:
+        page = await read_view(client, "files", limit=1, after=page["after"])
+        paths += [file["path"] for file in page["files"]]
+    assert paths == [path for path, _, _ in rows]
+
     wrong = await client.post("/api/explorer/files", json={"pattern": "../*"})
     assert (wrong.status_code, wrong.json()["error"]["field"]) == (400, "pattern")
 
 
-async def test_a_call_is_tried_once_and_answered_in_both_formats(
+async def try_ability(client: httpx.AsyncClient, name: str, arguments: JsonObject) -> JsonObject:
+    response = await client.post(f"/api/explorer/try/{name}", json=arguments)
+    trial: JsonObject = response.json()
+    return trial
+
+
+async def test_a_tried_call_is_answered_in_both_formats(
     client: httpx.AsyncClient, roots: Settings
 ) -> None:
     (roots.workspace_dir / "a.txt").write_text("tried")
-    asked = {"paths": ["a.txt", "none"]}
-    expected = await python(roots, "file_read_bulk", asked)
-    tried = (await client.post("/api/explorer/try/file_read_bulk", json=asked)).json()
-    assert tried == {"failed": False, "json": render(expected), "toon": render(expected, "toon")}
-    stored = {"type": "core", "content": "x", "tags": ["once"]}
-    await client.post("/api/explorer/try/store_memory", json=stored)
+    arguments = {"paths": ["a.txt", "none"]}
+    expected = await python(roots, "file_read_bulk", arguments)
+
+    trial = await try_ability(client, "file_read_bulk", arguments)
+
+    assert trial == {"failed": False, "json": render(expected), "toon": render(expected, "toon")}
+
+
+async def test_a_tried_call_runs_once(client: httpx.AsyncClient) -> None:
+    await try_ability(client, "store_memory", {"type": "core", "content": "x", "tags": ["once"]})
+
     assert (await client.get("/api/memories?tags=once")).json()["total"] == 1
-    failed = (await client.post("/api/explorer/try/memory_get", json={"key": "none"})).json()
-    assert failed["failed"] and json.loads(failed["json"])["error"]["reason"] == "not_found"
-    unknown = (await client.post("/api/explorer/try/nothing", json={})).json()
-    assert unknown["failed"] and json.loads(unknown["json"])["error"]["reason"] == "unknown_ability"
 
 
-async def test_with_tokens_the_pages_are_open_and_hold_nothing_and_all_else_is_shut(
+@pytest.mark.parametrize(
+    ("name", "arguments", "reason"),
+    [("memory_get", {"key": "none"}, "not_found"), ("nothing", {}, "unknown_ability")],
+)
+async def test_a_tried_call_that_fails_has_a_reply_too(
+    client: httpx.AsyncClient, name: str, arguments: JsonObject, reason: str
+) -> None:
+    trial = await try_ability(client, name, arguments)
+
+    assert trial["failed"]
+    assert json.loads(trial["json"])["error"]["reason"] == reason
+
+
+async def test_with_tokens_the_pages_are_open_and_everything_else_is_shut(
     roots: Settings,
 ) -> None:
     roots = roots.model_copy(update={"tokens_file": roots.agent_dir.with_name("tokens.json")})
     tokens = TokenFile(roots.tokens_file)
-    reading, writing = tokens.add("default", "read", "Ada")[1], tokens.add("default", "write")[1]
+    read_token = tokens.add("default", "read", "Ada")[1]
+    write_token = tokens.add("default", "write")[1]
     assert [token.label for token in tokens.tokens()] == ["Ada", ""]
+
     async with Abilities.open(roots) as abilities:
         transport = httpx.ASGITransport(create_app(abilities))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            assert {(await client.get(path)).status_code for path in PAGES} == {200}
+            for path in PAGES:
+                assert (await client.get(path)).status_code == 200, path
             for view in ("session", "memory", "days", "files", "try/get_memory_stats"):
-                assert (await client.post(f"/api/explorer/{view}", json={})).status_code == 401
-            for token, scope in ((reading, "read"), (writing, "write")):
+                response = await client.post(f"/api/explorer/{view}", json={})
+                assert response.status_code == 401, view
+
+            for token, scope in ((read_token, "read"), (write_token, "write")):
                 client.headers["Authorization"] = f"Bearer {token}"
-                found = await viewed(client, "session")
-                assert (found["namespace"], found["scope"]) == ("default", scope)
-                stored = {"type": "core", "content": "x", "key": scope}
-                tried = (await client.post("/api/explorer/try/store_memory", json=stored)).json()
-                assert tried["failed"] == (scope == "read")
+                session = await read_view(client, "session")
+                assert (session["namespace"], session["scope"]) == ("default", scope)
+
+                memory = {"type": "core", "content": "x", "key": scope}
+                trial = await try_ability(client, "store_memory", memory)
+                assert trial["failed"] == (scope == "read")
+
             assert (await client.get("/api/stats")).json()["total_memories"] == 1
 
 
-async def test_wrong_requests_get_a_clear_error(client: httpx.AsyncClient) -> None:
-    for path, body, status, reason in (
+@pytest.mark.parametrize(
+    ("path", "body", "status", "reason"),
+    [
         ("nothing", "{}", 404, "unknown_address"),
         ("memory", "[]", 400, "malformed_request"),
         ("try/memory_get", "nonsense", 400, "malformed_request"),
         ("memory", "{}", 400, "invalid_parameter"),
         ("memory", '{"key": " x"}', 400, "invalid_key"),
         ("session", '{"more": 1}', 400, "invalid_parameter"),
-    ):
-        answer = await client.post(
-            f"/api/explorer/{path}", content=body, headers={"Content-Type": "application/json"}
-        )
-        assert (answer.status_code, answer.json()["error"]["reason"]) == (status, reason), path
-    assert (await client.get("/api/explorer/session")).status_code == 405
+    ],
+)
+async def test_wrong_requests_get_a_clear_error(
+    client: httpx.AsyncClient, path: str, body: str, status: int, reason: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    response = await client.post(f"/api/explorer/{path}", content=body, headers=headers)
+
+    assert (response.status_code, response.json()["error"]["reason"]) == (status, reason)
+
+
+async def test_views_are_only_posted_to(client: httpx.AsyncClient) -> None:
+    response = await client.get("/api/explorer/session")
+
+    assert response.status_code == 405
 
 
 def test_explore_serves_this_machine_alone_and_opens_the_page(
     roots: Settings, tmp_path: Path
 ) -> None:
-    note = tmp_path / "opened"
+    opened = tmp_path / "opened"
     browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {note}\n')
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
     browser.chmod(0o755)
-    given = {
+    variables = {
         "PATH": "/usr/bin:/bin",
         "HOME": str(tmp_path),
         "BROWSER": str(browser),
         **environment(roots),
     }
     command = [sys.executable, "-m", "abilities", "explore"]
-    with subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True) as process:
+
+    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
-        said = process.stderr.readline()
-        address = re.search(r"the explorer at (http://127\.0\.0\.1:\d+/)", said)
-        assert address, said
-        end = time.monotonic() + 30
-        while not note.exists() or not note.read_text().strip():
-            assert time.monotonic() < end
+        line = process.stderr.readline()
+        match = re.search(r"the explorer at (http://127\.0\.0\.1:\d+/)", line)
+        assert match, line
+        address = match[1]
+
+        deadline = time.monotonic() + 30
+        while not opened.exists() or not opened.read_text().strip():
+            assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert f"{note.read_text().strip()}/" == address[1]
-        assert httpx.get(address[1]).text.startswith("<!doctype html>")
+
+        assert f"{opened.read_text().strip()}/" == address
+        assert httpx.get(address).text.startswith("<!doctype html>")
         process.terminate()

@@ -1,12 +1,17 @@
-// Where one is: `#/view/key?name=value`. Every view can be bookmarked, sent to a colleague, and left with "back".
+// The address of a view: `#/view/key?name=value`. Every view can be bookmarked and shared, and
+// the browser's "back" leads to the view before.
 
-export function here() {
+/** Reads the current address; without a view in it, that is the list of memories. */
+export function readAddress() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name = "", key = ""] = path.split("/");
-  return { name: name || "memories", key: decoded(key), params: Object.fromEntries(new URLSearchParams(query)) };
+  const [view = "", key = ""] = path.split("/");
+  const params = Object.fromEntries(new URLSearchParams(query));
+
+  return { view: view || "memories", key: decode(key), params };
 }
 
-function decoded(text) {
+/** Decodes a key. One that was typed by hand may not be encoded, and is returned as it is. */
+function decode(text) {
   try {
     return decodeURIComponent(text);
   } catch {
@@ -14,14 +19,25 @@ function decoded(text) {
   }
 }
 
-export function at(name, key = "", params = {}) {
-  const given = Object.entries(params).filter(([, value]) => value !== "" && value !== undefined && value !== null);
-  const query = new URLSearchParams(given).toString();
-  return `#/${name}${key ? `/${encodeURIComponent(key)}` : ""}${query ? `?${query}` : ""}`;
+/** Returns the link to a view. Parameters without a value are left out. */
+export function linkTo(view, key = "", params = {}) {
+  const hasValue = ([, value]) => value !== "" && value !== undefined && value !== null;
+  const query = new URLSearchParams(Object.entries(params).filter(hasValue)).toString();
+  let link = `#/${view}`;
+
+  if (key) link += `/${encodeURIComponent(key)}`;
+  if (query) link += `?${query}`;
+
+  return link;
 }
 
-/** The same place with other parameters; leaves no step to go back to. */
-export function refine(name, key, params) {
-  history.replaceState(null, "", at(name, key, params));
+/** Opens a view. */
+export function open(view, key = "", params = {}) {
+  location.hash = linkTo(view, key, params);
+}
+
+/** Changes the parameters of the current view, without a step for "back" to return to. */
+export function replaceParams(view, key, params) {
+  history.replaceState(null, "", linkTo(view, key, params));
   window.dispatchEvent(new HashChangeEvent("hashchange"));
 }

@@ -1,15 +1,15 @@
-// Calls of the server that sent this page. A token, where one is needed, lives in this tab alone.
+// Calls to the server that sent this page. If it requires a token, the token stays in this tab.
 
-const KEPT = "abilities-token";
+const STORAGE_KEY = "abilities-token";
 
 export const token = {
-  get: () => sessionStorage.getItem(KEPT),
-  set: (text) => sessionStorage.setItem(KEPT, text),
-  forget: () => sessionStorage.removeItem(KEPT),
+  get: () => sessionStorage.getItem(STORAGE_KEY),
+  set: (text) => sessionStorage.setItem(STORAGE_KEY, text),
+  forget: () => sessionStorage.removeItem(STORAGE_KEY),
 };
 
-/** A call that failed as a whole; `fault` is what the server says of it. */
-export class Failed extends Error {
+/** A call that failed as a whole: the server's fault, and its status, or 0 without a response. */
+export class CallError extends Error {
   constructor(fault, status = 0) {
     super(fault.message);
     this.fault = fault;
@@ -17,30 +17,54 @@ export class Failed extends Error {
   }
 }
 
-/** What the server answers: to a POST of a body, or to a GET without one. */
-async function asked(path, body) {
-  const headers = body ? { "Content-Type": "application/json" } : {};
-  if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
-  const how = body ? { method: "POST", body: JSON.stringify(body) } : {};
+/** Sends a request, a POST if it has a body, and returns the response's JSON. */
+async function send(path, body) {
+  const options = { headers: {}, credentials: "omit" };
   let response, payload;
+
+  if (token.get()) options.headers.Authorization = `Bearer ${token.get()}`;
+
+  if (body) {
+    options.method = "POST";
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+
   try {
-    response = await fetch(path, { ...how, headers, credentials: "omit" });
+    response = await fetch(path, options);
     payload = await response.json();
   } catch {
-    throw new Failed({ code: "UNREACHABLE", message: "The server does not answer." });
+    throw new CallError({ code: "UNREACHABLE", message: "The server does not answer." });
   }
-  if (!response.ok) throw new Failed(payload.error, response.status);
+
+  if (!response.ok) throw new CallError(payload.error, response.status);
   return payload;
 }
 
-/** An ability's answer. */
-export const call = (name, args) => asked(`/api/abilities/${encodeURIComponent(name)}`, args);
+/** Calls an ability and returns its answer. */
+export function callAbility(name, args) {
+  return send(`/api/abilities/${encodeURIComponent(name)}`, args);
+}
 
-/** What people look at beside the abilities: session, memory, days, files. */
-export const view = (name, args = {}) => asked(`/api/explorer/${name}`, args);
+/** Reads one of the page's own views: session, memory, days or files. */
+export function readView(name, args = {}) {
+  return send(`/api/explorer/${name}`, args);
+}
 
-/** One call of an ability, answered as it would be sent in both formats: {failed, json, toon}. */
-export const both = (name, args) => asked(`/api/explorer/try/${encodeURIComponent(name)}`, args);
+/**
+ * Calls an ability once, for its reply in both formats: {failed, json, toon, payload, error}.
+ *
+ * A refused call has a reply too, so nothing is thrown for it; `error` is set instead.
+ */
+export async function tryAbility(name, args) {
+  const reply = await send(`/api/explorer/try/${encodeURIComponent(name)}`, args);
+  const payload = JSON.parse(reply.json);
+  const error = reply.failed ? { fault: payload.error } : null;
 
-/** The abilities that this caller may use, with their schemas. */
-export const abilities = () => asked("/api/abilities");
+  return { ...reply, payload, error };
+}
+
+/** Lists the abilities that the caller may use, with their schemas. */
+export function listAbilities() {
+  return send("/api/abilities");
+}

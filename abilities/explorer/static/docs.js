@@ -1,14 +1,14 @@
-// The HTTP API, described by /openapi.json; with the token that this tab keeps, where one is needed.
+// The HTTP API as /openapi.json describes it, tried out with this tab's token if it has one.
 
-const kept = sessionStorage.getItem("abilities-token");
+const token = sessionStorage.getItem("abilities-token");
 
 SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#api",
   deepLinking: true,
-  validatorUrl: null, // asks another host
+  validatorUrl: null, // The default validator is on another host.
   requestInterceptor: (request) => {
-    if (kept) request.headers.Authorization ??= `Bearer ${kept}`;
+    if (token) request.headers.Authorization ??= `Bearer ${token}`;
     return request;
   },
 });

@@ -1,81 +1,157 @@
-// A walk as a picture: the tree of the ways on which memories were reached, and what was left out, in SVG. Wide
-// screens show it from left to right, narrow ones as an outline.
+// A walk drawn as a tree: the memories that were retrieved, each beneath the one whose link led
+// to it, and those that were left out. Wide screens show it from left to right, narrow ones as an
+// outline.
 
+import { shorten } from "./format.js";
 import { hierarchy, tree } from "./vendor/d3-hierarchy.js";
 import { html } from "./vendor/htm-preact.js";
 
-const COLUMN = 236;
-const ROW = 46;
-const WIDTH = 170;
-const HEIGHT = 32;
+const COLUMN_WIDTH = 236;
+const ROW_HEIGHT = 46;
+const BOX_WIDTH = 170;
+const BOX_HEIGHT = 32;
 const MARGIN = 12;
-const CHARS = 17;
 const INDENT = 24;
+
+// How many characters of a key fit into a box, beside its number or the limit that left it out.
+const LABEL_CHARACTERS = 17;
+const CUT_LABEL_CHARACTERS = 13;
+
 const narrow = matchMedia("(max-width: 44rem)");
 
-export function Drawing({ walked, chosen, onChoose }) {
-  const laid = (narrow.matches ? outlined : across)(hierarchy(rooted(walked)));
-  const nodes = laid.descendants();
-  const top = Math.min(...nodes.map((node) => node.x)) - HEIGHT / 2 - MARGIN;
-  const height = Math.max(...nodes.map((node) => node.x)) + HEIGHT / 2 + MARGIN - top;
-  const width = Math.max(...nodes.map((node) => node.y)) + WIDTH + 2 * MARGIN;
-  return html`<div class="drawing" tabindex="0" role="region" aria-label="The walk as a picture; scrolls">
-    <svg viewBox="${-MARGIN} ${top} ${width} ${height}" width=${width} height=${height} role="group" aria-label="Memories by way of retrieval">
-      ${laid.links().map((link) => html`<${Tie} ...${link} />`)}
-      ${nodes.map((node) => html`<${Box} node=${node} chosen=${node.data.key === chosen} onChoose=${onChoose} />`)}
-    </svg></div>`;
+// D3 lays trees out from top to bottom: `x` grows with the row and `y` with the column here.
+const layOutColumns = tree()
+  .nodeSize([ROW_HEIGHT, COLUMN_WIDTH])
+  .separation(() => 1);
+
+export function Drawing({ walk, chosen, onChoose }) {
+  const root = hierarchy(buildTree(walk));
+  const layout = narrow.matches ? layOutOutline(root) : layOutColumns(root);
+
+  const nodes = layout.descendants();
+  const { top, width, height } = measure(nodes);
+  const edges = layout.links().map((edge) => html`<${Edge} ...${edge} />`);
+  const boxes = nodes.map(
+    ({ x, y, data }) => html`
+      <${Box} x=${x} y=${y} ...${data} isChosen=${data.name === chosen} onChoose=${onChoose} />
+    `,
+  );
+
+  return html`
+    <div class="drawing" tabindex="0" role="region" aria-label="The walk as a tree; scrolls">
+      <svg
+        viewBox="${-MARGIN} ${top} ${width} ${height}"
+        width=${width}
+        height=${height}
+        role="group"
+        aria-label="Memories in the order of retrieval"
+      >
+        ${edges}${boxes}
+      </svg>
+    </div>
+  `;
 }
 
-/** The tree: entries beneath their parents in the order of retrieval, then candidates that were cut. */
-function rooted({ targetMemory, associatedMemories, metadata }) {
-  const found = new Map();
-  const add = (entry, order) => found.set(entry.key, { key: entry.key, entry, order, children: [] });
-  [targetMemory, ...associatedMemories].forEach((entry, index) => add(entry, index + 1));
-  for (const { key, parent } of associatedMemories) found.get(parent).children.push(found.get(key));
-  for (const cut of metadata.frontier) found.get(cut.from).children.push({ key: cut.key, cut, children: [] });
-  return found.get(targetMemory.key);
-}
+/** Returns the tree: retrieved memories in their order, then those that were left out. */
+function buildTree({ targetMemory, associatedMemories, metadata }) {
+  const branches = new Map();
 
-const across = tree().nodeSize([ROW, COLUMN]).separation(() => 1);
-
-/** A row for each memory, indented by its depth. */
-function outlined(root) {
-  let row = 0;
-  return root.eachBefore((node) => Object.assign(node, { x: (row++) * ROW, y: node.depth * INDENT }));
-}
-
-function Tie({ source, target }) {
-  const { cut, entry } = target.data;
-  if (narrow.matches) {
-    const path = `M${source.y + INDENT / 2},${source.x + HEIGHT / 2}V${target.x}H${target.y}`;
-    return html`<g class="tie ${cut ? "cut" : ""}" aria-hidden="true"><path d=${path} /></g>`;
+  for (const entry of [targetMemory, ...associatedMemories]) {
+    const order = branches.size + 1;
+    branches.set(entry.key, { name: entry.key, entry, order, children: [] });
   }
-  const [x, y] = [source.y + WIDTH, target.y];
-  const middle = (x + y) / 2;
-  const score = (cut ?? entry).combinedScore;
-  return html`<g class="tie ${cut ? "cut" : ""}" aria-hidden="true">
-    <path d="M${x},${source.x}C${middle},${source.x} ${middle},${target.x} ${y},${target.x}" />
-    <text x=${y - 8} y=${target.x - 5} text-anchor="end">${Number(score.toFixed(3))}</text></g>`;
+
+  for (const { key, parent } of associatedMemories) {
+    branches.get(parent).children.push(branches.get(key));
+  }
+
+  for (const cut of metadata.frontier) {
+    branches.get(cut.from).children.push({ name: cut.key, cut, children: [] });
+  }
+
+  return branches.get(targetMemory.key);
 }
 
-function Box({ node, chosen, onChoose }) {
-  const { key, cut, entry, order } = node.data;
-  const kind = cut ? "cut" : entry.success ? "" : "failed";
-  const said = cut ? `${key}, left out by ${cut.cutBy}` : `${order}. ${key}${entry.success ? "" : ", could not be read"}`;
-  const letters = [...key];
-  const room = cut ? CHARS - 4 : CHARS;
-  const label = letters.length > room ? `${letters.slice(0, room - 1).join("")}…` : key;
-  return html`<g class="box ${kind}" transform="translate(${node.y},${node.x})" tabindex="0" role="button" aria-pressed=${chosen}
-      aria-label=${said} onClick=${() => onChoose(key)} onKeyDown=${(event) => pressed(event, () => onChoose(key))}>
-    <title>${said}</title>
-    <rect y=${-HEIGHT / 2} width=${WIDTH} height=${HEIGHT} rx="6" />
-    <text class="order" x="8" y="4">${cut ? cut.cutBy : order}</text>
-    <text x=${cut ? 66 : 34} y="4">${label}</text></g>`;
+/** Gives each memory a row of its own, indented by its depth. */
+function layOutOutline(root) {
+  let row = 0;
+
+  return root.eachBefore((node) => {
+    node.x = row * ROW_HEIGHT;
+    node.y = node.depth * INDENT;
+    row += 1;
+  });
 }
 
-/** Enter and space choose; arrows move along the order in which the memories stand. */
-function pressed(event, choose) {
+function measure(nodes) {
+  const rows = nodes.map((node) => node.x);
+  const columns = nodes.map((node) => node.y);
+  const top = Math.min(...rows) - BOX_HEIGHT / 2 - MARGIN;
+  const bottom = Math.max(...rows) + BOX_HEIGHT / 2 + MARGIN;
+
+  return { top, height: bottom - top, width: Math.max(...columns) + BOX_WIDTH + 2 * MARGIN };
+}
+
+function Edge({ source, target }) {
+  const { cut, entry } = target.data;
+  const style = cut ? "edge cut" : "edge";
+
+  if (narrow.matches) {
+    const path = `M${source.y + INDENT / 2},${source.x + BOX_HEIGHT / 2}V${target.x}H${target.y}`;
+    return html`<g class=${style} aria-hidden="true"><path d=${path} /></g>`;
+  }
+
+  const start = source.y + BOX_WIDTH;
+  const end = target.y;
+  const middle = (start + end) / 2;
+  const score = Number((cut ?? entry).combinedScore.toFixed(3));
+  const path =
+    `M${start},${source.x}` + `C${middle},${source.x} ${middle},${target.x} ${end},${target.x}`;
+
+  return html`
+    <g class=${style} aria-hidden="true">
+      <path d=${path} />
+      <text x=${end - 8} y=${target.x - 5} text-anchor="end">${score}</text>
+    </g>
+  `;
+}
+
+function Box({ x, y, name, cut, entry, order, isChosen, onChoose }) {
+  const title = describe({ name, cut, entry, order });
+  const isFailed = entry && !entry.success;
+  const style = ["box", cut && "cut", isFailed && "failed"].filter(Boolean).join(" ");
+  const label = shorten(name, cut ? CUT_LABEL_CHARACTERS : LABEL_CHARACTERS);
+  const choose = () => onChoose(name);
+
+  return html`
+    <g
+      class=${style}
+      transform="translate(${y},${x})"
+      tabindex="0"
+      role="button"
+      aria-pressed=${isChosen}
+      aria-label=${title}
+      onClick=${choose}
+      onKeyDown=${(event) => handleKey(event, choose)}
+    >
+      <title>${title}</title>
+      <rect y=${-BOX_HEIGHT / 2} width=${BOX_WIDTH} height=${BOX_HEIGHT} rx="6" />
+      <text class="order" x="8" y="4">${cut ? cut.cutBy : order}</text>
+      <text x=${cut ? 66 : 34} y="4">${label}</text>
+    </g>
+  `;
+}
+
+function describe({ name, cut, entry, order }) {
+  if (cut) return `${name}, left out by ${cut.cutBy}`;
+  if (!entry.success) return `${order}. ${name}, could not be read`;
+  return `${order}. ${name}`;
+}
+
+/** Chooses with Enter and space, and moves the focus from box to box with the arrow keys. */
+function handleKey(event, choose) {
   const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+
   if (event.key === "Enter" || event.key === " ") {
     event.preventDefault();
     choose();

@@ -1,122 +1,182 @@
-// A form for one memory: a new one, or changes of one that is there. Sends only what was changed.
+// A form for one memory, a new one or an existing one.
 
-import { call } from "./api.js";
-import { Choice, Fault, Field } from "./parts.js";
+import { createForm, saveMemory } from "./changes.js";
+import { countCharacters, formatNumber } from "./format.js";
+import { Fault, Select, TextArea, TextField } from "./parts.js";
+import { getArguments, listOptions } from "./schemas.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
-const TYPES = ["core", "learning", "task"].map((type) => [type, type]);
-const IMPORTANCES = ["high", "medium", "low"].map((level) => [level, level]);
-
-export function Editor({ memory, links = [], onDone }) {
-  const [form, setForm] = useState(() => formed(memory));
-  const [ties, setTies] = useState(links);
+export function Editor({ abilities, memory, links = [], onDone }) {
+  const [form, setForm] = useState(() => createForm(memory));
+  const [rows, setRows] = useState(links);
   const [error, setError] = useState();
-  const set = (name) => (value) => setForm({ ...form, [name]: value?.target ? value.target.value : value });
+
+  const schemas = getArguments(abilities, memory ? "update_memory" : "store_memory");
+  const change = (name, value) => setForm({ ...form, [name]: value });
+  const field = (name) => ({ value: form[name], onChange: (value) => change(name, value) });
+
   const save = async (event) => {
     event.preventDefault();
     try {
-      onDone(await saved(memory, links, form, ties));
+      onDone(await saveMemory(memory, links, form, rows));
     } catch (problem) {
       setError(problem);
     }
   };
-  return html`<form class="editor" onSubmit=${save} aria-label=${memory ? "Edit memory" : "New memory"}>
-    ${!memory && html`<div class="row">
-      <${Field} label="Key" hint="A name of your own, as project/goals; left empty, the memory is named by its id.">
-        <input value=${form.key} onInput=${set("key")} maxlength="200" /><//>
-      <${Choice} label="Type" options=${TYPES} value=${form.type} onChange=${set("type")} /></div>`}
-    <${Field} label="Content" hint="${[...form.content].length} of 5,000 characters">
-      <textarea required rows="8" value=${form.content} onInput=${set("content")}></textarea><//>
+
+  return html`
+    <form class="editor" onSubmit=${save} aria-label=${memory ? "Edit memory" : "New memory"}>
+      ${!memory && html`<${Identity} schemas=${schemas} field=${field} />`}
+      <${Content} schemas=${schemas} field=${field} />
+      <${Details} schemas=${schemas} field=${field} />
+      <${Links} schema=${schemas.links?.items?.properties} rows=${rows} onChange=${setRows} />
+      <${Fault} error=${error} />
+      <div class="actions">
+        <button type="button" onClick=${() => onDone(null)}>Cancel</button>
+        <button class="primary">${memory ? "Save changes" : "Store memory"}</button>
+      </div>
+    </form>
+  `;
+}
+
+/** What cannot be changed later: the key and the type. */
+function Identity({ schemas, field }) {
+  return html`
     <div class="row">
-      <${Field} label="Summary"><input value=${form.summary} onInput=${set("summary")} maxlength="500" /><//>
-      <${Field} label="Category"><input value=${form.category} onInput=${set("category")} maxlength="50" /><//>
-      <${Choice} label="Importance" options=${IMPORTANCES} value=${form.importance} onChange=${set("importance")} />
-      <${Field} label="Score" hint="0 to 1; importance decides it until one is set">
-        <input type="number" min="0" max="1" step="any" value=${form.score} onInput=${set("score")} /><//>
+      <${TextField}
+        label="Key"
+        hint="A name you choose, such as project/goals. If empty, the memory's id becomes its key."
+        maxlength=${schemas.key?.maxLength}
+        ...${field("key")}
+      />
+      <${Select} label="Type" options=${listOptions(schemas.type)} ...${field("type")} />
+    </div>
+  `;
+}
+
+function Content({ schemas, field }) {
+  const { value } = field("content");
+  const limit = schemas.content?.maxLength;
+  const count = formatNumber(countCharacters(value));
+  const hint = limit ? `${count} of ${formatNumber(limit)} characters` : `${count} characters`;
+
+  // Without the attribute, a longer text can be pasted whole and then be shortened by hand.
+  return html`
+    <${TextArea} label="Content" hint=${hint} rows="8" required ...${field("content")} />
+  `;
+}
+
+function Details({ schemas, field }) {
+  return html`
+    <div class="row">
+      <${TextField}
+        label="Summary"
+        maxlength=${schemas.summary?.maxLength}
+        ...${field("summary")}
+      />
+      <${TextField}
+        label="Category"
+        maxlength=${schemas.category?.maxLength}
+        ...${field("category")}
+      />
+      <${Select}
+        label="Importance"
+        options=${listOptions(schemas.importance)}
+        ...${field("importance")}
+      />
+      <${TextField}
+        label="Score"
+        hint="By default, the importance decides it."
+        type="number"
+        min=${schemas.memory_score?.minimum}
+        max=${schemas.memory_score?.maximum}
+        step="any"
+        ...${field("score")}
+      />
     </div>
     <div class="row">
-      <${Field} label="Tags" hint="one a line"><textarea rows="3" value=${form.tags} onInput=${set("tags")}></textarea><//>
-      <${Field} label="Further values" hint="a JSON object"><textarea rows="3" spellcheck=${false} value=${form.metadata} onInput=${set("metadata")}></textarea><//>
+      <${TextArea} label="Tags" hint=${describeTags(schemas.tags)} rows="3" ...${field("tags")} />
+      <${TextArea}
+        label="Metadata"
+        hint="A JSON object."
+        rows="3"
+        spellcheck=${false}
+        ...${field("metadata")}
+      />
     </div>
-    <${Ties} ties=${ties} onChange=${setTies} />
-    <${Fault} error=${error} />
-    <div class="actions"><button type="button" onClick=${() => onDone(null)}>Cancel</button>
-      <button class="primary">${memory ? "Save changes" : "Store memory"}</button></div>
-  </form>`;
+  `;
 }
 
-function Ties({ ties, onChange }) {
-  const change = (index, name, value) => onChange(ties.map((tie, i) => (i === index ? { ...tie, [name]: value } : tie)));
-  return html`<fieldset><legend>Links</legend>
-    ${ties.map((tie, index) => html`<div class="link-row" key=${index}>
-      <input aria-label="Key of the linked memory" value=${tie.key} disabled=${tie.known} onInput=${(e) => change(index, "key", e.target.value)} />
-      <input aria-label="Kind of link" value=${tie.type} disabled=${tie.known} onInput=${(e) => change(index, "type", e.target.value)} />
-      <input aria-label="Weight of the link" type="number" min="0" max="1" step="any" value=${tie.link_weight}
-        onInput=${(e) => change(index, "link_weight", e.target.value)} />
-      <button type="button" aria-label="Remove the link to ${tie.key}" onClick=${() => onChange(ties.filter((_, i) => i !== index))}>Remove</button>
-    </div>`)}
-    <button type="button" onClick=${() => onChange([...ties, { key: "", type: "association", link_weight: 0.5 }])}>Add a link</button>
-  </fieldset>`;
+function describeTags(schema) {
+  if (!schema) return "One per line.";
+
+  const { maxItems, items } = schema;
+  return `One per line, at most ${maxItems}, up to ${items.maxLength} characters each.`;
 }
 
-function formed(memory) {
-  const { memory_score: score, ...others } = memory?.metadata ?? {};
-  return {
-    key: memory?.key ?? "",
-    type: memory?.type ?? "core",
-    content: memory?.content ?? "",
-    summary: memory?.summary ?? "",
-    category: memory?.category ?? "",
-    importance: memory?.importance ?? "medium",
-    score: score ?? "",
-    tags: (memory?.tags ?? []).join("\n"),
-    metadata: Object.keys(others).length ? JSON.stringify(others, null, 1) : "",
-  };
+function Links({ schema, rows, onChange }) {
+  const change = (index, changes) =>
+    onChange(rows.map((row, other) => (other === index ? { ...row, ...changes } : row)));
+  const remove = (index) => onChange(rows.filter((_, other) => other !== index));
+  const add = () =>
+    onChange([
+      ...rows,
+      {
+        key: "",
+        type: schema?.type.default ?? "",
+        link_weight: schema?.link_weight.default ?? "",
+      },
+    ]);
+
+  return html`
+    <fieldset>
+      <legend>Links</legend>
+      ${rows.map(
+        (row, index) => html`
+          <${LinkRow}
+            key=${index}
+            row=${row}
+            schema=${schema}
+            onChange=${(changes) => change(index, changes)}
+            onRemove=${() => remove(index)}
+          />
+        `,
+      )}
+      <button type="button" onClick=${add}>Add a link</button>
+    </fieldset>
+  `;
 }
 
-/** Store a new memory, or change what differs; the key to go on with. Throws what was refused. */
-async function saved(memory, links, form, ties) {
-  const values = valued(form);
-  if (!memory) {
-    const given = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "" && value !== undefined));
-    const stored = await call("store_memory", { ...given, links: ties.map(linked) });
-    return stored.memory.key;
-  }
-  const before = valued(formed(memory));
-  const changed = Object.entries(values).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name]));
-  const { key, type, ...changes } = Object.fromEntries(changed);
-  const names = new Set(ties.map(named));
-  const remove_links = links.filter((link) => !names.has(named(link))).map(({ key, type }) => ({ key, type }));
-  const weights = new Map(links.map((link) => [named(link), Number(link.link_weight)]));
-  const set_links = ties.filter((tie) => weights.get(named(tie)) !== Number(tie.link_weight)).map(linked);
-  if (changed.length + remove_links.length + set_links.length > 0) {
-    await call("update_memory", { id: memory.id, ...changes, links: set_links, remove_links });
-  }
-  return memory.key;
-}
-
-const named = ({ key, type }) => JSON.stringify([key, type]);
-const linked = ({ key, type, link_weight }) => ({ key, type, link_weight: Number(link_weight) });
-
-function valued(form) {
-  return {
-    key: form.key,
-    type: form.type,
-    content: form.content,
-    summary: form.summary,
-    category: form.category,
-    importance: form.importance,
-    memory_score: form.score === "" ? undefined : Number(form.score),
-    tags: form.tags.split("\n").map((tag) => tag.trim()).filter(Boolean),
-    metadata: metadata(form.metadata),
-  };
-}
-
-function metadata(text) {
-  if (!text.trim()) return {};
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new Error("Further values must be a JSON object.");
-  }
+/** One link. The key and the type of a stored link identify it, so only its weight changes. */
+function LinkRow({ row, schema, onChange, onRemove }) {
+  return html`
+    <div class="link-row">
+      <input
+        aria-label="Key of the linked memory"
+        maxlength=${schema?.key.maxLength}
+        value=${row.key}
+        disabled=${row.isStored}
+        onInput=${(event) => onChange({ key: event.target.value })}
+      />
+      <input
+        aria-label="Type of the link"
+        maxlength=${schema?.type.maxLength}
+        value=${row.type}
+        disabled=${row.isStored}
+        onInput=${(event) => onChange({ type: event.target.value })}
+      />
+      <input
+        aria-label="Weight of the link"
+        type="number"
+        min=${schema?.link_weight.minimum}
+        max=${schema?.link_weight.maximum}
+        step="any"
+        value=${row.link_weight}
+        onInput=${(event) => onChange({ link_weight: event.target.value })}
+      />
+      <button type="button" aria-label="Remove the link to ${row.key}" onClick=${onRemove}>
+        Remove
+      </button>
+    </div>
+  `;
 }

@@ -1,88 +1,176 @@
-// What a bulk read of a memory returns, drawn: retrieval order, depth, what the limits cut, and what the reply costs.
+// What a bulk read of a memory returns, drawn: the order of retrieval, what the limits left out,
+// and what the reply costs.
 
-import { both, call } from "./api.js";
-import { at, refine } from "./address.js";
+import { linkTo, open, replaceParams } from "./address.js";
+import { callAbility, tryAbility } from "./api.js";
+import { ChosenMemory } from "./chosen.js";
 import { Drawing } from "./drawing.js";
-import { counted, Fault, Field, number, useAsk, useSettled, Waiting } from "./parts.js";
+import { formatCount } from "./format.js";
+import { useDebounced, useRequest } from "./hooks.js";
+import { Field, RequestStatus, TextField } from "./parts.js";
 import { Reply } from "./reply.js";
+import { getArguments } from "./schemas.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
-const LIMITS = [
-  ["depth", 3, 6, "links in a row"],
-  ["breadth", 5, 20, "new memories from each"],
-  ["total", 20, 50, "memories in all"],
-];
+const CANDIDATES = 12;
+const LIMIT_HINTS = {
+  depth: "links away from the start",
+  breadth: "links followed from each memory",
+  total: "memories in all",
+};
 
-export function Graph({ place }) {
-  const { key, params } = place;
-  if (!key) return html`<${Pick} />`;
-  return html`<${Walk} start=${key} params=${params} />`;
+export function Graph({ address, abilities }) {
+  const { key, params } = address;
+  if (!key) return html`<${Start} />`;
+
+  return html`<${Walk} start=${key} params=${params} abilities=${abilities} />`;
 }
 
-function Pick() {
-  const [typed, setTyped] = useState("");
-  const search = useSettled(typed);
-  const asked = useAsk(() => call("query_memories", { search: search || null, limit: 12 }), [search]);
-  return html`<h1 tabindex="-1">Graph</h1>
-    <p>Pick a memory to see what <code>bulk_read_memory</code> hands an agent that begins there.</p>
-    <form role="search" onSubmit=${(event) => (event.preventDefault(), typed && (location.hash = at("graph", typed)))}>
-      <${Field} label="Search, or type a key and press Enter"><input type="search" value=${typed} onInput=${(event) => setTyped(event.target.value)} /><//>
-    </form>
-    <${Fault} error=${asked.error} /><${Waiting} asked=${asked} />
-    <ul class="picks">${(asked.data?.memories ?? []).map((memory) => html`<li><a href=${at("graph", memory.key)}><bdi>${memory.key}</bdi></a>
-      <span class="faint"> ${counted(memory.links_total ?? 0, "link", "links")}</span></li>`)}</ul>`;
-}
+/** The choice of a memory to start at. */
+function Start() {
+  const [text, setText] = useState("");
+  const search = useDebounced(text);
+  const request = useRequest(
+    () => callAbility("query_memories", { search: search || null, limit: CANDIDATES }),
+    [search],
+  );
 
-function Walk({ start, params }) {
-  const limits = Object.fromEntries(LIMITS.map(([name, usual]) => [name, Number(params[name] ?? usual)]));
-  const [chosen, setChosen] = useState(start);
-  const settled = useSettled(JSON.stringify(limits), 150);
-  const asked = useAsk(async () => {
-    const reply = await both("bulk_read_memory", { key: start, ...JSON.parse(settled) });
-    return { reply, payload: JSON.parse(reply.json) };
-  }, [start, settled]);
-  const walked = asked.data && !asked.data.reply.failed ? asked.data.payload : null;
+  const submit = (event) => {
+    event.preventDefault();
+    if (text) open("graph", text);
+  };
+
+  const memories = request.data?.memories ?? [];
+
   return html`
-    <div class="headline"><h1 tabindex="-1">Graph of <bdi>${start}</bdi></h1>
-      <a class="button" href=${at("memory", start)}>Open memory</a> <a class="button" href=${at("graph")}>Another</a></div>
-    <form class="limits">${LIMITS.map(([name, , most, words]) => html`<${Field} label="${name} ${limits[name]}" hint=${words}>
-      <input type="range" min="1" max=${most} value=${limits[name]} aria-label=${name} onInput=${(event) => refine("graph", start, { ...params, [name]: event.target.value })} /><//>`)}</form>
-    <${Fault} error=${asked.error ?? (asked.data?.reply.failed ? { fault: asked.data.payload.error } : null)} />
-    <${Waiting} asked=${asked} />
-    ${walked && html`
-      <${Summary} metadata=${walked.metadata} />
-      <div class="walk"><${Drawing} walked=${walked} chosen=${chosen} onChoose=${setChosen} />
-        <${Chosen} walked=${walked} name=${chosen} /></div>
-      <p class="faint">Numbers are the order of retrieval; numbers at links are link weight times score. Pale memories were left out by the limit named on them.</p>
-      <${Reply} reply=${asked.data.reply} />`}`;
+    <h1 tabindex="-1">Graph</h1>
+    <p>
+      Choose a memory to see what <code>bulk_read_memory</code> returns to an agent that starts
+      there.
+    </p>
+    <form role="search" onSubmit=${submit}>
+      <${TextField}
+        label="Search, or type a key and press Enter"
+        type="search"
+        value=${text}
+        onChange=${setText}
+      />
+    </form>
+    <${RequestStatus} request=${request} />
+    <ul class="picks">${memories.map((memory) => html`<${Candidate} memory=${memory} />`)}</ul>
+  `;
 }
 
-function Summary({ metadata: { totalRetrieved, depthReached, limitsReached, duplicatesSkipped, missingLinks, invalidLinks, failed } }) {
-  const skipped = [
-    [duplicatesSkipped, "link to a memory retrieved already", "links to memories retrieved already"],
+function Candidate({ memory }) {
+  const links = formatCount(memory.links_total ?? 0, "link", "links");
+
+  return html`
+    <li>
+      <a href=${linkTo("graph", memory.key)}><bdi>${memory.key}</bdi></a>${" "}
+      <span class="faint">${links}</span>
+    </li>
+  `;
+}
+
+function Walk({ start, params, abilities }) {
+  const schemas = getArguments(abilities, "bulk_read_memory");
+  const limits = readLimits(schemas, params);
+  const [chosen, setChosen] = useState(start);
+
+  const debounced = useDebounced(JSON.stringify(limits), 150);
+  const request = useRequest(
+    () => tryAbility("bulk_read_memory", { key: start, ...JSON.parse(debounced) }),
+    [start, debounced],
+  );
+
+  const reply = request.data;
+  const hasWalk = reply && !reply.failed;
+  const setLimit = (name, value) => replaceParams("graph", start, { ...params, [name]: value });
+
+  return html`
+    <div class="headline">
+      <h1 tabindex="-1">Graph of <bdi>${start}</bdi></h1>
+      <a class="button" href=${linkTo("memory", start)}>Open memory</a>
+      <a class="button" href=${linkTo("graph")}>Choose another</a>
+    </div>
+    <${Limits} schemas=${schemas} limits=${limits} onChange=${setLimit} />
+    <${RequestStatus} request=${request} error=${request.error ?? reply?.error} />
+    ${hasWalk && html`<${Picture} reply=${reply} chosen=${chosen} onChoose=${setChosen} />`}
+  `;
+}
+
+/** Returns each limit's value: that of the address, otherwise the ability's default. */
+function readLimits(schemas, params) {
+  const limits = Object.keys(LIMIT_HINTS).map((name) => {
+    const value = Number(params[name] ?? schemas[name]?.default);
+    return [name, value];
+  });
+
+  return Object.fromEntries(limits);
+}
+
+function Limits({ schemas, limits, onChange }) {
+  const sliders = Object.entries(LIMIT_HINTS).map(
+    ([name, hint]) => html`
+      <${Field} label="${name} ${limits[name]}" hint=${hint}>
+        <input
+          type="range"
+          aria-label=${name}
+          min=${schemas[name]?.minimum}
+          max=${schemas[name]?.maximum}
+          value=${limits[name]}
+          onInput=${(event) => onChange(name, event.target.value)}
+        />
+      <//>
+    `,
+  );
+
+  return html`<form class="limits">${sliders}</form>`;
+}
+
+function Picture({ reply, chosen, onChoose }) {
+  const walk = reply.payload;
+
+  return html`
+    <${Summary} metadata=${walk.metadata} />
+    <div class="walk">
+      <${Drawing} walk=${walk} chosen=${chosen} onChoose=${onChoose} />
+      <${ChosenMemory} walk=${walk} memoryKey=${chosen} />
+    </div>
+    <p class="faint">
+      Memories are numbered in the order of retrieval. The number at a link is its weight times
+      the score of the memory it leads to. Pale memories were left out by the limit shown on them.
+    </p>
+    <${Reply} reply=${reply} />
+  `;
+}
+
+function Summary({ metadata }) {
+  const { totalRetrieved, depthReached, limitsReached } = metadata;
+  const limits = limitsReached.join(", ");
+  const outcome = limits ? `limits reached: ${limits}` : "no limit reached";
+  const details = [`depth ${depthReached}`, outcome, ...describeSkipped(metadata)];
+
+  return html`
+    <p class="count" role="status">
+      <strong>${formatCount(totalRetrieved, "memory", "memories")}</strong>; ${details.join("; ")}.
+    </p>
+  `;
+}
+
+function describeSkipped({ duplicatesSkipped, missingLinks, invalidLinks, failed }) {
+  const counts = [
+    [
+      duplicatesSkipped,
+      "link to a memory already retrieved",
+      "links to memories already retrieved",
+    ],
     [missingLinks, "link to a missing or archived memory", "links to missing or archived memories"],
     [invalidLinks, "damaged link", "damaged links"],
     [failed, "memory that could not be read", "memories that could not be read"],
   ];
-  return html`<p class="count" role="status"><strong>${counted(totalRetrieved, "memory", "memories")}</strong>, depth ${depthReached};
-    ${limitsReached.length ? ` ${limitsReached.join(" and ")} left something out` : " no limit left anything out"}${skipped
-      .filter(([count]) => count).map((words) => `; ${counted(...words)}`).join("")}.</p>`;
-}
 
-function Chosen({ walked, name }) {
-  const all = [walked.targetMemory, ...walked.associatedMemories];
-  const index = all.findIndex((entry) => entry.key === name);
-  const cut = walked.metadata.frontier.find((candidate) => candidate.key === name);
-  const entry = index >= 0 ? all[index] : cut;
-  if (!entry) return null;
-  return html`<aside aria-label="The chosen memory" aria-live="polite">
-    <h2><bdi>${name}</bdi></h2>
-    ${cut && index < 0
-      ? html`<p>Left out by <strong>${cut.cutBy}</strong>; linked from <bdi>${cut.from}</bdi>, combined score ${cut.combinedScore}.</p>`
-      : html`<p class="faint">${index + 1}. of ${all.length}${entry.parent !== undefined ? html`, depth ${entry.depth}, from <bdi>${entry.parent}</bdi>: weight ${entry.link.link_weight}, combined score ${entry.combinedScore}` : ", where the walk begins"}</p>`}
-    ${entry.error && html`<${Fault} error=${{ fault: entry.error }} />`}
-    ${entry.data && html`<pre class="content" tabindex="0" aria-label="Content">${entry.data.content}</pre>`}
-    ${entry.truncation && html`<p class="faint">Cut to ${number(entry.truncation.returned_chars)} of ${number(entry.truncation.total_chars)} characters.</p>`}
-    <div class="actions"><a class="button" href=${at("memory", name)}>Open</a> <a class="button" href=${at("graph", name)}>Walk from here</a></div>
-  </aside>`;
+  return counts
+    .filter(([count]) => count > 0)
+    .map(([count, singular, plural]) => formatCount(count, singular, plural));
 }

@@ -1,115 +1,135 @@
-// Small parts that the views share. Texts that others wrote are only ever text nodes.
+// Small components that the views share. Text that others wrote is only ever put into text nodes.
 
+import { formatBytes, formatNumber, measureText } from "./format.js";
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
-export const number = (value) => value.toLocaleString("en");
-
-export const counted = (value, one, many) => `${number(value)} ${value === 1 ? one : many}`;
-
-export function bytes(value) {
-  if (value < 1000) return `${number(value)} bytes`;
-  return value < 1_000_000 ? `${(value / 1000).toFixed(1)} kB` : `${(value / 1_000_000).toFixed(1)} MB`;
-}
-
-const encoder = new TextEncoder();
-
-/** What a text costs to send and to read: characters, bytes, and tokens at four bytes each. */
-function sizes(text) {
-  const size = encoder.encode(text).length;
-  return { characters: [...text].length, bytes: size, tokens: Math.ceil(size / 4) };
-}
-
+/** What a text costs to send and to read. */
 export function Sizes({ text }) {
-  const found = sizes(text);
-  return html`<span class="sizes" title="Tokens are estimated at four bytes each.">
-    ${number(found.characters)} characters, ${bytes(found.bytes)}, about <strong>${number(found.tokens)}</strong> tokens</span>`;
+  const { characters, bytes, tokens } = measureText(text);
+
+  return html`
+    <span class="sizes" title="Tokens are estimated at four bytes each.">
+      ${formatNumber(characters)} characters, ${formatBytes(bytes)}, about${" "}
+      <strong>${formatNumber(tokens)}</strong> tokens
+    </span>
+  `;
 }
 
-/** A moment, as short as it can be said; the whole of it on hover. */
-export function When({ at }) {
+/** A time to the minute; the title has all of it. */
+export function Time({ at }) {
   if (!at) return html`<span class="faint">never</span>`;
-  return html`<time datetime=${at} title=${at}>${at.slice(0, 16).replace("T", " ")}</time>`;
+
+  const minute = at.slice(0, 16).replace("T", " ");
+  return html`<time datetime=${at} title=${at}>${minute}</time>`;
 }
 
+/** A memory's type, its importance if that is unusual, its category, and whether it is archived. */
 export function Chips({ memory }) {
-  return html`<span class="chips">
-    <span class="chip">${memory.type}</span>
-    ${memory.importance !== "medium" && html`<span class="chip ${memory.importance}">${memory.importance}</span>`}
-    ${memory.category && html`<span class="chip">${memory.category}</span>`}
-    ${memory.archived && html`<span class="chip archived">archived</span>`}
-  </span>`;
+  const { type, importance, category, archived } = memory;
+  const isUnusual = importance !== "medium";
+
+  return html`
+    <span class="chips">
+      <span class="chip">${type}</span>
+      ${isUnusual && html`<span class="chip ${importance}">${importance}</span>`}
+      ${category && html`<span class="chip">${category}</span>`}
+      ${archived && html`<span class="chip archived">archived</span>`}
+    </span>
+  `;
 }
 
+/** Why a call or an item failed; nothing without an error. */
 export function Fault({ error }) {
   if (!error) return null;
-  const { code, message, field, ref } = error.fault ?? { code: "", message: String(error) };
-  return html`<div class="fault" role="alert"><strong>${message}</strong>
-    <span class="faint"> ${code}${field ? `, ${field}` : ""}${ref ? `, reference ${ref}` : ""}</span></div>`;
+
+  const { code, message, field, ref } = error.fault ?? { message: error.message };
+  const details = [code, field, ref && `reference ${ref}`].filter(Boolean).join(", ");
+
+  return html`
+    <div class="fault" role="alert">
+      <strong>${message}</strong>${" "}<span class="faint">${details}</span>
+    </div>
+  `;
 }
 
-/** What a promise came to; `again` asks anew. An answer that was overtaken by another question is forgotten. */
-export function useAsk(ask, inputs) {
-  const [state, setState] = useState({ waiting: true });
-  const [turn, setTurn] = useState(0);
-  useEffect(() => {
-    let wanted = true;
-    setState((before) => ({ ...before, waiting: true }));
-    Promise.resolve(ask()).then(
-      (data) => wanted && setState({ data, waiting: false }),
-      (error) => wanted && setState({ error, waiting: false }),
-    );
-    return () => {
-      wanted = false;
-    };
-  }, [...inputs, turn]);
-  return { ...state, again: () => setTurn(turn + 1) };
+/** How a request stands: that it is loading, or why it failed. */
+export function RequestStatus({ request, error = request.error }) {
+  return html`
+    <${Fault} error=${error} />
+    <p class="waiting" role="status">${request.loading ? "Loading …" : ""}</p>
+  `;
 }
 
-export function Waiting({ asked }) {
-  return html`<p class="waiting" role="status">${asked.waiting ? "Reading …" : ""}</p>`;
-}
-
-/** A value that follows what is typed, once typing rests. */
-export function useSettled(value, milliseconds = 250) {
-  const [settled, setSettled] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), milliseconds);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return settled;
-}
-
-/** A control with its label around it. */
+/** A control with its label around it, and a hint below. */
 export function Field({ label, hint, children }) {
-  return html`<div class="field"><label><span>${label}</span>${children}</label>
-    ${hint && html`<small class="hint">${hint}</small>`}</div>`;
+  return html`
+    <div class="field">
+      <label><span>${label}</span>${children}</label>
+      ${hint && html`<small class="hint">${hint}</small>`}
+    </div>
+  `;
 }
 
-export function Choice({ label, value, options, onChange }) {
-  return html`<${Field} label=${label}><select value=${value} onChange=${(event) => onChange(event.target.value)}>
-    ${options.map(([option, words]) => html`<option value=${option} selected=${option === value}>${words}</option>`)}
-  </select><//>`;
+/** An input with its label. All further properties become attributes of the input. */
+export function TextField({ label, hint, onChange, ...attributes }) {
+  return html`
+    <${Field} label=${label} hint=${hint}>
+      <input ...${attributes} onInput=${(event) => onChange(event.target.value)} />
+    <//>
+  `;
 }
 
+/** A field of several lines. All further properties become attributes of the text area. */
+export function TextArea({ label, hint, onChange, ...attributes }) {
+  return html`
+    <${Field} label=${label} hint=${hint}>
+      <textarea ...${attributes} onInput=${(event) => onChange(event.target.value)}></textarea>
+    <//>
+  `;
+}
+
+/** A choice among options, which are pairs of a value and its label. */
+export function Select({ label, hint, value, options, onChange }) {
+  const items = options.map(
+    ([option, text]) => html`<option value=${option} selected=${option === value}>${text}</option>`,
+  );
+
+  return html`
+    <${Field} label=${label} hint=${hint}>
+      <select value=${value} onChange=${(event) => onChange(event.target.value)}>${items}</select>
+    <//>
+  `;
+}
+
+/** Buttons to the previous and the next page; nothing if there is nothing to page through. */
 export function Pager({ offset, shown, total, limit, onMove, what }) {
   if (!total || (!shown && !offset)) return null;
+
   const last = Math.min(offset + shown, total);
-  return html`<nav class="pager" aria-label="Pages of ${what}">
-    <button disabled=${offset === 0} onClick=${() => onMove(Math.max(0, offset - limit))}>← Before</button>
-    <span>${shown ? `${number(offset + 1)} to ${number(last)}` : "none"} of ${number(total)}</span>
-    <button disabled=${last >= total} onClick=${() => onMove(offset + shown)}>After →</button>
-  </nav>`;
+  const range = shown ? `${formatNumber(offset + 1)} to ${formatNumber(last)}` : "none";
+  const moveBack = () => onMove(Math.max(0, offset - limit));
+  const moveOn = () => onMove(offset + shown);
+
+  return html`
+    <nav class="pager" aria-label="Pages of ${what}">
+      <button disabled=${offset === 0} onClick=${moveBack}>← Previous</button>
+      <span>${range} of ${formatNumber(total)}</span>
+      <button disabled=${last >= total} onClick=${moveOn}>Next →</button>
+    </nav>
+  `;
 }
 
-/** Asks before something is done; `question` is {title, words, action, danger, run} or null. */
+/** Asks before something is done. A question is {title, text, action, danger, run}, or null. */
 export function Confirm({ question, onClose }) {
   const dialog = useRef();
   const [error, setError] = useState();
+
   useEffect(() => {
     setError(undefined);
     if (question && !dialog.current.open) dialog.current.showModal();
     if (!question && dialog.current.open) dialog.current.close();
   }, [question]);
+
   const run = async () => {
     try {
       await question.run();
@@ -118,12 +138,26 @@ export function Confirm({ question, onClose }) {
       setError(problem);
     }
   };
-  return html`<dialog ref=${dialog} onClose=${onClose} aria-labelledby="confirm-title">
-    ${question && html`
-      <h2 id="confirm-title">${question.title}</h2><p>${question.words}</p><${Fault} error=${error} />
-      <div class="actions">
-        <button onClick=${onClose}>Cancel</button>
-        <button class=${question.danger ? "danger" : "primary"} onClick=${run}>${question.action}</button>
-      </div>`}
-  </dialog>`;
+
+  const content =
+    question &&
+    html`<${Question} question=${question} error=${error} onRun=${run} onClose=${onClose} />`;
+
+  return html`
+    <dialog ref=${dialog} onClose=${onClose} aria-labelledby="confirm-title">${content}</dialog>
+  `;
+}
+
+function Question({ question, error, onRun, onClose }) {
+  const { title, text, action, danger } = question;
+
+  return html`
+    <h2 id="confirm-title">${title}</h2>
+    <p>${text}</p>
+    <${Fault} error=${error} />
+    <div class="actions">
+      <button onClick=${onClose}>Cancel</button>
+      <button class=${danger ? "danger" : "primary"} onClick=${onRun}>${action}</button>
+    </div>
+  `;
 }

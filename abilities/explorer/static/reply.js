@@ -1,39 +1,95 @@
-// A reply as a client gets it: in both formats with what they cost, and its records as people read them.
+// A reply as a client gets it: its records for people to read, and both formats with their costs.
 
-import { bytes, Fault, number, Sizes } from "./parts.js";
+import { formatBytes, formatNumber } from "./format.js";
+import { Fault, Sizes } from "./parts.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 export function Reply({ reply }) {
   const [format, setFormat] = useState("json");
-  const indented = format === "json" ? JSON.stringify(JSON.parse(reply.json), null, 2) : reply.toon;
-  const choice = (name, words) => html`<label class="check"><input type="radio" name="format" checked=${format === name}
-    onChange=${() => setFormat(name)} /> ${words} <${Sizes} text=${reply[name]} /></label>`;
-  return html`<section class="reply" aria-label="The reply">
-    <fieldset class="formats"><legend>The reply as a model gets it</legend>${choice("json", "JSON")}${choice("toon", "TOON")}</fieldset>
-    <pre tabindex="0" aria-label="The reply as ${format}">${indented}</pre>
-    ${format === "json" && html`<p class="faint">Indented here for reading; it is sent without.</p>`}
-  </section>`;
+  const isJson = format === "json";
+  const text = isJson ? JSON.stringify(reply.payload, null, 2) : reply.toon;
+  const choice = (name) => ({ name, text: reply[name], isChosen: format === name });
+
+  return html`
+    <section class="reply" aria-label="The reply">
+      <fieldset class="formats">
+        <legend>The reply as a model gets it</legend>
+        <${Format} ...${choice("json")} onChoose=${setFormat} />
+        <${Format} ...${choice("toon")} onChoose=${setFormat} />
+      </fieldset>
+      <pre tabindex="0" aria-label="The reply as ${format}">${text}</pre>
+      ${isJson && html`<p class="faint">Indented here only; the reply itself is compact.</p>`}
+    </section>
+  `;
 }
 
-/** The records of a bulk reply, one an item, in the order asked. */
+function Format({ name, text, isChosen, onChoose }) {
+  return html`
+    <label class="check">
+      <input type="radio" name="format" checked=${isChosen} onChange=${() => onChoose(name)} />
+      ${name.toUpperCase()} <${Sizes} text=${text} />
+    </label>
+  `;
+}
+
+/** The records of a bulk reply, in the order of the items; nothing for any other payload. */
 export function Records({ payload, onNext }) {
-  const { summary } = payload;
-  return html`<section class="records" aria-label="Records">
-    <p class="count" role="status">${summary.succeeded} of ${summary.requested} read, ${summary.failed} failed, ${summary.truncated} cut, ${number(summary.returned_chars)} characters</p>
-    ${payload.results.map((record) => html`<${Item} record=${record} />`)}
-    ${payload.next_request && html`<button onClick=${() => onNext(payload.next_request)}>Read on: send next_request</button>`}
-  </section>`;
+  const { summary, results, next_request: nextRequest } = payload;
+  if (!summary || !results) return null;
+
+  return html`
+    <section class="records" aria-label="Records">
+      <${Summary} ...${summary} />
+      ${results.map((record) => html`<${Record} record=${record} />`)}
+      ${
+        nextRequest &&
+        html`<button onClick=${() => onNext(nextRequest)}>Continue: send next_request</button>`
+      }
+    </section>
+  `;
 }
 
-function Item({ record }) {
+function Summary({ succeeded, requested, failed, truncated, returned_chars: characters }) {
+  return html`
+    <p class="count" role="status">
+      ${succeeded} of ${requested} read, ${failed} failed, ${truncated} cut,${" "}
+      ${formatNumber(characters)} characters
+    </p>
+  `;
+}
+
+function Record({ record }) {
   const { input, data, error, truncation } = record;
-  return html`<article class="record">
-    <h3><bdi>${input}</bdi></h3>
-    ${error && html`<${Fault} error=${{ fault: error }} />`}
-    ${data && html`<p class="faint">${[data.source ?? data.filename ?? data.key, data.size_bytes !== undefined && bytes(data.size_bytes), data.encoding,
-      data.replaced && `${number(data.replaced)} bytes that are no text`].filter(Boolean).join(", ")}</p>
-      <pre class="content" tabindex="0" aria-label="Content of ${input}">${data.content}</pre>`}
-    ${truncation && html`<p class="cutoff">Cut after ${number(truncation.returned_chars)}${truncation.total_chars ? ` of ${number(truncation.total_chars)}` : ""} characters,
-      ${truncation.reason === "budget" ? " to fit the whole reply" : " by the limit of one item"}.</p>`}
-  </article>`;
+
+  return html`
+    <article class="record">
+      <h3><bdi>${input}</bdi></h3>
+      ${error && html`<${Fault} error=${{ fault: error }} />`}
+      ${data && html`<${Data} input=${input} data=${data} />`}
+      ${truncation && html`<${Truncation} ...${truncation} />`}
+    </article>
+  `;
+}
+
+function Data({ input, data }) {
+  const { size_bytes: size, encoding, replaced, content } = data;
+  const facts = [data.source ?? data.filename ?? data.key];
+
+  if (size !== undefined) facts.push(formatBytes(size));
+  if (encoding) facts.push(encoding);
+  if (replaced) facts.push(`${formatNumber(replaced)} bytes replaced because they are not text`);
+
+  return html`
+    <p class="faint">${facts.join(", ")}</p>
+    <pre class="content" tabindex="0" aria-label="Content of ${input}">${content}</pre>
+  `;
+}
+
+function Truncation({ reason, returned_chars: returned, total_chars: total }) {
+  const range = total
+    ? `${formatNumber(returned)} of ${formatNumber(total)}`
+    : formatNumber(returned);
+  const cause = reason === "budget" ? "so that the reply fits" : "by the limit for each item";
+
+  return html`<p class="cutoff">Cut after ${range} characters, ${cause}.</p>`;
 }

@@ -1,0 +1,90 @@
+// The frame around every view: where to go, who you are, and what you may do.
+
+import { linkTo } from "./address.js";
+import { token } from "./api.js";
+import { Files } from "./files.js";
+import { Graph } from "./graph.js";
+import { Memories } from "./memories.js";
+import { Memory } from "./memory.js";
+import { Notes } from "./notes.js";
+import { Try } from "./try.js";
+import { html, useEffect, useRef } from "./vendor/htm-preact.js";
+
+const VIEWS = {
+  memories: { title: "Memories", component: Memories },
+  memory: { title: "Memory", component: Memory },
+  graph: { title: "Graph", component: Graph },
+  notes: { title: "Notes", component: Notes },
+  files: { title: "Files", component: Files },
+  try: { title: "Try it", component: Try },
+};
+const TABS = ["memories", "graph", "notes", "files", "try"];
+
+export function Frame({ address, session, abilities, onForget }) {
+  const { view, key } = address;
+  const { title, component: View } = Object.hasOwn(VIEWS, view) ? VIEWS[view] : VIEWS.memories;
+  const main = useRef();
+  const isFirst = useRef(true);
+
+  // A new view begins at its heading, for the keyboard and for screen readers. The first one
+  // does not: the page has just been opened, and is read from its top.
+  useEffect(() => {
+    document.title = `${key || title} · agent-abilities`;
+    if (!isFirst.current) main.current.querySelector("h1")?.focus();
+    isFirst.current = false;
+  }, [view, key]);
+
+  const skip = (event) => {
+    event.preventDefault();
+    main.current.focus();
+  };
+
+  return html`
+    <a class="skip" href="#main" onClick=${skip}>Skip to content</a>
+    <header>
+      <a class="brand" href=${linkTo("memories")}>
+        <img src="/explorer/icon.svg" alt="" width="24" height="24" /> agent-abilities
+      </a>
+      <${Tabs} view=${view} />
+      <${Session} session=${session} onForget=${onForget} />
+    </header>
+    <main id="main" tabindex="-1" ref=${main}>
+      <${View}
+        key=${view + key}
+        address=${address}
+        canWrite=${session.scope === "write"}
+        abilities=${abilities}
+      />
+    </main>
+  `;
+}
+
+function Tabs({ view }) {
+  const tab = view === "memory" ? "memories" : view;
+  const links = TABS.map(
+    (name) => html`
+      <a href=${linkTo(name)} aria-current=${name === tab ? "page" : null}>
+        ${VIEWS[name].title}
+      </a>
+    `,
+  );
+
+  return html`<nav aria-label="Views">${links}</nav>`;
+}
+
+function Session({ session, onForget }) {
+  const access = session.scope === "write" ? "read and write" : "read only";
+  const forget = () => {
+    token.forget();
+    onForget();
+  };
+
+  return html`
+    <span class="who">
+      <span class="chip" title="Namespace of these memories and files">${session.namespace}</span>
+      <span class="chip" title="Your access">${access}</span>
+      ${token.get() && html`<button class="quiet" onClick=${forget}>Forget token</button>`}
+      <a href="/docs">API</a>
+    </span>
+  `;
+}

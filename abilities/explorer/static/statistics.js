@@ -1,0 +1,45 @@
+// How many memories there are, and of which kinds.
+
+import { linkTo } from "./address.js";
+import { formatNumber } from "./format.js";
+import { html } from "./vendor/htm-preact.js";
+
+export function Statistics({ stats, onTag }) {
+  if (!stats) return null;
+
+  const types = Object.entries(stats.by_type);
+  const mostRead = stats.most_accessed?.key;
+
+  return html`
+    <section class="figures" aria-label="Statistics">
+      <${Figure} value=${stats.total_memories} label="memories" />
+      ${types.map(([type, count]) => html`<${Figure} value=${count} label=${type} />`)}
+      <${Figure} value=${stats.archived_count} label="archived" />
+      <${Figure} value=${Math.round(stats.total_storage_kb)} label="kB" />
+      ${mostRead && html`<${MostRead} memoryKey=${mostRead} />`}
+      ${stats.top_tags.length > 0 && html`<${Tags} tags=${stats.top_tags} onTag=${onTag} />`}
+    </section>
+  `;
+}
+
+function Figure({ value, label }) {
+  return html`<div><strong>${formatNumber(value)}</strong> ${label}</div>`;
+}
+
+function MostRead({ memoryKey }) {
+  return html`
+    <div>most read <a href=${linkTo("memory", memoryKey)}><bdi>${memoryKey}</bdi></a></div>
+  `;
+}
+
+function Tags({ tags, onTag }) {
+  const buttons = tags.map(
+    ({ tag, count }) => html`
+      <button class="tag" onClick=${() => onTag(tag)} title="Show only memories with this tag">
+        ${tag}${" "}<span class="faint">${formatNumber(count)}</span>
+      </button>
+    `,
+  );
+
+  return html`<div class="tags">${buttons}</div>`;
+}
