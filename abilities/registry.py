@@ -12,7 +12,7 @@ from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability, Context
 from abilities.errors import AbilityError
 from abilities.helpers.reply.render import json_bytes, render
-from abilities.replies import Reply, failed_reply
+from abilities.replies import Reply, build_failed_reply
 
 _LEAST_STEP = 1_000
 """Bytes by which an answer's room shrinks at least before it is rendered again."""
@@ -90,7 +90,7 @@ class AbilityRegistry:
 
             return await self._run(name, arguments, context)
         except AbilityError as error:
-            return failed_reply(error.fault)
+            return build_failed_reply(error.fault)
 
     async def _run(self, name: str, arguments: object, context: Context) -> Reply:
         """Validate the arguments, run the ability, and return its answer with its text as JSON.

@@ -19,7 +19,7 @@ class Reply:
     failed: bool
 
 
-def failed_reply(fault: Fault) -> Reply:
+def build_failed_reply(fault: Fault) -> Reply:
     """Return the reply of a call that failed as a whole; its text is always JSON."""
     payload = {"error": fault.to_payload()}
     return Reply(payload, render(payload), failed=True)

@@ -1,1 +1,4 @@
-"""How it is done: confinement, reading, cutting, budgets, rendering. No ability and no surface is named here."""
+"""How it is done: files, text, replies, memory, stores, transfer.
+
+No ability and no surface is named here.
+"""

@@ -14,7 +14,7 @@ from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
-from abilities.replies import Reply, failed_reply
+from abilities.replies import Reply, build_failed_reply
 
 MAX_DEPTH = 16
 """How deep the JSON of a request may be nested."""
@@ -68,7 +68,7 @@ def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
         return [schemas.build_declaration(ability)["mcp"] for ability in offered]
 
     async def unknown(name: str) -> Response:
-        return to_response(failed_reply(Fault.from_reason("unknown_ability")), status=404)
+        return to_response(build_failed_reply(Fault.from_reason("unknown_ability")), status=404)
 
     summary = "List the abilities and their schemas"
     app.add_api_route("/api/abilities", list_abilities, summary=summary)
@@ -121,11 +121,11 @@ async def call_with_body(name: str, request: Request, in_path: Mapping[str, obje
     try:
         body = parse_body(request.headers.get("content-type"), await request.body())
     except ValueError:
-        return to_response(failed_reply(Fault.from_reason("malformed_request")))
+        return to_response(build_failed_reply(Fault.from_reason("malformed_request")))
 
     if in_path.keys() & body.keys():
         fault = Fault.from_reason("invalid_parameter", field=next(iter(in_path)))
-        return to_response(failed_reply(fault))
+        return to_response(build_failed_reply(fault))
 
     return await call_ability(get_abilities(request), name, {**body, **in_path})
 

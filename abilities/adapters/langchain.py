@@ -16,7 +16,7 @@ from abilities.application import Abilities, build_registry
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
-from abilities.replies import Reply, failed_reply
+from abilities.replies import Reply, build_failed_reply
 from abilities.schemas import build_input_schema
 from abilities.settings import Settings
 
@@ -148,7 +148,7 @@ class _Host:
             view = abilities.for_namespace(namespace)
         except ValueError:
             fault = Fault.from_reason("invalid_parameter", field="namespace")
-            return failed_reply(fault)
+            return build_failed_reply(fault)
 
         return await view.reply(name, arguments)
 

@@ -38,7 +38,8 @@ _STYLE = """
   @media (prefers-color-scheme: dark) {
     text { fill: #e4ebf2; } .small { fill: #9fb0c0; } .paper { fill: #12181f; }
     rect { fill: #1d3147; stroke: #5b9bdd; } .cut rect { fill: #1a2129; stroke: #4a5763; }
-    .cut text { fill: #7c8994; } path { stroke: #5b9bdd; } path.again { stroke: #3d5d7d; } path.cut { stroke: #3c4751; }
+    .cut text { fill: #7c8994; } path { stroke: #5b9bdd; } path.again { stroke: #3d5d7d; } \
+path.cut { stroke: #3c4751; }
   }
 """
 

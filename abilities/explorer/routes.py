@@ -13,7 +13,7 @@ from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES, StaticPage
 from abilities.explorer.views import MAX_BYTES, VIEWS
 from abilities.helpers.reply.render import render
-from abilities.replies import Reply, failed_reply
+from abilities.replies import Reply, build_failed_reply
 
 
 def add_explorer(app: FastAPI) -> None:
@@ -37,7 +37,7 @@ def _create_endpoint(page: StaticPage) -> Callable[[], Awaitable[Response]]:
 async def _read_view(name: str, request: Request) -> Response:
     """Run one of the internal views, with a larger bound on its answer than models get."""
     if name not in VIEWS:
-        return to_response(failed_reply(Fault.from_reason("unknown_address")))
+        return to_response(build_failed_reply(Fault.from_reason("unknown_address")))
 
     try:
         arguments = await _parse_arguments(request)
@@ -73,4 +73,4 @@ async def _parse_arguments(request: Request) -> JsonObject:
 
 
 def _refuse_request() -> Response:
-    return to_response(failed_reply(Fault.from_reason("malformed_request")))
+    return to_response(build_failed_reply(Fault.from_reason("malformed_request")))

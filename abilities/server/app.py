@@ -22,7 +22,7 @@ from abilities.explorer.pages import PAGES
 from abilities.explorer.routes import add_explorer
 from abilities.helpers.reply.render import render
 from abilities.helpers.tokens import TokenFile
-from abilities.replies import Reply, failed_reply
+from abilities.replies import Reply, build_failed_reply
 from abilities.server.callers import Callers
 from abilities.server.guard import Guard
 from abilities.server.oauth import METADATA, add_metadata, build_challenge
@@ -145,7 +145,7 @@ def _add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) ->
 
     async def ready() -> Response:
         if not await abilities.is_ready():
-            return to_response(failed_reply(Fault.from_reason("unavailable")))
+            return to_response(build_failed_reply(Fault.from_reason("unavailable")))
 
         return to_response(Reply(_OK, render(_OK), failed=False))
 
@@ -158,7 +158,7 @@ def _add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) ->
 
 
 async def _answer_not_found(_: Request, __: Exception) -> Response:
-    return to_response(failed_reply(Fault.from_reason("unknown_address")))
+    return to_response(build_failed_reply(Fault.from_reason("unknown_address")))
 
 
 async def _answer_not_allowed(request: Request, _: Exception) -> Response:
@@ -170,7 +170,7 @@ async def _answer_not_allowed(request: Request, _: Exception) -> Response:
         if match != Match.NONE:
             methods.update(route.methods or ())
 
-    response = to_response(failed_reply(Fault.from_reason("unknown_address")), status=405)
+    response = to_response(build_failed_reply(Fault.from_reason("unknown_address")), status=405)
     response.headers["Allow"] = ", ".join(sorted(methods))
     return response
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from abilities.adapters.http import to_response
 from abilities.declarations.faults import Fault
-from abilities.replies import failed_reply
+from abilities.replies import build_failed_reply
 from abilities.server.bodies import BodyReader, check_body_length, replay_body
 from abilities.server.callers import Callers
 from abilities.server.headers import Headers, check_header_size, read_headers, trim_headers
@@ -114,7 +114,7 @@ class Guard:
         }
         _log.info("refused", extra=details)
 
-        reply = failed_reply(Fault.from_reason(refusal.reason))
+        reply = build_failed_reply(Fault.from_reason(refusal.reason))
         response = to_response(reply, status=refusal.status)
         if refusal.status == 401:
             response.headers["WWW-Authenticate"] = self._challenge(scope)
@@ -150,5 +150,5 @@ async def _answer_failure(
     if response.has_started:
         return
 
-    reply = failed_reply(Fault.from_exception(error))
+    reply = build_failed_reply(Fault.from_exception(error))
     await to_response(reply)(scope, receive, response.send)

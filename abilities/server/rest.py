@@ -31,7 +31,7 @@ from abilities.builtin.memories import (
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
-from abilities.replies import failed_reply
+from abilities.replies import build_failed_reply
 
 
 class _Operation(NamedTuple):
@@ -100,7 +100,7 @@ def _create_endpoint(operation: _Operation) -> Callable[[Request], Awaitable[Res
             arguments = _read_query(request, operation.lists) | _read_path(request)
         except Refused as error:
             fault = Fault.from_reason(error.reason, field=error.field)
-            return to_response(failed_reply(fault))
+            return to_response(build_failed_reply(fault))
 
         return await call_ability(get_abilities(request), name, arguments)
 

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from abilities.declarations.memory import SCORES
 from abilities.declarations.values import JsonObject
-from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, sorted_json
+from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, dump_sorted_json
 
 Kind = Literal["store", "update", "archive", "delete"]
 Outcome = Literal["added", "replaced", "unchanged", "kept"]
@@ -130,7 +130,7 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
 
     if "tags" in fields:
         unique_tags = list(dict.fromkeys(fields["tags"]))
-        columns["tags"] = sorted_json(unique_tags)
+        columns["tags"] = dump_sorted_json(unique_tags)
 
     # The score may also come in the metadata, but is kept in a column, by which links are ranked.
     score = fields.get("memory_score")
@@ -139,7 +139,7 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
         metadata_score = metadata.pop("memory_score", None)
         if score is None:
             score = metadata_score
-        columns["metadata"] = sorted_json(metadata)
+        columns["metadata"] = dump_sorted_json(metadata)
 
     if score is not None:
         columns["score"] = float(score)

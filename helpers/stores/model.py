@@ -88,7 +88,7 @@ class DamagedMemory(NamedTuple):
     reason: str
 
 
-def sorted_json(value: object) -> str:
+def dump_sorted_json(value: object) -> str:
     """Return JSON with sorted keys, so that equal values give equal texts.
 
     Raises TypeError for a value that JSON cannot carry.

@@ -23,7 +23,13 @@ from abilities.declarations.limits import (
 )
 from abilities.declarations.memory import SCORES, Importance, Type, is_key
 from abilities.declarations.values import JsonObject, has_control_character
-from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, StoredMemory, sorted_json
+from abilities.helpers.stores.model import (
+    IncomingMemory,
+    LinkRow,
+    Row,
+    StoredMemory,
+    dump_sorted_json,
+)
 
 _HASH_MARK = 9
 """Characters that mark a shortened text: '~' and eight hexadecimal digits of a hash."""
@@ -176,7 +182,8 @@ class Adjuster:
         if long_types:
             original = self._keep_original("link_types", long_types)
             self._notes.append(
-                f"A link's type is over {MAX_LINK_TYPE_CHARS} characters; metadata.{original} has it."
+                f"A link's type is over {MAX_LINK_TYPE_CHARS} characters; "
+                f"metadata.{original} has it."
             )
         if wrong_weights:
             original = self._keep_original("link_weights", wrong_weights)
@@ -224,7 +231,7 @@ class Adjuster:
             category=category,
             created_at=foreign.created_at or self._now,
             updated_at=foreign.created_at or self._now,
-            tags=sorted_json(tags),
+            tags=dump_sorted_json(tags),
             summary=summary,
             metadata=metadata,
             content="",
@@ -301,7 +308,7 @@ def to_json(metadata: JsonObject) -> str:
     escaped text within a JSON object.
     """
     try:
-        return sorted_json(metadata)
+        return dump_sorted_json(metadata)
     except TypeError:
         return orjson.dumps({"metadata": json.dumps(metadata, sort_keys=True)}).decode()
 

@@ -9,7 +9,7 @@ from abilities.declarations.faults import AbilitiesError
 from abilities.declarations.memory import SCORES
 from abilities.declarations.transfer import FORMAT, VERSION, ExportedMemory, Heading, drop_defaults
 from abilities.declarations.values import parse_json
-from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, sorted_json
+from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, dump_sorted_json
 
 HEADING = orjson.dumps({"format": FORMAT, "version": VERSION}) + b"\n"
 
@@ -70,9 +70,9 @@ def parse_line(line: bytes) -> StoredMemory:
         category=memory.category,
         created_at=memory.created_at,
         updated_at=memory.updated_at,
-        tags=sorted_json(memory.tags),
+        tags=dump_sorted_json(memory.tags),
         summary=memory.summary,
-        metadata=sorted_json(memory.metadata),
+        metadata=dump_sorted_json(memory.metadata),
         content=memory.content,
     )
 
