@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 from uuid import uuid4
@@ -21,7 +20,7 @@ from abilities.declarations.limits import (
     MAX_TAG_CHARS,
     MAX_TAGS,
 )
-from abilities.declarations.memory import SCORES, Importance, Type, is_key
+from abilities.declarations.memory import SCORES, is_key
 from abilities.declarations.values import JsonObject, has_control_character
 from abilities.helpers.stores.model import (
     IncomingMemory,
@@ -30,6 +29,7 @@ from abilities.helpers.stores.model import (
     StoredMemory,
     dump_sorted_json,
 )
+from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 
 _HASH_MARK = 9
 """Characters that mark a shortened text: '~' and eight hexadecimal digits of a hash."""
@@ -38,32 +38,6 @@ _WORD_WINDOW = 500
 """Content is cut after a line or a word if one ends in this many characters before the limit."""
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-
-
-class ForeignLink(NamedTuple):
-    """A link as another system has it; ``weight`` may be any number, also NaN or infinite."""
-
-    name: str
-    type: str
-    weight: float
-
-
-@dataclass(frozen=True)
-class ForeignMemory:
-    """A memory as another system has it, with texts and values of any size."""
-
-    name: str
-    content: str
-    type: Type = "core"
-    importance: Importance = "medium"
-    score: float | None = None
-    category: str = ""
-    summary: str = ""
-    tags: Sequence[str] = ()
-    links: Sequence[ForeignLink] = ()
-    metadata: JsonObject = field(default_factory=JsonObject)
-    archived: bool = False
-    created_at: str | None = None
 
 
 class AdjustedMemories(NamedTuple):

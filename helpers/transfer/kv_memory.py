@@ -15,13 +15,9 @@ from typing import cast
 from abilities.declarations.memory import Importance, Type
 from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.stores.model import IMPORTANCES, TYPES
-from abilities.helpers.transfer.adjustment import (
-    ForeignLink,
-    ForeignMemory,
-    add_metadata,
-    adjust,
-)
+from abilities.helpers.transfer.adjustment import add_metadata, adjust
 from abilities.helpers.transfer.export_lines import UnusableLine
+from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from abilities.helpers.transfer.sources import Source, SourceItem
 
 _COLUMNS = {

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from abilities.declarations.values import JsonObject, as_object
-from abilities.helpers.transfer.adjustment import ForeignLink, ForeignMemory, adjust
+from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import UnusableLine, parse_line_json
+from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from abilities.helpers.transfer.sources import Source, SourceItem, get_text
 from abilities.helpers.transfer.streams import Line, read_lines
 

@@ -21,14 +21,9 @@ from abilities.cli.main import main
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.model import IncomingMemory
 from abilities.helpers.transfer import streams
-from abilities.helpers.transfer.adjustment import (
-    ForeignLink,
-    ForeignMemory,
-    adjust,
-    make_key,
-    to_storable,
-)
+from abilities.helpers.transfer.adjustment import adjust, make_key, to_storable
 from abilities.helpers.transfer.export_lines import format_line, parse_line
+from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
 from tests.stores.test_stores import check_whole, opened
 from tests.support.measurements import reached

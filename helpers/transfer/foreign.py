@@ -1,0 +1,34 @@
+"""Memories as other systems have them, before they are adjusted to our limits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from abilities.declarations.memory import Importance, Type
+from abilities.declarations.values import JsonObject
+
+
+class ForeignLink(NamedTuple):
+    """A link as another system has it; ``weight`` may be any number, also NaN or infinite."""
+
+    name: str
+    type: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class ForeignMemory:
+    """A memory as another system has it, with texts and values of any size."""
+
+    name: str
+    content: str
+    type: Type = "core"
+    importance: Importance = "medium"
+    score: float | None = None
+    category: str = ""
+    summary: str = ""
+    tags: Sequence[str] = ()
+    links: Sequence[ForeignLink] = ()
+    metadata: JsonObject = field(default_factory=JsonObject)
+    archived: bool = False
+    created_at: str | None = None
