@@ -186,6 +186,7 @@ function askToDelete(memory) {
 function Facts({ memory }) {
   const { memory_score: score, ...metadata } = memory.metadata;
   const hasMetadata = Object.keys(metadata).length > 0;
+  const reads = formatCount(memory.access_count, "time", "times");
   const tags = (memory.tags ?? []).map(
     (tag) => html`<a class="tag" href=${linkTo("memories", "", { tag })}>${tag}</a> `,
   );
@@ -193,7 +194,7 @@ function Facts({ memory }) {
   return html`
     <dl class="facts">
       <${Fact} name="Read">
-        ${formatCount(memory.access_count, "time", "times")}, last <${Time} at=${memory.accessed_at} />
+        ${reads}, last <${Time} at=${memory.accessed_at} />
       <//>
       <${Fact} name="Changed"><${Time} at=${memory.updated_at} /><//>
       <${Fact} name="Created"><${Time} at=${memory.created_at} /><//>
