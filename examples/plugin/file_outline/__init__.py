@@ -62,6 +62,9 @@ async def file_outline(context: Context, arguments: OutlineInput) -> OutlineAnsw
         if isinstance(outcome, FileText):
             outline = _fit(_find_parts(outcome.piece.text), room)
             room -= sum(_measure(part) for part in outline.parts)
+            if outline.more:
+                room = 0  # a later file gets no parts either, even if they are small
+
             results.append(Record(input=path, success=True, data=outline))
         else:
             fault = Fault.from_exception(outcome)
