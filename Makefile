@@ -6,7 +6,7 @@ INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-
 .PHONY: help demo test test-all lint types torture torture-quick failover mutants browser reference vendor conformance bench bench-quick clean
 .DEFAULT_GOAL := help
 
-help:  ## Show what can be made
+help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: .venv/demo  ## Read 25 files and 6 memories as an agent would
@@ -15,7 +15,7 @@ demo: .venv/demo  ## Read 25 files and 6 memories as an agent would
 test: .venv/dev  ## Show every behavior once (a minute and a half on two idle cores)
 	@ABILITIES_TESTS=quick $(PYTEST)
 
-test-all: .venv/dev  ## Run every test at length, with its branch coverage (a quarter of an hour)
+test-all: .venv/dev  ## Run every test at length, with branch coverage (ten to fifteen minutes)
 	@ABILITIES_TESTS=all $(PYTEST) --cov --cov-report=term:skip-covered
 
 lint: .venv/dev .lint/installed  ## Check the style of the Python and of the explorer's JavaScript
@@ -25,34 +25,34 @@ lint: .venv/dev .lint/installed  ## Check the style of the Python and of the exp
 types: .venv/bench .venv/browser .venv/torture  ## Check types
 	@$(BIN)/mypy && $(BIN)/pyright
 
-torture: .venv/torture  ## Reach the figures of durability, confinement and fuzzing at full size (hours; goes on where it stopped)
+torture: .venv/torture  ## Test durability, confinement and fuzzing at full size (hours; resumes where it stopped)
 	@$(BIN)/python -m tools.torture
 
-torture-quick: .venv/torture  ## The same at small sizes, in less than ten minutes
+torture-quick: .venv/torture  ## Run make torture at small sizes (less than ten minutes)
 	@$(BIN)/python -m tools.torture --quick
 
-failover: .venv/dev  ## Lose the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)
+failover: .venv/dev  ## Kill the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)
 	@$(BIN)/python -m tools.failover
 
-browser: .venv/browser  ## Try the explorer in a real Chromium (installed by apt where that is allowed)
+browser: .venv/browser  ## Test the explorer in a real Chromium (apt installs it, if permitted)
 	@$(BIN)/python -m tests.browser
 
 reference: .venv/dev  ## Write docs/reference.md from the declarations
 	@$(BIN)/python -m tools.reference
 
-vendor: .venv/python  ## Fetch the explorer's libraries anew from the npm registry
+vendor: .venv/python  ## Fetch the explorer's libraries again from the npm registry
 	@$(BIN)/python -m tools.vendor
 
 conformance: .venv/conformance  ## Run MCP's conformance tool and Inspector against real servers
 	@$(BIN)/python -m tests.conformance
 
-bench: .venv/bench  ## Measure every goal against the rivals (half an hour); keeps results.json and the chart
+bench: .venv/bench  ## Measure every goal against other servers (half an hour); writes results.json and the chart
 	@$(BIN)/python -m benchmarks --keep
 
-bench-quick: .venv/bench  ## The same in two minutes, with fewer rounds and memories
+bench-quick: .venv/bench  ## Run make bench with fewer rounds and memories (two minutes)
 	@$(BIN)/python -m benchmarks --quick
 
-mutants: .venv/mutation  ## Change the code of six modules, mutant by mutant, and see whether tests notice (hours; goes on where it stopped)
+mutants: .venv/mutation  ## Mutate the code of six modules, and check that tests fail (hours; resumes where it stopped)
 	@$(BIN)/python -m tools.mutation
 
 clean:  ## Remove the environment and caches

@@ -58,7 +58,7 @@ class MemoryGetInput(Arguments):
 
     key: Key = Field(description="The memory's key.")
     links_offset: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer] = Field(
-        default=0, description="Skip so many links; default 0."
+        default=0, description="How many links to skip; default 0."
     )
     output_format: Format = Field(default="json", description="json, or toon; default json.")
     bulkRead: Annotated[bool, Boolean] = Field(
@@ -99,8 +99,8 @@ class EntryLink(Model):
 class Associated(Entry):
     """A memory that the walk reached."""
 
-    depth: int = Field(description="Links from the first memory, on the shortest way.")
-    parent: str = Field(description="The memory before it on that way.")
+    depth: int = Field(description="Links from the first memory, on the shortest path.")
+    parent: str = Field(description="The memory before it on that path.")
     link: EntryLink = Field(description="The link between them.")
     combinedScore: float = Field(description="link_weight times the memory's score.")
 

@@ -114,10 +114,10 @@ class QueryMemoriesInput(Arguments):
         default=False, description="Include archived memories; default false."
     )
     limit: Annotated[int, Field(ge=1, le=MAX_QUERY_MEMORIES), Integer] = Field(
-        default=DEFAULT_QUERY_MEMORIES, description="At most so many; default 10."
+        default=DEFAULT_QUERY_MEMORIES, description="Most memories to return; default 10."
     )
     offset: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer] = Field(
-        default=0, description="Skip so many; default 0."
+        default=0, description="How many memories to skip; default 0."
     )
     sort_by: Literal["created_at", "updated_at", "accessed_at", "importance", "access_count"] = (
         Field(default="accessed_at", description="The order; default accessed_at.")

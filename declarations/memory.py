@@ -168,10 +168,11 @@ class Memory(Model):
     created_at: str = Field(description="RFC 3339 UTC.")
     updated_at: str = Field(description="RFC 3339 UTC.")
     accessed_at: str | None = Field(
-        default=None, description="RFC 3339 UTC; shown by queries, stores and stats."
+        default=None, description="RFC 3339 UTC; shown by queries, writes and statistics."
     )
     access_count: int | None = Field(
-        default=None, description="Times it was read by memory_get; shown likewise."
+        default=None,
+        description="How often memory_get read it; shown by queries, writes and statistics.",
     )
     links: list[LinkData] | None = Field(default=None, description="Its best links, 20 at most.")
     links_total: int | None = Field(

@@ -1,4 +1,4 @@
-"""Call a served application over HTTP, with nothing but the standard library."""
+"""Call a served application over HTTP, with the standard library alone."""
 
 import asyncio
 import json
@@ -12,8 +12,9 @@ def ask(address: str, body: dict[str, object] | None = None) -> dict[str, object
     """GET an address, or POST a JSON object to it, and return the answer."""
     data = None if body is None else json.dumps(body).encode()
     with urlopen(Request(address, data, {"Content-Type": "application/json"})) as answer:
-        found: dict[str, object] = json.load(answer)
-    return found
+        payload: dict[str, object] = json.load(answer)
+
+    return payload
 
 
 def talk(api: str) -> bool:

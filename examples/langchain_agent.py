@@ -1,6 +1,7 @@
 """An agent that reads three files and its notes in two tool calls.
 
-The model here follows a script, so that the example runs without a key; put your own in its place.
+The model here follows a script, so that the example runs without a key. Put your own model in its
+place.
 """
 
 import asyncio
@@ -18,15 +19,15 @@ from abilities.adapters.langchain import load_tools
 
 
 class Scripted(GenericFakeChatModel):
-    """Says what it was told to say."""
+    """A model that gives the answers of a script."""
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> "Scripted":
-        """Take any tools."""
+        """Accept any tools."""
         return self
 
 
 async def main() -> list[ToolMessage]:
-    """Run the agent; returns what its tools answered."""
+    """Run the agent, and return the messages of its tools."""
     with tempfile.TemporaryDirectory() as folder:
         agent_dir, workspace = Path(folder, "agent"), Path(folder, "workspace")
         agent_dir.mkdir()

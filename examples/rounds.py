@@ -1,7 +1,7 @@
 """Count what reading 25 files and 10 memories costs a model: one at a time, and in bulk.
 
-A model reads its whole conversation again in every round. Tokens are estimated at four bytes each. The single reads are
-given every advantage: their replies are the bare contents, without any envelope.
+A model reads its whole conversation again in every round. A token is estimated at four bytes. The
+single reads get every advantage: their replies are the bare contents, without any envelope.
 """
 
 import asyncio
@@ -41,8 +41,11 @@ class Cost(NamedTuple):
     new: int
 
 
-def cost_of(rounds: list[list[str]]) -> Cost:
-    """The cost of a conversation, by what each round adds to it; the last round is the answer to the user."""
+def estimate_cost(rounds: list[list[str]]) -> Cost:
+    """Return the cost of a conversation, given what each round adds to it.
+
+    The last round is the answer to the user.
+    """
     context, read = BEGINNING, 0
     for added in rounds:
         read += context
@@ -50,35 +53,35 @@ def cost_of(rounds: list[list[str]]) -> Cost:
     return Cost(len(rounds) + 1, read + context, context)
 
 
-async def conversations(
+async def compare_costs(
     abilities: Abilities, paths: list[str], keys: list[str]
 ) -> tuple[Cost, Cost]:
-    """One item a round, and all of them in two calls."""
+    """Return the cost of reading one item per round, and of reading all items in two calls."""
 
-    async def asked(name: str, arguments: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    async def call(name: str, arguments: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
         answer = await abilities.call(name, arguments)
         return [json.dumps({"name": name, "arguments": arguments}), render(answer)], answer
 
     targets = [{"type": "stored", "key": key} for key in keys]
     single: list[list[str]] = []
     for path in paths:
-        _, answer = await asked("file_read_bulk", {"paths": [path]})
+        _, answer = await call("file_read_bulk", {"paths": [path]})
         single.append(
             [json.dumps({"name": "read", "path": path}), answer["results"][0]["data"]["content"]]
         )
     for target in targets:
-        _, answer = await asked("memory_read_bulk", {"targets": [target]})
+        _, answer = await call("memory_read_bulk", {"targets": [target]})
         single.append(
             [json.dumps({"name": "recall", **target}), answer["results"][0]["data"]["content"]]
         )
-    bulk = [(await asked("file_read_bulk", {"paths": paths}))[0]]
-    bulk.append((await asked("memory_read_bulk", {"targets": targets}))[0])
-    return cost_of(single), cost_of(bulk)
+    bulk = [(await call("file_read_bulk", {"paths": paths}))[0]]
+    bulk.append((await call("memory_read_bulk", {"targets": targets}))[0])
+    return estimate_cost(single), estimate_cost(bulk)
 
 
 async def main() -> tuple[Cost, Cost]:
-    """Compare them; returns what one at a time cost, and what bulk did."""
-    chance = random.Random(1)
+    """Compare both, and return the cost of single reads and of bulk reads."""
+    chance = random.Random(1)  # noqa: S311 - the same texts in every run
     with tempfile.TemporaryDirectory() as folder:
         for n in range(25):
             Path(folder, f"file{n:02}.md").write_text(" ".join(chance.choices(WORDS, k=350)))
@@ -90,15 +93,14 @@ async def main() -> tuple[Cost, Cost]:
                 await abilities.call(
                     "store_memory", {"type": "core", "key": key, "content": content}
                 )
-            single, bulk = await conversations(
+            single, bulk = await compare_costs(
                 abilities, [f"file{n:02}.md" for n in range(25)], keys
             )
     print("                  rounds   tokens read   of which new")
     for name, cost in (("one at a time", single), ("in bulk", bulk)):
         print(f"{name:<17} {cost.rounds:>6} {cost.read:>13,} {cost.new:>14,}")
-    print(
-        f"{single.rounds / bulk.rounds:.0f} times fewer rounds, {single.read / bulk.read:.1f} times fewer tokens read"
-    )
+    rounds, read = single.rounds / bulk.rounds, single.read / bulk.read
+    print(f"{rounds:.0f} times fewer rounds, {read:.1f} times fewer tokens read")
     assert single.rounds == 36 and bulk.rounds == 3
     return single, bulk
 

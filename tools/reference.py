@@ -59,12 +59,12 @@ _SHARED: dict[str, type[Model]] = {"error": Fault, "truncation": Truncation}
 _HEAD = """\
 # Reference
 
-Every ability: what it takes, what it answers, and calls that were run. This page is written from
-the declarations by `make reference`. The envelope and the limits are in the [README](../README.md),
-the HTTP API is at `/docs` of a server, and `abilities describe NAME --json` prints the schemas for
-MCP, OpenAI and Anthropic clients.
+This page shows the arguments and the answer of each ability, with examples and their real output.
+`make reference` writes it from the declarations. The [README](../README.md) describes the envelope
+and the limits, and a running server describes the HTTP API at `/docs`.
+`abilities describe NAME --json` prints the schemas for MCP, OpenAI and Anthropic clients.
 
-The same call gives the same answer from Python, LangChain, MCP, HTTP and the command line.
+The same call returns the same answer from Python, LangChain, MCP, HTTP and the command line.
 Arguments in **bold** are required.
 """
 
@@ -104,7 +104,7 @@ def describe_arguments(schema: JsonObject) -> str:
         shown_name = f"**`{name}`**" if name in required else f"`{name}`"
         rows.append(f"| {shown_name} | {describe_type(field)} | {describe_meaning(field)} |")
 
-    return "\n".join(["| argument | is | what |", "|---|---|---|", *rows, ""])
+    return "\n".join(["| argument | type | meaning |", "|---|---|---|", *rows, ""])
 
 
 def describe_fields(schema: JsonObject) -> str:
@@ -113,7 +113,7 @@ def describe_fields(schema: JsonObject) -> str:
         f"| `{name}` | {describe_type(field)} | {describe_meaning(field)} |"
         for name, field in flatten(schema)
     ]
-    return "\n".join(["| field | is | what |", "|---|---|---|", *rows, ""])
+    return "\n".join(["| field | type | meaning |", "|---|---|---|", *rows, ""])
 
 
 def flatten(schema: JsonObject, prefix: str = "") -> list[tuple[str, JsonObject]]:

@@ -1,12 +1,13 @@
-"""Two PostgreSQL nodes under Patroni, with etcd, and two servers of abilities: all on this machine, on loopback.
+"""Two PostgreSQL nodes under Patroni, with etcd and two servers, on loopback of this machine.
 
     apt-get install postgresql patroni etcd-server
     pip install 'agent-abilities[http,mcp,postgres]'
     python examples/cluster/cluster.py
 
-It goes on until Ctrl-C, and leaves nothing behind. To see what it is for, end the leader with the `kill -9` that it
-prints, and go on writing: the other node leads within half a minute, and the lost one is started again and follows.
-Where it counts, each node has a machine of its own, and etcd has three.
+The cluster runs until Ctrl-C and leaves nothing behind. To see what it is for, kill the leader with
+the `kill -9` that the program prints, and keep writing. The other node leads within half a minute,
+and the lost one is started again and follows. In production, give each node a machine of its own,
+and etcd three.
 """
 
 import json
@@ -30,7 +31,7 @@ from urllib.request import urlopen
 import psycopg
 
 HERE = Path(__file__).parent
-USER = "postgres" if os.geteuid() == 0 else None  # PostgreSQL refuses to be root's
+USER = "postgres" if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
 
 
 class Node:
@@ -88,7 +89,7 @@ class Node:
             self._patroni.wait()
 
     def role(self) -> str:
-        """What Patroni says of it: leader, sync_standby, replica, or nothing."""
+        """Return its role in Patroni: leader, sync_standby, replica, or an empty text."""
         with (
             suppress(URLError, OSError),
             urlopen(f"http://127.0.0.1:{self._rest}/cluster", timeout=2) as answer,
@@ -102,7 +103,7 @@ class Node:
 
 
 class Cluster:
-    """All of it; started by entering it."""
+    """The whole cluster: nodes, etcd and servers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -114,7 +115,7 @@ class Cluster:
 
     @property
     def store_url(self) -> str:
-        """What the servers are given: every node, whichever of them leads."""
+        """The store's URL for the servers: it names every node, because any of them may lead."""
         hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
         return f"postgresql://abilities:{self.password}@{hosts}/abilities?target_session_attrs=read-write"
 
@@ -161,7 +162,7 @@ class Cluster:
                 stderr=said,
                 cwd=self.folder,
                 env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment},
-                start_new_session=True,  # Ctrl-C is for this program, which ends them in their order
+                start_new_session=True,  # Ctrl-C is for this program, which stops them in order
                 user=user,
                 group=user,
                 extra_groups=None if user is None else [],
@@ -201,12 +202,10 @@ class Cluster:
 
 @contextmanager
 def cluster(say: Callable[[str], None] = print) -> Iterator[Cluster]:
-    """A running cluster in a folder of its own, gone in the end."""
+    """Run a cluster in a folder of its own, which is deleted at the end."""
     missing = [name for name in ("patroni", "etcd") if shutil.which(name) is None]
     if missing or not newest_programs().exists():
-        sys.exit(
-            "PostgreSQL, Patroni and etcd are needed: apt-get install postgresql patroni etcd-server"
-        )
+        sys.exit("A program is missing; run: apt-get install postgresql patroni etcd-server")
     with tempfile.TemporaryDirectory(
         prefix="abilities-cluster-", ignore_cleanup_errors=True
     ) as folder:
@@ -221,7 +220,7 @@ def cluster(say: Callable[[str], None] = print) -> Iterator[Cluster]:
 
 
 def newest_programs() -> Path:
-    """Where the newest PostgreSQL's programs are, as Debian installs them."""
+    """Return the folder of the newest PostgreSQL's programs, as Debian installs them."""
     return max(
         Path("/usr/lib/postgresql").glob("*/bin"),
         key=lambda path: int(path.parent.name),
@@ -230,20 +229,20 @@ def newest_programs() -> Path:
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on."""
+    """Return a free port on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 
 
 def is_ready(address: str) -> bool:
-    """Whether a server answers and reaches its store."""
+    """Return whether a server answers and reaches its store."""
     with suppress(URLError, OSError), urlopen(f"{address}/readyz", timeout=2) as answer:
         return bool(answer.status == 200)
     return False
 
 
 def wait_until(is_so: Callable[[], bool], what: str, seconds: float = 120) -> None:
-    """Look again and again. Raises TimeoutError."""
+    """Wait until a condition holds. Raises TimeoutError."""
     end = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > end:
@@ -252,7 +251,7 @@ def wait_until(is_so: Callable[[], bool], what: str, seconds: float = 120) -> No
 
 
 def main() -> None:
-    """Start a cluster, say where everything is, and wait for Ctrl-C."""
+    """Start a cluster, print where everything is, and wait for Ctrl-C."""
     with cluster() as started:
         print(f"\nServers:  {'  '.join(started.servers)}")
         print(f"Store:    {started.store_url}")
@@ -263,14 +262,15 @@ def main() -> None:
 
 
 def watch(started: Cluster) -> None:
-    """Say who leads whenever that changes, and start a lost node again when another one leads."""
+    """Print who leads whenever that changes; start a lost node again when another one leads."""
     known: Node | None = None
     while True:
         leader = started.leader()
         if leader is not known:
             said = "nobody leads"
             if leader:
-                said = f"{leader.name} leads; to lose it: kill -9 {' '.join(map(str, leader.processes()))}"
+                processes = " ".join(map(str, leader.processes()))
+                said = f"{leader.name} leads; to kill it: kill -9 {processes}"
             print(f"{time.strftime('%H:%M:%S')}  {said}")
         known = leader
         for node in started.nodes:
