@@ -35,7 +35,7 @@ GIVEN_UP = "symlink_escape"
 
 
 @contextmanager
-def racing(one: Path, other: Path) -> Iterator[None]:
+def swap_names(one: Path, other: Path) -> Iterator[None]:
     """A process that swaps two names meanwhile."""
     process = subprocess.Popen(
         [sys.executable, racer.__file__, str(one), str(other)], stdout=subprocess.PIPE
@@ -52,7 +52,7 @@ def racing(one: Path, other: Path) -> Iterator[None]:
 
 
 @contextmanager
-def session_of(settings: Settings) -> Iterator[ReadingSession]:
+def open_session(settings: Settings) -> Iterator[ReadingSession]:
     """A reading session on this thread."""
     reader = FileReader(
         [Root("agent", settings.agent_path), Root("workspace", settings.workspace_path)],
@@ -66,7 +66,7 @@ def session_of(settings: Settings) -> Iterator[ReadingSession]:
         yield session
 
 
-def naive(root: Path, path: str) -> str:
+def read_naively(root: Path, path: str) -> str:
     """Resolve, check the prefix, open: the way that is a race. A link's '..' is left to the kernel."""
     if path.endswith("up.txt"):
         folder = os.open(root / "d" / "deep", os.O_RDONLY)
@@ -125,7 +125,7 @@ def test_no_race_ever_reads_outside_while_the_naive_reader_does(
     path, one, other = kind(root, outside)  # type: ignore[operator]
     request = parse_path(path)
     seen: dict[str, int] = {}
-    with racing(one, other), session_of(roots) as session:
+    with swap_names(one, other), open_session(roots) as session:
         for _ in range(TRIES):
             try:
                 outcome = session.read(request, 100).piece.text
@@ -142,12 +142,12 @@ def test_no_race_ever_reads_outside_while_the_naive_reader_does(
 
 def _naive_escapes(root: Path, path: str) -> bool:
     try:
-        return naive(root, path) == SECRET
+        return read_naively(root, path) == SECRET
     except OSError:
         return False
 
 
-def _listed(arguments: dict[str, object]) -> list[str]:
+def _list_paths(arguments: dict[str, object]) -> list[str]:
     paths = arguments.get("paths")
     return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
 
@@ -156,8 +156,8 @@ def test_a_descriptor_is_never_left_open(world: object, settings: Settings) -> N
     from tests.support.file_cases import FILE_ROWS
 
     before = len(os.listdir("/proc/self/fd"))
-    with session_of(settings) as session:
-        for path in (path for row in FILE_ROWS for path in _listed(row.arguments)):
+    with open_session(settings) as session:
+        for path in (path for row in FILE_ROWS for path in _list_paths(row.arguments)):
             try:
                 session.read(parse_path(path), 100)
             except Refused:
@@ -175,13 +175,13 @@ def test_a_whole_disk_or_home_is_never_a_root(
     assert not is_forbidden_root(roots.workspace_dir)
     shutil.rmtree(roots.workspace_dir)
     roots.workspace_dir.symlink_to("/")
-    with session_of(roots) as session, pytest.raises(Refused, match="root_unavailable"):
+    with open_session(roots) as session, pytest.raises(Refused, match="root_unavailable"):
         session.read(parse_path("etc/hostname"), 100)
 
 
 def read(settings: Settings, path: str) -> str:
     """A file's text, or why it is not read."""
-    with session_of(settings) as session:
+    with open_session(settings) as session:
         try:
             return session.read(parse_path(path), 100).piece.text
         except Refused as error:
@@ -356,11 +356,11 @@ def test_the_kernel_agrees_with_every_answer(settings: Settings, unprivileged: N
     """``openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)`` is the oracle: it and we open the same files."""
     root = os.open(settings.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
     compared = 0
-    for path in _every_name(settings.workspace_dir):
+    for path in _list_names(settings.workspace_dir):
         request = parse_path(path)
         if settings.policy.deny.denies(request.name) or "link-" in path or "#" in path:
             continue
-        ours, kernel = _ours(root, request.parts, settings), _kernel(root, path)
+        ours, kernel = _open_here(root, request.parts, settings), _open_by_kernel(root, path)
         assert ours == kernel, path
         compared += 1
     os.close(root)
@@ -371,22 +371,24 @@ def test_the_kernel_agrees_about_links(settings: Settings) -> None:
     root = os.open(settings.workspace_dir, os.O_RDONLY | os.O_DIRECTORY)
     links = [
         name
-        for name in _every_name(settings.workspace_dir)
+        for name in _list_names(settings.workspace_dir)
         if "link-" in name and name not in ("link-env",)
     ]
     for path in links:
-        assert _ours(root, parse_path(path).parts, settings) == _kernel(root, path), path
+        assert _open_here(root, parse_path(path).parts, settings) == _open_by_kernel(root, path), (
+            path
+        )
     os.close(root)
     assert len(links) > 15
 
 
-def _every_name(root: Path) -> list[str]:
+def _list_names(root: Path) -> list[str]:
     return sorted(
         str(path.relative_to(root)) for path in root.rglob("*") if "closed" not in path.parts
     )
 
 
-def _ours(root: int, parts: tuple[str, ...], settings: Settings) -> int | None:
+def _open_here(root: int, parts: tuple[str, ...], settings: Settings) -> int | None:
     try:
         opened = open_file(root, parts, settings.policy)
     except Refused:
@@ -398,7 +400,7 @@ def _ours(root: int, parts: tuple[str, ...], settings: Settings) -> int | None:
     return found.st_ino
 
 
-def _kernel(root: int, path: str) -> int | None:
+def _open_by_kernel(root: int, path: str) -> int | None:
     import ctypes
     import stat
     import struct

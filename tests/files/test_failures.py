@@ -23,10 +23,10 @@ from abilities.replies import Reply
 from tests.support.surfaces import SURFACES
 
 
-def failing(function: Callable[..., Any], name: str, number: int) -> Callable[..., Any]:
+def make_failing(function: Callable[..., Any], name: str, number: int) -> Callable[..., Any]:
     """An os function that fails for descriptors and paths of one name."""
 
-    def instead(subject: Any, *rest: Any, **more: Any) -> Any:
+    def fail(subject: Any, *rest: Any, **more: Any) -> Any:
         path = (
             subject
             if isinstance(subject, str)
@@ -38,7 +38,7 @@ def failing(function: Callable[..., Any], name: str, number: int) -> Callable[..
             raise OSError(number, os.strerror(number))
         return function(subject, *rest, **more)
 
-    return instead
+    return fail
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -66,7 +66,7 @@ async def test_a_failing_system_call_fails_its_item_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     where = confinement if function == "open" else window
-    monkeypatch.setattr(where.os, function, failing(getattr(os, function), "ok.txt", number))
+    monkeypatch.setattr(where.os, function, make_failing(getattr(os, function), "ok.txt", number))
     payload = await SURFACES[surface](
         settings, "file_read_bulk", {"paths": ["dir/a.txt", "ok.txt", "empty.txt"]}
     )
@@ -292,9 +292,9 @@ async def test_modified_at_is_the_files_own_time_in_utc(roots: Settings) -> None
 async def test_calls_from_several_loops_at_once_do_not_meet(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:
 
-        def elsewhere() -> list[str]:
+        def ask_elsewhere() -> list[str]:
             return asyncio.run(ask(abilities, "ok.txt"))
 
         here = [ask(abilities, "ok.txt") for _ in range(8)]
-        there = [asyncio.to_thread(elsewhere) for _ in range(8)]
+        there = [asyncio.to_thread(ask_elsewhere) for _ in range(8)]
         assert await asyncio.gather(*here, *there) == [["fine\n"]] * 16

@@ -64,7 +64,7 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
     listed = [
         file
         for pattern in ("**/*", "**/.*", "**/.*/**")
-        for file in await every(call, pattern=pattern)
+        for file in await list_all(call, pattern=pattern)
     ]
     paths = [file["path"] for file in listed]
     hostile = (
@@ -117,7 +117,7 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
             assert reason in ("binary_file", unreadable.get(file["path"])), file
 
 
-async def every(call: Call, **arguments: Any) -> list[dict[str, Any]]:
+async def list_all(call: Call, **arguments: Any) -> list[dict[str, Any]]:
     """All files that match, page after page."""
     files: list[dict[str, Any]] = []
     while True:
@@ -202,8 +202,8 @@ async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> 
     first = await call("file_list", limit=7)
     assert first["next_request"] == {"limit": 7, "after": first["files"][-1]["path"]}
     for limit in (9, 48):
-        assert [file["path"] for file in await every(call, limit=limit)] == sorted(paths)
-    assert [file["path"] for file in await every(call, after="a/b/f05.txt")] == [
+        assert [file["path"] for file in await list_all(call, limit=limit)] == sorted(paths)
+    assert [file["path"] for file in await list_all(call, after="a/b/f05.txt")] == [
         p for p in sorted(paths) if p > "a/b/f05.txt"
     ]
 
@@ -239,7 +239,7 @@ async def test_l10_the_answer_keeps_its_bound(roots: Settings, through: Through)
     first = await call("file_list", limit=500)
     assert len(render(first).encode()) <= limit
     assert len(first["files"]) < 120 and first["has_more"]
-    assert [file["path"] for file in await every(call, limit=500)] == paths
+    assert [file["path"] for file in await list_all(call, limit=500)] == paths
 
 
 async def test_l11_a_folder_that_may_not_be_read_is_said(
@@ -297,7 +297,7 @@ async def test_l13_when_time_is_over_the_next_call_goes_on(
         "has_more": True,
         "next_request": {"pattern": "**/[0-9]", "after": "a/"},
     }
-    assert [file["path"] for file in await every(call)] == paths
+    assert [file["path"] for file in await list_all(call)] == paths
 
 
 async def test_l14_a_root_that_is_gone_is_said(roots: Settings, through: Through) -> None:
@@ -403,7 +403,7 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
             expected = {
                 p: s for p, s in readable.items() if any(matches(w, p.split("/")) for w in wanted)
             }
-            found = await every(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
+            found = await list_all(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
             assert {file["path"]: file["source"] for file in found} == expected, pattern
             assert [file["path"] for file in found] == sorted(expected)
 

@@ -45,7 +45,7 @@ raws = st.lists(
 UTF_16 = [Encoding("utf-16-le", 2, 2), Encoding("utf-16-be", 2, 2)]
 
 
-def reference(raw: bytes) -> str:
+def decode_whole(raw: bytes) -> str:
     """What a file's bytes say, by Python's own decoders."""
     encoding = detect_encoding(raw)
     return raw[encoding.bom :].decode(encoding.codec, "replace")
@@ -240,7 +240,9 @@ def test_the_budget_is_kept_and_shared_fairly(items: list[Cost], room: int) -> N
     grants = share(items, room)
     assert len(grants) == len(items)
     assert grants[0] is not None
-    assert sum(_taken(item, grant) for item, grant in zip(items, grants, strict=True)) <= room
+    assert (
+        sum(_measure_taken(item, grant) for item, grant in zip(items, grants, strict=True)) <= room
+    )
     cut = [
         grant
         for item, grant in zip(items, grants, strict=True)
@@ -251,7 +253,9 @@ def test_the_budget_is_kept_and_shared_fairly(items: list[Cost], room: int) -> N
     left_out = [grant is None for grant in grants]
     assert left_out == sorted(left_out), "the last ones are left out first"
     if cut:
-        spare = room - sum(_taken(item, grant) for item, grant in zip(items, grants, strict=True))
+        spare = room - sum(
+            _measure_taken(item, grant) for item, grant in zip(items, grants, strict=True)
+        )
         assert spare < len(items) + max(item.cut - item.whole for item in items), (
             "room is not wasted"
         )
@@ -265,7 +269,7 @@ small = st.builds(
 @many
 @given(st.lists(small, min_size=1, max_size=5), st.integers(0, 1200))
 def test_a_share_is_the_one_that_trying_every_level_finds(items: list[Cost], room: int) -> None:
-    assert share(items, room) == tried(items, room)
+    assert share(items, room) == share_by_trying(items, room)
 
 
 def test_the_last_byte_of_a_share_is_granted_too() -> None:
@@ -277,7 +281,7 @@ def test_the_last_byte_of_a_share_is_granted_too() -> None:
     assert [count_fitting_chars("abc", room) for room in (-5, 0, 1, 3, 4)] == [0, 0, 1, 3, 3]
 
 
-def tried(items: list[Cost], room: int) -> list[int | None]:
+def share_by_trying(items: list[Cost], room: int) -> list[int | None]:
     """Leave out one more until there is a level, at least the minimum, at which the others fit; the highest counts."""
     for kept in range(len(items), 0, -1):
         left = room - sum(item.left_out for item in items[kept:])
@@ -298,7 +302,7 @@ def tried(items: list[Cost], room: int) -> list[int | None]:
     raise AssertionError("the first item is never left out")
 
 
-def _taken(item: Cost, grant: int | None) -> int:
+def _measure_taken(item: Cost, grant: int | None) -> int:
     if grant is None:
         return item.left_out
     return item.whole + item.content if grant >= item.content else item.cut + grant
@@ -309,7 +313,7 @@ def _taken(item: Cost, grant: int | None) -> int:
 def test_following_resume_points_returns_every_byte_once(
     raw: bytes, bom: bytes, chars: int
 ) -> None:
-    assert "".join(_pieces(bom + raw, chars)) == reference(bom + raw)
+    assert "".join(_follow_resume_points(bom + raw, chars)) == decode_whole(bom + raw)
 
 
 @some
@@ -320,10 +324,10 @@ def test_following_resume_points_returns_every_byte_once(
 )
 def test_following_resume_points_through_utf_16(text: str, order: str, chars: int) -> None:
     raw = ("\ufeff" + text).encode(f"utf-16-{order}")
-    assert "".join(_pieces(raw, chars)) == text
+    assert "".join(_follow_resume_points(raw, chars)) == text
 
 
-def _pieces(raw: bytes, chars: int) -> Iterator[str]:
+def _follow_resume_points(raw: bytes, chars: int) -> Iterator[str]:
     from abilities.helpers.text.ranges import WHOLE, parse_range
 
     descriptor = os.memfd_create("piece")
@@ -369,10 +373,12 @@ def test_following_next_request_returns_every_byte_of_every_item_once(
     chars: int,
     limit: int,
 ) -> None:
-    asyncio.run(_follow(tmp_path_factory.mktemp("files"), files, picks, chars, limit))
+    asyncio.run(_follow_next_requests(tmp_path_factory.mktemp("files"), files, picks, chars, limit))
 
 
-async def _follow(base: Path, files: list[bytes], picks: list[int], chars: int, limit: int) -> None:
+async def _follow_next_requests(
+    base: Path, files: list[bytes], picks: list[int], chars: int, limit: int
+) -> None:
     for n, raw in enumerate(files):
         (base / f"{n}.txt").write_bytes(raw)
     paths = [f"{n}.txt" for n in picks]
@@ -394,7 +400,7 @@ async def _follow(base: Path, files: list[bytes], picks: list[int], chars: int, 
                     ]
             request = payload.get("next_request")
     for n, text in told.items():
-        assert text == (reference(files[n]) if n < len(files) else "")
+        assert text == (decode_whole(files[n]) if n < len(files) else "")
 
 
 def check_reply(payload: dict[str, Any], request: dict[str, Any], limit: int) -> None:

@@ -23,7 +23,7 @@ from tests.support.measurements import reached
 
 
 @contextmanager
-def plain(_: Worker) -> Iterator[None]:
+def open_nothing(_: Worker) -> Iterator[None]:
     yield
 
 
@@ -44,7 +44,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     released.set()
 
 
-def fill(settings: Settings, stuck_files: int) -> list[str]:
+def write_files(settings: Settings, stuck_files: int) -> list[str]:
     names = [f"{n:02}.txt" for n in range(25)]
     for n, name in enumerate(names):
         (settings.workspace_dir / name).write_text("STUCK" if n < stuck_files else "healthy")
@@ -54,7 +54,7 @@ def fill(settings: Settings, stuck_files: int) -> list[str]:
 async def test_twenty_four_stuck_items_leave_the_healthy_one_answered_in_time(
     roots: Settings, stuck: threading.Event
 ) -> None:
-    names = fill(roots, 24)
+    names = write_files(roots, 24)
     began = time.monotonic()
     async with Abilities.open(roots) as abilities:
         payload = await abilities.call("file_read_bulk", {"paths": names})
@@ -73,7 +73,7 @@ async def test_twenty_four_stuck_items_leave_the_healthy_one_answered_in_time(
 async def test_a_place_where_calls_are_stuck_is_refused_at_once_until_it_recovers(
     roots: Settings, stuck: threading.Event
 ) -> None:
-    fill(roots, 1)
+    write_files(roots, 1)
     async with Abilities.open(roots) as abilities:
         ask = {"paths": ["00.txt", "01.txt"]}
         answers = await asyncio.gather(
@@ -98,7 +98,7 @@ async def test_a_place_where_calls_are_stuck_is_refused_at_once_until_it_recover
 async def test_calls_go_on_after_cancelled_calls_left_threads_stuck(
     roots: Settings, stuck: threading.Event
 ) -> None:
-    fill(roots, 1)
+    write_files(roots, 1)
     (roots.agent_dir / "own.txt").write_text("own")
     async with Abilities.open(roots) as abilities:
         for _ in range(6):
@@ -149,27 +149,27 @@ async def test_a_special_file_never_blocks(name: str, settings: Settings) -> Non
     reached(2, f"{name}: refused after {taken * 1000:.1f} ms")
 
 
-def descriptors() -> int:
+def count_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
 async def test_a_thousand_cancelled_calls_leave_nothing_behind(roots: Settings) -> None:
-    names, others = fill(roots, 0), set(threading.enumerate())
+    names, others = write_files(roots, 0), set(threading.enumerate())
     async with Abilities.open(roots) as abilities:
         await asyncio.gather(
             *(abilities.call("file_read_bulk", {"paths": names}) for _ in range(16))
         )
         gc.collect()  # what earlier tests left must not be counted as ours
-        threads, before = threading.active_count(), descriptors()
+        threads, before = threading.active_count(), count_descriptors()
         for n in range(1000):
             task = asyncio.create_task(abilities.call("file_read_bulk", {"paths": names}))
             await asyncio.sleep(0.0001 * (n % 7))
             task.cancel()
         for _ in range(200):
-            if descriptors() <= before and threading.active_count() <= threads:
+            if count_descriptors() <= before and threading.active_count() <= threads:
                 break
             await asyncio.sleep(0.02)
-        assert descriptors() <= before
+        assert count_descriptors() <= before
         assert threading.active_count() <= threads
         assert (await abilities.call("file_read_bulk", {"paths": names}))["summary"][
             "succeeded"
@@ -187,7 +187,7 @@ async def test_a_thousand_cancelled_calls_leave_nothing_behind(roots: Settings) 
 
 
 def test_sixty_four_calls_at_once_stay_within_256_descriptors(roots: Settings) -> None:
-    fill(roots, 0)
+    write_files(roots, 0)
     script = """
         import asyncio, resource, sys
         from abilities import Abilities, Settings
@@ -219,23 +219,23 @@ def test_sixty_four_calls_at_once_stay_within_256_descriptors(roots: Settings) -
 async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs() -> None:
     workers = WorkerPool()
 
-    def half(_: None, item: int) -> int:
+    def halve(_: None, item: int) -> int:
         if item % 2:
             raise Refused("not_found")
         return item // 2
 
-    results = await workers.map(plain, half, range(100))
+    results = await workers.map(open_nothing, halve, range(100))
     assert results[::2] == list(range(50))
     assert all(isinstance(error, Refused) for error in results[1::2])
     workers.close()
 
 
 async def test_no_items_are_no_work() -> None:
-    assert await WorkerPool().map(plain, lambda *_: None, []) == []
+    assert await WorkerPool().map(open_nothing, lambda *_: None, []) == []
 
 
 @contextmanager
-def worker_itself(worker: Worker) -> Iterator[Worker]:
+def yield_worker(worker: Worker) -> Iterator[Worker]:
     yield worker
 
 
@@ -256,16 +256,16 @@ async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
         worker.refuse_stuck()
         return "answered"
 
-    stuck = [pool.map(worker_itself, hang, [1]) for _ in range(STUCK_CALLS)]
+    stuck = [pool.map(yield_worker, hang, [1]) for _ in range(STUCK_CALLS)]
     outcomes = await asyncio.gather(*stuck)
-    (while_stuck,) = await pool.map(worker_itself, try_again, [1])
+    (while_stuck,) = await pool.map(yield_worker, try_again, [1])
     released.set()
 
     assert [str(outcome) for (outcome,) in outcomes] == ["timeout"] * STUCK_CALLS
     assert str(while_stuck) == "timeout"
     for _ in range(100):
         await asyncio.sleep(0.02)
-        if await pool.map(worker_itself, try_again, [1]) == ["answered"]:
+        if await pool.map(yield_worker, try_again, [1]) == ["answered"]:
             break
     else:
         raise AssertionError("the place never recovered")
@@ -300,7 +300,7 @@ def test_an_item_that_has_just_begun_is_not_given_up() -> None:
         released.wait(10)
         return item
 
-    batch = Batch(plain, work, [7], CircuitBreaker(), lambda: None)
+    batch = Batch(open_nothing, work, [7], CircuitBreaker(), lambda: None)
     worker = Worker(batch, pooled=False)
     thread = threading.Thread(target=batch.run, args=(worker,))
     thread.start()

@@ -46,7 +46,7 @@ def draw(roots: Settings, *arguments: str) -> str:
     return done.stdout
 
 
-def retrieved(answer: dict[str, Any]) -> list[str]:
+def list_keys(answer: dict[str, Any]) -> list[str]:
     return [record["key"] for record in (answer["targetMemory"], *answer["associatedMemories"])]
 
 
@@ -58,7 +58,7 @@ def test_the_svg_numbers_what_is_retrieved_and_pales_what_was_cut(
     groups = [(g.get("class"), g.findtext("s:title", "", space), g.findtext("s:text", "", space))
               for g in picture.findall("s:g", space)]  # fmt: skip
     kept = [(title, text) for kind, title, text in groups if kind == "kept"]
-    assert [title for title, _ in kept] == retrieved(answer)
+    assert [title for title, _ in kept] == list_keys(answer)
     assert [text.split(".")[0] for _, text in kept] == [str(n) for n in range(1, len(kept) + 1)]
     cut = [(g.findtext("s:title", "", space), g.findall("s:text", space)[1].text)
            for g in picture.findall("s:g", space) if g.get("class") == "cut"]  # fmt: skip
@@ -84,7 +84,7 @@ def test_the_mermaid_says_the_same(roots: Settings, answer: dict[str, Any]) -> N
     keys = [
         re.sub(r"#(\d+);", lambda m: chr(int(m[1])), label.split(". ", 1)[1]) for label in shown
     ]
-    assert keys == retrieved(answer)
+    assert keys == list_keys(answer)
     assert "<" not in "".join(shown) and 'm0 -->|"0.9"| m1' in "\n".join(lines)
     assert sum("cut by" in line for line in lines) == len(answer["metadata"]["frontier"])
 

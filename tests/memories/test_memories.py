@@ -45,7 +45,7 @@ async def test_a_wrong_call_is_refused_alike_on_every_surface(
 
 
 @asynccontextmanager
-async def calls(settings: Settings) -> AsyncGenerator[Call]:
+async def open_calls(settings: Settings) -> AsyncGenerator[Call]:
     """Calls on an open application, with keyword arguments."""
     async with Abilities.open(settings) as abilities:
 
@@ -64,15 +64,15 @@ async def link_up(call: Call, **edges: str) -> None:
         await call("store_memory", type="core", content=f"content of {key}", key=key, links=links)
 
 
-def records(answer: dict[str, Any]) -> list[dict[str, Any]]:
+def list_records(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [answer["targetMemory"], *answer["associatedMemories"]]
 
 
-def retrieved(answer: dict[str, Any]) -> list[str]:
-    return [record["key"] for record in records(answer)]
+def list_keys(answer: dict[str, Any]) -> list[str]:
+    return [record["key"] for record in list_records(answer)]
 
 
-async def reason(call: Call, name: str, **arguments: Any) -> str:
+async def find_reason(call: Call, name: str, **arguments: Any) -> str:
     try:
         await call(name, **arguments)
     except AbilityError as error:
@@ -84,13 +84,13 @@ async def reason(call: Call, name: str, **arguments: Any) -> str:
 async def test_every_surface_answers_the_same_walk_and_memory(
     surface: str, roots: Settings
 ) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         await link_up(call, A="B C", B="C", C="D")
         walk = await call("bulk_read_memory", key="A", depth=2)
         BulkReadMemoryAnswer.model_validate(walk)
         single = await call("memory_get", key="A")
         MemoryGetAnswer.model_validate(single)
-    assert retrieved(walk) == ["A", "B", "C", "D"]
+    assert list_keys(walk) == ["A", "B", "C", "D"]
     assert await SURFACES[surface](roots, "bulk_read_memory", {"key": "A", "depth": "2"}) == walk
     assert (
         await SURFACES[surface](roots, "memory_get", {"key": "A", "bulkRead": True, "depth": 2})
@@ -109,7 +109,7 @@ async def test_b4_a_diamond_returns_each_memory_once_and_loses_none(
     call = through(roots)
     await link_up(call, A="B C", B="C", C="D")
     answer = await call("bulk_read_memory", key="A", depth=depth)
-    assert sorted(retrieved(answer)) == ["A", "B", "C", "D"]
+    assert sorted(list_keys(answer)) == ["A", "B", "C", "D"]
     assert answer["metadata"]["duplicatesSkipped"] == 1
     assert answer["metadata"]["limitsReached"] == []
     assert answer["metadata"]["totalRetrieved"] == 4
@@ -122,7 +122,7 @@ async def test_b4_cycles_and_complete_graphs_end(roots: Settings, through: Throu
         **{k: "ABCDEF".replace(k, "").strip().replace("", " ").strip() + f" {k}" for k in "ABCDEF"},
     )
     answer = await call("bulk_read_memory", key="A")
-    assert sorted(retrieved(answer)) == list("ABCDEF")
+    assert sorted(list_keys(answer)) == list("ABCDEF")
 
 
 async def test_b5_missing_and_archived_memories_are_skipped_and_counted(
@@ -134,12 +134,12 @@ async def test_b5_missing_and_archived_memories_are_skipped_and_counted(
     await call("delete_memory", id=ids["B"])
     await call("delete_memory", id=ids["C"], permanent=True)
     answer = await call("bulk_read_memory", key="A")
-    assert retrieved(answer) == ["A", "D"]
+    assert list_keys(answer) == ["A", "D"]
     assert answer["metadata"]["missingLinks"] == 2
     assert (await call("memory_get", key="B"))["data"]["archived"], "direct reads succeed"
-    assert await reason(call, "memory_get", key="C") == "not_found"
+    assert await find_reason(call, "memory_get", key="C") == "not_found"
     await call("store_memory", type="core", content="again", key="C")
-    assert retrieved(await call("bulk_read_memory", key="A")) == ["A", "C", "D"], (
+    assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "C", "D"], (
         "the link waited for it"
     )
 
@@ -165,9 +165,9 @@ async def test_b6_a_score_that_cannot_be(score: str, roots: Settings, through: T
     await link_up(call, A="B C")
     columns = COLUMNS.format(score=score)
     tamper(roots, f"UPDATE memories SET score = {score}, hash = rehash({columns}) WHERE key = 'B'")
-    assert await reason(call, "bulk_read_memory", key="B") == "invalid_stored_value"
+    assert await find_reason(call, "bulk_read_memory", key="B") == "invalid_stored_value"
     answer = await call("bulk_read_memory", key="A")
-    assert retrieved(answer) == ["A", "C"]
+    assert list_keys(answer) == ["A", "C"]
     assert answer["metadata"]["invalidLinks"] == 1
 
 
@@ -178,7 +178,7 @@ async def test_b6_a_weight_that_cannot_be(weight: str, roots: Settings, through:
     hashed = f"link_hash(source, target, type, {weight}, rank)"
     tamper(roots, f"UPDATE links SET weight = {weight}, hash = {hashed} WHERE target = 'B'")
     answer = await call("bulk_read_memory", key="A")
-    assert retrieved(answer) == ["A", "C"]
+    assert list_keys(answer) == ["A", "C"]
     assert answer["metadata"]["invalidLinks"] == 1
 
 
@@ -195,13 +195,13 @@ async def test_b7_equal_weights_give_the_same_bytes_every_time(
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def large_store(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """A memory with 100,000 links, and a chain of 5,000 memories."""
     base = tmp_path_factory.mktemp("large")
     settings = Settings(agent_dir=base, workspace_dir=base, store_url=f"sqlite:///{base}/memory.db")
 
     async def fill() -> None:
-        async with calls(settings) as call:
+        async with open_calls(settings) as call:
             for page in range(100):
                 links = [{"key": f"k{page}-{n}", "link_weight": n / 1000} for n in range(1000)]
                 await call("store_memory", type="core", content="hub", key="hub", links=links)
@@ -216,17 +216,17 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 async def test_b8_a_hub_and_a_chain_are_read_within_the_limits(
-    large: Settings, through: Through
+    large_store: Settings, through: Through
 ) -> None:
-    call = through(large)
+    call = through(large_store)
     answer = await call("bulk_read_memory", key="hub", depth=6, breadth=20, total=50)
-    assert retrieved(answer) == ["hub", "k99-0"]
+    assert list_keys(answer) == ["hub", "k99-0"]
     assert answer["metadata"]["missingLinks"] == 99_999
     shown = await call("memory_get", key="hub", links_offset=99_990)
     assert shown["data"]["links_total"] == 100_000
     assert len(shown["data"]["links"]) == 10
     chain = await call("bulk_read_memory", key="c0", depth=6, total=50)
-    assert retrieved(chain) == [f"c{n}" for n in range(7)]
+    assert list_keys(chain) == [f"c{n}" for n in range(7)]
     assert chain["metadata"]["limitsReached"] == ["depth"]
 
 
@@ -239,8 +239,8 @@ async def test_b9_a_row_that_is_not_as_it_was_written(
     call = through(roots)
     await link_up(call, A="B C")
     tamper(roots, f"UPDATE memories SET {column} WHERE key = 'B'")
-    assert await reason(call, "bulk_read_memory", key="B") == "checksum_mismatch"
-    assert await reason(call, "memory_get", key="B") == "checksum_mismatch"
+    assert await find_reason(call, "bulk_read_memory", key="B") == "checksum_mismatch"
+    assert await find_reason(call, "memory_get", key="B") == "checksum_mismatch"
     answer = await call("bulk_read_memory", key="A")
     read = await call("memory_read_bulk", targets=[{"type": "stored", "key": k} for k in "ABC"])
     found = await call("query_memories")
@@ -276,7 +276,7 @@ SEARCHES = [
 
 async def test_s4_search_is_literal_in_any_language(roots: Settings, through: Through) -> None:
     texts = [*SEARCHES, "日本", "本", "GRÖẞE", "größe", "ﬁne", "İstanbul", "🙂", "a", "\t"]
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         for text in texts:
             await call(
                 "store_memory",
@@ -302,7 +302,10 @@ async def test_s6_a_quota_refuses_new_memories_and_nothing_else(
     call = through(roots.model_copy(update={"max_memories": 2}))
     for key in "AB":
         await call("store_memory", type="core", content=key, key=key)
-    assert await reason(call, "store_memory", type="core", content="C", key="C") == "storage_quota"
+    assert (
+        await find_reason(call, "store_memory", type="core", content="C", key="C")
+        == "storage_quota"
+    )
     assert not (await call("store_memory", type="core", content="A again", key="A"))["created"]
     assert (await call("get_memory_stats"))["total_memories"] == 2
 
@@ -311,14 +314,14 @@ async def test_s14_an_id_and_a_key_of_different_memories(roots: Settings, throug
     call = through(roots)
     a, _ = [await call("store_memory", type="core", content=k, key=k) for k in "AB"]
     assert (
-        await reason(call, "store_memory", type="core", content="x", key="B", id=a["id"])
+        await find_reason(call, "store_memory", type="core", content="x", key="B", id=a["id"])
         == "key_taken"
     )
     assert (await call("memory_get", key="B"))["data"]["content"] == "B"
 
 
 async def test_storing_merges_and_updating_says_what_changed(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         first = await call(
             "store_memory",
             type="core",
@@ -380,18 +383,18 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
 
 
 async def test_a_score_follows_importance_and_ranks_links_to_it(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         await link_up(call, A="B C")
-        assert retrieved(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
+        assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
         name = (await call("memory_get", key="C"))["data"]["id"]
         await call("update_memory", id=name, importance="high")
-        assert retrieved(await call("bulk_read_memory", key="A")) == ["A", "C", "B"]
+        assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "C", "B"]
         await call("update_memory", id=name, memory_score=0.0)
-        assert retrieved(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
+        assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
 
 
 async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         made = await call("store_memory", type="task", content="x", key="k", tags=["t"])
         archived = await call("delete_memory", id=made["id"])
         assert archived == {"success": True, "action": "archived", "id": made["id"]}
@@ -401,14 +404,14 @@ async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
         await call("update_memory", id=made["id"], archived=False)
         assert (await call("query_memories", tags=["t"]))["total"] == 1
         assert (await call("delete_memory", id=made["id"], permanent="true"))["action"] == "deleted"
-        assert await reason(call, "delete_memory", id=made["id"]) == "not_found"
+        assert await find_reason(call, "delete_memory", id=made["id"]) == "not_found"
         assert (await call("get_memory_stats"))["total_storage_kb"] == 0
 
 
 async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
     roots: Settings,
 ) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         await link_up(call, A="B")
         first, second = [render(await call("memory_get", key="A")) for _ in range(2)]
         assert first == second and "access" not in first
@@ -425,7 +428,7 @@ async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
 
 
 async def test_an_empty_store_has_zeros_and_no_dates(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         answer = await call("get_memory_stats")
         assert (await call("query_memories"))["memories"] == []
     GetMemoryStatsAnswer.model_validate(answer)
@@ -509,7 +512,7 @@ async def test_queries_agree_with_a_plain_list(
 
     monkeypatch.setattr(queries, "_select", noted)
     chance = random.Random(sort_by)
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         for n in range(60):
             await call(
                 "store_memory",
@@ -577,7 +580,7 @@ def matches(memory: dict[str, Any], query: dict[str, Any]) -> bool:
 
 async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Settings) -> None:
     limit = 40_000
-    async with calls(roots.model_copy(update={"max_response_bytes": limit})) as call:
+    async with open_calls(roots.model_copy(update={"max_response_bytes": limit})) as call:
         texts = {f"k{n}": f"{n}" + "\x01" * 4_998 for n in range(30)}
         for key, text in texts.items():
             links = [{"key": other} for other in texts if other != key]
@@ -587,15 +590,17 @@ async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Setti
             answer = await call(name, key="k0", depth=6, breadth=20, **{total: 30}, **more)
             BulkReadMemoryAnswer.model_validate(answer)
             assert len(render(answer).encode()) <= limit
-            assert len(retrieved(answer)) == 30
+            assert len(list_keys(answer)) == 30
         told = {
             r["key"]: r["data"]["content"]
             for r in (answer["targetMemory"], *answer["associatedMemories"])
             if r["success"]
         }
         assert told
-        rest = [r["truncation"]["next"] for r in records(answer) if "truncation" in r]
-        rest += [{"type": "stored", "key": r["key"]} for r in records(answer) if not r["success"]]
+        rest = [r["truncation"]["next"] for r in list_records(answer) if "truncation" in r]
+        rest += [
+            {"type": "stored", "key": r["key"]} for r in list_records(answer) if not r["success"]
+        ]
         for page in (rest[:25], rest[25:]):
             request = {"targets": page} if page else None
             while request:
@@ -646,11 +651,11 @@ async def test_toon_keeps_the_bound_too(roots: Settings) -> None:
             ask = {"key": "k0", "breadth": 20, "depth": 6, "total": total, "output_format": "toon"}
             reply = await abilities.reply("bulk_read_memory", ask)
             assert len(reply.text.encode()) <= 40_000
-            assert len(records(reply.payload)) == total
+            assert len(list_records(reply.payload)) == total
 
 
 async def test_a_memory_in_a_walk_costs_few_characters_beyond_its_content(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         keys = [f"{n:02}".ljust(40, "k") for n in range(20)]
         for key in keys:
             links = [{"key": other} for other in keys if other != key]
@@ -669,7 +674,7 @@ async def test_a_memory_in_a_walk_costs_few_characters_beyond_its_content(roots:
 
 
 async def test_many_writers_and_readers_at_once(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         writes = [
             call("store_memory", type="core", content=f"{n}", key=f"k{n % 50}") for n in range(300)
         ]
@@ -680,6 +685,6 @@ async def test_many_writers_and_readers_at_once(roots: Settings) -> None:
 
 async def test_a_store_path_is_made_with_its_folder(tmp_path: Path) -> None:
     settings = Settings(store_url=f"sqlite:///{tmp_path}/deep/er/memory.db", workspace_dir=tmp_path)
-    async with calls(settings) as call:
+    async with open_calls(settings) as call:
         await call("store_memory", type="core", content="x", key="k")
     assert (tmp_path / "deep" / "er" / "memory.db").stat().st_mode & 0o777 == 0o600

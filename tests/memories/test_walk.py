@@ -22,7 +22,7 @@ class Graph:
     archived: set[str] = field(default_factory=set)
     invalid: set[tuple[str, str, str]] = field(default_factory=set)
 
-    def links(self, key: str) -> list[WalkLink]:
+    def list_links(self, key: str) -> list[WalkLink]:
         """All links of a memory, best first, as a store tells them."""
         told = [
             self._link(key, target, weight, kind)
@@ -48,11 +48,11 @@ def walk(graph: Graph, target: str, limits: WalkLimits, page: int = 3) -> WalkOu
         except StopIteration as end:
             result: WalkOutcome = end.value
             return result
-        told = graph.links(asked.key)[asked.offset : asked.offset + page]
+        told = graph.list_links(asked.key)[asked.offset : asked.offset + page]
 
 
-def simple(**edges: str) -> Graph:
-    """A graph from words: ``simple(A="B C")``; links in falling weight."""
+def build_graph(**edges: str) -> Graph:
+    """A graph from words: ``build_graph(A="B C")``; links in falling weight."""
     return Graph(
         {
             k: [(t, 1 - n / 100, "association") for n, t in enumerate(v.split())]
@@ -61,7 +61,7 @@ def simple(**edges: str) -> Graph:
     )
 
 
-def keys(walked: WalkOutcome) -> list[str]:
+def list_keys(walked: WalkOutcome) -> list[str]:
     return [step.key for step in walked.steps]
 
 
@@ -69,62 +69,62 @@ DEFAULT = WalkLimits(3, 5, 20)
 
 
 def test_depth_first_order() -> None:
-    assert keys(walk(simple(A="B C", B="D"), "A", DEFAULT)) == ["A", "B", "D", "C"]
+    assert list_keys(walk(build_graph(A="B C", B="D"), "A", DEFAULT)) == ["A", "B", "D", "C"]
 
 
 def test_weight_times_score_decides() -> None:
     graph = Graph({"A": [("B", 0.8, "x"), ("C", 0.9, "x")]}, {"B": 0.9, "C": 0.7})
-    assert keys(walk(graph, "A", WalkLimits(3, 1, 20))) == ["A", "B"]
-    assert keys(walk(graph, "A", DEFAULT)) == ["A", "B", "C"]
+    assert list_keys(walk(graph, "A", WalkLimits(3, 1, 20))) == ["A", "B"]
+    assert list_keys(walk(graph, "A", DEFAULT)) == ["A", "B", "C"]
 
 
 def test_a_memory_reached_twice_is_retrieved_once() -> None:
-    walked = walk(simple(A="B C", B="C", C="D"), "A", DEFAULT)
-    assert keys(walked) == ["A", "B", "C", "D"]
+    walked = walk(build_graph(A="B C", B="C", C="D"), "A", DEFAULT)
+    assert list_keys(walked) == ["A", "B", "C", "D"]
     assert walked.duplicates == 1
 
 
 @pytest.mark.parametrize("depth", [2, 3])
 def test_a_memory_met_again_on_a_shorter_way_is_walked_on_from_there(depth: int) -> None:
-    walked = walk(simple(A="B C", B="C", C="D"), "A", WalkLimits(depth, 5, 20))
-    assert sorted(keys(walked)) == ["A", "B", "C", "D"]
+    walked = walk(build_graph(A="B C", B="C", C="D"), "A", WalkLimits(depth, 5, 20))
+    assert sorted(list_keys(walked)) == ["A", "B", "C", "D"]
     assert {step.key: step.depth for step in walked.steps} == {"A": 0, "B": 1, "C": 1, "D": 2}
     assert walked.cut_by == []
 
 
 def test_depth_stops_descending() -> None:
-    walked = walk(simple(A="B", B="C", C="D", D="E"), "A", WalkLimits(2, 5, 20))
-    assert keys(walked) == ["A", "B", "C"]
+    walked = walk(build_graph(A="B", B="C", C="D", D="E"), "A", WalkLimits(2, 5, 20))
+    assert list_keys(walked) == ["A", "B", "C"]
     assert walked.cut_by == ["depth"]
     assert [(c.key, c.source, c.cut_by) for c in walked.frontier] == [("D", "C", "depth")]
 
 
 def test_breadth_takes_the_best() -> None:
-    walked = walk(simple(A=" ".join(f"B{n}" for n in range(10))), "A", DEFAULT)
-    assert keys(walked) == ["A", "B0", "B1", "B2", "B3", "B4"]
+    walked = walk(build_graph(A=" ".join(f"B{n}" for n in range(10))), "A", DEFAULT)
+    assert list_keys(walked) == ["A", "B0", "B1", "B2", "B3", "B4"]
     assert walked.cut_by == ["breadth"]
     assert [c.key for c in walked.frontier] == ["B5", "B6", "B7", "B8", "B9"]
 
 
 def test_a_duplicate_takes_no_place_in_the_breadth() -> None:
-    walked = walk(simple(A="B C D", B="A C E", C=""), "A", WalkLimits(3, 2, 20))
-    assert keys(walked) == ["A", "B", "C", "E", "D"]
+    walked = walk(build_graph(A="B C D", B="A C E", C=""), "A", WalkLimits(3, 2, 20))
+    assert list_keys(walked) == ["A", "B", "C", "E", "D"]
     assert walked.duplicates == 2
 
 
 def test_total_counts_the_target_and_stops_at_once() -> None:
-    graph = simple(A="B C", B="D E", C="F")
-    assert keys(walk(graph, "A", WalkLimits(3, 5, 3))) == ["A", "B", "D"]
+    graph = build_graph(A="B C", B="D E", C="F")
+    assert list_keys(walk(graph, "A", WalkLimits(3, 5, 3))) == ["A", "B", "D"]
     assert walk(graph, "A", WalkLimits(3, 5, 3)).cut_by == ["total"]
     exact = walk(graph, "A", WalkLimits(3, 5, 6))
-    assert (keys(exact), exact.cut_by) == (["A", "B", "D", "E", "C", "F"], [])
+    assert (list_keys(exact), exact.cut_by) == (["A", "B", "D", "E", "C", "F"], [])
 
 
 def test_missing_archived_and_invalid_are_counted_and_take_no_place() -> None:
-    graph = simple(A="B C D E")
+    graph = build_graph(A="B C D E")
     graph.missing, graph.archived, graph.invalid = {"B"}, {"C"}, {("A", "D", "association")}
     walked = walk(graph, "A", WalkLimits(3, 2, 20))
-    assert keys(walked) == ["A", "E"]
+    assert list_keys(walked) == ["A", "E"]
     assert (walked.missing, walked.invalid, walked.cut_by) == (2, 1, [])
 
 
@@ -132,25 +132,25 @@ def test_ties_are_broken_by_weight_and_then_by_key() -> None:
     graph = Graph(
         {"A": [("b", 0.5, "x"), ("a", 0.5, "x"), ("c", 1.0, "x"), ("é", 0.5, "x")]}, {"c": 0.5}
     )
-    assert keys(walk(graph, "A", DEFAULT)) == ["A", "c", "a", "b", "é"]
+    assert list_keys(walk(graph, "A", DEFAULT)) == ["A", "c", "a", "b", "é"]
 
 
 def test_cycles_self_links_and_a_complete_graph_end() -> None:
-    assert keys(walk(simple(A="A B", B="A"), "A", DEFAULT)) == ["A", "B"]
+    assert list_keys(walk(build_graph(A="A B", B="A"), "A", DEFAULT)) == ["A", "B"]
     names = "ABCDEF"
-    complete = simple(
+    complete = build_graph(
         **{name: " ".join(other for other in names if other != name) for name in names}
     )
     walked = walk(complete, "A", DEFAULT)
-    assert sorted(keys(walked)) == list(names)
+    assert sorted(list_keys(walked)) == list(names)
     assert all(step.depth == 1 for step in walked.steps[1:])
 
 
 def test_a_long_chain_and_a_large_hub_are_no_burden() -> None:
-    chain = simple(**{f"k{n}": f"k{n + 1}" for n in range(5_000)})
-    assert len(keys(walk(chain, "k0", WalkLimits(6, 20, 50)))) == 7
+    chain = build_graph(**{f"k{n}": f"k{n + 1}" for n in range(5_000)})
+    assert len(list_keys(walk(chain, "k0", WalkLimits(6, 20, 50)))) == 7
     hub = Graph({"A": [(f"k{n:06}", 0.5, "x") for n in range(20_000)]})
-    assert len(keys(walk(hub, "A", WalkLimits(6, 20, 50), page=50_000))) == 21
+    assert len(list_keys(walk(hub, "A", WalkLimits(6, 20, 50), page=50_000))) == 21
 
 
 def random_graph(seed: int) -> tuple[Graph, WalkLimits]:
@@ -186,7 +186,7 @@ def random_graph(seed: int) -> tuple[Graph, WalkLimits]:
 
 
 @dataclass
-class Told:
+class OracleOutcome:
     """What the oracle says of a walk."""
 
     order: list[str] = field(default_factory=list)
@@ -199,14 +199,14 @@ class Told:
     stopped: bool = False
 
 
-def oracle(graph: Graph, target: str, limits: WalkLimits) -> Told:
+def walk_as_oracle(graph: Graph, target: str, limits: WalkLimits) -> OracleOutcome:
     """The walk once more, with one explicit stack of pending links over whole adjacency lists.
 
     Each stack entry is (memory, its links still to look at, whether they are kept ones seen before).
     """
-    told = Told([target], {target: 0})
+    told = OracleOutcome([target], {target: 0})
     room: dict[str, int] = {}
-    stack = [(target, deque(graph.links(target)), False)] if limits.depth > 0 else []
+    stack = [(target, deque(graph.list_links(target)), False)] if limits.depth > 0 else []
     told.kept[target], room[target] = [], limits.breadth
     while stack:
         memory, pending, again = stack[-1]
@@ -238,11 +238,11 @@ def oracle(graph: Graph, target: str, limits: WalkLimits) -> Told:
             stack.append((link.key, deque(told.kept[link.key]), True))
         elif not told.stopped:
             told.kept[link.key], room[link.key] = [], limits.breadth
-            stack.append((link.key, deque(graph.links(link.key)), False))
+            stack.append((link.key, deque(graph.list_links(link.key)), False))
     return told
 
 
-def shortest(kept: dict[str, list[WalkLink]], target: str) -> dict[str, int]:
+def measure_distances(kept: dict[str, list[WalkLink]], target: str) -> dict[str, int]:
     """Breadth-first distances over kept links."""
     distance, queue = {target: 0}, deque([target])
     while queue:
@@ -261,8 +261,11 @@ def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant
     walks = stops = shortened = 0
     for seed in range(block * 100, block * 100 + 100):
         graph, limits = random_graph(seed)
-        walked, told = walk(graph, "m0", limits, page=1 + seed % 7), oracle(graph, "m0", limits)
-        assert keys(walked) == told.order, seed
+        walked, told = (
+            walk(graph, "m0", limits, page=1 + seed % 7),
+            walk_as_oracle(graph, "m0", limits),
+        )
+        assert list_keys(walked) == told.order, seed
         assert {step.key: step.depth for step in walked.steps} == told.depth, seed
         ways = {s.key: (s.parent.key, s.link.type) for s in walked.steps if s.parent and s.link}
         assert ways == told.via, seed
@@ -284,17 +287,17 @@ def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant
 
 def check_invariant(graph: Graph, limits: WalkLimits, walked: WalkOutcome, stopped: bool) -> None:
     """Nothing that the limits allow is lost, nothing is returned twice, and depths are the shortest."""
-    retrieved = keys(walked)
+    retrieved = list_keys(walked)
     assert len(set(retrieved)) == len(retrieved) <= limits.total
     assert all(step.depth <= limits.depth and step.taken <= limits.breadth for step in walked.steps)
     kept = {step.key: [link for _, link in step.kept] for step in walked.steps}
-    assert {step.key: step.depth for step in walked.steps} == shortest(kept, retrieved[0])
+    assert {step.key: step.depth for step in walked.steps} == measure_distances(kept, retrieved[0])
     if stopped:
         return
     gone = graph.missing | graph.archived
     for step in walked.steps:
         if step.depth < limits.depth:
-            links = graph.links(step.key)
+            links = graph.list_links(step.key)
             looked = links if step.taken < limits.breadth else links[: step.looked]
             assert all(
                 link.key in retrieved or link.key in gone or link.state == "invalid"
@@ -304,24 +307,26 @@ def check_invariant(graph: Graph, limits: WalkLimits, walked: WalkOutcome, stopp
 
 
 def test_no_more_links_are_asked_for_than_are_looked_at() -> None:
-    graph = simple(m0=" ".join(f"m{n}" for n in range(1, 1001)))
+    graph = build_graph(m0=" ".join(f"m{n}" for n in range(1, 1001)))
     conversation = Walk("m0", WalkLimits(1, 5, 20)).run()
     offsets: list[int] = []
     asked = next(conversation)
     with pytest.raises(StopIteration):
         while True:
             offsets += [asked.offset] if asked.key == "m0" else []
-            asked = conversation.send(graph.links(asked.key)[asked.offset : asked.offset + 5])
+            asked = conversation.send(graph.list_links(asked.key)[asked.offset : asked.offset + 5])
     assert offsets == [0, 5, 10], "five to take, and ten for the frontier"
 
 
-def check_frontier(graph: Graph, limits: WalkLimits, walked: WalkOutcome, told: Told) -> None:
+def check_frontier(
+    graph: Graph, limits: WalkLimits, walked: WalkOutcome, told: OracleOutcome
+) -> None:
     """The frontier holds the best candidates there are, each with the limit that cut it."""
     every: dict[str, tuple[float, float]] = {}
     sources: dict[str, str] = {}
     cut = set()
     for step in walked.steps:
-        for link in graph.links(step.key)[step.looked :]:
+        for link in graph.list_links(step.key)[step.looked :]:
             if link.state == "present" and link.key not in told.depth:
                 if (link.score, link.weight) > every.get(link.key, (-1.0, 0.0)):
                     every[link.key], sources[link.key] = (link.score, link.weight), step.key

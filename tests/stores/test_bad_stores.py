@@ -20,11 +20,11 @@ STORE = ("store_memory", {"type": "core", "content": "new", "key": "new"})
 READ = ("memory_get", {"key": "k"})
 WALK = ("bulk_read_memory", {"key": "k"})
 QUERY: tuple[str, dict[str, Any]] = ("query_memories", {})
-Asked = tuple[str, dict[str, Any]]
+NamedCall = tuple[str, dict[str, Any]]
 
 
 @pytest.fixture
-async def kept(roots: Settings) -> Settings:
+async def one_memory(roots: Settings) -> Settings:
     """Settings of a store that holds one memory."""
     await python(
         roots,
@@ -38,7 +38,7 @@ async def kept(roots: Settings) -> Settings:
 def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Make a call through one surface, which must answer as Python does."""
 
-    async def asking(settings: Settings, asked: Asked) -> str:
+    async def asking(settings: Settings, asked: NamedCall) -> str:
         payload = await SURFACES[request.param](settings, *asked)
         assert payload == await python(settings, *asked)
         if "error" not in payload:
@@ -53,18 +53,20 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 async def test_s7_locked_for_longer_than_the_timeout(
-    ask: Any, kept: Settings, monkeypatch: pytest.MonkeyPatch
+    ask: Any, one_memory: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.1)
-    lock = os.open(f"{store_file(kept)}-lock", os.O_RDWR)
+    lock = os.open(f"{store_file(one_memory)}-lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    assert await ask(kept, STORE) == "busy"
-    assert await ask(kept, READ) == "done"
+    assert await ask(one_memory, STORE) == "busy"
+    assert await ask(one_memory, READ) == "done"
     os.close(lock)
-    assert "error" not in await python(kept, *STORE)
+    assert "error" not in await python(one_memory, *STORE)
 
 
-async def test_s8_a_full_disk(ask: Any, kept: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_s8_a_full_disk(
+    ask: Any, one_memory: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = file.StoreFile.open
 
     def small(self: file.StoreFile, *, writing: bool) -> sqlite3.Connection:
@@ -76,9 +78,9 @@ async def test_s8_a_full_disk(ask: Any, kept: Settings, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(file.StoreFile, "open", small)
     big = ("store_memory", {"type": "core", "content": "x" * 5_000, "key": "big"})
-    assert await ask(kept, big) == "storage_full"
-    assert await ask(kept, READ) == "done"
-    assert (await python(kept, "get_memory_stats", {}))["total_memories"] == 1
+    assert await ask(one_memory, big) == "storage_full"
+    assert await ask(one_memory, READ) == "done"
+    assert (await python(one_memory, "get_memory_stats", {}))["total_memories"] == 1
 
 
 async def test_s8_a_folder_that_cannot_be_there(ask: Any, roots: Settings, tmp_path: Path) -> None:
@@ -89,19 +91,19 @@ async def test_s8_a_folder_that_cannot_be_there(ask: Any, roots: Settings, tmp_p
 
 
 @pytest.fixture
-def read_only(kept: Settings, tmp_path: Path, unprivileged: None) -> Iterator[Settings]:
+def read_only(one_memory: Settings, tmp_path: Path, unprivileged: None) -> Iterator[Settings]:
     """The store as a user finds it who may not write to it; its folder takes SQLite's index of the log."""
     user = os.geteuid()
     if os.getuid() == 0:
         os.seteuid(0)
     for folder in tmp_path.parents[:3]:
         folder.chmod(0o755)
-    for folder in (tmp_path, kept.agent_dir, kept.workspace_dir):
+    for folder in (tmp_path, one_memory.agent_dir, one_memory.workspace_dir):
         folder.chmod(0o777)
-    for path in (store_file(kept), Path(f"{store_file(kept)}-lock")):
+    for path in (store_file(one_memory), Path(f"{store_file(one_memory)}-lock")):
         path.chmod(0o444)
     os.seteuid(user)
-    yield kept
+    yield one_memory
 
 
 async def test_s9_a_file_that_may_only_be_read(ask: Any, read_only: Settings) -> None:
@@ -112,29 +114,29 @@ async def test_s9_a_file_that_may_only_be_read(ask: Any, read_only: Settings) ->
 
 
 @pytest.mark.parametrize("damage", ["empty", "text", "cut"])
-async def test_s10_a_file_that_is_no_store(ask: Any, kept: Settings, damage: str) -> None:
-    raw = store_file(kept).read_bytes()
-    store_file(kept).write_bytes(
+async def test_s10_a_file_that_is_no_store(ask: Any, one_memory: Settings, damage: str) -> None:
+    raw = store_file(one_memory).read_bytes()
+    store_file(one_memory).write_bytes(
         {"empty": b"", "text": b"not a database" * 500, "cut": raw[:9000]}[damage]
     )
-    before = store_file(kept).read_bytes()
+    before = store_file(one_memory).read_bytes()
     for asked in (READ, WALK, QUERY, STORE):
-        assert await ask(kept, asked) == "corrupted"
-    assert store_file(kept).read_bytes() == before
+        assert await ask(one_memory, asked) == "corrupted"
+    assert store_file(one_memory).read_bytes() == before
 
 
-async def test_s11_a_newer_schema(ask: Any, kept: Settings) -> None:
-    with sqlite3.connect(store_file(kept)) as connection:
+async def test_s11_a_newer_schema(ask: Any, one_memory: Settings) -> None:
+    with sqlite3.connect(store_file(one_memory)) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    before = store_file(kept).read_bytes()
+    before = store_file(one_memory).read_bytes()
     for asked in (READ, WALK, QUERY, STORE):
-        assert await ask(kept, asked) == "schema_too_new"
-    assert store_file(kept).read_bytes() == before
+        assert await ask(one_memory, asked) == "schema_too_new"
+    assert store_file(one_memory).read_bytes() == before
 
 
-async def test_s12_a_file_that_was_moved(ask: Any, kept: Settings, tmp_path: Path) -> None:
-    shutil.move(store_file(kept), tmp_path / "elsewhere.db")
+async def test_s12_a_file_that_was_moved(ask: Any, one_memory: Settings, tmp_path: Path) -> None:
+    shutil.move(store_file(one_memory), tmp_path / "elsewhere.db")
     for asked in (STORE, READ, WALK, QUERY):
-        assert await ask(kept, asked) == "storage_moved"
-    assert not store_file(kept).exists()
+        assert await ask(one_memory, asked) == "storage_moved"
+    assert not store_file(one_memory).exists()

@@ -28,7 +28,7 @@ from abilities.helpers.stores.postgres.statements import LOCK, Connection, Selec
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
-from tests.stores.test_stores import GRAPHS, KILLS, reason, walked_right
+from tests.stores.test_stores import GRAPHS, KILLS, count_equal_walks, find_reason
 from tests.support import postgres
 from tests.support.file_cases import Row
 from tests.support.measurements import reached
@@ -96,7 +96,7 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
 
 
 @asynccontextmanager
-async def opened(url: str, **given: Any) -> AsyncIterator[PostgresStore]:
+async def open_store(url: str, **given: Any) -> AsyncIterator[PostgresStore]:
     store = PostgresStore(url, **given)
     try:
         yield store
@@ -108,7 +108,7 @@ async def test_the_store_conforms(server: str) -> None:
     @asynccontextmanager
     async def empty() -> AsyncIterator[PostgresStore]:
         with postgres.database(server) as url:
-            async with opened(url) as store:
+            async with open_store(url) as store:
                 yield store
 
     assert len(await check(empty)) == len(BEHAVIOURS)
@@ -122,7 +122,7 @@ async def test_a_wrong_call_is_refused_as_by_the_embedded_store(
     call = through(roots)
     if any(text in ascii(row.arguments) for text in ("\\ud800", "inf", "nan")):
         call = calls_through("python")(roots)
-    assert await test_memories.reason(call, row.name, **row.arguments) == FAULTS_SHOWN.get(
+    assert await test_memories.find_reason(call, row.name, **row.arguments) == FAULTS_SHOWN.get(
         row.call[0], row.call[0]
     )
 
@@ -131,8 +131,8 @@ FAULTS_SHOWN = {"id_not_found": "not_found", "memory_not_found": "not_found"}
 
 
 async def test_walks_are_the_walks_in_memory(url: str) -> None:
-    async with opened(url) as store:
-        assert await walked_right(store, range(GRAPHS)) == GRAPHS
+    async with open_store(url) as store:
+        assert await count_equal_walks(store, range(GRAPHS)) == GRAPHS
 
 
 async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
         trips.append(select)
         return await execute(select, connection, values)
 
-    async with opened(url) as store:
+    async with open_store(url) as store:
         chain = [put(store, f"c{n}", links=[(f"c{n + 1}", 0.5)]) for n in range(10)]
         tree = [
             put(store, f"t{n}", links=[(f"t{n * 4 + k}", k / 10) for k in range(1, 5)])
@@ -179,12 +179,12 @@ async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
     for process in running:
         _, said = await process.communicate()
         assert process.returncode == 0, said.decode()
-    async with opened(url) as store:
+    async with open_store(url) as store:
         assert (await store.read_linked(NAMESPACE, "k", 0, 20)).links_total == 10
 
 
 def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
-    asyncio.run(_made(url))
+    asyncio.run(_create_schema(url))
     with psycopg.connect(url) as connection:
         found = connection.execute(
             "SELECT c.relname, i.indisunique, a.attname FROM pg_index i"
@@ -205,8 +205,8 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
     assert all(column == "namespace" for table, column in keys if table != "version")
 
 
-async def _made(url: str) -> None:
-    async with opened(url) as store:
+async def _create_schema(url: str) -> None:
+    async with open_store(url) as store:
         await put(store, "k")
 
 
@@ -219,27 +219,27 @@ async def test_a_server_that_is_not_there_is_said_to_be_and_nothing_hangs(
         re.sub(r"/postgres(?=\?|$)", "/no_such_database", server),
         "postgresql://postgres@192.0.2.1/blackhole?connect_timeout=2",
     ):
-        async with asyncio.timeout(60), opened(url) as store:
-            assert await reason(put(store, "k")) == "unavailable"
-            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "unavailable"
+        async with asyncio.timeout(60), open_store(url) as store:
+            assert await find_reason(put(store, "k")) == "unavailable"
+            assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "unavailable"
 
 
 async def test_a_connection_that_is_cut_is_made_again(url: str, server: str) -> None:
-    async with opened(url) as store:
+    async with open_store(url) as store:
         await put(store, "k")
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
                 (urlsplit(url).path[1:],),
             )
-        told = [await reason(put(store, f"k{n}")) for n in range(10)]
+        told = [await find_reason(put(store, f"k{n}")) for n in range(10)]
         assert set(told) <= {"unavailable", "done"} and told[-3:] == ["done"] * 3
 
 
 async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
     """The leader is killed under load and its standby promoted; reads go on in between."""
     with postgres.replicated() as (leader, standby):
-        async with opened(leader.url.replace("@", f"@127.0.0.1:{standby.port},")) as store:
+        async with open_store(leader.url.replace("@", f"@127.0.0.1:{standby.port},")) as store:
             await put(store, "k")
             acknowledged: list[str] = ["k"]
             stopping = asyncio.Event()
@@ -248,7 +248,7 @@ async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
                 for n in range(100_000):
                     if stopping.is_set():
                         return
-                    if await reason(put(store, f"{worker}-{n}")) == "done":
+                    if await find_reason(put(store, f"{worker}-{n}")) == "done":
                         acknowledged.append(f"{worker}-{n}")
 
             writers = [asyncio.create_task(write(worker)) for worker in range(8)]
@@ -308,7 +308,7 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
         assert len(acknowledged) >= 20 * ROUNDS
         rounds = f"{ROUNDS} rounds, of writers and server"
         done = f"PostgreSQL, {rounds}: {len(acknowledged):,} acknowledged, 0 lost"
-        async with opened(node.url) as store:
+        async with open_store(node.url) as store:
             keys = sorted(acknowledged)
             found = zip(keys, await store.read(NAMESPACE, keys), strict=True)
             assert [key for key, memory in found if isinstance(memory, Exception)] == []
@@ -323,22 +323,22 @@ async def test_a_change_that_no_standby_has_is_not_acknowledged() -> None:
     """PostgreSQL reports such a commit as done if its wait is interrupted; the store does not."""
     waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with postgres.replicated() as (leader, standby):
-        async with opened(leader.url) as store:
+        async with open_store(leader.url) as store:
             await put(store, "k")
             standby.stop()
-            writing = asyncio.create_task(reason(put(store, "new")))
+            writing = asyncio.create_task(find_reason(put(store, "new")))
             with psycopg.connect(leader.url, autocommit=True) as connection:
                 while not connection.execute(waiting).fetchall():
                     await asyncio.sleep(0.01)
             assert await writing == "unavailable"
-            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+            assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
             standby.start()
-            assert await reason(put(store, "new")) == "done"
+            assert await find_reason(put(store, "new")) == "done"
 
 
 async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None:
     """Somebody holds a row that a change needs, and waits for the lock that the change holds."""
-    async with opened(url) as store:
+    async with open_store(url) as store:
         await put(store, "k")
         async with await psycopg.AsyncConnection.connect(url) as other:
             await other.execute(
@@ -359,12 +359,12 @@ WAITING = (
 
 
 async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
-    await _made(url)
+    await _create_schema(url)
     with psycopg.connect(url) as connection:
         connection.execute("INSERT INTO abilities.version VALUES (99)")
-    async with opened(url) as store:
-        assert await reason(put(store, "k")) == "schema_too_new"
-        assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "schema_too_new"
+    async with open_store(url) as store:
+        assert await find_reason(put(store, "k")) == "schema_too_new"
+        assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "schema_too_new"
 
 
 async def test_a_held_lock_makes_it_busy_not_wrong(
@@ -372,36 +372,38 @@ async def test_a_held_lock_makes_it_busy_not_wrong(
 ) -> None:
     settings = pool._SESSION_SETTINGS.replace("'3s'", "'0.3s'")
     monkeypatch.setattr(pool, "_SESSION_SETTINGS", settings)
-    async with opened(url) as store:
+    async with open_store(url) as store:
         await put(store, "k")
         with psycopg.connect(url) as connection:
             connection.execute(LOCK.text, (f"abilities:{NAMESPACE}",))
-            assert await reason(put(store, "other")) == "busy"
-            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done", "reads go on"
-        assert await reason(put(store, "other")) == "done"
+            assert await find_reason(put(store, "other")) == "busy"
+            assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done", (
+                "reads go on"
+            )
+        assert await find_reason(put(store, "other")) == "done"
         with psycopg.connect(url) as connection:
             connection.execute("LOCK TABLE abilities.memories IN ACCESS EXCLUSIVE MODE")
-            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "busy"
-            assert await reason(put(store, "more")) == "busy"
-        assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+            assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "busy"
+            assert await find_reason(put(store, "more")) == "busy"
+        assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
 
 
 async def test_a_database_that_can_only_be_read_is_read(url: str) -> None:
-    await _made(url)
+    await _create_schema(url)
     with psycopg.connect(url, autocommit=True) as connection:
         name = urlsplit(url).path[1:]
         connection.execute(
             f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode()
         )
-    async with opened(url) as store:
-        assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
-        assert await reason(put(store, "new")) == "read_only"
+    async with open_store(url) as store:
+        assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+        assert await find_reason(put(store, "new")) == "read_only"
 
 
 async def test_a_change_that_the_database_refuses_fails_alone(url: str) -> None:
-    async with opened(url) as store:
+    async with open_store(url) as store:
         told = await asyncio.gather(
-            *(reason(put(store, f"k{n}", content="\0" if n == 3 else "x")) for n in range(6))
+            *(find_reason(put(store, f"k{n}", content="\0" if n == 3 else "x")) for n in range(6))
         )
         assert told == ["storage_error" if n == 3 else "done" for n in range(6)]
 
@@ -414,7 +416,7 @@ async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> No
         await divide.execute(connection, divisor)
         return divisor
 
-    async with asyncio.timeout(60), opened(url) as store:
+    async with asyncio.timeout(60), open_store(url) as store:
         changes = [store._write(NAMESPACE, partial(work, divisor)) for divisor in (1, 0, 2)]
         first, failed, last = await asyncio.gather(*changes, return_exceptions=True)
 
@@ -465,7 +467,7 @@ def test_a_store_moves_between_a_file_and_a_database_without_loss(
 ) -> None:
     """Export, import and export again, both ways: the same bytes; and a check finds both sound."""
     file = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/memory.db"})
-    asyncio.run(_filled(file))
+    asyncio.run(_fill_store(file))
 
     def run(settings: Settings, *command: str) -> Any:
         done = CliRunner().invoke(main, list(command), env=environment(settings))
@@ -489,7 +491,7 @@ def test_a_store_moves_between_a_file_and_a_database_without_loss(
         assert refused.exit_code == 1 and "pg_dump" in refused.stderr
 
 
-async def _filled(settings: Settings) -> None:
+async def _fill_store(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:
         for n in range(60):
             links = [
@@ -510,7 +512,7 @@ async def _filled(settings: Settings) -> None:
 
 
 async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -> None:
-    await _filled(roots)
+    await _fill_store(roots)
     for statement, name in (
         ("UPDATE memories SET content = 'x' WHERE key = 'k/1'", "memories"),
         ("UPDATE links SET rank = 0.1 WHERE source = 'k/2'", "links"),
@@ -521,7 +523,7 @@ async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -
         with psycopg.connect(roots.store_url) as connection:
             connection.execute("SET search_path = abilities")
             connection.execute(statement.encode())
-        async with opened(roots.store_url) as store:
+        async with open_store(roots.store_url) as store:
             damaged = {
                 found.name
                 for found in await store.check(lambda _: None, full=True)

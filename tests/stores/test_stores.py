@@ -39,7 +39,7 @@ FLIPS = size("ABILITIES_FLIPS", quick=25, full=150)
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncGenerator[SqliteStore]:
+async def open_store(path: Path) -> AsyncGenerator[SqliteStore]:
     store = SqliteStore(path)
     try:
         yield store
@@ -49,7 +49,7 @@ async def opened(path: Path) -> AsyncGenerator[SqliteStore]:
 
 async def test_sqlite_conforms(tmp_path: Path) -> None:
     numbers = iter(range(100))
-    held = await conformance.check(lambda: opened(tmp_path / f"{next(numbers)}.db"))
+    held = await conformance.check(lambda: open_store(tmp_path / f"{next(numbers)}.db"))
     assert len(held) == len(conformance.BEHAVIOURS) >= 10
 
 
@@ -68,7 +68,7 @@ async def test_conformance_notices_a_store_that_loses_a_change(tmp_path: Path) -
         await conformance.check(forgetful)
 
 
-async def reason(work: Any) -> str:
+async def find_reason(work: Any) -> str:
     try:
         await work
     except Refused as error:
@@ -76,8 +76,8 @@ async def reason(work: Any) -> str:
     return "done"
 
 
-async def filled(path: Path, count: int = 3) -> None:
-    async with opened(path) as store:
+async def fill_store(path: Path, count: int = 3) -> None:
+    async with open_store(path) as store:
         for n in range(count):
             await put(store, f"k{n}", links=[(f"k{n + 1}", 0.5)], tags=["t"])
 
@@ -87,34 +87,34 @@ async def test_s7_a_foreign_lock_makes_it_busy_not_wrong(
 ) -> None:
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.3)
     path = tmp_path / "m.db"
-    await filled(path)
+    await fill_store(path)
     lock = os.open(f"{path}-lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     store = SqliteStore(path)
-    assert await reason(put(store, "k9")) == "busy"
+    assert await find_reason(put(store, "k9")) == "busy"
     fcntl.flock(lock, fcntl.LOCK_UN)
-    assert await reason(put(store, "k9")) == "done"
+    assert await find_reason(put(store, "k9")) == "done"
     with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert await reason(put(store, "k10")) == "busy"
-        assert await reason(store.read_linked(NAMESPACE, "k9", 0, 1)) == "done", "reads go on"
+        assert await find_reason(put(store, "k10")) == "busy"
+        assert await find_reason(store.read_linked(NAMESPACE, "k9", 0, 1)) == "done", "reads go on"
     other.close()
-    assert await reason(put(store, "k10")) == "done"
+    assert await find_reason(put(store, "k10")) == "done"
     await store.close()
     os.close(lock)
 
 
 async def test_s8_a_full_disk_refuses_the_write_and_keeps_the_rest(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
-    await filled(path)
+    await fill_store(path)
     store = SqliteStore(path)
     await put(store, "k1")
     assert store._writing is not None
     (pages,) = store._writing.execute("PRAGMA page_count").fetchone()
     store._writing.execute(f"PRAGMA max_page_count = {pages}")
-    outcomes = [await reason(put(store, f"big{n}", content="x" * 5000)) for n in range(30)]
+    outcomes = [await find_reason(put(store, f"big{n}", content="x" * 5000)) for n in range(30)]
     assert "storage_full" in outcomes
-    assert await reason(store.read_linked(NAMESPACE, "k1", 0, 1)) == "done"
+    assert await find_reason(store.read_linked(NAMESPACE, "k1", 0, 1)) == "done"
     kept = [f"big{n}" for n, outcome in enumerate(outcomes) if outcome == "done"]
     assert all(isinstance(memory, StoredMemory) for memory in await store.read(NAMESPACE, kept))
     await store.close()
@@ -130,7 +130,7 @@ async def test_s10_a_file_that_is_no_store_is_refused_and_left_untouched(
             other.execute("CREATE TABLE theirs (x)")
         other.close()
     else:
-        await filled(path, 50)
+        await fill_store(path, 50)
         raw = path.read_bytes()
         spoilt = {
             "empty": b"",
@@ -142,7 +142,10 @@ async def test_s10_a_file_that_is_no_store_is_refused_and_left_untouched(
         path.write_bytes(spoilt[damage])
     before = path.read_bytes()
     store = SqliteStore(path)
-    reads = {await reason(store.query(NAMESPACE, Query(limit=50))), await reason(put(store, "new"))}
+    reads = {
+        await find_reason(store.query(NAMESPACE, Query(limit=50))),
+        await find_reason(put(store, "new")),
+    }
     assert reads == {"corrupted"}
     await store.close()
     assert path.read_bytes() == before
@@ -150,14 +153,14 @@ async def test_s10_a_file_that_is_no_store_is_refused_and_left_untouched(
 
 async def test_s11_a_newer_schema_is_neither_read_nor_written(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
-    await filled(path)
+    await fill_store(path)
     with sqlite3.connect(path) as other:
         other.execute("PRAGMA user_version = 99")
     other.close()
     before = path.read_bytes()
     store = SqliteStore(path)
-    assert await reason(store.query(NAMESPACE, Query())) == "schema_too_new"
-    assert await reason(put(store, "new")) == "schema_too_new"
+    assert await find_reason(store.query(NAMESPACE, Query())) == "schema_too_new"
+    assert await find_reason(put(store, "new")) == "schema_too_new"
     await store.close()
     assert path.read_bytes() == before
 
@@ -166,19 +169,19 @@ async def test_an_older_store_is_brought_forward_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, scripts = tmp_path / "m.db", schema.load_migrations()
-    await filled(path)
-    async with opened(path) as old:
+    await fill_store(path)
+    async with open_store(path) as old:
         await put(old, "k9")
-        before = await everything(old, 3)
+        before = await read_everything(old, 3)
         step = "CREATE TABLE more (namespace TEXT); INSERT INTO more SELECT DISTINCT namespace FROM memories;"
         monkeypatch.setattr(
             schema, "load_migrations", lambda: (*scripts, step, "SELECT no_such_function();")
         )
-        async with opened(path) as newer:
-            assert await reason(put(newer, "k")) == "storage_error", (
+        async with open_store(path) as newer:
+            assert await find_reason(put(newer, "k")) == "storage_error", (
                 "a step that fails is not half done"
             )
-        assert version(path) == 2, "the steps before it are kept"
+        assert read_version(path) == 2, "the steps before it are kept"
         monkeypatch.setattr(
             schema,
             "load_migrations",
@@ -186,21 +189,21 @@ async def test_an_older_store_is_brought_forward_in_place(
         )
         stores = [SqliteStore(path) for _ in range(8)]
         await asyncio.gather(*(put(store, f"new{n}") for n, store in enumerate(stores)))
-        assert await everything(stores[0], 3) == before
+        assert await read_everything(stores[0], 3) == before
         for store in stores:
             await store.close()
-        assert version(path) == 3
+        assert read_version(path) == 3
         monkeypatch.setattr(schema, "load_migrations", lambda: scripts)
-        assert await reason(put(old, "k")) == "schema_too_new", (
+        assert await find_reason(put(old, "k")) == "schema_too_new", (
             "a process that was left behind writes no more"
         )
-        assert await reason(old.read_stats(NAMESPACE)) == "schema_too_new"
+        assert await find_reason(old.read_stats(NAMESPACE)) == "schema_too_new"
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT * FROM more").fetchall() == [(NAMESPACE,)]
     connection.close()
 
 
-def version(path: Path) -> int:
+def read_version(path: Path) -> int:
     with sqlite3.connect(path) as connection:
         (number,) = connection.execute("PRAGMA user_version").fetchone()
     connection.close()
@@ -221,22 +224,22 @@ async def test_s12_a_store_that_is_moved_while_open_acknowledges_nothing(
     how: Moving, tmp_path: Path
 ) -> None:
     path = tmp_path / "m.db"
-    async with opened(path) as store:
+    async with open_store(path) as store:
         await put(store, "k")
         await store.read(NAMESPACE, ["k"])
         how(path)
-        assert await reason(put(store, "lost")) == "storage_moved"
-        assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "storage_moved"
+        assert await find_reason(put(store, "lost")) == "storage_moved"
+        assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "storage_moved"
 
 
 @pytest.mark.parametrize("how", [move, Path.unlink])
 async def test_s12_a_store_that_is_gone_is_not_made_anew(how: Moving, tmp_path: Path) -> None:
     path = tmp_path / "m.db"
-    await filled(path)
+    await fill_store(path)
     how(path)
     store = SqliteStore(path)
-    assert await reason(put(store, "k")) == "storage_moved"
-    assert await reason(store.query(NAMESPACE, Query())) == "storage_moved"
+    assert await find_reason(put(store, "k")) == "storage_moved"
+    assert await find_reason(store.query(NAMESPACE, Query())) == "storage_moved"
     await store.close()
     assert not path.exists()
 
@@ -245,13 +248,13 @@ async def test_s12_a_store_that_came_without_its_lock_file_leaves_a_trace_too(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "m.db"
-    await filled(path)
+    await fill_store(path)
     Path(f"{path}-lock").unlink()
-    async with opened(path) as store:
+    async with open_store(path) as store:
         await put(store, "k")
     path.unlink()
-    async with opened(path) as store:
-        assert await reason(put(store, "k")) == "storage_moved"
+    async with open_store(path) as store:
+        assert await find_reason(put(store, "k")) == "storage_moved"
 
 
 async def test_closing_does_not_wait_for_ever_for_a_lock(
@@ -266,17 +269,17 @@ async def test_closing_does_not_wait_for_ever_for_a_lock(
     fcntl.flock(lock, fcntl.LOCK_EX)
     await asyncio.wait_for(store.close(), 10)
     os.close(lock)
-    async with opened(path) as again:
-        assert await reason(again.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+    async with open_store(path) as again:
+        assert await find_reason(again.read_linked(NAMESPACE, "k", 0, 1)) == "done"
 
 
 async def test_a_walk_through_the_store_is_the_walk_in_memory(tmp_path: Path) -> None:
     """Random graphs, stored and walked, against the same walk over plain lists."""
-    async with opened(tmp_path / "m.db") as store:
-        assert await walked_right(store, range(GRAPHS)) == GRAPHS
+    async with open_store(tmp_path / "m.db") as store:
+        assert await count_equal_walks(store, range(GRAPHS)) == GRAPHS
 
 
-async def walked_right(store: MemoryStore, seeds: Iterable[int]) -> int:
+async def count_equal_walks(store: MemoryStore, seeds: Iterable[int]) -> int:
     """Compare walks with those over plain lists, and count them."""
     walks = 0
     for seed in seeds:
@@ -329,18 +332,18 @@ async def test_s9_a_read_only_store_is_read(tmp_path: Path, unprivileged: None) 
     for folder in tmp_path.parents[:3]:
         folder.chmod(0o755)
     tmp_path.chmod(0o777)
-    await filled(path)
+    await fill_store(path)
     path.chmod(0o444)
     Path(f"{path}-lock").chmod(0o444)
     os.seteuid(user)
     store = SqliteStore(path)
-    assert await reason(put(store, "new")) == "read_only"
-    assert await reason(store.read_linked(NAMESPACE, "k0", 0, 1)) == "done"
+    assert await find_reason(put(store, "new")) == "read_only"
+    assert await find_reason(store.read_linked(NAMESPACE, "k0", 0, 1)) == "done"
     await store.close()
 
 
 async def test_a_cancelled_caller_does_not_stop_a_begun_write(tmp_path: Path) -> None:
-    async with opened(tmp_path / "m.db") as store:
+    async with open_store(tmp_path / "m.db") as store:
         await put(store, "first")
         for n in range(50):
             task = asyncio.create_task(put(store, f"k{n}"))
@@ -374,7 +377,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("writers", [1, 3])
 async def test_no_acknowledged_write_is_lost_to_kill_9(writers: int, tmp_path: Path) -> None:
     path, chance, acknowledged = tmp_path / "m.db", random.Random(writers), set[str]()
-    await filled(path, 1)
+    await fill_store(path, 1)
     for round_ in range(KILLS // 2):
         commands = [
             [sys.executable, "-c", WRITER, str(path), f"r{round_}w{w}", "0"] for w in range(writers)
@@ -396,7 +399,7 @@ async def test_no_acknowledged_write_is_lost_to_kill_9(writers: int, tmp_path: P
             acknowledged |= {f"r{round_}w{w}-{n}" for n in told.decode().split("\n")[:-1]}
     assert len(acknowledged) > 20 * writers
     done = f"{KILLS // 2} rounds of kill -9, writers: {writers}; {len(acknowledged):,} acknowledged, 0 lost"
-    async with opened(path) as store:
+    async with open_store(path) as store:
         keys = sorted(acknowledged)
         lost = [
             k
@@ -448,7 +451,7 @@ asyncio.run(main())
 
 async def test_eight_processes_write_one_memory_without_losing_an_update(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
-    await filled(path, 1)
+    await fill_store(path, 1)
     command = [sys.executable, "-c", INCREMENT, str(path)]
     processes = [
         subprocess.Popen([*command, f"p{n}", WRITING], stdout=subprocess.PIPE) for n in range(8)
@@ -456,7 +459,7 @@ async def test_eight_processes_write_one_memory_without_losing_an_update(tmp_pat
     told = [json.loads(process.communicate()[0]) for process in processes]
     assert all(process.returncode == 0 for process in processes), "no BUSY is shown"
     counts = [count for count, _ in told]
-    async with opened(path) as store:
+    async with open_store(path) as store:
         assert (await store.read_linked(NAMESPACE, "shared", 0, 1)).links_total == sum(counts)
     assert min(counts) > 0
     p99 = max(slowest for _, slowest in told) * 1000
@@ -470,7 +473,7 @@ async def test_eight_processes_write_one_memory_without_losing_an_update(tmp_pat
 async def test_flipped_bits_are_seen_when_they_are_read(tmp_path: Path) -> None:
     """Figure 7: flips in the database file give a wrong answer in at most 5 % of the cases where they matter."""
     path, copy = tmp_path / "m.db", tmp_path / "copy.db"
-    async with opened(path) as store:
+    async with open_store(path) as store:
         for n in range(200):
             links = [(f"k{(n * 7 + m) % 200}", m / 10) for m in range(1, 4)]
             await put(
@@ -480,7 +483,7 @@ async def test_flipped_bits_are_seen_when_they_are_read(tmp_path: Path) -> None:
                 links=links,
                 tags=[f"t{n % 5}"],
             )
-        right = await everything(store)
+        right = await read_everything(store)
     raw, chance = path.read_bytes(), random.Random(7)
     outcomes = {"same": 0, "seen": 0, "unseen": 0}
     for n in range(FLIPS):
@@ -489,8 +492,8 @@ async def test_flipped_bits_are_seen_when_they_are_read(tmp_path: Path) -> None:
         copy, spoilt, place = folder / "m.db", bytearray(raw), chance.randrange(len(raw))
         spoilt[place] ^= 1 << chance.randrange(8)
         copy.write_bytes(spoilt)
-        async with opened(copy) as store:
-            outcome = compare(right, await everything(store))
+        async with open_store(copy) as store:
+            outcome = compare(right, await read_everything(store))
             outcomes[outcome] += 1
             if outcome == "unseen":
                 found = await store.check(lambda _: None, full=True)
@@ -503,7 +506,7 @@ async def test_flipped_bits_are_seen_when_they_are_read(tmp_path: Path) -> None:
     reached(7, f"{FLIPS:,} flips: {outcomes['unseen']} unseen when read, none after a check")
 
 
-async def everything(store: SqliteStore, count: int = 200) -> dict[str, Any]:
+async def read_everything(store: SqliteStore, count: int = 200) -> dict[str, Any]:
     """All that walks and direct reads say, memory by memory; an exception in the place of what failed."""
     told: dict[str, Any] = {}
     for n in range(count):
@@ -520,12 +523,12 @@ def compare(right: dict[str, Any], told: dict[str, Any]) -> str:
         wrong = [
             key
             for key, answer in told.items()
-            if not isinstance(answer, Refused) and not sound(right[key], answer)
+            if not isinstance(answer, Refused) and not is_sound(right[key], answer)
         ]
         return "unseen" if wrong else "seen"
-    return "same" if all(sound(right[key], answer) for key, answer in told.items()) else "unseen"
+    return "same" if all(is_sound(right[key], answer) for key, answer in told.items()) else "unseen"
 
 
-def sound(right: Any, answer: Any) -> bool:
+def is_sound(right: Any, answer: Any) -> bool:
     """The same memory; a link that was found damaged may be left out."""
     return right[0] == answer[0] and set(answer[1]) <= set(right[1])

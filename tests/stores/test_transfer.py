@@ -30,7 +30,7 @@ from abilities.helpers.transfer.adjustment import (
 )
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from benchmarks.generate import generate
-from tests.stores.test_stores import check_whole, opened
+from tests.stores.test_stores import check_whole, open_store
 from tests.support.measurements import reached
 from tests.support.tier import size
 
@@ -48,7 +48,7 @@ def run(store: Path, *arguments: str | Path, stdin: bytes | None = None) -> Resu
     return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
 
 
-def exported(store: Path) -> bytes:
+def export(store: Path) -> bytes:
     done = run(store, "export")
     assert done.exit_code == 0, done.output
     return done.stdout_bytes
@@ -112,25 +112,25 @@ def test_what_was_exported_comes_back_byte_for_byte(told: list[dict[str, Any]]) 
         stored = [parse_line(json.dumps(memory).encode()) for memory in told]
 
         async def fill() -> None:
-            async with opened(first) as store:
+            async with open_store(first) as store:
                 await store.import_batch([IncomingMemory(memory) for memory in stored])
 
         asyncio.run(fill())
-        lines = exported(first)
+        lines = export(first)
         assert lines.count(b"\n") == len(told) + 1
         imported = run(second, "import", "-", stdin=lines)
         assert imported.exit_code == 0, imported.output
-        assert exported(second) == lines
+        assert export(second) == lines
         again = run(second, "import", "-", stdin=lines)
         assert again.stderr == f"Imported: {len(told):,} unchanged.\n"
-        assert exported(second) == lines
+        assert export(second) == lines
         for line in lines.splitlines()[1:]:
             assert format_line(parse_line(line)) == line + b"\n"
 
 
 def fill(path: Path, count: int, **fields: Any) -> None:
     async def go() -> None:
-        async with opened(path) as store:
+        async with open_store(path) as store:
             made = (
                 put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields)
                 for n in range(count)
@@ -153,9 +153,9 @@ def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
     )
     dry = run(store, "import", file, "--replace", "--dry-run")
     assert dry.stderr == "Would import: 1 replaced, 2 unchanged.\n"
-    assert b"changed" not in exported(store)
+    assert b"changed" not in export(store)
     assert run(store, "import", file, "--replace").stderr == "Imported: 1 replaced, 2 unchanged.\n"
-    assert exported(store) == changed.encode()
+    assert export(store) == changed.encode()
     lines = changed.splitlines()
     told = json.loads(lines[1])
     taken = run(
@@ -167,10 +167,10 @@ def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
     )
     assert run(other, "import", file, "--namespace", "team").exit_code == 0
     assert (
-        exported(other)
+        export(other)
         == changed.replace('"default"', '"team"').replace('"conformance"', '"team"').encode()
     )
-    assert exported(other).count(b"\n") == 4
+    assert export(other).count(b"\n") == 4
     part = run(other, "export", "--namespace", "none")
     assert part.stdout_bytes.count(b"\n") == 1
 
@@ -243,8 +243,8 @@ GRAPH = [
 ]
 
 
-def told(store: Path) -> dict[str, dict[str, Any]]:
-    return {memory["key"]: memory for memory in map(json.loads, exported(store).splitlines()[1:])}
+def read_memories(store: Path) -> dict[str, dict[str, Any]]:
+    return {memory["key"]: memory for memory in map(json.loads, export(store).splitlines()[1:])}
 
 
 def test_the_mcp_memory_servers_file_is_brought(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_the_mcp_memory_servers_file_is_brought(tmp_path: Path) -> None:
     file.write_text("\n".join(map(json.dumps, GRAPH)))
     done = run(store, "import", file)
     assert done.exit_code == 0, done.stderr
-    found = told(store)
+    found = read_memories(store)
     long, odd = make_key("n" * 300), make_key(" odd\tname")
     assert found["Ada"]["content"] == "writes compilers\nlikes tea"
     assert (found["Ada"]["type"], found["Ada"]["category"]) == ("core", "person")
@@ -271,13 +271,13 @@ def test_the_mcp_memory_servers_file_is_brought(tmp_path: Path) -> None:
     assert found[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
     assert found["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
     assert done.stderr.endswith("Imported: 7 added, 5 adjusted.\n"), done.stderr
-    before = exported(store)
+    before = export(store)
     again = run(store, "import", file)
     assert again.stderr.endswith("Imported: 7 unchanged, 5 adjusted.\n")
-    assert exported(store) == before
+    assert export(store) == before
 
 
-def key_value_file(path: Path, **names: str) -> None:
+def write_key_value_file(path: Path, **names: str) -> None:
     """A kv-memory database, its columns under other names where asked."""
     columns = {
         n: names.get(n, n)
@@ -309,12 +309,12 @@ def key_value_file(path: Path, **names: str) -> None:
 )
 def test_a_kv_memory_database_is_brought(names: dict[str, str], tmp_path: Path) -> None:
     store, file = tmp_path / "m.db", tmp_path / "kv.db"
-    key_value_file(file, **names)
+    write_key_value_file(file, **names)
     file.chmod(0o444)
     before = file.read_bytes()
     done = run(store, "import", file)
     assert done.exit_code == 0, done.output
-    found = told(store)
+    found = read_memories(store)
     a, b, c = (found[key] for key in "abc")
     assert (a["content"], a["summary"], a["type"], a["tags"]) == (
         "first",
@@ -350,7 +350,7 @@ def test_a_column_with_the_name_of_metadata_is_not_lost(tmp_path: Path) -> None:
     done = run(tmp_path / "m.db", "import", file)
 
     assert done.exit_code == 0, done.output
-    (memory,) = told(tmp_path / "m.db").values()
+    (memory,) = read_memories(tmp_path / "m.db").values()
     assert memory["metadata"] == {"mood": "merry", "original_mood": "calm"}
 
 
@@ -438,7 +438,7 @@ def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:
     assert kills > 0
     done = run(target, "import", file)
     assert done.exit_code == 0
-    assert exported(target) == file.read_bytes()
+    assert export(target) == file.read_bytes()
 
 
 def start(store: Path, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -451,7 +451,7 @@ def start(store: Path, *arguments: str) -> "subprocess.Popen[bytes]":
 def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
     store, file = tmp_path / "a.db", tmp_path / "m.jsonl"
     fill(store, 5_000)
-    whole, part = exported(store), tmp_path / "m.jsonl.part"
+    whole, part = export(store), tmp_path / "m.jsonl.part"
     kills = 0
     for attempt in range(40):
         process = start(store, "export", str(file), "--resume")
@@ -523,24 +523,24 @@ def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_
 def test_a_backup_is_restored_and_what_was_there_is_kept(tmp_path: Path) -> None:
     store, copy = tmp_path / "m.db", tmp_path / "copy.db"
     fill(store, 20)
-    before = exported(store)
+    before = export(store)
     assert run(store, "backup", copy).exit_code == 0
     again = run(store, "backup", copy)
     assert again.exit_code == 1 and "already exists; nothing was changed" in again.stderr
     fill(store, 30, content="later")
-    later = exported(store)
+    later = export(store)
     assert "already exists" in run(store, "restore", copy).stderr
     done = run(store, "restore", copy, "--replace")
     assert done.exit_code == 0, done.output
-    assert exported(store) == before
+    assert export(store) == before
     (aside,) = tmp_path.glob("m.db-before-*")
     fill(store, 25)
     shutil.copy(aside, tmp_path / "moved.db")
-    assert exported(tmp_path / "moved.db") == later
+    assert export(tmp_path / "moved.db") == later
     store.unlink()
     assert run(store, "export").exit_code == 1, "the store is gone"
     assert run(store, "restore", copy).exit_code == 0, "a lost store may come back under its name"
-    assert exported(store) == before
+    assert export(store) == before
     assert {p.name for p in tmp_path.iterdir()} <= {
         "m.db",
         "m.db-lock",
@@ -553,14 +553,14 @@ def test_a_backup_is_restored_and_what_was_there_is_kept(tmp_path: Path) -> None
 
 async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
     path, copy = tmp_path / "m.db", tmp_path / "copy.db"
-    async with opened(path) as store:
+    async with open_store(path) as store:
         await put(store, "k")
         assert (await asyncio.to_thread(run, path, "backup", copy)).exit_code == 0
         await store.read("conformance", ["k"])
         refused = await asyncio.to_thread(run, path, "restore", copy, "--replace")
         assert refused.exit_code == 1 and "busy" in refused.stderr
         await put(store, "k2")
-    assert b'"k2"' in await asyncio.to_thread(exported, path)
+    assert b'"k2"' in await asyncio.to_thread(export, path)
 
 
 def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
@@ -637,7 +637,7 @@ def test_checking_says_what_stands_beside_and_what_is_no_store(tmp_path: Path) -
     assert run(store, "check").exit_code == 1
 
 
-def peak(*command: str) -> int:
+def measure_peak(*command: str) -> int:
     """The memory that a command needed at most, in bytes, measured by its own parent."""
     code = (
         "import resource, subprocess as s, sys; s.run(sys.argv[1:], check=True, stdout=s.DEVNULL, stderr=2);"
@@ -659,11 +659,11 @@ def test_memory_stays_bounded_however_many_memories(
         abilities = [sys.executable, "-m", "abilities"]
         monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/a.db")
         figures[count] = [
-            peak(*abilities, "export", str(folder / "m.jsonl")),
-            peak(*abilities, "check"),
+            measure_peak(*abilities, "export", str(folder / "m.jsonl")),
+            measure_peak(*abilities, "check"),
         ]
         monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/b.db")
-        figures[count].append(peak(*abilities, "import", str(folder / "m.jsonl")))
+        figures[count].append(measure_peak(*abilities, "import", str(folder / "m.jsonl")))
     grown = [many - few for few, many in zip(figures[1_000], figures[MEMORIES], strict=True)]
     assert max(grown) < 64 << 20, figures
     most = max(figures[MEMORIES]) >> 20
