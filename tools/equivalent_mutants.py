@@ -154,13 +154,4 @@ EXPLANATIONS = (
         "The stack holds at least the root.",
     ),
     Explanation(CONFINEMENT, "translate_os_error", "NumberReplacer", ALWAYS_A_NUMBER),
-    Explanation(
-        CONFINEMENT,
-        "_LinkResolver._enter_directory",
-        "ReplaceComparisonOperator_Gt_Eq",
-        COUNTED_BY_ONE,
-    ),
-    Explanation(
-        CONFINEMENT, "_LinkResolver._expand_link", "ReplaceComparisonOperator_Gt_Eq", COUNTED_BY_ONE
-    ),
 )

@@ -1,4 +1,7 @@
-"""What the system does to us while we read: errors, exhaustion, vanishing roots, growing files, our own bugs."""
+"""Failures while files are read.
+
+Errors of the system, exhaustion, vanishing roots, growing files, and bugs of our own.
+"""
 
 import asyncio
 import errno
@@ -24,16 +27,13 @@ from tests.support.surfaces import SURFACES
 
 
 def make_failing(function: Callable[..., Any], name: str, number: int) -> Callable[..., Any]:
-    """An os function that fails for descriptors and paths of one name."""
+    """Return an os function that fails for descriptors and paths of one name."""
 
     def fail(subject: Any, *rest: Any, **more: Any) -> Any:
-        path = (
-            subject
-            if isinstance(subject, str)
-            else os.readlink(f"/proc/self/fd/{subject}")
-            if isinstance(subject, int)
-            else ""
-        )
+        path = subject if isinstance(subject, str) else ""
+        if isinstance(subject, int):
+            path = os.readlink(f"/proc/self/fd/{subject}")
+
         if path.endswith(name):
             raise OSError(number, os.strerror(number))
         return function(subject, *rest, **more)
@@ -65,8 +65,8 @@ async def test_a_failing_system_call_fails_its_item_alone(
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    where = confinement if function == "open" else window
-    monkeypatch.setattr(where.os, function, make_failing(getattr(os, function), "ok.txt", number))
+    module = confinement if function == "open" else window
+    monkeypatch.setattr(module.os, function, make_failing(getattr(os, function), "ok.txt", number))
     payload = await SURFACES[surface](
         settings, "file_read_bulk", {"paths": ["dir/a.txt", "ok.txt", "empty.txt"]}
     )
@@ -89,12 +89,12 @@ async def test_our_own_bug_fails_its_item_alone_and_is_in_the_log(
 ) -> None:
     read = window.read_piece
 
-    def broken(fd: int, *rest: Any, **more: Any) -> Any:
+    def read_or_fail(fd: int, *rest: Any, **more: Any) -> Any:
         if os.readlink(f"/proc/self/fd/{fd}").endswith("ok.txt"):
             raise error
         return read(fd, *rest, **more)
 
-    monkeypatch.setattr(reader, "read_piece", broken)
+    monkeypatch.setattr(reader, "read_piece", read_or_fail)
     with caplog.at_level(logging.ERROR, "abilities"):
         payload = await SURFACES[surface](
             settings, "file_read_bulk", {"paths": ["ok.txt", "dir/a.txt"]}
@@ -259,9 +259,9 @@ async def test_m4_no_date_means_today_in_the_configured_zone(roots: Settings) ->
     async with Abilities.open(roots.model_copy(update={"timezone": zone})) as abilities:
         payload = await abilities.call("memory_read_bulk", {"targets": targets})
         assert datetime.now(ZoneInfo(zone)).date() == today
-    told = [record["data"] for record in payload["results"]]
-    assert [data["date"] for data in told] == [data["content"] for data in told]
-    assert [data["date"] for data in told] == [
+    notes = [record["data"] for record in payload["results"]]
+    assert [note["date"] for note in notes] == [note["content"] for note in notes]
+    assert [note["date"] for note in notes] == [
         str(today),
         str(today),
         str(today - timedelta(days=1)),
@@ -273,8 +273,8 @@ async def test_an_undated_target_continues_on_the_day_it_began(roots: Settings) 
     (roots.agent_dir / "memory").mkdir()
     (roots.agent_dir / "memory" / f"{today}.md").write_text("x" * 100)
     async with Abilities.open(roots) as abilities:
-        ask = {"targets": [{"type": "short_term"}], "max_chars_per_item": 10}
-        payload = await abilities.call("memory_read_bulk", ask)
+        arguments = {"targets": [{"type": "short_term"}], "max_chars_per_item": 10}
+        payload = await abilities.call("memory_read_bulk", arguments)
     (following,) = payload["next_request"]["targets"]
     assert following == {"type": "short_term", "date": str(today), "resume": following["resume"]}
 

@@ -1,6 +1,6 @@
-"""file_list: what it lists is what file_read_bulk reads, whatever stands in the two roots. Rows L."""
+"""Rows L of file_list: it lists what file_read_bulk reads, whatever stands in the two roots."""
 
-import asyncio
+import fnmatch
 import os
 import random
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from abilities import Abilities, AbilityError, Settings, render
-from abilities.declarations.faults import Fault
+from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.file_list import FileListAnswer
 from abilities.helpers.files import folders, lister
 from abilities.helpers.files.globs import Glob
@@ -19,6 +19,7 @@ from tests.support.file_cases import Row, refused
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 from tests.support.tier import size
+from tests.support.waiting import wait_until
 
 WRONG: list[Row] = [
     refused("L1-empty", "invalid_parameter", "pattern", "file_list", pattern=""),
@@ -110,15 +111,15 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
     }
     for file, record in zip(listed, await read(settings, paths), strict=True):
         if record["success"]:
-            told = {name: record["data"][name] for name in ("source", "size_bytes", "modified_at")}
-            assert told == {name: file[name] for name in told}
+            data = {name: record["data"][name] for name in ("source", "size_bytes", "modified_at")}
+            assert data == {name: file[name] for name in data}
         else:
             reason = record["error"]["reason"]
             assert reason in ("binary_file", unreadable.get(file["path"])), file
 
 
 async def list_all(call: Call, **arguments: Any) -> list[dict[str, Any]]:
-    """All files that match, page after page."""
+    """Return all files that match, page after page."""
     files: list[dict[str, Any]] = []
     while True:
         answer = await call("file_list", **arguments)
@@ -137,8 +138,8 @@ async def read(settings: Settings, paths: Sequence[str]) -> list[dict[str, Any]]
     records: list[dict[str, Any]] = []
     async with Abilities.open(settings) as abilities:
         for start in range(0, len(paths), 25):
-            asked = {"paths": list(paths[start : start + 25]), "max_chars_per_file": 10}
-            records += (await abilities.call("file_read_bulk", asked))["results"]
+            arguments = {"paths": list(paths[start : start + 25]), "max_chars_per_file": 10}
+            records += (await abilities.call("file_read_bulk", arguments))["results"]
     return records
 
 
@@ -313,13 +314,9 @@ async def test_listing_leaves_no_descriptor_behind(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         for limit in (1, 4, 500):
             await abilities.call("file_list", {"limit": limit})
-        for _ in range(100):  # the thread closes them after it has answered
-            if len(os.listdir("/proc/self/fd")) <= before:
-                break
-            await asyncio.sleep(0.05)
-        assert (
-            len(os.listdir("/proc/self/fd")) <= before
-        )  # others, of tests before, may be closed meanwhile
+
+        # The thread closes them after it has answered; others, of tests before, may close too.
+        await wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
 NAMES = ("a", "b", "a.b", ".c")
@@ -340,7 +337,7 @@ GLOBS = (
 
 
 def plant(root: Path, chance: random.Random, depth: int = 0) -> None:
-    """A random tree of files, folders, links inside and outside, and pipes."""
+    """Make a random tree of files, folders, links inside and outside, and pipes."""
     for name in NAMES:
         path = root / name
         kind = chance.choice(("file", "file", "folder", "folder", "link", "none", "none", "fifo"))
@@ -358,15 +355,15 @@ def plant(root: Path, chance: random.Random, depth: int = 0) -> None:
 
 
 def matches(pattern: Sequence[str], path: Sequence[str]) -> bool:
-    """Whether a path matches a pattern without braces: by the definition, one component after another."""
-    import fnmatch
-
+    """Whether a path matches a pattern without braces, by the definition, name after name."""
     if not pattern:
         return not path
+
     if pattern[0] == "**":
         return matches(pattern[1:], path) or (
             bool(path) and path[0][0] != "." and matches(pattern, path[1:])
         )
+
     fits = (
         bool(path)
         and fnmatch.fnmatchcase(path[0], pattern[0])
@@ -381,15 +378,19 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
     (roots.workspace_dir.parent / "outside").write_text("SECRET")
     plant(roots.agent_dir, chance)
     plant(roots.workspace_dir, chance)
-    names = {str(Path(at, name).relative_to(root)) for root in (roots.agent_dir, roots.workspace_dir)
-             for at, folders, files in os.walk(root) for name in (*files, *folders)}  # fmt: skip
-    records = await read(roots, sorted(names))
     top = {"agent": roots.agent_dir, "workspace": roots.workspace_dir}
-    readable = {r["input"]: r["data"]["source"] for r in records if r["success"]}
+    names = {
+        str(Path(folder, name).relative_to(root))
+        for root in top.values()
+        for folder, folders, files in os.walk(root)
+        for name in (*files, *folders)
+    }
+    records = await read(roots, sorted(names))
+    sources = {r["input"]: r["data"]["source"] for r in records if r["success"]}
     readable = {
-        p: s
-        for p, s in readable.items()
-        if not any((top[s] / up).is_symlink() for up in Path(p).parents[:-1])
+        path: source
+        for path, source in sources.items()
+        if not any((top[source] / folder).is_symlink() for folder in Path(path).parents[:-1])
     }
     async with Abilities.open(roots) as abilities:
 
@@ -397,15 +398,17 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
             return await abilities.call(name, arguments)
 
         for pattern in GLOBS:
-            wanted = [
-                p.split("/") for p in (pattern.replace("{a,b}", "a"), pattern.replace("{a,b}", "b"))
-            ]
+            plain_patterns = [pattern.replace("{a,b}", name).split("/") for name in "ab"]
             expected = {
-                p: s for p, s in readable.items() if any(matches(w, p.split("/")) for w in wanted)
+                path: source
+                for path, source in readable.items()
+                if any(matches(plain, path.split("/")) for plain in plain_patterns)
             }
-            found = await list_all(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
-            assert {file["path"]: file["source"] for file in found} == expected, pattern
-            assert [file["path"] for file in found] == sorted(expected)
+
+            files = await list_all(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
+
+            assert {file["path"]: file["source"] for file in files} == expected, pattern
+            assert [file["path"] for file in files] == sorted(expected)
 
 
 @given(
@@ -413,8 +416,6 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
 )
 @settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
 def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
-    from abilities.declarations.faults import Refused
-
     try:
         glob = Glob(pattern)
     except Refused as error:

@@ -1,4 +1,4 @@
-"""Properties of the envelope: order and count, the bound, a fair share, and continuation without loss."""
+"""Properties of the envelope: order and count, the bound, a fair share, lossless continuation."""
 
 import asyncio
 import os
@@ -31,6 +31,7 @@ from abilities.helpers.text.codec import (
 )
 from abilities.helpers.text.cutting import back_off, splits_character
 from abilities.helpers.text.pieces import Piece, hash_version
+from abilities.helpers.text.ranges import WHOLE, parse_range
 from tests.support.tier import size
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)
@@ -46,7 +47,7 @@ UTF_16 = [Encoding("utf-16-le", 2, 2), Encoding("utf-16-be", 2, 2)]
 
 
 def decode_whole(raw: bytes) -> str:
-    """What a file's bytes say, by Python's own decoders."""
+    """Decode a file's bytes with Python's own decoders."""
     encoding = detect_encoding(raw)
     return raw[encoding.bom :].decode(encoding.codec, "replace")
 
@@ -58,12 +59,14 @@ def test_a_position_in_utf_16_is_inside_of_a_pair_or_not(encoding: Encoding) -> 
     for units in product(edges, repeat=2):
         raw = b"".join(unit.to_bytes(2, order) for unit in units)
         try:
-            one = len(raw.decode(encoding.codec)) == 1
+            is_pair = len(raw.decode(encoding.codec)) == 1
         except UnicodeDecodeError:
-            one = False
-        assert [splits_character(raw, at, encoding) for at in (0, 2, 4)] == [False, one, False], (
-            units
-        )
+            is_pair = False
+        assert [splits_character(raw, at, encoding) for at in (0, 2, 4)] == [
+            False,
+            is_pair,
+            False,
+        ], units
 
 
 def test_a_version_stands_for_the_4_kib_before_it_in_twelve_digits() -> None:
@@ -129,7 +132,7 @@ def test_a_cut_keeps_what_readers_see_as_one_character(text: str, at: int, place
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "one"),
+    ("before", "after", "is_one"),
     [
         *(
             ("\r", "\n", True),
@@ -172,8 +175,8 @@ def test_a_cut_keeps_what_readers_see_as_one_character(text: str, at: int, place
         *(("\U0001f1e6", "\U0001f1e5", False), ("\U0001f1e6", "\U0001f200", False)),
     ],
 )
-def test_a_cut_parts_two_that_are_not_one_character(before: str, after: str, one: bool) -> None:
-    assert (back_off(f"xy{before}{after}", 3) < 3) == one
+def test_a_cut_parts_two_that_are_not_one_character(before: str, after: str, is_one: bool) -> None:
+    assert (back_off(f"xy{before}{after}", 3) < 3) == is_one
 
 
 def test_a_cut_looks_back_no_further_than_it_says() -> None:
@@ -282,23 +285,26 @@ def test_the_last_byte_of_a_share_is_granted_too() -> None:
 
 
 def share_by_trying(items: list[Cost], room: int) -> list[int | None]:
-    """Leave out one more until there is a level, at least the minimum, at which the others fit; the highest counts."""
-    for kept in range(len(items), 0, -1):
-        left = room - sum(item.left_out for item in items[kept:])
-        wholes = [item.whole + item.content for item in items[:kept]]
+    """Try every level, leaving out one more item until the others fit at the minimum or above.
+
+    The highest level counts.
+    """
+    for included in range(len(items), 0, -1):
+        spare = room - sum(item.left_out for item in items[included:])
+        wholes = [item.whole + item.content for item in items[:included]]
         fitting_levels = [
             level
             for level in range(-1_000, 400)
             if sum(min(whole, item.cut + level) for whole, item in zip(wholes, items, strict=False))
-            <= left
+            <= spare
         ]
         level = max(fitting_levels)
-        if level >= 64 or sum(wholes) <= left or kept == 1:
-            shown = [
+        if level >= 64 or sum(wholes) <= spare or included == 1:
+            grants = [
                 item.content if whole <= item.cut + level else max(level, 64)
                 for whole, item in zip(wholes, items, strict=False)
             ]
-            return [*shown, *([None] * (len(items) - kept))]
+            return [*grants, *([None] * (len(items) - included))]
     raise AssertionError("the first item is never left out")
 
 
@@ -328,21 +334,19 @@ def test_following_resume_points_through_utf_16(text: str, order: str, chars: in
 
 
 def _follow_resume_points(raw: bytes, chars: int) -> Iterator[str]:
-    from abilities.helpers.text.ranges import WHOLE, parse_range
-
     descriptor = os.memfd_create("piece")
     try:
         os.write(descriptor, raw)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        asked = WHOLE
+        requested = WHOLE
         for _ in range(len(raw) + 2):
-            piece: Piece = read_piece(descriptor, len(raw), asked, chars, lambda: None)
+            piece: Piece = read_piece(descriptor, len(raw), requested, chars, lambda: None)
             assert len(piece.text) <= chars
             yield replace_markers(piece.text)
             if not piece.rest:
                 return
             assert piece.text, "a cut is never to nothing"
-            asked = parse_range(piece.resume(len(piece.text)))
+            requested = parse_range(piece.resume(len(piece.text)))
         raise AssertionError("continuation never ended")
     finally:
         os.close(descriptor)
@@ -383,7 +387,7 @@ async def _follow_next_requests(
         (base / f"{n}.txt").write_bytes(raw)
     paths = [f"{n}.txt" for n in picks]
     settings = Settings(workspace_dir=base, agent_dir=base, max_response_bytes=limit)
-    told = dict.fromkeys(set(picks), "")
+    texts_by_file = dict.fromkeys(set(picks), "")
     async with Abilities.open(settings) as abilities:
         request: dict[str, Any] | None = {"paths": paths, "max_chars_per_file": chars}
         first = True
@@ -395,16 +399,15 @@ async def _follow_next_requests(
                 continue
             for record in payload["results"]:
                 if record["success"]:
-                    told[int(record["data"]["path"].removesuffix(".txt"))] += record["data"][
-                        "content"
-                    ]
+                    number = int(record["data"]["path"].removesuffix(".txt"))
+                    texts_by_file[number] += record["data"]["content"]
             request = payload.get("next_request")
-    for n, text in told.items():
+    for n, text in texts_by_file.items():
         assert text == (decode_whole(files[n]) if n < len(files) else "")
 
 
 def check_reply(payload: dict[str, Any], request: dict[str, Any], limit: int) -> None:
-    """What holds for every reply whatever was asked."""
+    """Check what holds for every reply, whatever was requested."""
     records = payload["results"]
     assert [record["input"] for record in records] == request["paths"]
     assert len(render(payload).encode()) <= limit
@@ -420,10 +423,10 @@ def check_reply(payload: dict[str, Any], request: dict[str, Any], limit: int) ->
         for r in records
         if not r["success"] and r["error"]["reason"] == "response_budget"
     ]
-    asked = payload.get("next_request", {"paths": []})
-    assert sorted(asked["paths"]) == sorted([*rest, *budget])
+    following = payload.get("next_request", {"paths": []})
+    assert sorted(following["paths"]) == sorted([*rest, *budget])
     if rest or budget:
-        assert asked == {**request, "paths": asked["paths"]}
+        assert following == {**request, "paths": following["paths"]}
         assert summary["succeeded"] > 0, "at least one item has content, so continuation ends"
     for record in records:
         if "truncation" in record:
@@ -495,13 +498,13 @@ async def test_memory_targets_continue_byte_for_byte(roots: Settings) -> None:
         "targets": [{"type": "long_term"}, {"type": "short_term"}],
         "max_chars_per_item": 7_777,
     }
-    told = ""
+    continued = ""
     async with Abilities.open(roots) as abilities:
         while request is not None:
             payload = await abilities.call("memory_read_bulk", request)
-            told += payload["results"][0]["data"]["content"]
+            continued += payload["results"][0]["data"]["content"]
             request = payload.get("next_request")
-    assert told == text
+    assert continued == text
 
 
 async def test_a_changed_file_is_never_continued_with_the_wrong_piece(roots: Settings) -> None:

@@ -38,9 +38,9 @@ async def one_memory(roots: Settings) -> Settings:
 def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Make a call through one surface, which must answer as Python does."""
 
-    async def asking(settings: Settings, asked: NamedCall) -> str:
-        payload = await SURFACES[request.param](settings, *asked)
-        assert payload == await python(settings, *asked)
+    async def call_surface(settings: Settings, call: NamedCall) -> str:
+        payload = await SURFACES[request.param](settings, *call)
+        assert payload == await python(settings, *call)
         if "error" not in payload:
             return "done"
         fault = Fault.model_validate(payload["error"])
@@ -49,7 +49,7 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
         )
         return fault.reason
 
-    return asking
+    return call_surface
 
 
 async def test_s7_locked_for_longer_than_the_timeout(
@@ -67,16 +67,15 @@ async def test_s7_locked_for_longer_than_the_timeout(
 async def test_s8_a_full_disk(
     ask: Any, one_memory: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = file.StoreFile.open
+    open_file = file.StoreFile.open
 
-    def small(self: file.StoreFile, *, writing: bool) -> sqlite3.Connection:
-        connection = opened(self, writing=writing)
-        connection.execute(
-            "PRAGMA max_page_count = 1"
-        )  # which SQLite takes as: no more than there are
+    def open_small(self: file.StoreFile, *, writing: bool) -> sqlite3.Connection:
+        connection = open_file(self, writing=writing)
+        # SQLite takes this as: no more than there are.
+        connection.execute("PRAGMA max_page_count = 1")
         return connection
 
-    monkeypatch.setattr(file.StoreFile, "open", small)
+    monkeypatch.setattr(file.StoreFile, "open", open_small)
     big = ("store_memory", {"type": "core", "content": "x" * 5_000, "key": "big"})
     assert await ask(one_memory, big) == "storage_full"
     assert await ask(one_memory, READ) == "done"
@@ -85,14 +84,14 @@ async def test_s8_a_full_disk(
 
 async def test_s8_a_folder_that_cannot_be_there(ask: Any, roots: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    nowhere = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/file/memory.db"})
-    assert await ask(nowhere, STORE) == "unavailable"
-    assert await ask(nowhere, READ) == "unavailable"
+    impossible = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/file/memory.db"})
+    assert await ask(impossible, STORE) == "unavailable"
+    assert await ask(impossible, READ) == "unavailable"
 
 
 @pytest.fixture
 def read_only(one_memory: Settings, tmp_path: Path, unprivileged: None) -> Iterator[Settings]:
-    """The store as a user finds it who may not write to it; its folder takes SQLite's index of the log."""
+    """A store that its user may not write to, in a folder that takes SQLite's index of the log."""
     user = os.geteuid()
     if os.getuid() == 0:
         os.seteuid(0)
@@ -107,10 +106,10 @@ def read_only(one_memory: Settings, tmp_path: Path, unprivileged: None) -> Itera
 
 
 async def test_s9_a_file_that_may_only_be_read(ask: Any, read_only: Settings) -> None:
-    for asked in (STORE, ("store_memory", {"type": "core", "content": "again", "key": "k"})):
-        assert await ask(read_only, asked) == "read_only"
-    for asked in (READ, WALK, QUERY):
-        assert await ask(read_only, asked) == "done"
+    for call in (STORE, ("store_memory", {"type": "core", "content": "again", "key": "k"})):
+        assert await ask(read_only, call) == "read_only"
+    for call in (READ, WALK, QUERY):
+        assert await ask(read_only, call) == "done"
 
 
 @pytest.mark.parametrize("damage", ["empty", "text", "cut"])
@@ -120,8 +119,8 @@ async def test_s10_a_file_that_is_no_store(ask: Any, one_memory: Settings, damag
         {"empty": b"", "text": b"not a database" * 500, "cut": raw[:9000]}[damage]
     )
     before = store_file(one_memory).read_bytes()
-    for asked in (READ, WALK, QUERY, STORE):
-        assert await ask(one_memory, asked) == "corrupted"
+    for call in (READ, WALK, QUERY, STORE):
+        assert await ask(one_memory, call) == "corrupted"
     assert store_file(one_memory).read_bytes() == before
 
 
@@ -130,13 +129,13 @@ async def test_s11_a_newer_schema(ask: Any, one_memory: Settings) -> None:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     before = store_file(one_memory).read_bytes()
-    for asked in (READ, WALK, QUERY, STORE):
-        assert await ask(one_memory, asked) == "schema_too_new"
+    for call in (READ, WALK, QUERY, STORE):
+        assert await ask(one_memory, call) == "schema_too_new"
     assert store_file(one_memory).read_bytes() == before
 
 
 async def test_s12_a_file_that_was_moved(ask: Any, one_memory: Settings, tmp_path: Path) -> None:
     shutil.move(store_file(one_memory), tmp_path / "elsewhere.db")
-    for asked in (STORE, READ, WALK, QUERY):
-        assert await ask(one_memory, asked) == "storage_moved"
+    for call in (STORE, READ, WALK, QUERY):
+        assert await ask(one_memory, call) == "storage_moved"
     assert not store_file(one_memory).exists()
