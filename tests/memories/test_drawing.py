@@ -28,10 +28,10 @@ EDGES: dict[str, dict[str, float]] = {
 async def answer(roots: Settings) -> dict[str, Any]:
     async with Abilities.open(roots) as abilities:
         for key, links in EDGES.items():
-            named = [{"key": other, "link_weight": weight} for other, weight in links.items()]
+            listed = [{"key": other, "link_weight": weight} for other, weight in links.items()]
             await abilities.call(
                 "store_memory",
-                {"type": "core", "content": key, "key": key, "memory_score": 1, "links": named},
+                {"type": "core", "content": key, "key": key, "memory_score": 1, "links": listed},
             )
         return await abilities.call("bulk_read_memory", {"key": "start", "depth": 2, "breadth": 2})
 
@@ -55,13 +55,18 @@ def test_the_svg_numbers_what_is_retrieved_and_pales_what_was_cut(
 ) -> None:
     picture = ET.fromstring(draw(roots))
     space = {"s": "http://www.w3.org/2000/svg"}
-    groups = [(g.get("class"), g.findtext("s:title", "", space), g.findtext("s:text", "", space))
-              for g in picture.findall("s:g", space)]  # fmt: skip
+    groups = [
+        (g.get("class"), g.findtext("s:title", "", space), g.findtext("s:text", "", space))
+        for g in picture.findall("s:g", space)
+    ]
     kept = [(title, text) for kind, title, text in groups if kind == "kept"]
     assert [title for title, _ in kept] == list_keys(answer)
     assert [text.split(".")[0] for _, text in kept] == [str(n) for n in range(1, len(kept) + 1)]
-    cut = [(g.findtext("s:title", "", space), g.findall("s:text", space)[1].text)
-           for g in picture.findall("s:g", space) if g.get("class") == "cut"]  # fmt: skip
+    cut = [
+        (g.findtext("s:title", "", space), g.findall("s:text", space)[1].text)
+        for g in picture.findall("s:g", space)
+        if g.get("class") == "cut"
+    ]
     assert cut == [(c["key"], f"cut by {c['cutBy']}") for c in answer["metadata"]["frontier"]]
     assert {"c", "deeper"} == {key for key, _ in cut}
     ways = [path for path in picture.findall("s:path", space) if path.get("class") == "way"]
@@ -96,12 +101,8 @@ def test_a_file_an_unknown_key_and_a_wrong_limit(
     assert (tmp_path / "walk.svg").read_text() == draw(roots)
     unknown = CliRunner().invoke(main, ["graph", "none"], env=environment(roots))
     assert unknown.exit_code == 1 and "No memory with this key." in unknown.stderr
-    assert (
-        CliRunner()
-        .invoke(main, ["graph", "start", "--depth", "7"], env=environment(roots))
-        .exit_code
-        == 2
-    )
+    too_deep = CliRunner().invoke(main, ["graph", "start", "--depth", "7"], env=environment(roots))
+    assert too_deep.exit_code == 2
 
 
 def test_a_drawing_that_cannot_be_written(

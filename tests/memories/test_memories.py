@@ -1,4 +1,7 @@
-"""Stored memories through the public interface: rows B and S, what each ability promises, and the walk's scenarios."""
+"""Stored memories through the public interface.
+
+Rows B and S, what each ability promises, and the walk's scenarios.
+"""
 
 import asyncio
 import random
@@ -27,6 +30,7 @@ from tests.support.file_cases import Row
 from tests.support.memory_cases import MEMORY_STORE_ROWS
 from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
+from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -46,7 +50,7 @@ async def test_a_wrong_call_is_refused_alike_on_every_surface(
 
 @asynccontextmanager
 async def open_calls(settings: Settings) -> AsyncGenerator[Call]:
-    """Calls on an open application, with keyword arguments."""
+    """Open an application, and yield a function that calls it with keyword arguments."""
     async with Abilities.open(settings) as abilities:
 
         async def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -56,10 +60,14 @@ async def open_calls(settings: Settings) -> AsyncGenerator[Call]:
 
 
 async def link_up(call: Call, **edges: str) -> None:
-    """Store memories named by one letter that link to others: ``link_up(call, A="B C")``; links in falling weight."""
+    """Store memories that link to others, for example ``link_up(call, A="B C")``.
+
+    Keys are letters, and the links of each come in falling weight.
+    """
     for key in sorted({*edges, *"".join(edges.values()).replace(" ", "")}):
         links = [
-            {"key": k, "link_weight": 1 - n / 100} for n, k in enumerate(edges.get(key, "").split())
+            {"key": target, "link_weight": 1 - n / 100}
+            for n, target in enumerate(edges.get(key, "").split())
         ]
         await call("store_memory", type="core", content=f"content of {key}", key=key, links=links)
 
@@ -73,6 +81,7 @@ def list_keys(answer: dict[str, Any]) -> list[str]:
 
 
 async def find_reason(call: Call, name: str, **arguments: Any) -> str:
+    """Return why a call is refused."""
     try:
         await call(name, **arguments)
     except AbilityError as error:
@@ -98,8 +107,8 @@ async def test_every_surface_answers_the_same_walk_and_memory(
     )
     assert await SURFACES[surface](roots, "memory_get", {"key": "A"}) == single
     targets = {"targets": [{"type": "stored", "key": key} for key in "AXA"]}
-    told = await SURFACES[surface](roots, "memory_read_bulk", targets)
-    assert [record["success"] for record in told["results"]] == [True, False, True]
+    reply = await SURFACES[surface](roots, "memory_read_bulk", targets)
+    assert [record["success"] for record in reply["results"]] == [True, False, True]
 
 
 @pytest.mark.parametrize("depth", [2, 3])
@@ -117,10 +126,8 @@ async def test_b4_a_diamond_returns_each_memory_once_and_loses_none(
 
 async def test_b4_cycles_and_complete_graphs_end(roots: Settings, through: Through) -> None:
     call = through(roots)
-    await link_up(
-        call,
-        **{k: "ABCDEF".replace(k, "").strip().replace("", " ").strip() + f" {k}" for k in "ABCDEF"},
-    )
+    edges = {key: " ".join([*"ABCDEF".replace(key, ""), key]) for key in "ABCDEF"}
+    await link_up(call, **edges)
     answer = await call("bulk_read_memory", key="A")
     assert sorted(list_keys(answer)) == list("ABCDEF")
 
@@ -154,8 +161,8 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
 
 
 COLUMNS = (
-    "namespace, key, id, archived, {score}, scored, type, importance, category, created_at, updated_at, tags, summary,"
-    " metadata, content"
+    "namespace, key, id, archived, {score}, scored, type, importance, category,"
+    " created_at, updated_at, tags, summary, metadata, content"
 )
 
 
@@ -243,20 +250,10 @@ async def test_b9_a_row_that_is_not_as_it_was_written(
     assert await find_reason(call, "memory_get", key="B") == "checksum_mismatch"
     answer = await call("bulk_read_memory", key="A")
     read = await call("memory_read_bulk", targets=[{"type": "stored", "key": k} for k in "ABC"])
-    found = await call("query_memories")
-    assert (len(found["memories"]), found["failed"], found["total"], found["limit"]) == (
-        2,
-        1,
-        3,
-        10,
-    )
-    assert [
-        record["success"] for record in (answer["targetMemory"], *answer["associatedMemories"])
-    ] == [
-        True,
-        False,
-        True,
-    ]
+    listed = await call("query_memories")
+    assert (len(listed["memories"]), listed["failed"]) == (2, 1)
+    assert (listed["total"], listed["limit"]) == (3, 10)
+    assert [record["success"] for record in list_records(answer)] == [True, False, True]
     assert answer["metadata"]["failed"] == 1
     assert [record["success"] for record in read["results"]] == [True, False, True]
 
@@ -287,13 +284,13 @@ async def test_s4_search_is_literal_in_any_language(roots: Settings, through: Th
         await call("store_memory", type="core", content="xyz", key="miss")
     call = through(roots)
     for text in texts:
-        for asked in {text, text.swapcase()}:
-            hits = [t for t in texts if asked.casefold() in f"before {t} after 日本語".casefold()]
-            found = await call("query_memories", search=asked, limit=50)
-            assert sorted(m["key"] for m in found["memories"]) == sorted(
-                t.strip() or "tab" for t in hits
+        for search in {text, text.swapcase()}:
+            hits = [t for t in texts if search.casefold() in f"before {t} after 日本語".casefold()]
+            page = await call("query_memories", search=search, limit=50)
+            assert sorted(memory["key"] for memory in page["memories"]) == sorted(
+                hit.strip() or "tab" for hit in hits
             )
-            assert found["total"] == len(hits)
+            assert page["total"] == len(hits)
 
 
 async def test_s6_a_quota_refuses_new_memories_and_nothing_else(
@@ -395,16 +392,18 @@ async def test_a_score_follows_importance_and_ranks_links_to_it(roots: Settings)
 
 async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
     async with open_calls(roots) as call:
-        made = await call("store_memory", type="task", content="x", key="k", tags=["t"])
-        archived = await call("delete_memory", id=made["id"])
-        assert archived == {"success": True, "action": "archived", "id": made["id"]}
+        stored = await call("store_memory", type="task", content="x", key="k", tags=["t"])
+        archived = await call("delete_memory", id=stored["id"])
+        assert archived == {"success": True, "action": "archived", "id": stored["id"]}
         assert (await call("query_memories"))["total"] == 0
         assert (await call("query_memories", archived=True, tags=["t"]))["total"] == 1
         assert (await call("get_memory_stats"))["archived_count"] == 1
-        await call("update_memory", id=made["id"], archived=False)
+        await call("update_memory", id=stored["id"], archived=False)
         assert (await call("query_memories", tags=["t"]))["total"] == 1
-        assert (await call("delete_memory", id=made["id"], permanent="true"))["action"] == "deleted"
-        assert await find_reason(call, "delete_memory", id=made["id"]) == "not_found"
+        assert (await call("delete_memory", id=stored["id"], permanent="true"))[
+            "action"
+        ] == "deleted"
+        assert await find_reason(call, "delete_memory", id=stored["id"]) == "not_found"
         assert (await call("get_memory_stats"))["total_storage_kb"] == 0
 
 
@@ -417,13 +416,14 @@ async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
         assert first == second and "access" not in first
         await call("bulk_read_memory", key="A")
         await call("memory_read_bulk", targets=[{"type": "stored", "key": "A"}])
-        found = await call("query_memories")
-        for _ in range(100):
-            found = await call("query_memories", sort_by="access_count", limit=1)
-            if found["memories"][0]["access_count"]:
-                break
-            await asyncio.sleep(0.05)
-        assert (found["memories"][0]["key"], found["memories"][0]["access_count"]) == ("A", 2)
+        async with asyncio.timeout(GIVE_UP_SECONDS):  # accesses are written a little later
+            while True:
+                page = await call("query_memories", sort_by="access_count", limit=1)
+                (memory,) = page["memories"]
+                if memory["access_count"]:
+                    break
+                await asyncio.sleep(POLL_SECONDS)
+        assert (memory["key"], memory["access_count"]) == ("A", 2)
         assert (await call("get_memory_stats"))["most_accessed"]["key"] == "A"
 
 
@@ -445,15 +445,15 @@ async def test_an_empty_store_has_zeros_and_no_dates(roots: Settings) -> None:
 async def test_namespaces_never_meet(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         other = abilities.for_namespace("other")
-        made = await abilities.call(
+        stored = await abilities.call(
             "store_memory", {"type": "core", "content": "mine", "key": "k", "tags": ["t"]}
         )
         assert (await other.call("query_memories", {"archived": True}))["total"] == 0
         for name, arguments in (
             ("memory_get", {"key": "k"}),
             ("bulk_read_memory", {"key": "k"}),
-            ("update_memory", {"id": made["id"], "content": "stolen"}),
-            ("delete_memory", {"id": made["id"], "permanent": True}),
+            ("update_memory", {"id": stored["id"], "content": "stolen"}),
+            ("delete_memory", {"id": stored["id"], "permanent": True}),
         ):
             with pytest.raises(AbilityError, match="NOT_FOUND"):
                 await other.call(name, arguments)
@@ -503,14 +503,14 @@ async def test_queries_agree_with_a_plain_list(
     small: int, sort_by: str, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "_SCAN_LIMIT", small)
-    ways: set[str] = set()
-    plain = queries._select
+    strategies: set[str] = set()
+    select = queries._select
 
-    def noted(namespace: str, asked: Query, strategy: queries.Strategy) -> Any:
-        ways.add(strategy if asked.search else "")
-        return plain(namespace, asked, strategy)
+    def select_noting(namespace: str, query: Query, strategy: queries.Strategy) -> Any:
+        strategies.add(strategy if query.search else "")
+        return select(namespace, query, strategy)
 
-    monkeypatch.setattr(queries, "_select", noted)
+    monkeypatch.setattr(queries, "_select", select_noting)
     chance = random.Random(sort_by)
     async with open_calls(roots) as call:
         for n in range(60):
@@ -539,15 +539,16 @@ async def test_queries_agree_with_a_plain_list(
         for memory in every:
             await call("update_memory", id=memory["id"], archived=False)
         for text in ("word", "number 1", "er 5", "w", "世"):
-            found = await call("query_memories", search=text)
-            assert found["total"] == sum(text in memory["content"] for memory in every)
-    assert ways == ({"", "search first", "scan in order"} if small == 10 else {"", "scan in order"})
+            page = await call("query_memories", search=text)
+            assert page["total"] == sum(text in memory["content"] for memory in every)
+    by_scan = {"", "scan in order"}
+    assert strategies == (by_scan | {"search first"} if small == 10 else by_scan)
 
 
 async def check_query(
     call: Call, every: list[dict[str, Any]], query: dict[str, Any], chance: random.Random
 ) -> None:
-    """A query's pages hold what filtering and sorting a list in Python gives."""
+    """Check that a query's page holds what filtering and sorting a list in Python gives."""
     rank = {"low": 0, "medium": 1, "high": 2}
     matching = [m for m in every if matches(m, query)]
     by = query["sort_by"]
@@ -591,12 +592,12 @@ async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Setti
             BulkReadMemoryAnswer.model_validate(answer)
             assert len(render(answer).encode()) <= limit
             assert len(list_keys(answer)) == 30
-        told = {
-            r["key"]: r["data"]["content"]
-            for r in (answer["targetMemory"], *answer["associatedMemories"])
-            if r["success"]
+        received = {
+            record["key"]: record["data"]["content"]
+            for record in list_records(answer)
+            if record["success"]
         }
-        assert told
+        assert received
         rest = [r["truncation"]["next"] for r in list_records(answer) if "truncation" in r]
         rest += [
             {"type": "stored", "key": r["key"]} for r in list_records(answer) if not r["success"]
@@ -608,12 +609,12 @@ async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Setti
                 for record in reply["results"]:
                     if record["success"]:
                         key = record["data"]["key"]
-                        told[key] = told.get(key, "") + record["data"]["content"]
+                        received[key] = received.get(key, "") + record["data"]["content"]
                 request = reply.get("next_request")
-        assert told == texts
-        found = await call("query_memories", limit=30)
-        assert len(render(found).encode()) <= limit
-        assert found["limit"] == len(found["memories"]) < 30 and found["has_more"]
+        assert received == texts
+        page = await call("query_memories", limit=30)
+        assert len(render(page).encode()) <= limit
+        assert page["limit"] == len(page["memories"]) < 30 and page["has_more"]
         stored = await call("store_memory", type="core", content="\x01" * 5_000, key="k0")
         assert len(render(stored).encode()) <= limit
 
@@ -648,8 +649,10 @@ async def test_toon_keeps_the_bound_too(roots: Settings) -> None:
                 "store_memory", {"type": "core", "content": content, "key": key, "links": links}
             )
         for total in (1, 5, 20, 50):
-            ask = {"key": "k0", "breadth": 20, "depth": 6, "total": total, "output_format": "toon"}
-            reply = await abilities.reply("bulk_read_memory", ask)
+            limits = {"breadth": 20, "depth": 6, "total": total}
+            reply = await abilities.reply(
+                "bulk_read_memory", {"key": "k0", **limits, "output_format": "toon"}
+            )
             assert len(reply.text.encode()) <= 40_000
             assert len(list_records(reply.payload)) == total
 

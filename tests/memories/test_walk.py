@@ -2,19 +2,18 @@
 
 import random
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
-from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
+from abilities.helpers.walk import Cut, LinkRequest, Step, Walk, WalkLimits, WalkLink, WalkOutcome
 
 Edges = dict[str, list[tuple[str, float, str]]]
 
 
 @dataclass
 class Graph:
-    """A graph of memories: links as (target, weight, type), scores, and what is not there."""
+    """A graph of memories: links as (target, weight, type), scores, and what does not exist."""
 
     edges: Edges
     scores: dict[str, float] = field(default_factory=dict)
@@ -24,13 +23,13 @@ class Graph:
 
     def list_links(self, key: str) -> list[WalkLink]:
         """All links of a memory, best first, as a store tells them."""
-        told = [
-            self._link(key, target, weight, kind)
+        links = [
+            self._make_link(key, target, weight, kind)
             for target, weight, kind in self.edges.get(key, [])
         ]
-        return sorted(told, key=lambda link: (-link.score, -link.weight, link.key, link.type))
+        return sorted(links, key=lambda link: (-link.score, -link.weight, link.key, link.type))
 
-    def _link(self, source: str, target: str, weight: float, kind: str) -> WalkLink:
+    def _make_link(self, source: str, target: str, weight: float, kind: str) -> WalkLink:
         if (source, target, kind) in self.invalid:
             return WalkLink(target, 0.0, kind, -2.0, "invalid")
         if target in self.missing | self.archived:
@@ -39,20 +38,21 @@ class Graph:
 
 
 def walk(graph: Graph, target: str, limits: WalkLimits, page: int = 3) -> WalkOutcome:
-    """Run a walk over a graph that tells ``page`` links at a time."""
+    """Run a walk over a graph that sends ``page`` links at a time."""
     conversation = Walk(target, limits).run()
-    told: Sequence[WalkLink] | None = None
+    request: LinkRequest = next(conversation)
+
     while True:
+        links = graph.list_links(request.key)[request.offset : request.offset + page]
         try:
-            asked: LinkRequest = conversation.send(told) if told is not None else next(conversation)
+            request = conversation.send(links)
         except StopIteration as end:
-            result: WalkOutcome = end.value
-            return result
-        told = graph.list_links(asked.key)[asked.offset : asked.offset + page]
+            outcome: WalkOutcome = end.value
+            return outcome
 
 
 def build_graph(**edges: str) -> Graph:
-    """A graph from words: ``build_graph(A="B C")``; links in falling weight."""
+    """Build a graph from words, for example ``build_graph(A="B C")``; links in falling weight."""
     return Graph(
         {
             k: [(t, 1 - n / 100, "association") for n, t in enumerate(v.split())]
@@ -154,7 +154,7 @@ def test_a_long_chain_and_a_large_hub_are_no_burden() -> None:
 
 
 def random_graph(seed: int) -> tuple[Graph, WalkLimits]:
-    """A small graph with everything that can go wrong: ties, zeros, cycles, parallel links, hubs, gaps."""
+    """Make a small graph with ties, zeros, cycles, parallel links, hubs and gaps, and limits."""
     chance = random.Random(seed)
     size = chance.choice([2, 4, 8, 14, 25])
     names = [f"m{n}" for n in range(size)]
@@ -163,14 +163,17 @@ def random_graph(seed: int) -> tuple[Graph, WalkLimits]:
     edges: Edges = {}
     invalid: set[tuple[str, str, str]] = set()
     for source in names:
-        found: dict[tuple[str, str], float] = {}
+        weights_by_link: dict[tuple[str, str], float] = {}
         many = size if chance.random() < 0.15 else max(1, round(size * density * chance.random()))
         for _ in range(many):
-            found[chance.choice(names), chance.choice(["association", "cause"])] = chance.choice(
-                weights
-            )
-        edges[source] = [(target, weight, kind) for (target, kind), weight in found.items()]
-        invalid |= {(source, target, kind) for target, kind in found if chance.random() < 0.03}
+            link = chance.choice(names), chance.choice(["association", "cause"])
+            weights_by_link[link] = chance.choice(weights)
+        edges[source] = [
+            (target, weight, kind) for (target, kind), weight in weights_by_link.items()
+        ]
+        invalid |= {
+            (source, target, kind) for target, kind in weights_by_link if chance.random() < 0.03
+        }
     others = names[1:]
     graph = Graph(
         edges,
@@ -243,7 +246,7 @@ def walk_as_oracle(graph: Graph, target: str, limits: WalkLimits) -> OracleOutco
 
 
 def measure_distances(kept: dict[str, list[WalkLink]], target: str) -> dict[str, int]:
-    """Breadth-first distances over kept links."""
+    """Return breadth-first distances over kept links."""
     distance, queue = {target: 0}, deque([target])
     while queue:
         memory = queue.popleft()
@@ -261,32 +264,31 @@ def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant
     walks = stops = shortened = 0
     for seed in range(block * 100, block * 100 + 100):
         graph, limits = random_graph(seed)
-        walked, told = (
-            walk(graph, "m0", limits, page=1 + seed % 7),
-            walk_as_oracle(graph, "m0", limits),
-        )
-        assert list_keys(walked) == told.order, seed
-        assert {step.key: step.depth for step in walked.steps} == told.depth, seed
-        ways = {s.key: (s.parent.key, s.link.type) for s in walked.steps if s.parent and s.link}
-        assert ways == told.via, seed
+        walked = walk(graph, "m0", limits, page=1 + seed % 7)
+        expected = walk_as_oracle(graph, "m0", limits)
+        assert list_keys(walked) == expected.order, seed
+        assert {step.key: step.depth for step in walked.steps} == expected.depth, seed
+        via = {s.key: (s.parent.key, s.link.type) for s in walked.steps if s.parent and s.link}
+        assert via == expected.via, seed
         counts = {
             "duplicate": walked.duplicates,
             "missing": walked.missing,
             "invalid": walked.invalid,
         }
-        assert counts == told.counts, seed
-        check_invariant(graph, limits, walked, told.stopped)
-        check_frontier(graph, limits, walked, told)
+        assert counts == expected.counts, seed
+        check_invariant(graph, limits, walked, expected.stopped)
+        check_frontier(graph, limits, walked, expected)
         walks += 1
-        stops += told.stopped
+        stops += expected.stopped
         shortened += any(
-            a.depth > b.depth for a, b in zip(walked.steps[1:], walked.steps[2:], strict=False)
+            step.depth > following.depth
+            for step, following in zip(walked.steps[1:], walked.steps[2:], strict=False)
         )
     assert walks == 100 and 0 < stops < 100 and shortened > 0
 
 
 def check_invariant(graph: Graph, limits: WalkLimits, walked: WalkOutcome, stopped: bool) -> None:
-    """Nothing that the limits allow is lost, nothing is returned twice, and depths are the shortest."""
+    """Check that nothing allowed is lost or returned twice, and that depths are the shortest."""
     retrieved = list_keys(walked)
     assert len(set(retrieved)) == len(retrieved) <= limits.total
     assert all(step.depth <= limits.depth and step.taken <= limits.breadth for step in walked.steps)
@@ -310,37 +312,41 @@ def test_no_more_links_are_asked_for_than_are_looked_at() -> None:
     graph = build_graph(m0=" ".join(f"m{n}" for n in range(1, 1001)))
     conversation = Walk("m0", WalkLimits(1, 5, 20)).run()
     offsets: list[int] = []
-    asked = next(conversation)
+    request = next(conversation)
     with pytest.raises(StopIteration):
         while True:
-            offsets += [asked.offset] if asked.key == "m0" else []
-            asked = conversation.send(graph.list_links(asked.key)[asked.offset : asked.offset + 5])
+            if request.key == "m0":
+                offsets.append(request.offset)
+            links = graph.list_links(request.key)[request.offset : request.offset + 5]
+            request = conversation.send(links)
     assert offsets == [0, 5, 10], "five to take, and ten for the frontier"
 
 
+def find_cut(step: Step, limits: WalkLimits) -> Cut:
+    """Return the limit that kept the walk from a memory's further links."""
+    if step.taken == limits.breadth:
+        return "breadth"
+
+    return "depth" if step.depth == limits.depth else "total"
+
+
 def check_frontier(
-    graph: Graph, limits: WalkLimits, walked: WalkOutcome, told: OracleOutcome
+    graph: Graph, limits: WalkLimits, walked: WalkOutcome, expected: OracleOutcome
 ) -> None:
-    """The frontier holds the best candidates there are, each with the limit that cut it."""
+    """Check that the frontier holds the best candidates, each with the limit that cut it."""
     every: dict[str, tuple[float, float]] = {}
     sources: dict[str, str] = {}
-    cut = set()
+    cut: set[Cut] = set()
     for step in walked.steps:
         for link in graph.list_links(step.key)[step.looked :]:
-            if link.state == "present" and link.key not in told.depth:
+            if link.state == "present" and link.key not in expected.depth:
                 if (link.score, link.weight) > every.get(link.key, (-1.0, 0.0)):
                     every[link.key], sources[link.key] = (link.score, link.weight), step.key
-                cut.add(
-                    "breadth"
-                    if step.taken == limits.breadth
-                    else "depth"
-                    if step.depth == limits.depth
-                    else "total"
-                )
+                cut.add(find_cut(step, limits))
     best = sorted(every.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))[:10]
-    told_frontier = [(c.key, c.score, c.source) for c in walked.frontier]
-    assert told_frontier == [(key, score, sources[key]) for key, (score, _) in best], (
+    frontier = [(c.key, c.score, c.source) for c in walked.frontier]
+    assert frontier == [(key, score, sources[key]) for key, (score, _) in best], (
         "of equals the first one met"
     )
     assert set(walked.cut_by) == cut
-    assert ("total" in cut) == told.stopped
+    assert ("total" in cut) == expected.stopped

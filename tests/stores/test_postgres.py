@@ -34,6 +34,7 @@ from tests.support.file_cases import Row
 from tests.support.measurements import reached
 from tests.support.memory_cases import MEMORY_STORE_ROWS
 from tests.support.surfaces import Through, calls_through, environment
+from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
 ROUNDS = max(KILLS // 5, 2)
 """Of these, every second one kills the server, the others its writers."""
@@ -66,13 +67,13 @@ def roots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings
 
 @pytest.fixture(params=["python", "http"])
 def through(request: pytest.FixtureRequest) -> Through:
-    """Calls through Python, and through one that crosses event loops and processes' ways."""
+    """Calls through Python, and through HTTP, which crosses event loops and processes."""
     return calls_through(request.param)
 
 
 def tamper(settings: Settings, statement: str, *values: Any) -> None:
-    """Change the database behind the store's back; a hash that is to fit is made anew."""
-    plain, hashed = re.subn(r", hash = \w+\(.*\) WHERE", " WHERE", statement)
+    """Change the database behind the store's back; make a hash anew if it is to fit."""
+    plain, has_hash = re.subn(r", hash = \w+\(.*\) WHERE", " WHERE", statement)
     table = "links" if " links " in statement else "memories"
     with psycopg.connect(settings.store_url) as connection:
         connection.execute("SET search_path = abilities")
@@ -80,24 +81,26 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
             f"{plain.replace('9e999', chr(39) + 'Infinity' + chr(39))} RETURNING *".encode()
         )
         names = [column.name for column in changed.description or ()]
-        (found,) = changed.fetchall()
-        if hashed:
-            fields = dict(zip(names, found, strict=True))
+        (row,) = changed.fetchall()
+        if has_hash:
+            fields = dict(zip(names, row, strict=True))
             chosen = (
                 ["source", "target", "type", "weight", "rank"] if table == "links" else names[:-1]
             )
             fresh = hash_values(tuple(fields[name] for name in chosen))
             key = ("source", "target") if table == "links" else ("namespace", "key")
-            where = f"UPDATE {table} SET hash = %s WHERE {key[0]} = %s AND {key[1]} = %s"
+            update = f"UPDATE {table} SET hash = %s WHERE {key[0]} = %s AND {key[1]} = %s"
             assert (
-                connection.execute(where.encode(), (fresh, fields[key[0]], fields[key[1]])).rowcount
+                connection.execute(
+                    update.encode(), (fresh, fields[key[0]], fields[key[1]])
+                ).rowcount
                 == 1
             )
 
 
 @asynccontextmanager
-async def open_store(url: str, **given: Any) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(url, **given)
+async def open_store(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url, **options)
     try:
         yield store
     finally:
@@ -106,12 +109,12 @@ async def open_store(url: str, **given: Any) -> AsyncIterator[PostgresStore]:
 
 async def test_the_store_conforms(server: str) -> None:
     @asynccontextmanager
-    async def empty() -> AsyncIterator[PostgresStore]:
+    async def open_empty() -> AsyncIterator[PostgresStore]:
         with postgres.database(server) as url:
             async with open_store(url) as store:
                 yield store
 
-    assert len(await check(empty)) == len(BEHAVIOURS)
+    assert len(await check(open_empty)) == len(BEHAVIOURS)
 
 
 @pytest.mark.parametrize("row", MEMORY_STORE_ROWS, ids=str)
@@ -177,8 +180,8 @@ async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
         for n in range(10)
     ]
     for process in running:
-        _, said = await process.communicate()
-        assert process.returncode == 0, said.decode()
+        _, errors = await process.communicate()
+        assert process.returncode == 0, errors.decode()
     async with open_store(url) as store:
         assert (await store.read_linked(NAMESPACE, "k", 0, 20)).links_total == 10
 
@@ -186,13 +189,13 @@ async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
 def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
     asyncio.run(_create_schema(url))
     with psycopg.connect(url) as connection:
-        found = connection.execute(
+        indexes = connection.execute(
             "SELECT c.relname, i.indisunique, a.attname FROM pg_index i"
             " JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
             " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
             " WHERE n.nspname = 'abilities'"
         ).fetchall()
-    keys = [(table, column) for table, unique, column in found if unique]
+    keys = [(table, column) for table, unique, column in indexes if unique]
     assert {table for table, _ in keys} == {
         "memories",
         "links",
@@ -210,7 +213,7 @@ async def _create_schema(url: str) -> None:
         await put(store, "k")
 
 
-async def test_a_server_that_is_not_there_is_said_to_be_and_nothing_hangs(
+async def test_a_server_that_is_not_there_is_unavailable_and_nothing_hangs(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "WAIT_SECONDS", 1)
@@ -219,7 +222,7 @@ async def test_a_server_that_is_not_there_is_said_to_be_and_nothing_hangs(
         re.sub(r"/postgres(?=\?|$)", "/no_such_database", server),
         "postgresql://postgres@192.0.2.1/blackhole?connect_timeout=2",
     ):
-        async with asyncio.timeout(60), open_store(url) as store:
+        async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
             assert await find_reason(put(store, "k")) == "unavailable"
             assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "unavailable"
 
@@ -232,8 +235,8 @@ async def test_a_connection_that_is_cut_is_made_again(url: str, server: str) -> 
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
                 (urlsplit(url).path[1:],),
             )
-        told = [await find_reason(put(store, f"k{n}")) for n in range(10)]
-        assert set(told) <= {"unavailable", "done"} and told[-3:] == ["done"] * 3
+        outcomes = [await find_reason(put(store, f"k{n}")) for n in range(10)]
+        assert set(outcomes) <= {"unavailable", "done"} and outcomes[-3:] == ["done"] * 3
 
 
 async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
@@ -252,20 +255,18 @@ async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
                         acknowledged.append(f"{worker}-{n}")
 
             writers = [asyncio.create_task(write(worker)) for worker in range(8)]
-            await asyncio.sleep(1)
+            await wait_until(lambda: len(acknowledged) > 20)
             leader.kill()
             before = len(acknowledged)
             assert before > 20
             for key in acknowledged:
                 assert (await store.read(NAMESPACE, [key]))[0].row.key == key  # type: ignore[union-attr]
             standby.run("pg_ctl", "promote", "-w")
-            async with asyncio.timeout(60):
-                while len(acknowledged) < before + 100:
-                    await asyncio.sleep(0.1)
+            await wait_until(lambda: len(acknowledged) >= before + 100)
             stopping.set()
             await asyncio.gather(*writers)
-            found = await store.read(NAMESPACE, acknowledged)
-            assert [memory for memory in found if isinstance(memory, Exception)] == []
+            memories = await store.read(NAMESPACE, acknowledged)
+            assert [memory for memory in memories if isinstance(memory, Exception)] == []
 
 
 WRITER = """
@@ -303,20 +304,17 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
                 node.start("fsync=on")
             for name, writer in zip(names, writers, strict=True):
                 writer.kill()
-                told, _ = writer.communicate()
-                acknowledged |= {f"{name}-{n}" for n in told.decode().split("\n")[:-1]}
+                output, _ = writer.communicate()
+                acknowledged |= {f"{name}-{n}" for n in output.decode().split("\n")[:-1]}
         assert len(acknowledged) >= 20 * ROUNDS
-        rounds = f"{ROUNDS} rounds, of writers and server"
-        done = f"PostgreSQL, {rounds}: {len(acknowledged):,} acknowledged, 0 lost"
         async with open_store(node.url) as store:
             keys = sorted(acknowledged)
-            found = zip(keys, await store.read(NAMESPACE, keys), strict=True)
-            assert [key for key, memory in found if isinstance(memory, Exception)] == []
-            assert {finding.state for finding in await store.check(lambda _: None, full=True)} <= {
-                "sound",
-                "note",
-            }
-    reached(5, done)
+            memories = zip(keys, await store.read(NAMESPACE, keys), strict=True)
+            assert [key for key, memory in memories if isinstance(memory, Exception)] == []
+            findings = await store.check(lambda _: None, full=True)
+            assert {finding.state for finding in findings} <= {"sound", "note"}
+    rounds = f"PostgreSQL, {ROUNDS} rounds, of writers and server"
+    reached(5, f"{rounds}: {len(acknowledged):,} acknowledged, 0 lost")
 
 
 async def test_a_change_that_no_standby_has_is_not_acknowledged() -> None:
@@ -341,9 +339,8 @@ async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None
     async with open_store(url) as store:
         await put(store, "k")
         async with await psycopg.AsyncConnection.connect(url) as other:
-            await other.execute(
-                "SET deadlock_timeout = '30s'"
-            )  # so that it is the change that is given up
+            # So that it is the change that is given up.
+            await other.execute("SET deadlock_timeout = '30s'")
             await other.execute("SELECT FROM abilities.counters FOR UPDATE")
             writing = asyncio.create_task(put(store, "other"))
             while not (await (await other.execute(WAITING)).fetchall()):
@@ -402,10 +399,10 @@ async def test_a_database_that_can_only_be_read_is_read(url: str) -> None:
 
 async def test_a_change_that_the_database_refuses_fails_alone(url: str) -> None:
     async with open_store(url) as store:
-        told = await asyncio.gather(
+        outcomes = await asyncio.gather(
             *(find_reason(put(store, f"k{n}", content="\0" if n == 3 else "x")) for n in range(6))
         )
-        assert told == ["storage_error" if n == 3 else "done" for n in range(6)]
+        assert outcomes == ["storage_error" if n == 3 else "done" for n in range(6)]
 
 
 async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> None:
@@ -416,7 +413,7 @@ async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> No
         await divide.execute(connection, divisor)
         return divisor
 
-    async with asyncio.timeout(60), open_store(url) as store:
+    async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
         changes = [store._write(NAMESPACE, partial(work, divisor)) for divisor in (1, 0, 2)]
         first, failed, last = await asyncio.gather(*changes, return_exceptions=True)
 
@@ -483,11 +480,12 @@ def test_a_store_moves_between_a_file_and_a_database_without_loss(
     run(back, "import", str(tmp_path / "two"))
     assert run(back, "export").stdout_bytes == (tmp_path / "one").read_bytes()
     for settings in (file, roots, back):
-        found = json.loads(run(settings, "check", "--json").stdout)
-        assert {finding["state"] for finding in found} <= {"sound", "note"} and len(found) >= 6
+        findings = json.loads(run(settings, "check", "--json").stdout)
+        assert {finding["state"] for finding in findings} <= {"sound", "note"}
+        assert len(findings) >= 6
     for command in ("backup", "restore"):
-        given = [command, str(tmp_path / ("new" if command == "backup" else "one"))]
-        refused = CliRunner().invoke(main, given, env=environment(roots))
+        arguments = [command, str(tmp_path / ("new" if command == "backup" else "one"))]
+        refused = CliRunner().invoke(main, arguments, env=environment(roots))
         assert refused.exit_code == 1 and "pg_dump" in refused.stderr
 
 
@@ -498,16 +496,16 @@ async def _fill_store(settings: Settings) -> None:
                 {"key": f"k/{(n * k) % 70}", "link_weight": k / 10, "type": f"t{k % 3}"}
                 for k in range(1, 9)
             ]
-            given = {
+            fields = {
                 "type": ("core", "learning", "task")[n % 3],
                 "content": f"Größe {n} 世界",
                 "key": f"k/{n}",
             }
-            made = await abilities.call(
-                "store_memory", {**given, "links": links, "tags": ["a", f"t{n % 7}"]}
+            stored = await abilities.call(
+                "store_memory", {**fields, "links": links, "tags": ["a", f"t{n % 7}"]}
             )
             if n % 9 == 0:
-                await abilities.call("delete_memory", {"id": made["id"]})
+                await abilities.call("delete_memory", {"id": stored["id"]})
             await abilities.call("memory_get", {"key": f"k/{n // 2}"})
 
 
@@ -525,9 +523,9 @@ async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -
             connection.execute(statement.encode())
         async with open_store(roots.store_url) as store:
             damaged = {
-                found.name
-                for found in await store.check(lambda _: None, full=True)
-                if found.state == "damaged"
+                finding.name
+                for finding in await store.check(lambda _: None, full=True)
+                if finding.state == "damaged"
             }
         assert name in damaged, statement
 

@@ -1,4 +1,4 @@
-"""Stores: conformance, and what the SQLite store keeps when its file or process is treated badly."""
+"""Stores: conformance, and what SQLite keeps when its file or process is treated badly."""
 
 import asyncio
 import fcntl
@@ -533,9 +533,9 @@ async def read_everything(store: SqliteStore, count: int = 200) -> dict[str, Any
 def compare(right: dict[str, Any], answers: dict[str, Any]) -> str:
     """Return whether all answers are the "same", or else whether the damage was "seen"."""
     refused = {key for key, answer in answers.items() if isinstance(answer, Refused)}
-    given = answers.keys() - refused
+    answered = answers.keys() - refused
 
-    if not all(is_sound(right[key], answers[key]) for key in given):
+    if not all(is_sound(right[key], answers[key]) for key in answered):
         return "unseen"
 
     return "seen" if refused else "same"

@@ -1,4 +1,4 @@
-"""Import, export, backup, restore and check: nothing is lost on the way, and what is killed can be finished."""
+"""Import, export, backup, restore and check: nothing is lost; what is killed can be finished."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ NOW = "2026-01-01T00:00:00.000Z"
 
 
 def run(store: Path, *arguments: str | Path, stdin: bytes | None = None) -> Result:
-    """A command on a store, in this process."""
+    """Run a command on a store, in this process."""
     environment = {
         "ABILITIES_STORE_URL": f"sqlite:///{store}",
         "ABILITIES_WORKSPACE_DIR": str(store.parent),
@@ -106,10 +106,10 @@ memories = strategies.fixed_dictionaries(
     )
 )
 @settings(max_examples=size("ABILITIES_EXAMPLES", quick=5, full=40), deadline=None)
-def test_what_was_exported_comes_back_byte_for_byte(told: list[dict[str, Any]]) -> None:
+def test_what_was_exported_comes_back_byte_for_byte(memories: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder) / "one.db", Path(folder) / "two.db"
-        stored = [parse_line(json.dumps(memory).encode()) for memory in told]
+        stored = [parse_line(json.dumps(memory).encode()) for memory in memories]
 
         async def fill() -> None:
             async with open_store(first) as store:
@@ -117,12 +117,12 @@ def test_what_was_exported_comes_back_byte_for_byte(told: list[dict[str, Any]]) 
 
         asyncio.run(fill())
         lines = export(first)
-        assert lines.count(b"\n") == len(told) + 1
+        assert lines.count(b"\n") == len(memories) + 1
         imported = run(second, "import", "-", stdin=lines)
         assert imported.exit_code == 0, imported.output
         assert export(second) == lines
         again = run(second, "import", "-", stdin=lines)
-        assert again.stderr == f"Imported: {len(told):,} unchanged.\n"
+        assert again.stderr == f"Imported: {len(memories):,} unchanged.\n"
         assert export(second) == lines
         for line in lines.splitlines()[1:]:
             assert format_line(parse_line(line)) == line + b"\n"
@@ -131,11 +131,11 @@ def test_what_was_exported_comes_back_byte_for_byte(told: list[dict[str, Any]]) 
 def fill(path: Path, count: int, **fields: Any) -> None:
     async def go() -> None:
         async with open_store(path) as store:
-            made = (
+            changes = (
                 put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields)
                 for n in range(count)
             )
-            await asyncio.gather(*made)
+            await asyncio.gather(*changes)
 
     asyncio.run(go())
 
@@ -149,7 +149,8 @@ def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
     kept = run(store, "import", file)
     assert kept.exit_code == 0
     assert kept.stderr == (
-        "line 3 (k0001): It differs from the stored memory, which was kept.\nImported: 2 unchanged, 1 kept.\n"
+        "line 3 (k0001): It differs from the stored memory, which was kept.\n"
+        "Imported: 2 unchanged, 1 kept.\n"
     )
     dry = run(store, "import", file, "--replace", "--dry-run")
     assert dry.stderr == "Would import: 1 replaced, 2 unchanged.\n"
@@ -157,14 +158,10 @@ def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
     assert run(store, "import", file, "--replace").stderr == "Imported: 1 replaced, 2 unchanged.\n"
     assert export(store) == changed.encode()
     lines = changed.splitlines()
-    told = json.loads(lines[1])
-    taken = run(
-        store, "import", "-", stdin="\n".join([lines[0], json.dumps({**told, "key": "x"})]).encode()
-    )
-    assert (
-        taken.exit_code == 1
-        and "line 2 (x): The id and the key name different memories." in taken.stderr
-    )
+    other_key = json.dumps({**json.loads(lines[1]), "key": "x"})
+    refused = run(store, "import", "-", stdin=f"{lines[0]}\n{other_key}".encode())
+    assert refused.exit_code == 1
+    assert "line 2 (x): The id and the key name different memories." in refused.stderr
     assert run(other, "import", file, "--namespace", "team").exit_code == 0
     assert (
         export(other)
@@ -175,25 +172,25 @@ def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
     assert part.stdout_bytes.count(b"\n") == 1
 
 
-def test_lines_that_are_no_memories_are_said_and_the_rest_is_brought(
+def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, file, report = tmp_path / "m.db", tmp_path / "m.jsonl", tmp_path / "report.jsonl"
     fill(store, 2)
     run(store, "export", file)
     heading, good, other = file.read_bytes().splitlines()
-    told = json.loads(other)
+    memory = json.loads(other)
     bad = [
         b"{",
         b"[]",
         b"\xff",
-        json.dumps({**told, "content": ""}).encode(),
-        json.dumps({**told, "new": 1}).encode(),
+        json.dumps({**memory, "content": ""}).encode(),
+        json.dumps({**memory, "new": 1}).encode(),
     ]
     bad += [
-        json.dumps({**told, "id": "x"}).encode(),
+        json.dumps({**memory, "id": "x"}).encode(),
         b"x" * 3_000,
-        json.dumps({**told, "metadata": [1]}).encode(),
+        json.dumps({**memory, "metadata": [1]}).encode(),
     ]
     monkeypatch.setattr(streams, "MAX_LINE", 2_000)
     monkeypatch.setattr(streams, "CHUNK", 500)
@@ -247,29 +244,29 @@ def read_memories(store: Path) -> dict[str, dict[str, Any]]:
     return {memory["key"]: memory for memory in map(json.loads, export(store).splitlines()[1:])}
 
 
-def test_the_mcp_memory_servers_file_is_brought(tmp_path: Path) -> None:
+def test_the_mcp_memory_servers_file_is_imported(tmp_path: Path) -> None:
     store, file = tmp_path / "m.db", tmp_path / "memory.jsonl"
     file.write_text("\n".join(map(json.dumps, GRAPH)))
     done = run(store, "import", file)
     assert done.exit_code == 0, done.stderr
-    found = read_memories(store)
+    memories = read_memories(store)
     long, odd = make_key("n" * 300), make_key(" odd\tname")
-    assert found["Ada"]["content"] == "writes compilers\nlikes tea"
-    assert (found["Ada"]["type"], found["Ada"]["category"]) == ("core", "person")
-    links = {(link["key"], link["type"]): link["link_weight"] for link in found["Ada"]["links"]}
+    assert memories["Ada"]["content"] == "writes compilers\nlikes tea"
+    assert (memories["Ada"]["type"], memories["Ada"]["category"]) == ("core", "person")
+    links = {(link["key"], link["type"]): link["link_weight"] for link in memories["Ada"]["links"]}
     (shortened,) = (kind for key, kind in links if key == long)
     assert links == {("tea", "drinks"): 0.5, (long, shortened): 0.5, ("not there", "knows"): 0.5}
-    assert found["Ada"]["metadata"]["link_types"] == {shortened: "r" * 60}
-    assert found["tea"]["content"] == "tea"
-    assert found[odd]["metadata"] == {"name": " odd\tname", "category": "t" * 80}
-    parts = [found[odd], found[f"{odd}#2"], found[f"{odd}#3"]]
+    assert memories["Ada"]["metadata"]["link_types"] == {shortened: "r" * 60}
+    assert memories["tea"]["content"] == "tea"
+    assert memories[odd]["metadata"] == {"name": " odd\tname", "category": "t" * 80}
+    parts = [memories[odd], memories[f"{odd}#2"], memories[f"{odd}#3"]]
     assert "".join(part["content"] for part in parts) == "a" * 4_000 + "\n" + "b " * 4_000
     assert [part.get("links") for part in parts] == [
         [{"key": f"{odd}#{n}", "link_weight": 1.0, "type": "continues"}] if n < 4 else None
         for n in (2, 3, 4)
     ]
-    assert found[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
-    assert found["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
+    assert memories[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
+    assert memories["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
     assert done.stderr.endswith("Imported: 7 added, 5 adjusted.\n"), done.stderr
     before = export(store)
     again = run(store, "import", file)
@@ -278,23 +275,30 @@ def test_the_mcp_memory_servers_file_is_brought(tmp_path: Path) -> None:
 
 
 def write_key_value_file(path: Path, **names: str) -> None:
-    """A kv-memory database, its columns under other names where asked."""
+    """Write a kv-memory database, some of its columns under other names."""
     columns = {
         n: names.get(n, n)
         for n in ("key", "content", "memory_score", "source_key", "target_key", "link_weight")
     }
     with sqlite3.connect(path) as connection:
         connection.executescript(f"""
-            CREATE TABLE memories ({columns["key"]} TEXT PRIMARY KEY, {columns["content"]} TEXT, summary TEXT,
-                type TEXT, tags TEXT, metadata TEXT, {columns["memory_score"]} INTEGER, created_at TEXT, mood TEXT);
-            CREATE TABLE memory_links ({columns["source_key"]} TEXT, {columns["target_key"]} TEXT, link_type TEXT,
-                {columns["link_weight"]} INTEGER);
+            CREATE TABLE memories (
+                {columns["key"]} TEXT PRIMARY KEY, {columns["content"]} TEXT, summary TEXT,
+                type TEXT, tags TEXT, metadata TEXT, {columns["memory_score"]} INTEGER,
+                created_at TEXT, mood TEXT
+            );
+            CREATE TABLE memory_links (
+                {columns["source_key"]} TEXT, {columns["target_key"]} TEXT, link_type TEXT,
+                {columns["link_weight"]} INTEGER
+            );
             INSERT INTO memories VALUES
-                ('a', 'first', 's', 'learning', '["x", "y"]', '{{"big": 123456789012345678901234, "n": NaN}}', 90,
+                ('a', 'first', 's', 'learning', '["x", "y"]',
+                    '{{"big": 123456789012345678901234, "n": NaN}}', 90,
                     '2025-03-04 05:06:07', 'calm'),
                 ('b', 'second', NULL, 'diary', 'x, z', 'no json', 250, 'yesterday', NULL),
                 ('c', 'third', NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-            INSERT INTO memory_links VALUES ('a', 'b', 'about', 80), ('a', 'c', NULL, NULL), ('b', 'a', 'x', 500);
+            INSERT INTO memory_links VALUES
+                ('a', 'b', 'about', 80), ('a', 'c', NULL, NULL), ('b', 'a', 'x', 500);
         """)
     connection.close()
 
@@ -307,15 +311,15 @@ def write_key_value_file(path: Path, **names: str) -> None:
         {"source_key": "from_key", "target_key": "to_key", "link_weight": "weight"},
     ],
 )
-def test_a_kv_memory_database_is_brought(names: dict[str, str], tmp_path: Path) -> None:
+def test_a_kv_memory_database_is_imported(names: dict[str, str], tmp_path: Path) -> None:
     store, file = tmp_path / "m.db", tmp_path / "kv.db"
     write_key_value_file(file, **names)
     file.chmod(0o444)
     before = file.read_bytes()
     done = run(store, "import", file)
     assert done.exit_code == 0, done.output
-    found = read_memories(store)
-    a, b, c = (found[key] for key in "abc")
+    memories = read_memories(store)
+    a, b, c = (memories[key] for key in "abc")
     assert (a["content"], a["summary"], a["type"], a["tags"]) == (
         "first",
         "s",
@@ -330,8 +334,12 @@ def test_a_kv_memory_database_is_brought(names: dict[str, str], tmp_path: Path) 
     ]
     assert (b["type"], b["tags"], "memory_score" in b) == ("core", ["x", "z"], False)
     assert b["metadata"] == {
-        "metadata": "no json", "score": 250, "type": "diary", "created_at": "yesterday", "link_weights": {"a": "5.0"},
-    }  # fmt: skip
+        "metadata": "no json",
+        "score": 250,
+        "type": "diary",
+        "created_at": "yesterday",
+        "link_weights": {"a": "5.0"},
+    }
     assert b["links"] == [{"key": "a", "link_weight": 1.0, "type": "x"}]
     assert c["content"] == "third" and "metadata" not in c
     assert file.read_bytes() == before and not list(tmp_path.glob("kv.db-*"))
@@ -385,17 +393,22 @@ foreigners = strategies.builds(
 
 @given(foreigners)
 @settings(max_examples=size("ABILITIES_EXAMPLES", quick=10, full=100), deadline=None)
-def test_whatever_comes_is_brought_within_our_bounds_and_nothing_is_lost(
+def test_foreign_memories_are_brought_within_our_bounds_and_nothing_is_lost(
     foreign: ForeignMemory,
 ) -> None:
-    found = adjust(foreign, "default", NOW).memories
-    for incoming in found:
+    memories = adjust(foreign, "default", NOW).memories
+    for incoming in memories:
         assert parse_line(format_line(incoming.stored)).row == incoming.stored.row
-    keys = [incoming.stored.row.key for incoming in found]
+    keys = [incoming.stored.row.key for incoming in memories]
     assert len(set(keys)) == len(keys) and keys[0] == make_key(foreign.name)
-    chained = [link.target for i in found for link in i.stored.links if link.type == "continues"]
+    chained = [
+        link.target
+        for incoming in memories
+        for link in incoming.stored.links
+        if link.type == "continues"
+    ]
     assert chained[: len(keys) - 1] == keys[1:] or set(keys[1:]) <= set(chained)
-    whole = "".join(incoming.stored.row.content for incoming in found)
+    whole = "".join(incoming.stored.row.content for incoming in memories)
     assert whole.startswith(to_storable(foreign.content))
 
 
@@ -430,7 +443,8 @@ def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:
     kills = 0
     for attempt in range(6):
         process = start(target, "import", str(file))
-        time.sleep(0.35 + attempt * 0.12)
+        while count_memories(target) < attempt * 500 and process.poll() is None:
+            time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
         if target.exists():
@@ -439,6 +453,22 @@ def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:
     done = run(target, "import", file)
     assert done.exit_code == 0
     assert export(target) == file.read_bytes()
+
+
+def count_memories(store: Path) -> int:
+    """Return how many memories a store has by now; -1 before it exists."""
+    if not store.exists():
+        return -1
+
+    connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
+    try:
+        (count,) = connection.execute("SELECT count(*) FROM memories").fetchone()
+    except sqlite3.OperationalError:
+        return -1
+    finally:
+        connection.close()
+
+    return int(count)
 
 
 def start(store: Path, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -455,12 +485,8 @@ def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
     kills = 0
     for attempt in range(40):
         process = start(store, "export", str(file), "--resume")
-        end = time.monotonic() + 10
-        while (
-            not (part.exists() and part.stat().st_size > attempt * 20_000)
-            and time.monotonic() < end
-        ):
-            if process.poll() is not None:
+        while process.poll() is None:
+            if part.exists() and part.stat().st_size > attempt * 20_000:
                 break
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
@@ -485,7 +511,8 @@ from abilities.helpers.stores.sqlite.store import SqliteStore
 async def main():
     store, n = SqliteStore(Path(sys.argv[1])), 0
     while True:
-        await put(store, f"w{n}", content="x" * (n % 2000 + 1), links=[(f"w{n - 1}", 0.5)], tags=["t"])
+        content, links = "x" * (n % 2000 + 1), [(f"w{n - 1}", 0.5)]
+        await put(store, f"w{n}", content=content, links=links, tags=["t"])
         print(n, flush=True)
         n += 1
 asyncio.run(main())
@@ -626,7 +653,7 @@ def test_damage_of_every_kind_is_found(name: str, statement: str, tmp_path: Path
     assert printed.exit_code == 1 and f"damaged {findings[name]['words']}" in printed.stdout
 
 
-def test_checking_says_what_stands_beside_and_what_is_no_store(tmp_path: Path) -> None:
+def test_a_check_names_unfinished_copies_and_a_file_that_is_no_store(tmp_path: Path) -> None:
     store = tmp_path / "m.db"
     assert f"there is no store at {store}" in run(store, "check").stderr
     fill(store, 2)
@@ -638,9 +665,10 @@ def test_checking_says_what_stands_beside_and_what_is_no_store(tmp_path: Path) -
 
 
 def measure_peak(*command: str) -> int:
-    """The memory that a command needed at most, in bytes, measured by its own parent."""
+    """Return the bytes of memory that a command needed at most, as its own parent measures them."""
     code = (
-        "import resource, subprocess as s, sys; s.run(sys.argv[1:], check=True, stdout=s.DEVNULL, stderr=2);"
+        "import resource, subprocess as s, sys;"
+        "s.run(sys.argv[1:], check=True, stdout=s.DEVNULL, stderr=2);"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, check=True)
