@@ -46,8 +46,10 @@ def swap_names(name: Path, other: Path) -> Iterator[None]:
     process = subprocess.Popen(
         [sys.executable, racer.__file__, str(name), str(other)], stdout=subprocess.PIPE
     )
+
     assert process.stdout is not None
     assert process.stdout.readline() == b"racing\n"
+
     try:
         yield
         assert process.poll() is None, "the racer died before the race was over"
@@ -68,6 +70,7 @@ def open_session(settings: Settings) -> Iterator[ReadingSession]:
     batch: Batch[ReadingSession, None, None] = Batch(
         reader.open_session, lambda *_: None, [], CircuitBreaker(), lambda: None
     )
+
     with reader.open_session(Worker(batch, pooled=False)) as session:
         yield session
 
@@ -85,6 +88,7 @@ def read_naively(root: Path, path: str) -> str:
     resolved = Path(os.path.realpath(root / path))
     if not resolved.is_relative_to(os.path.realpath(root)):
         raise PermissionError(path)
+
     return (root / path).read_text()
 
 
@@ -155,6 +159,7 @@ def test_no_race_ever_reads_outside_while_the_naive_reader_does(
     assert outcomes.keys() <= {"inside", "symlink_escape"}, outcomes
     assert outcomes["inside"] > TRIES // 100, outcomes
     assert escapes > 0, "the race is not one: even the naive reader never lost it"
+
     name = kind.__name__.replace("_", " ")
     tries = f"{outcomes.total():,} tries; the naive reader {escapes:,} in {naive_tries:,}"
     reached(1, f"{name}: 0 escapes in {tries}")
@@ -182,12 +187,14 @@ def test_a_descriptor_is_never_left_open(world: object, settings: Settings) -> N
     from tests.support.file_cases import FILE_ROWS
 
     before = len(os.listdir("/proc/self/fd"))
+
     with open_session(settings) as session:
         for path in (path for row in FILE_ROWS for path in _list_paths(row.arguments)):
             try:
                 session.read(parse_path(path), 100)
             except Refused:
                 continue
+
     # Others, of tests before, may be closed meanwhile.
     assert len(os.listdir("/proc/self/fd")) <= before
 
@@ -198,8 +205,10 @@ def test_a_whole_disk_or_home_is_never_a_root(
     assert is_forbidden_root(Path("/"))
     assert is_forbidden_root(Path(os.path.expanduser("~")))
     assert not is_forbidden_root(roots.workspace_dir)
+
     shutil.rmtree(roots.workspace_dir)
     roots.workspace_dir.symlink_to("/")
+
     with open_session(roots) as session, pytest.raises(Refused, match="root_unavailable"):
         session.read(parse_path("etc/hostname"), 100)
 
@@ -218,8 +227,10 @@ def test_links_are_followed_as_often_as_the_kernel_does(roots: Settings) -> None
     (top / "0").write_text("reached")
     for n in range(1, 43):
         (top / str(n)).symlink_to(str(n - 1))
+
     assert (read(roots, "40"), (top / "40").read_text()) == ("reached", "reached")
     assert read(roots, "41") == "symlink_loop"
+
     with pytest.raises(OSError, match="symbolic links"):
         (top / "41").read_text()
 
@@ -231,6 +242,7 @@ def test_a_link_leads_only_so_deep(roots: Settings) -> None:
         path = "/".join([*["d"] * folders, "file"])
         (roots.workspace_dir / path).write_text("deep")
         (roots.workspace_dir / f"link{folders}").symlink_to(path)
+
     assert (read(roots, "link63"), read(roots, "link64")) == ("deep", "path_too_deep")
 
 
@@ -240,9 +252,12 @@ def test_names_that_sort_before_two_dots_are_names(roots: Settings) -> None:
         folder.mkdir(parents=True)
         (folder / "file").write_text(name)
         (roots.workspace_dir / f"to{name}x").symlink_to(f"d/{name}/../{name}/file")
+
         assert read(roots, f"to{name}x") == name
+
     (roots.workspace_dir / "slash").symlink_to("d/!/file/")
     (roots.workspace_dir / "folder").symlink_to("d/!/")
+
     assert (read(roots, "slash"), read(roots, "folder")) == ("not_found", "is_directory")
 
 
@@ -250,10 +265,12 @@ def test_another_root_is_tried_only_if_truly_nothing_is_there(roots: Settings) -
     for name in ("dangling", "file/below", "loop", "folder"):
         (roots.workspace_dir / name).parent.mkdir(exist_ok=True)
         (roots.workspace_dir / name).write_text("the workspace's")
+
     (roots.agent_dir / "file").write_text("a file where the workspace has a folder")
     (roots.agent_dir / "dangling").symlink_to("nothing")
     (roots.agent_dir / "loop").symlink_to("loop")
     (roots.agent_dir / "folder").mkdir()
+
     assert read(roots, "file/below") == "the workspace's"
     assert [read(roots, name) for name in ("dangling", "loop", "folder")] == [
         "not_found",
@@ -284,11 +301,15 @@ def test_a_name_that_cannot_be_looked_at_or_is_gone_again_says_so(
         ) -> object:
             if name == "link" and not follow_symlinks and left:
                 raise OSError(left.pop(), "refused")
+
             return stat(name, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
 
         monkeypatch.setattr(os, "stat", fail)
+
         assert read(roots, "link") == reason
+
         monkeypatch.undo()
+
     assert read(roots, "link") == "found"
 
 
@@ -302,8 +323,10 @@ def test_descriptors_are_closed_whatever_their_numbers(roots: Settings) -> None:
         opened = open_file(root, ("a", "b", "file"), roots.policy)
         assert opened is not None
         os.close(opened[0])
+
     # Others, of tests before, may be closed meanwhile.
     assert len(os.listdir("/proc/self/fd")) <= before
+
     os.close(low)
     os.close(high)
 
@@ -311,9 +334,13 @@ def test_descriptors_are_closed_whatever_their_numbers(roots: Settings) -> None:
 def test_a_second_name_of_a_file_is_refused_only_if_configured(roots: Settings) -> None:
     for name in ("one", "first"):
         (roots.workspace_dir / name).write_text(name)
+
     (roots.workspace_dir / "second").hardlink_to(roots.workspace_dir / "first")
+
     assert [read(roots, name) for name in ("one", "first", "second")] == ["one", "first", "first"]
+
     strict = roots.model_copy(update={"deny_hardlinks": True})
+
     assert [read(strict, name) for name in ("one", "first", "second")] == [
         "one",
         "hard_link",
@@ -331,8 +358,10 @@ def test_a_root_is_a_folder_that_is_there_and_may_be_read(
             descriptor = Root("x", path, optional=optional).open()
         except Refused as error:
             return error.reason
+
         if descriptor is None:
             return "empty"
+
         os.close(descriptor)
         return "opened"
 
@@ -344,13 +373,16 @@ def test_a_root_is_a_folder_that_is_there_and_may_be_read(
     assert [open_root(tmp_path / "file", optional=optional) for optional in (True, False)] == [
         "root_unavailable"
     ] * 2
+
     with pytest.raises(Refused, match="root_unavailable"):
         Root("x", tmp_path / "none").open()  # only where it is said may a root be missing
+
     top = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
     (tmp_path / "link").symlink_to(".")
     for name in ("file", "none", "link"):
         with pytest.raises(Refused, match="io_error"):
             open_directory(name, top)
+
     os.close(top)
     open_really = os.open
     for number, reason in (
@@ -363,14 +395,19 @@ def test_a_root_is_a_folder_that_is_there_and_may_be_read(
         def fail(path: object, *more: object, number: int = number, **options: object) -> int:
             if str(path).startswith(str(tmp_path)):
                 raise OSError(number, "refused")
+
             return open_really(path, *more, **options)  # type: ignore[arg-type]
 
         monkeypatch.setattr(os, "open", fail)
+
         assert [open_root(tmp_path, optional=optional) for optional in (True, False)] == [
             reason
         ] * 2
+
         monkeypatch.undo()
+
     monkeypatch.setenv("HOME", str(tmp_path / "no such home"))
+
     assert (
         open_root(tmp_path) == "opened"
         and not is_forbidden_root(tmp_path)
@@ -386,10 +423,15 @@ def test_the_kernel_agrees_with_every_answer(settings: Settings, unprivileged: N
         request = parse_path(path)
         if settings.policy.deny.denies(request.name) or "link-" in path or "#" in path:
             continue
+
         ours, kernel = _open_here(root, request.parts, settings), _open_by_kernel(root, path)
+
         assert ours == kernel, path
+
         compared += 1
+
     os.close(root)
+
     assert compared > 30
 
 
@@ -404,7 +446,9 @@ def test_the_kernel_agrees_about_links(settings: Settings) -> None:
         assert _open_here(root, parse_path(path).parts, settings) == _open_by_kernel(root, path), (
             path
         )
+
     os.close(root)
+
     assert len(links) > 15
 
 
@@ -419,8 +463,10 @@ def _open_here(root: int, parts: tuple[str, ...], settings: Settings) -> int | N
         opened = open_file(root, parts, settings.policy)
     except Refused:
         return None
+
     if opened is None:
         return None
+
     descriptor, status = opened
     os.close(descriptor)
     return status.st_ino
@@ -437,6 +483,7 @@ def _open_by_kernel(root: int, path: str) -> int | None:
     if descriptor < 0:
         assert ctypes.get_errno() != 38, "this kernel has no openat2"
         return None
+
     status = os.fstat(descriptor)
     os.close(descriptor)
     return status.st_ino if stat.S_ISREG(status.st_mode) else None

@@ -50,8 +50,11 @@ async def test_a_wrong_call_is_refused_alike_on_every_surface(
     row: Row, surface: str, settings: Settings
 ) -> None:
     assert row.call is not None
+
     expected = {"error": Fault.from_reason(row.call[0], field=row.call[1]).to_payload()}
+
     assert await python(settings, row.name, row.arguments) == expected
+
     try:
         assert await SURFACES[surface](settings, row.name, row.arguments) == expected
     except CannotCarry:
@@ -81,6 +84,7 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
         "env",
         "git",
     )
+
     assert not [
         path for path in paths if path.startswith("link-") and any(word in path for word in hostile)
     ]
@@ -104,6 +108,7 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
     assert "link-dir/a.txt" not in paths, "folders behind links are not entered"
     assert "folder.txt" not in paths, "the agent's folder hides the workspace's file"
     assert str(world.base) not in render({"listed": listed})
+
     unreadable = {
         "mode000.txt": "access_denied",
         "locked.txt": "access_denied",
@@ -125,12 +130,16 @@ async def list_all(call: Call, **arguments: Any) -> list[dict[str, Any]]:
         answer = await call("file_list", **arguments)
         FileListAnswer.model_validate(answer)
         files += answer["files"]
+
         assert answer["has_more"] == ("next_request" in answer)
+
         if not answer["has_more"]:
             return files
+
         assert answer["next_request"].get("after", "") > arguments.get("after", ""), (
             "each page goes on"
         )
+
         arguments = answer["next_request"]
 
 
@@ -140,6 +149,7 @@ async def read(settings: Settings, paths: Sequence[str]) -> list[dict[str, Any]]
         for start in range(0, len(paths), 25):
             arguments = {"paths": list(paths[start : start + 25]), "max_chars_per_file": 10}
             records += (await abilities.call("file_read_bulk", arguments))["results"]
+
     return records
 
 
@@ -188,7 +198,9 @@ async def test_l7_patterns_are_globs(roots: Settings, through: Through) -> None:
         answer = await call("file_list", pattern=pattern)
         assert [file["path"] for file in answer["files"]] == expected, pattern
         assert not answer["has_more"]
+
     sources = {file["path"]: file["source"] for file in (await call("file_list"))["files"]}
+
     assert sources["both.md"] == sources["a"] == "agent", "the agent's directory wins"
     assert sources["a/b.txt"] == "workspace", (
         "beneath a plain file of the agent's, the workspace answers"
@@ -200,10 +212,14 @@ async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> 
     write(roots.agent_dir, *paths[::3])
     write(roots.workspace_dir, *paths)
     call = through(roots)
+
     first = await call("file_list", limit=7)
+
     assert first["next_request"] == {"limit": 7, "after": first["files"][-1]["path"]}
+
     for limit in (9, 48):
         assert [file["path"] for file in await list_all(call, limit=limit)] == sorted(paths)
+
     assert [file["path"] for file in await list_all(call, after="a/b/f05.txt")] == [
         p for p in sorted(paths) if p > "a/b/f05.txt"
     ]
@@ -226,9 +242,12 @@ async def test_l9_odd_names_are_listed_as_they_are_asked_for(
     Path(os.fsdecode(os.fsencode(roots.workspace_dir) + b"/bad\xff.txt")).write_text("x")
     answer = await through(roots)("file_list")
     paths = [file["path"] for file in answer["files"]]
+
     assert paths == ["#L1-#L1-", "a%2eb", "n#byte=5#L1-", "name#L2#L1-", "sp .txt ", "🙂.txt"]
     assert answer["skipped"] == 3
+
     texts = [record["data"]["content"] for record in await read(roots, paths)]
+
     assert texts == ["#L1-", "a%2eb", "n#byte=5", "name#L2", "sp .txt ", "🙂.txt"[:10]]
 
 
@@ -237,7 +256,9 @@ async def test_l10_the_answer_keeps_its_bound(roots: Settings, through: Through)
     write(roots.workspace_dir, *paths)
     limit = 40_000
     call = through(roots.model_copy(update={"max_response_bytes": limit}))
+
     first = await call("file_list", limit=500)
+
     assert len(render(first).encode()) <= limit
     assert len(first["files"]) < 120 and first["has_more"]
     assert [file["path"] for file in await list_all(call, limit=500)] == paths
@@ -249,8 +270,10 @@ async def test_l11_a_folder_that_may_not_be_read_is_said(
     user = os.geteuid()
     if os.getuid() == 0:
         os.seteuid(0)
+
     for folder in (*tmp_path.parents[:3], tmp_path, roots.agent_dir, roots.workspace_dir):
         folder.chmod(0o755)
+
     write(roots.agent_dir, "closed/in.txt")
     write(roots.workspace_dir, "closed/other.txt", "open.txt")
     (roots.agent_dir / "closed").chmod(0)
@@ -258,7 +281,9 @@ async def test_l11_a_folder_that_may_not_be_read_is_said(
     answer = await through(roots)("file_list")
     if os.getuid() == 0:
         os.seteuid(0)
+
     (roots.agent_dir / "closed").chmod(0o755)
+
     assert [file["path"] for file in answer["files"]] == ["open.txt"], (
         "a refusal hides the workspace's, as in reading"
     )
@@ -276,7 +301,9 @@ async def test_l12_a_folder_of_too_many_entries_is_said(
         *(f"many/{n}" for n in range(11)),
         *(f"some/{n}" for n in range(10)),
     )
+
     answer = await through(roots)("file_list")
+
     assert [file["path"] for file in answer["files"]] == [
         "a.txt",
         *sorted(f"some/{n}" for n in range(10)),
@@ -292,7 +319,9 @@ async def test_l13_when_time_is_over_the_next_call_goes_on(
     paths = ["a.txt", "a/1", "a/b/2", "a/b/c/3", "a/d/4", "b/e/5", "c.txt"]
     write(roots.workspace_dir, *paths)
     call = through(roots)
+
     first = await call("file_list", pattern="**/[0-9]")
+
     assert first == {
         "files": [],
         "has_more": True,
@@ -305,12 +334,14 @@ async def test_l14_a_root_that_is_gone_is_said(roots: Settings, through: Through
     roots.workspace_dir.rmdir()
     with pytest.raises(AbilityError) as caught:
         await through(roots)("file_list")
+
     assert caught.value.fault.reason == "root_unavailable"
 
 
 async def test_listing_leaves_no_descriptor_behind(roots: Settings) -> None:
     write(roots.workspace_dir, *(f"{a}/{b}/f" for a in "abc" for b in "def"))
     before = len(os.listdir("/proc/self/fd"))
+
     async with Abilities.open(roots) as abilities:
         for limit in (1, 4, 500):
             await abilities.call("file_list", {"limit": limit})
@@ -392,6 +423,7 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
         for path, source in sources.items()
         if not any((top[source] / folder).is_symlink() for folder in Path(path).parents[:-1])
     }
+
     async with Abilities.open(roots) as abilities:
 
         async def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -426,17 +458,22 @@ def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
             "path_too_deep",
         )
         return
+
     states = glob.start
     for name in path.split("/"):
         states = glob.step(states, name)
+
     glob.accepts(states)
 
 
 def test_a_pattern_made_to_be_slow_is_not() -> None:
     glob = Glob("*a" * 120 + "b")
+
     assert not glob.accepts(glob.step(glob.start, "a" * 255))
+
     deep = Glob("**/a/" * 15 + "b")
     states = deep.start
     for _ in range(32):
         states = deep.step(states, "a")
+
     assert len(states) <= 31

@@ -64,6 +64,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[StuckReads]:
         raw = read(descriptor, size)
         if raw.startswith(b"STUCK"):
             reads.hang()
+
         return raw
 
     monkeypatch.setattr("abilities.helpers.files.window.os.read", read_or_hang)
@@ -75,6 +76,7 @@ def write_files(settings: Settings, stuck_files: int) -> list[str]:
     names = [f"{n:02}.txt" for n in range(25)]
     for n, name in enumerate(names):
         (settings.workspace_dir / name).write_text("STUCK" if n < stuck_files else "healthy")
+
     return names
 
 
@@ -89,11 +91,13 @@ async def test_twenty_four_stuck_items_leave_the_healthy_one_answered_in_time(
 
     taken = time.monotonic() - began
     *failed, healthy = payload["results"]
+
     assert not stuck.are_released, "the call did not wait for them"
     assert CALL_SECONDS <= 10, "nor longer than this"
     assert {record["error"]["reason"] for record in failed} == {"timeout"}
     assert all(record["error"]["retryable"] for record in failed)
     assert healthy["data"]["content"] == "healthy"
+
     reached(
         2,
         f"24 of 25 items stuck: the call ended after {taken:.1f} s, the healthy item was answered",
@@ -109,6 +113,7 @@ async def test_a_place_where_calls_are_stuck_is_refused_at_once_until_it_recover
         answers = await asyncio.gather(
             *(abilities.call("file_read_bulk", arguments) for _ in range(STUCK_CALLS))
         )
+
         assert all(answer["results"][1]["success"] for answer in answers), (
             "the breaker counts whole calls"
         )
@@ -118,6 +123,7 @@ async def test_a_place_where_calls_are_stuck_is_refused_at_once_until_it_recover
             patch.setattr("abilities.helpers.batch.ITEM_SECONDS", NEVER)
             patch.setattr("abilities.helpers.workers.CALL_SECONDS", NEVER)
             refused = await abilities.call("file_read_bulk", {"paths": ["01.txt"]})
+
         assert refused["results"][0]["error"]["reason"] == "timeout"
 
         stuck.release()
@@ -134,6 +140,7 @@ async def test_calls_go_on_after_cancelled_calls_left_threads_stuck(
 ) -> None:
     write_files(roots, 1)
     (roots.agent_dir / "own.txt").write_text("own")
+
     async with Abilities.open(roots) as abilities:
         for threads in (1, *([THREADS] * 5)):
             task = asyncio.create_task(abilities.call("file_read_bulk", {"paths": ["00.txt"]}))
@@ -170,6 +177,7 @@ def test_a_process_with_stuck_reads_exits_at_once(tmp_path: Path) -> None:
     ended = time.time() - float(left)
 
     assert failed == b"3"
+
     reached(2, f"a process with stuck reads ended after {ended:.2f} s")
 
 
@@ -189,9 +197,11 @@ async def test_a_special_file_never_blocks(
         began = time.monotonic()
         async with asyncio.timeout(GIVE_UP_SECONDS):
             payload = await abilities.call("file_read_bulk", {"paths": [name]})
+
         taken = time.monotonic() - began
 
     assert payload["results"][0]["error"]["reason"] == reason
+
     reached(2, f"{name}: refused after {taken * 1000:.1f} ms")
 
 
@@ -215,6 +225,7 @@ async def test_a_thousand_cancelled_calls_leave_nothing_behind(roots: Settings) 
         await wait_until(lambda: count_descriptors() <= before)
         await wait_until(lambda: threading.active_count() <= threads)
         payload = await abilities.call("file_read_bulk", {"paths": names})
+
         assert payload["summary"]["succeeded"] == 25
 
     await wait_until(lambda: not list_new_workers(others))  # none outlives the application
@@ -241,6 +252,7 @@ def test_sixty_four_calls_at_once_stay_within_256_descriptors(roots: Settings) -
             print(sum(answer["summary"]["succeeded"] for answer in answers))
         asyncio.run(main())
     """
+
     done = subprocess.run(
         [
             sys.executable,
@@ -253,7 +265,9 @@ def test_sixty_four_calls_at_once_stay_within_256_descriptors(roots: Settings) -
         timeout=GIVE_UP_SECONDS,
         check=True,
     )
+
     assert done.stdout.split() == [b"1600"], done.stderr
+
     reached(3, "64 calls at once with 256 descriptors: all 1,600 items answered")
 
 
@@ -263,11 +277,14 @@ async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs()
     def halve(_: None, item: int) -> int:
         if item % 2:
             raise Refused("not_found")
+
         return item // 2
 
     results = await workers.map(open_nothing, halve, range(100))
+
     assert results[::2] == list(range(50))
     assert all(isinstance(error, Refused) for error in results[1::2])
+
     workers.close()
 
 
@@ -304,9 +321,11 @@ async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
 
     assert [str(outcome) for (outcome,) in outcomes] == ["timeout"] * STUCK_CALLS
     assert str(while_stuck) == "timeout"
+
     async with asyncio.timeout(GIVE_UP_SECONDS):
         while await pool.map(yield_worker, try_again, [1]) != ["answered"]:
             await asyncio.sleep(POLL_SECONDS)
+
     pool.close()
 
 
@@ -326,6 +345,7 @@ async def test_a_session_that_fails_costs_the_pool_no_thread(
         assert results == ["answered"] * 2
 
     assert "cannot close" in caplog.text
+
     pool.close()
 
 

@@ -30,6 +30,7 @@ from tests.support.file_cases import Row
 from tests.support.memory_cases import MEMORY_STORE_ROWS
 from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
+from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 
@@ -39,9 +40,12 @@ async def test_a_wrong_call_is_refused_alike_on_every_surface(
     row: Row, surface: str, settings: Settings
 ) -> None:
     assert row.call is not None
+
     reason, field = row.call
     expected = {"error": Fault.from_reason(reason, field=field).to_payload()}
+
     assert await python(settings, row.name, row.arguments) == expected
+
     try:
         assert await SURFACES[surface](settings, row.name, row.arguments) == expected
     except CannotCarry:
@@ -86,6 +90,7 @@ async def find_reason(call: Call, name: str, **arguments: Any) -> str:
         await call(name, **arguments)
     except AbilityError as error:
         return error.fault.reason
+
     raise AssertionError("the call was answered")
 
 
@@ -99,6 +104,7 @@ async def test_every_surface_answers_the_same_walk_and_memory(
         BulkReadMemoryAnswer.model_validate(walk)
         single = await call("memory_get", key="A")
         MemoryGetAnswer.model_validate(single)
+
     assert list_keys(walk) == ["A", "B", "C", "D"]
     assert await SURFACES[surface](roots, "bulk_read_memory", {"key": "A", "depth": "2"}) == walk
     assert (
@@ -106,8 +112,10 @@ async def test_every_surface_answers_the_same_walk_and_memory(
         == walk
     )
     assert await SURFACES[surface](roots, "memory_get", {"key": "A"}) == single
+
     targets = {"targets": [{"type": "stored", "key": key} for key in "AXA"]}
     reply = await SURFACES[surface](roots, "memory_read_bulk", targets)
+
     assert [record["success"] for record in reply["results"]] == [True, False, True]
 
 
@@ -117,7 +125,9 @@ async def test_b4_a_diamond_returns_each_memory_once_and_loses_none(
 ) -> None:
     call = through(roots)
     await link_up(call, A="B C", B="C", C="D")
+
     answer = await call("bulk_read_memory", key="A", depth=depth)
+
     assert sorted(list_keys(answer)) == ["A", "B", "C", "D"]
     assert answer["metadata"]["duplicatesSkipped"] == 1
     assert answer["metadata"]["limitsReached"] == []
@@ -128,7 +138,9 @@ async def test_b4_cycles_and_complete_graphs_end(roots: Settings, through: Throu
     call = through(roots)
     edges = {key: " ".join([*"ABCDEF".replace(key, ""), key]) for key in "ABCDEF"}
     await link_up(call, **edges)
+
     answer = await call("bulk_read_memory", key="A")
+
     assert sorted(list_keys(answer)) == list("ABCDEF")
 
 
@@ -140,12 +152,16 @@ async def test_b5_missing_and_archived_memories_are_skipped_and_counted(
     ids = {k: (await call("memory_get", key=k))["data"]["id"] for k in "BC"}
     await call("delete_memory", id=ids["B"])
     await call("delete_memory", id=ids["C"], permanent=True)
+
     answer = await call("bulk_read_memory", key="A")
+
     assert list_keys(answer) == ["A", "D"]
     assert answer["metadata"]["missingLinks"] == 2
     assert (await call("memory_get", key="B"))["data"]["archived"], "direct reads succeed"
     assert await find_reason(call, "memory_get", key="C") == "not_found"
+
     await call("store_memory", type="core", content="again", key="C")
+
     assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "C", "D"], (
         "the link waited for it"
     )
@@ -157,6 +173,7 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
         connection.create_function("rehash", 15, lambda *row: hash_values(row))
         connection.create_function("link_hash", 5, lambda *link: hash_values(link))
         assert connection.execute(statement, values).rowcount == 1
+
     connection.close()
 
 
@@ -172,8 +189,11 @@ async def test_b6_a_score_that_cannot_be(score: str, roots: Settings, through: T
     await link_up(call, A="B C")
     columns = COLUMNS.format(score=score)
     tamper(roots, f"UPDATE memories SET score = {score}, hash = rehash({columns}) WHERE key = 'B'")
+
     assert await find_reason(call, "bulk_read_memory", key="B") == "invalid_stored_value"
+
     answer = await call("bulk_read_memory", key="A")
+
     assert list_keys(answer) == ["A", "C"]
     assert answer["metadata"]["invalidLinks"] == 1
 
@@ -184,7 +204,9 @@ async def test_b6_a_weight_that_cannot_be(weight: str, roots: Settings, through:
     await link_up(call, A="B C")
     hashed = f"link_hash(source, target, type, {weight}, rank)"
     tamper(roots, f"UPDATE links SET weight = {weight}, hash = {hashed} WHERE target = 'B'")
+
     answer = await call("bulk_read_memory", key="A")
+
     assert list_keys(answer) == ["A", "C"]
     assert answer["metadata"]["invalidLinks"] == 1
 
@@ -196,24 +218,32 @@ async def test_b7_equal_weights_give_the_same_bytes_every_time(
     for key in "CABD":
         links = [{"key": k} for k in random.Random(key).sample("ABCD", 4)]
         await call("store_memory", type="core", content=key, key=key, links=links)
+
     answers = {render(await call("bulk_read_memory", key="A")) for _ in range(5)}
+
     assert len(answers) == 1
     assert render(await call("bulk_read_memory", key="A")) in answers, "reading left no trace"
 
 
+HUB_LINKS = size("ABILITIES_HUB_LINKS", quick=10_000, full=100_000)
+LAST_HUB_LINK = f"k{HUB_LINKS // 1000 - 1}-0"
+CHAIN_LENGTH = size("ABILITIES_CHAIN_LENGTH", quick=500, full=5_000)
+
+
 @pytest.fixture(scope="module")
 def large_store(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """A memory with 100,000 links, and a chain of 5,000 memories."""
+    """Settings of a store that holds a memory with many links, and a long chain of memories."""
     base = tmp_path_factory.mktemp("large")
     settings = Settings(agent_dir=base, workspace_dir=base, store_url=f"sqlite:///{base}/memory.db")
 
     async def fill() -> None:
         async with open_calls(settings) as call:
-            for page in range(100):
+            for page in range(HUB_LINKS // 1000):
                 links = [{"key": f"k{page}-{n}", "link_weight": n / 1000} for n in range(1000)]
                 await call("store_memory", type="core", content="hub", key="hub", links=links)
-            await call("store_memory", type="core", content="found", key="k99-0")
-            chain = [{"key": f"c{n}", "links": [{"key": f"c{n + 1}"}]} for n in range(5_000)]
+
+            await call("store_memory", type="core", content="found", key=LAST_HUB_LINK)
+            chain = [{"key": f"c{n}", "links": [{"key": f"c{n + 1}"}]} for n in range(CHAIN_LENGTH)]
             await asyncio.gather(
                 *(call("store_memory", type="core", content="link", **m) for m in chain)
             )
@@ -227,12 +257,17 @@ async def test_b8_a_hub_and_a_chain_are_read_within_the_limits(
 ) -> None:
     call = through(large_store)
     answer = await call("bulk_read_memory", key="hub", depth=6, breadth=20, total=50)
-    assert list_keys(answer) == ["hub", "k99-0"]
-    assert answer["metadata"]["missingLinks"] == 99_999
-    shown = await call("memory_get", key="hub", links_offset=99_990)
-    assert shown["data"]["links_total"] == 100_000
+
+    assert list_keys(answer) == ["hub", LAST_HUB_LINK]
+    assert answer["metadata"]["missingLinks"] == HUB_LINKS - 1
+
+    shown = await call("memory_get", key="hub", links_offset=HUB_LINKS - 10)
+
+    assert shown["data"]["links_total"] == HUB_LINKS
     assert len(shown["data"]["links"]) == 10
+
     chain = await call("bulk_read_memory", key="c0", depth=6, total=50)
+
     assert list_keys(chain) == [f"c{n}" for n in range(7)]
     assert chain["metadata"]["limitsReached"] == ["depth"]
 
@@ -246,11 +281,14 @@ async def test_b9_a_row_that_is_not_as_it_was_written(
     call = through(roots)
     await link_up(call, A="B C")
     tamper(roots, f"UPDATE memories SET {column} WHERE key = 'B'")
+
     assert await find_reason(call, "bulk_read_memory", key="B") == "checksum_mismatch"
     assert await find_reason(call, "memory_get", key="B") == "checksum_mismatch"
+
     answer = await call("bulk_read_memory", key="A")
     read = await call("memory_read_bulk", targets=[{"type": "stored", "key": k} for k in "ABC"])
     listed = await call("query_memories")
+
     assert (len(listed["memories"]), listed["failed"]) == (2, 1)
     assert (listed["total"], listed["limit"]) == (3, 10)
     assert [record["success"] for record in list_records(answer)] == [True, False, True]
@@ -282,11 +320,13 @@ async def test_s4_search_is_literal_in_any_language(roots: Settings, through: Th
                 key=text.strip() or "tab",
             )
         await call("store_memory", type="core", content="xyz", key="miss")
+
     call = through(roots)
     for text in texts:
         for search in {text, text.swapcase()}:
             hits = [t for t in texts if search.casefold() in f"before {t} after 日本語".casefold()]
             page = await call("query_memories", search=search, limit=50)
+
             assert sorted(memory["key"] for memory in page["memories"]) == sorted(
                 hit.strip() or "tab" for hit in hits
             )
@@ -299,6 +339,7 @@ async def test_s6_a_quota_refuses_new_memories_and_nothing_else(
     call = through(roots.model_copy(update={"max_memories": 2}))
     for key in "AB":
         await call("store_memory", type="core", content=key, key=key)
+
     assert (
         await find_reason(call, "store_memory", type="core", content="C", key="C")
         == "storage_quota"
@@ -310,6 +351,7 @@ async def test_s6_a_quota_refuses_new_memories_and_nothing_else(
 async def test_s14_an_id_and_a_key_of_different_memories(roots: Settings, through: Through) -> None:
     call = through(roots)
     a, _ = [await call("store_memory", type="core", content=k, key=k) for k in "AB"]
+
     assert (
         await find_reason(call, "store_memory", type="core", content="x", key="B", id=a["id"])
         == "key_taken"
@@ -333,15 +375,18 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
         )
         StoreMemoryAnswer.model_validate(first)
         memory = first["memory"]
+
         assert first["created"] and memory["tags"] == ["a", "b"]
         assert memory["metadata"] == {
             "memory_score": 0.9,
             "source": "chat",
             "n": [1, {"deep": None}],
         }
+
         second = await call(
             "store_memory", type="core", content="two", key="k", links=[{"key": "y"}]
         )
+
         assert not second["created"] and second["id"] == first["id"]
         assert second["memory"] == {
             **memory,
@@ -350,8 +395,11 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
             "links": [{"key": "x", "link_weight": 0.9}, {"key": "y", "link_weight": 0.5}],
             "links_total": 2,
         }
+
         same = await call("store_memory", type="core", content="two", key="k", links=[{"key": "y"}])
+
         assert same["memory"] == second["memory"], "repeating a request leaves the same state"
+
         changed = await call(
             "update_memory",
             id=first["id"],
@@ -362,6 +410,7 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
             memory_score=0.25,
         )
         UpdateMemoryAnswer.model_validate(changed)
+
         assert sorted(changed["updated_fields"]) == [
             "category",
             "importance",
@@ -371,22 +420,31 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
         assert "category" not in changed["memory"]
         assert changed["memory"]["metadata"]["memory_score"] == 0.25
         assert changed["memory"]["links"] == [{"key": "y", "link_weight": 0.5}]
+
         kept = await call("update_memory", id=first["id"], importance="high")
+
         assert kept["memory"]["metadata"]["memory_score"] == 0.25, (
             "a score that was set no longer follows"
         )
+
         nothing = await call("update_memory", id=first["id"], importance="high")
+
         assert nothing["updated_fields"] == []
 
 
 async def test_a_score_follows_importance_and_ranks_links_to_it(roots: Settings) -> None:
     async with open_calls(roots) as call:
         await link_up(call, A="B C")
+
         assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
+
         name = (await call("memory_get", key="C"))["data"]["id"]
         await call("update_memory", id=name, importance="high")
+
         assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "C", "B"]
+
         await call("update_memory", id=name, memory_score=0.0)
+
         assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
 
 
@@ -394,11 +452,14 @@ async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
     async with open_calls(roots) as call:
         stored = await call("store_memory", type="task", content="x", key="k", tags=["t"])
         archived = await call("delete_memory", id=stored["id"])
+
         assert archived == {"success": True, "action": "archived", "id": stored["id"]}
         assert (await call("query_memories"))["total"] == 0
         assert (await call("query_memories", archived=True, tags=["t"]))["total"] == 1
         assert (await call("get_memory_stats"))["archived_count"] == 1
+
         await call("update_memory", id=stored["id"], archived=False)
+
         assert (await call("query_memories", tags=["t"]))["total"] == 1
         assert (await call("delete_memory", id=stored["id"], permanent="true"))[
             "action"
@@ -413,7 +474,9 @@ async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
     async with open_calls(roots) as call:
         await link_up(call, A="B")
         first, second = [render(await call("memory_get", key="A")) for _ in range(2)]
+
         assert first == second and "access" not in first
+
         await call("bulk_read_memory", key="A")
         await call("memory_read_bulk", targets=[{"type": "stored", "key": "A"}])
         async with asyncio.timeout(GIVE_UP_SECONDS):  # accesses are written a little later
@@ -422,7 +485,9 @@ async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
                 (memory,) = page["memories"]
                 if memory["access_count"]:
                     break
+
                 await asyncio.sleep(POLL_SECONDS)
+
         assert (memory["key"], memory["access_count"]) == ("A", 2)
         assert (await call("get_memory_stats"))["most_accessed"]["key"] == "A"
 
@@ -431,7 +496,9 @@ async def test_an_empty_store_has_zeros_and_no_dates(roots: Settings) -> None:
     async with open_calls(roots) as call:
         answer = await call("get_memory_stats")
         assert (await call("query_memories"))["memories"] == []
+
     GetMemoryStatsAnswer.model_validate(answer)
+
     assert answer == {
         "total_memories": 0,
         "by_type": {"core": 0, "learning": 0, "task": 0},
@@ -448,7 +515,9 @@ async def test_namespaces_never_meet(roots: Settings) -> None:
         stored = await abilities.call(
             "store_memory", {"type": "core", "content": "mine", "key": "k", "tags": ["t"]}
         )
+
         assert (await other.call("query_memories", {"archived": True}))["total"] == 0
+
         for name, arguments in (
             ("memory_get", {"key": "k"}),
             ("bulk_read_memory", {"key": "k"}),
@@ -457,7 +526,9 @@ async def test_namespaces_never_meet(roots: Settings) -> None:
         ):
             with pytest.raises(AbilityError, match="NOT_FOUND"):
                 await other.call(name, arguments)
+
         await other.call("store_memory", {"type": "core", "content": "theirs", "key": "k"})
+
         assert (await abilities.call("memory_get", {"key": "k"}))["data"]["content"] == "mine"
         assert (await other.call("query_memories", {"search": "mine"}))["total"] == 0
 
@@ -512,6 +583,7 @@ async def test_queries_agree_with_a_plain_list(
 
     monkeypatch.setattr(queries, "_select", select_noting)
     chance = random.Random(sort_by)
+
     async with open_calls(roots) as call:
         for n in range(60):
             await call(
@@ -524,11 +596,14 @@ async def test_queries_agree_with_a_plain_list(
                 tags=chance.sample(["t0", "t1", "t2"], 2),
                 importance=chance.choice(["high", "medium", "low"]),
             )
+
         every = (await call("query_memories", limit=100))["memories"]
         for memory in chance.sample(every, 12):
             await call("delete_memory", id=memory["id"])
+
         for memory in chance.sample(every, 12):
             await call("memory_get", key=memory["key"])
+
         await call("store_memory", type="core", content="flushes the accesses", key="flush")
         every = (await call("query_memories", limit=100, archived=True))["memories"]
         for query in QUERIES:
@@ -536,12 +611,16 @@ async def test_queries_agree_with_a_plain_list(
                 await check_query(
                     call, every, {**query, "sort_by": sort_by, "sort_order": order}, chance
                 )
+
         for memory in every:
             await call("update_memory", id=memory["id"], archived=False)
+
         for text in ("word", "number 1", "er 5", "w", "世"):
             page = await call("query_memories", search=text)
             assert page["total"] == sum(text in memory["content"] for memory in every)
+
     by_scan = {"", "scan in order"}
+
     assert strategies == (by_scan | {"search first"} if small == 10 else by_scan)
 
 
@@ -559,6 +638,7 @@ async def check_query(
     limit, offset = chance.randint(1, 20), chance.randint(0, 30)
     page = await call("query_memories", **query, limit=limit, offset=offset)
     QueryMemoriesAnswer.model_validate(page)
+
     assert [m["id"] for m in page["memories"]] == [
         m["id"] for m in matching[offset : offset + limit]
     ], query
@@ -586,18 +666,23 @@ async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Setti
         for key, text in texts.items():
             links = [{"key": other} for other in texts if other != key]
             await call("store_memory", type="core", content=text, key=key, links=links)
+
         for name, more in (("bulk_read_memory", {}), ("memory_get", {"bulkRead": True})):
             total = "totalLimit" if more else "total"
             answer = await call(name, key="k0", depth=6, breadth=20, **{total: 30}, **more)
             BulkReadMemoryAnswer.model_validate(answer)
+
             assert len(render(answer).encode()) <= limit
             assert len(list_keys(answer)) == 30
+
         received = {
             record["key"]: record["data"]["content"]
             for record in list_records(answer)
             if record["success"]
         }
+
         assert received
+
         rest = [r["truncation"]["next"] for r in list_records(answer) if "truncation" in r]
         rest += [
             {"type": "stored", "key": r["key"]} for r in list_records(answer) if not r["success"]
@@ -611,11 +696,16 @@ async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Setti
                         key = record["data"]["key"]
                         received[key] = received.get(key, "") + record["data"]["content"]
                 request = reply.get("next_request")
+
         assert received == texts
-        page = await call("query_memories", limit=30)
-        assert len(render(page).encode()) <= limit
-        assert page["limit"] == len(page["memories"]) < 30 and page["has_more"]
+
+        listed = await call("query_memories", limit=30)
+
+        assert len(render(listed).encode()) <= limit
+        assert listed["limit"] == len(listed["memories"]) < 30 and listed["has_more"]
+
         stored = await call("store_memory", type="core", content="\x01" * 5_000, key="k0")
+
         assert len(render(stored).encode()) <= limit
 
 
@@ -653,6 +743,7 @@ async def test_toon_keeps_the_bound_too(roots: Settings) -> None:
             reply = await abilities.reply(
                 "bulk_read_memory", {"key": "k0", **limits, "output_format": "toon"}
             )
+
             assert len(reply.text.encode()) <= 40_000
             assert len(list_records(reply.payload)) == total
 
@@ -672,7 +763,9 @@ async def test_a_memory_in_a_walk_costs_few_characters_beyond_its_content(roots:
                 tags=["a", "b"],
             )
         answer = await call("bulk_read_memory", key=keys[0], breadth=20)
+
     answer["metadata"]["frontier"] = []
+
     assert (len(render(answer)) - 20 * 200) / 20 <= 450
 
 
@@ -683,6 +776,7 @@ async def test_many_writers_and_readers_at_once(roots: Settings) -> None:
         ]
         reads = [call("query_memories", limit=5) for _ in range(100)]
         await asyncio.gather(*writes, *reads)
+
         assert (await call("get_memory_stats"))["total_memories"] == 50
 
 
@@ -690,4 +784,5 @@ async def test_a_store_path_is_made_with_its_folder(tmp_path: Path) -> None:
     settings = Settings(store_url=f"sqlite:///{tmp_path}/deep/er/memory.db", workspace_dir=tmp_path)
     async with open_calls(settings) as call:
         await call("store_memory", type="core", content="x", key="k")
+
     assert (tmp_path / "deep" / "er" / "memory.db").stat().st_mode & 0o777 == 0o600

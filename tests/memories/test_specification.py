@@ -12,6 +12,7 @@ from abilities import Abilities, AbilityError, Settings
 def sample_roots(roots: Settings) -> Settings:
     for n in range(30):
         (roots.workspace_dir / f"{n:02}.txt").write_text(f"file {n}")
+
     (roots.agent_dir / "MEMORY.md").write_text("lasting")
     return roots
 
@@ -24,6 +25,7 @@ async def test_one_call_does_what_one_call_an_item_does(sample_roots: Settings) 
             (await abilities.call("file_read_bulk", {"paths": [path]}))["results"][0]
             for path in paths
         ]
+
     assert payload["results"] == single
     assert payload["summary"] == {
         "requested": 25,
@@ -50,6 +52,7 @@ async def test_a_mixed_batch_answers_each_item(sample_roots: Settings) -> None:
                 ]
             },
         )
+
     assert [r["success"] for r in payload["results"]] == [True, False, False, True]
     assert [r["error"]["code"] for r in payload["results"][1:3]] == ["NOT_FOUND", "INVALID_INPUT"]
     assert [r["success"] for r in memories["results"]] == [True, False, False]
@@ -78,6 +81,7 @@ async def test_order_is_the_callers_whatever_it_is(seed: int, sample_roots: Sett
     paths = random.Random(seed).choices([*(f"{n:02}.txt" for n in range(30)), "none", "../x"], k=25)
     async with Abilities.open(sample_roots) as abilities:
         first, again = [await abilities.call("file_read_bulk", {"paths": paths}) for _ in range(2)]
+
     assert [record["input"] for record in first["results"]] == paths
     assert first == again
 
@@ -88,9 +92,11 @@ async def test_reading_changes_nothing(sample_roots: Settings) -> None:
         return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in files}
 
     before = state()
+
     async with Abilities.open(sample_roots) as abilities:
         await abilities.call("file_read_bulk", {"paths": ["00.txt", "none"]})
         await abilities.call(
             "memory_read_bulk", {"targets": [{"type": "long_term"}, {"type": "short_term"}]}
         )
+
     assert state() == before

@@ -32,8 +32,10 @@ class Graph:
     def _make_link(self, source: str, target: str, weight: float, kind: str) -> WalkLink:
         if (source, target, kind) in self.invalid:
             return WalkLink(target, 0.0, kind, -2.0, "invalid")
+
         if target in self.missing | self.archived:
             return WalkLink(target, weight, kind, -1.0, "absent")
+
         return WalkLink(target, weight, kind, weight * self.scores.get(target, 1.0), "present")
 
 
@@ -74,12 +76,14 @@ def test_depth_first_order() -> None:
 
 def test_weight_times_score_decides() -> None:
     graph = Graph({"A": [("B", 0.8, "x"), ("C", 0.9, "x")]}, {"B": 0.9, "C": 0.7})
+
     assert list_keys(walk(graph, "A", WalkLimits(3, 1, 20))) == ["A", "B"]
     assert list_keys(walk(graph, "A", DEFAULT)) == ["A", "B", "C"]
 
 
 def test_a_memory_reached_twice_is_retrieved_once() -> None:
     walked = walk(build_graph(A="B C", B="C", C="D"), "A", DEFAULT)
+
     assert list_keys(walked) == ["A", "B", "C", "D"]
     assert walked.duplicates == 1
 
@@ -87,6 +91,7 @@ def test_a_memory_reached_twice_is_retrieved_once() -> None:
 @pytest.mark.parametrize("depth", [2, 3])
 def test_a_memory_met_again_on_a_shorter_way_is_walked_on_from_there(depth: int) -> None:
     walked = walk(build_graph(A="B C", B="C", C="D"), "A", WalkLimits(depth, 5, 20))
+
     assert sorted(list_keys(walked)) == ["A", "B", "C", "D"]
     assert {step.key: step.depth for step in walked.steps} == {"A": 0, "B": 1, "C": 1, "D": 2}
     assert walked.cut_by == []
@@ -94,6 +99,7 @@ def test_a_memory_met_again_on_a_shorter_way_is_walked_on_from_there(depth: int)
 
 def test_depth_stops_descending() -> None:
     walked = walk(build_graph(A="B", B="C", C="D", D="E"), "A", WalkLimits(2, 5, 20))
+
     assert list_keys(walked) == ["A", "B", "C"]
     assert walked.cut_by == ["depth"]
     assert [(c.key, c.source, c.cut_by) for c in walked.frontier] == [("D", "C", "depth")]
@@ -101,6 +107,7 @@ def test_depth_stops_descending() -> None:
 
 def test_breadth_takes_the_best() -> None:
     walked = walk(build_graph(A=" ".join(f"B{n}" for n in range(10))), "A", DEFAULT)
+
     assert list_keys(walked) == ["A", "B0", "B1", "B2", "B3", "B4"]
     assert walked.cut_by == ["breadth"]
     assert [c.key for c in walked.frontier] == ["B5", "B6", "B7", "B8", "B9"]
@@ -108,22 +115,28 @@ def test_breadth_takes_the_best() -> None:
 
 def test_a_duplicate_takes_no_place_in_the_breadth() -> None:
     walked = walk(build_graph(A="B C D", B="A C E", C=""), "A", WalkLimits(3, 2, 20))
+
     assert list_keys(walked) == ["A", "B", "C", "E", "D"]
     assert walked.duplicates == 2
 
 
 def test_total_counts_the_target_and_stops_at_once() -> None:
     graph = build_graph(A="B C", B="D E", C="F")
+
     assert list_keys(walk(graph, "A", WalkLimits(3, 5, 3))) == ["A", "B", "D"]
     assert walk(graph, "A", WalkLimits(3, 5, 3)).cut_by == ["total"]
+
     exact = walk(graph, "A", WalkLimits(3, 5, 6))
+
     assert (list_keys(exact), exact.cut_by) == (["A", "B", "D", "E", "C", "F"], [])
 
 
 def test_missing_archived_and_invalid_are_counted_and_take_no_place() -> None:
     graph = build_graph(A="B C D E")
     graph.missing, graph.archived, graph.invalid = {"B"}, {"C"}, {("A", "D", "association")}
+
     walked = walk(graph, "A", WalkLimits(3, 2, 20))
+
     assert list_keys(walked) == ["A", "E"]
     assert (walked.missing, walked.invalid, walked.cut_by) == (2, 1, [])
 
@@ -137,19 +150,24 @@ def test_ties_are_broken_by_weight_and_then_by_key() -> None:
 
 def test_cycles_self_links_and_a_complete_graph_end() -> None:
     assert list_keys(walk(build_graph(A="A B", B="A"), "A", DEFAULT)) == ["A", "B"]
+
     names = "ABCDEF"
     complete = build_graph(
         **{name: " ".join(other for other in names if other != name) for name in names}
     )
     walked = walk(complete, "A", DEFAULT)
+
     assert sorted(list_keys(walked)) == list(names)
     assert all(step.depth == 1 for step in walked.steps[1:])
 
 
 def test_a_long_chain_and_a_large_hub_are_no_burden() -> None:
     chain = build_graph(**{f"k{n}": f"k{n + 1}" for n in range(5_000)})
+
     assert len(list_keys(walk(chain, "k0", WalkLimits(6, 20, 50)))) == 7
+
     hub = Graph({"A": [(f"k{n:06}", 0.5, "x") for n in range(20_000)]})
+
     assert len(list_keys(walk(hub, "A", WalkLimits(6, 20, 50), page=50_000))) == 21
 
 
@@ -168,12 +186,14 @@ def random_graph(seed: int) -> tuple[Graph, WalkLimits]:
         for _ in range(many):
             link = chance.choice(names), chance.choice(["association", "cause"])
             weights_by_link[link] = chance.choice(weights)
+
         edges[source] = [
             (target, weight, kind) for (target, kind), weight in weights_by_link.items()
         ]
         invalid |= {
             (source, target, kind) for target, kind in weights_by_link if chance.random() < 0.03
         }
+
     others = names[1:]
     graph = Graph(
         edges,
@@ -203,46 +223,51 @@ class OracleOutcome:
 
 
 def walk_as_oracle(graph: Graph, target: str, limits: WalkLimits) -> OracleOutcome:
-    """The walk once more, with one explicit stack of pending links over whole adjacency lists.
+    """Walk in another way: with one explicit stack of pending links over whole adjacency lists.
 
-    Each stack entry is (memory, its links still to look at, whether they are kept ones seen before).
+    Each entry of the stack is a memory, its links still to look at, and whether these were kept
+    when the memory was met before.
     """
-    told = OracleOutcome([target], {target: 0})
+    outcome = OracleOutcome([target], {target: 0})
     room: dict[str, int] = {}
     stack = [(target, deque(graph.list_links(target)), False)] if limits.depth > 0 else []
-    told.kept[target], room[target] = [], limits.breadth
+    outcome.kept[target], room[target] = [], limits.breadth
     while stack:
         memory, pending, again = stack[-1]
-        if not pending or (not again and (room[memory] == 0 or told.stopped)):
+        if not pending or (not again and (room[memory] == 0 or outcome.stopped)):
             stack.pop()
             continue
+
         link = pending.popleft()
-        if link.state == "present" and link.key not in told.depth:
-            if len(told.order) == limits.total:
-                told.stopped = True
+        if link.state == "present" and link.key not in outcome.depth:
+            if len(outcome.order) == limits.total:
+                outcome.stopped = True
                 continue
-            told.order.append(link.key)
+            outcome.order.append(link.key)
             room[memory] -= 1
-            told.kept[memory].append(link)
+            outcome.kept[memory].append(link)
         elif link.state == "present":
             if not again:
-                told.counts["duplicate"] += 1
-                told.kept[memory].append(link)
-            if told.depth[memory] + 1 >= told.depth[link.key]:
+                outcome.counts["duplicate"] += 1
+                outcome.kept[memory].append(link)
+            if outcome.depth[memory] + 1 >= outcome.depth[link.key]:
                 continue
         else:
-            told.counts["invalid" if link.state == "invalid" else "missing"] += 1
+            outcome.counts["invalid" if link.state == "invalid" else "missing"] += 1
             continue
-        told.depth[link.key] = told.depth[memory] + 1
-        told.via[link.key] = (memory, link.type)
-        if told.depth[link.key] == limits.depth:
+
+        outcome.depth[link.key] = outcome.depth[memory] + 1
+        outcome.via[link.key] = (memory, link.type)
+        if outcome.depth[link.key] == limits.depth:
             continue
-        if link.key in told.kept:
-            stack.append((link.key, deque(told.kept[link.key]), True))
-        elif not told.stopped:
-            told.kept[link.key], room[link.key] = [], limits.breadth
+
+        if link.key in outcome.kept:
+            stack.append((link.key, deque(outcome.kept[link.key]), True))
+        elif not outcome.stopped:
+            outcome.kept[link.key], room[link.key] = [], limits.breadth
             stack.append((link.key, deque(graph.list_links(link.key)), False))
-    return told
+
+    return outcome
 
 
 def measure_distances(kept: dict[str, list[WalkLink]], target: str) -> dict[str, int]:
@@ -254,6 +279,7 @@ def measure_distances(kept: dict[str, list[WalkLink]], target: str) -> dict[str,
             if link.key not in distance:
                 distance[link.key] = distance[memory] + 1
                 queue.append(link.key)
+
     return distance
 
 
@@ -266,16 +292,22 @@ def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant
         graph, limits = random_graph(seed)
         walked = walk(graph, "m0", limits, page=1 + seed % 7)
         expected = walk_as_oracle(graph, "m0", limits)
+
         assert list_keys(walked) == expected.order, seed
         assert {step.key: step.depth for step in walked.steps} == expected.depth, seed
+
         via = {s.key: (s.parent.key, s.link.type) for s in walked.steps if s.parent and s.link}
+
         assert via == expected.via, seed
+
         counts = {
             "duplicate": walked.duplicates,
             "missing": walked.missing,
             "invalid": walked.invalid,
         }
+
         assert counts == expected.counts, seed
+
         check_invariant(graph, limits, walked, expected.stopped)
         check_frontier(graph, limits, walked, expected)
         walks += 1
@@ -284,18 +316,24 @@ def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant
             step.depth > following.depth
             for step, following in zip(walked.steps[1:], walked.steps[2:], strict=False)
         )
+
     assert walks == 100 and 0 < stops < 100 and shortened > 0
 
 
 def check_invariant(graph: Graph, limits: WalkLimits, walked: WalkOutcome, stopped: bool) -> None:
     """Check that nothing allowed is lost or returned twice, and that depths are the shortest."""
     retrieved = list_keys(walked)
+
     assert len(set(retrieved)) == len(retrieved) <= limits.total
     assert all(step.depth <= limits.depth and step.taken <= limits.breadth for step in walked.steps)
+
     kept = {step.key: [link for _, link in step.kept] for step in walked.steps}
+
     assert {step.key: step.depth for step in walked.steps} == measure_distances(kept, retrieved[0])
+
     if stopped:
         return
+
     gone = graph.missing | graph.archived
     for step in walked.steps:
         if step.depth < limits.depth:
@@ -313,12 +351,14 @@ def test_no_more_links_are_asked_for_than_are_looked_at() -> None:
     conversation = Walk("m0", WalkLimits(1, 5, 20)).run()
     offsets: list[int] = []
     request = next(conversation)
+
     with pytest.raises(StopIteration):
         while True:
             if request.key == "m0":
                 offsets.append(request.offset)
             links = graph.list_links(request.key)[request.offset : request.offset + 5]
             request = conversation.send(links)
+
     assert offsets == [0, 5, 10], "five to take, and ten for the frontier"
 
 
@@ -343,8 +383,10 @@ def check_frontier(
                 if (link.score, link.weight) > every.get(link.key, (-1.0, 0.0)):
                     every[link.key], sources[link.key] = (link.score, link.weight), step.key
                 cut.add(find_cut(step, limits))
+
     best = sorted(every.items(), key=lambda item: (-item[1][0], -item[1][1], item[0]))[:10]
     frontier = [(c.key, c.score, c.source) for c in walked.frontier]
+
     assert frontier == [(key, score, sources[key]) for key, (score, _) in best], (
         "of equals the first one met"
     )

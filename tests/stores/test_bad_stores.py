@@ -40,13 +40,18 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
     async def call_surface(settings: Settings, call: NamedCall) -> str:
         payload = await SURFACES[request.param](settings, *call)
+
         assert payload == await python(settings, *call)
+
         if "error" not in payload:
             return "done"
+
         fault = Fault.model_validate(payload["error"])
+
         assert payload == {"error": Fault.from_reason(cast(Reason, fault.reason)).to_payload()}, (
             "one fixed sentence, and nothing of the host"
         )
+
         return fault.reason
 
     return call_surface
@@ -58,9 +63,12 @@ async def test_s7_locked_for_longer_than_the_timeout(
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.1)
     lock = os.open(f"{store_file(one_memory)}-lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
+
     assert await ask(one_memory, STORE) == "busy"
     assert await ask(one_memory, READ) == "done"
+
     os.close(lock)
+
     assert "error" not in await python(one_memory, *STORE)
 
 
@@ -77,6 +85,7 @@ async def test_s8_a_full_disk(
 
     monkeypatch.setattr(file.StoreFile, "open", open_small)
     big = ("store_memory", {"type": "core", "content": "x" * 5_000, "key": "big"})
+
     assert await ask(one_memory, big) == "storage_full"
     assert await ask(one_memory, READ) == "done"
     assert (await python(one_memory, "get_memory_stats", {}))["total_memories"] == 1
@@ -85,6 +94,7 @@ async def test_s8_a_full_disk(
 async def test_s8_a_folder_that_cannot_be_there(ask: Any, roots: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     impossible = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/file/memory.db"})
+
     assert await ask(impossible, STORE) == "unavailable"
     assert await ask(impossible, READ) == "unavailable"
 
@@ -95,12 +105,16 @@ def read_only(one_memory: Settings, tmp_path: Path, unprivileged: None) -> Itera
     user = os.geteuid()
     if os.getuid() == 0:
         os.seteuid(0)
+
     for folder in tmp_path.parents[:3]:
         folder.chmod(0o755)
+
     for folder in (tmp_path, one_memory.agent_dir, one_memory.workspace_dir):
         folder.chmod(0o777)
+
     for path in (store_file(one_memory), Path(f"{store_file(one_memory)}-lock")):
         path.chmod(0o444)
+
     os.seteuid(user)
     yield one_memory
 
@@ -108,6 +122,7 @@ def read_only(one_memory: Settings, tmp_path: Path, unprivileged: None) -> Itera
 async def test_s9_a_file_that_may_only_be_read(ask: Any, read_only: Settings) -> None:
     for call in (STORE, ("store_memory", {"type": "core", "content": "again", "key": "k"})):
         assert await ask(read_only, call) == "read_only"
+
     for call in (READ, WALK, QUERY):
         assert await ask(read_only, call) == "done"
 
@@ -121,16 +136,19 @@ async def test_s10_a_file_that_is_no_store(ask: Any, one_memory: Settings, damag
     before = store_file(one_memory).read_bytes()
     for call in (READ, WALK, QUERY, STORE):
         assert await ask(one_memory, call) == "corrupted"
+
     assert store_file(one_memory).read_bytes() == before
 
 
 async def test_s11_a_newer_schema(ask: Any, one_memory: Settings) -> None:
     with sqlite3.connect(store_file(one_memory)) as connection:
         connection.execute("PRAGMA user_version = 99")
+
     connection.close()
     before = store_file(one_memory).read_bytes()
     for call in (READ, WALK, QUERY, STORE):
         assert await ask(one_memory, call) == "schema_too_new"
+
     assert store_file(one_memory).read_bytes() == before
 
 
@@ -138,4 +156,5 @@ async def test_s12_a_file_that_was_moved(ask: Any, one_memory: Settings, tmp_pat
     shutil.move(store_file(one_memory), tmp_path / "elsewhere.db")
     for call in (STORE, READ, WALK, QUERY):
         assert await ask(one_memory, call) == "storage_moved"
+
     assert not store_file(one_memory).exists()

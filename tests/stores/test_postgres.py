@@ -34,7 +34,10 @@ from tests.support.file_cases import Row
 from tests.support.measurements import reached
 from tests.support.memory_cases import MEMORY_STORE_ROWS
 from tests.support.surfaces import Through, calls_through, environment
+from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
+
+SCHEMA_MAKERS = size("ABILITIES_SCHEMA_MAKERS", quick=4, full=10)
 
 ROUNDS = max(KILLS // 5, 2)
 """Of these, every second one kills the server, the others its writers."""
@@ -60,6 +63,7 @@ def roots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings
     monkeypatch.setattr(test_memories, "tamper", tamper)
     for name in ("agent", "workspace"):
         (tmp_path / name).mkdir()
+
     return Settings(
         agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace", store_url=url
     )
@@ -75,6 +79,7 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
     """Change the database behind the store's back; make a hash anew if it is to fit."""
     plain, has_hash = re.subn(r", hash = \w+\(.*\) WHERE", " WHERE", statement)
     table = "links" if " links " in statement else "memories"
+
     with psycopg.connect(settings.store_url) as connection:
         connection.execute("SET search_path = abilities")
         changed = connection.execute(
@@ -122,9 +127,11 @@ async def test_a_wrong_call_is_refused_as_by_the_embedded_store(
     row: Row, roots: Settings, through: Through
 ) -> None:
     assert row.call is not None
+
     call = through(roots)
     if any(text in ascii(row.arguments) for text in ("\\ud800", "inf", "nan")):
         call = calls_through("python")(roots)
+
     assert await test_memories.find_reason(call, row.name, **row.arguments) == FAULTS_SHOWN.get(
         row.call[0], row.call[0]
     )
@@ -162,7 +169,7 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
                 assert 2 <= len(trips) <= depth + 2, (key, depth, len(trips))
 
 
-async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
+async def test_several_processes_at_once_make_one_schema(url: str) -> None:
     code = (
         "import asyncio, sys\n"
         "from abilities.helpers.stores.conformance import put\n"
@@ -177,13 +184,14 @@ async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
         await asyncio.create_subprocess_exec(
             sys.executable, "-c", code, url, f"t{n}", stderr=asyncio.subprocess.PIPE
         )
-        for n in range(10)
+        for n in range(SCHEMA_MAKERS)
     ]
     for process in running:
         _, errors = await process.communicate()
         assert process.returncode == 0, errors.decode()
+
     async with open_store(url) as store:
-        assert (await store.read_linked(NAMESPACE, "k", 0, 20)).links_total == 10
+        assert (await store.read_linked(NAMESPACE, "k", 0, 20)).links_total == SCHEMA_MAKERS
 
 
 def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
@@ -195,7 +203,9 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
             " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
             " WHERE n.nspname = 'abilities'"
         ).fetchall()
+
     keys = [(table, column) for table, unique, column in indexes if unique]
+
     assert {table for table, _ in keys} == {
         "memories",
         "links",
@@ -235,7 +245,9 @@ async def test_a_connection_that_is_cut_is_made_again(url: str, server: str) -> 
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
                 (urlsplit(url).path[1:],),
             )
+
         outcomes = [await find_reason(put(store, f"k{n}")) for n in range(10)]
+
         assert set(outcomes) <= {"unavailable", "done"} and outcomes[-3:] == ["done"] * 3
 
 
@@ -258,14 +270,18 @@ async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
             await wait_until(lambda: len(acknowledged) > 20)
             leader.kill()
             before = len(acknowledged)
+
             assert before > 20
+
             for key in acknowledged:
                 assert (await store.read(NAMESPACE, [key]))[0].row.key == key  # type: ignore[union-attr]
+
             standby.run("pg_ctl", "promote", "-w")
             await wait_until(lambda: len(acknowledged) >= before + 100)
             stopping.set()
             await asyncio.gather(*writers)
             memories = await store.read(NAMESPACE, acknowledged)
+
             assert [memory for memory in memories if isinstance(memory, Exception)] == []
 
 
@@ -298,10 +314,12 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
             for name, writer in zip(names, writers, strict=True):
                 assert writer.stdout
                 acknowledged |= {f"{name}-{int(writer.stdout.readline())}" for _ in range(10)}
+
             await asyncio.sleep(random.Random(round_).random() * 0.5)
             if round_ % 2:
                 node.kill()
                 node.start("fsync=on")
+
             for name, writer in zip(names, writers, strict=True):
                 writer.kill()
                 output, _ = writer.communicate()
@@ -310,9 +328,13 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
         async with open_store(node.url) as store:
             keys = sorted(acknowledged)
             memories = zip(keys, await store.read(NAMESPACE, keys), strict=True)
+
             assert [key for key, memory in memories if isinstance(memory, Exception)] == []
+
             findings = await store.check(lambda _: None, full=True)
+
             assert {finding.state for finding in findings} <= {"sound", "note"}
+
     rounds = f"PostgreSQL, {ROUNDS} rounds, of writers and server"
     reached(5, f"{rounds}: {len(acknowledged):,} acknowledged, 0 lost")
 
@@ -328,9 +350,12 @@ async def test_a_change_that_no_standby_has_is_not_acknowledged() -> None:
             with psycopg.connect(leader.url, autocommit=True) as connection:
                 while not connection.execute(waiting).fetchall():
                     await asyncio.sleep(0.01)
+
             assert await writing == "unavailable"
             assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+
             standby.start()
+
             assert await find_reason(put(store, "new")) == "done"
 
 
@@ -345,8 +370,10 @@ async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None
             writing = asyncio.create_task(put(store, "other"))
             while not (await (await other.execute(WAITING)).fetchall()):
                 await asyncio.sleep(0.01)
+
             await LOCK.execute(other, f"abilities:{NAMESPACE}")
             await other.rollback()
+
             assert (await writing).created
 
 
@@ -359,6 +386,7 @@ async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
     await _create_schema(url)
     with psycopg.connect(url) as connection:
         connection.execute("INSERT INTO abilities.version VALUES (99)")
+
     async with open_store(url) as store:
         assert await find_reason(put(store, "k")) == "schema_too_new"
         assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "schema_too_new"
@@ -369,6 +397,7 @@ async def test_a_held_lock_makes_it_busy_not_wrong(
 ) -> None:
     settings = pool._SESSION_SETTINGS.replace("'3s'", "'0.3s'")
     monkeypatch.setattr(pool, "_SESSION_SETTINGS", settings)
+
     async with open_store(url) as store:
         await put(store, "k")
         with psycopg.connect(url) as connection:
@@ -377,11 +406,14 @@ async def test_a_held_lock_makes_it_busy_not_wrong(
             assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done", (
                 "reads go on"
             )
+
         assert await find_reason(put(store, "other")) == "done"
+
         with psycopg.connect(url) as connection:
             connection.execute("LOCK TABLE abilities.memories IN ACCESS EXCLUSIVE MODE")
             assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "busy"
             assert await find_reason(put(store, "more")) == "busy"
+
         assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
 
 
@@ -392,6 +424,7 @@ async def test_a_database_that_can_only_be_read_is_read(url: str) -> None:
         connection.execute(
             f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode()
         )
+
     async with open_store(url) as store:
         assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
         assert await find_reason(put(store, "new")) == "read_only"
@@ -449,6 +482,7 @@ async def test_search_is_right_without_an_index_too(
     wrong = "CREATE INDEX words_search ON nowhere (folded)"
     monkeypatch.setattr(migration, "_CREATE_SEARCH_INDEX", wrong)
     settings = Settings(store_url=url, workspace_dir=Path.cwd() / "tests")
+
     async with Abilities.open(settings) as abilities:
         await abilities.call(
             "store_memory", {"type": "core", "content": "Größe 100%_x", "key": "k"}
@@ -468,21 +502,30 @@ def test_a_store_moves_between_a_file_and_a_database_without_loss(
 
     def run(settings: Settings, *command: str) -> Any:
         done = CliRunner().invoke(main, list(command), env=environment(settings))
+
         assert done.exit_code == 0, done.output
+
         return done
 
     run(file, "export", str(tmp_path / "one"))
+
     assert "60 added" in run(roots, "import", str(tmp_path / "one")).stderr
     assert "60 unchanged" in run(roots, "import", str(tmp_path / "one")).stderr
+
     run(roots, "export", str(tmp_path / "two"))
+
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
     back = file.model_copy(update={"store_url": f"sqlite:///{tmp_path}/back.db"})
     run(back, "import", str(tmp_path / "two"))
+
     assert run(back, "export").stdout_bytes == (tmp_path / "one").read_bytes()
+
     for settings in (file, roots, back):
         findings = json.loads(run(settings, "check", "--json").stdout)
         assert {finding["state"] for finding in findings} <= {"sound", "note"}
         assert len(findings) >= 6
+
     for command in ("backup", "restore"):
         arguments = [command, str(tmp_path / ("new" if command == "backup" else "one"))]
         refused = CliRunner().invoke(main, arguments, env=environment(roots))
@@ -506,6 +549,7 @@ async def _fill_store(settings: Settings) -> None:
             )
             if n % 9 == 0:
                 await abilities.call("delete_memory", {"id": stored["id"]})
+
             await abilities.call("memory_get", {"key": f"k/{n // 2}"})
 
 

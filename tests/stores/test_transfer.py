@@ -34,6 +34,7 @@ from tests.stores.test_stores import check_whole, open_store
 from tests.support.measurements import reached
 from tests.support.tier import size
 
+KILLED_IMPORTS = size("ABILITIES_KILLED_IMPORTS", quick=2, full=6)
 BACKUPS = size("ABILITIES_BACKUPS", quick=1, full=5)
 MEMORIES = size("ABILITIES_MEMORIES", quick=500, full=5000)
 NOW = "2026-01-01T00:00:00.000Z"
@@ -50,7 +51,9 @@ def run(store: Path, *arguments: str | Path, stdin: bytes | None = None) -> Resu
 
 def export(store: Path) -> bytes:
     done = run(store, "export")
+
     assert done.exit_code == 0, done.output
+
     return done.stdout_bytes
 
 
@@ -117,13 +120,19 @@ def test_what_was_exported_comes_back_byte_for_byte(memories: list[dict[str, Any
 
         asyncio.run(fill())
         lines = export(first)
+
         assert lines.count(b"\n") == len(memories) + 1
+
         imported = run(second, "import", "-", stdin=lines)
+
         assert imported.exit_code == 0, imported.output
         assert export(second) == lines
+
         again = run(second, "import", "-", stdin=lines)
+
         assert again.stderr == f"Imported: {len(memories):,} unchanged.\n"
         assert export(second) == lines
+
         for line in lines.splitlines()[1:]:
             assert format_line(parse_line(line)) == line + b"\n"
 
@@ -146,20 +155,26 @@ def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
     run(store, "export", file)
     changed = file.read_text().replace("content of k0001", "changed")
     file.write_text(changed)
+
     kept = run(store, "import", file)
+
     assert kept.exit_code == 0
     assert kept.stderr == (
         "line 3 (k0001): It differs from the stored memory, which was kept.\n"
         "Imported: 2 unchanged, 1 kept.\n"
     )
+
     dry = run(store, "import", file, "--replace", "--dry-run")
+
     assert dry.stderr == "Would import: 1 replaced, 2 unchanged.\n"
     assert b"changed" not in export(store)
     assert run(store, "import", file, "--replace").stderr == "Imported: 1 replaced, 2 unchanged.\n"
     assert export(store) == changed.encode()
+
     lines = changed.splitlines()
     other_key = json.dumps({**json.loads(lines[1]), "key": "x"})
     refused = run(store, "import", "-", stdin=f"{lines[0]}\n{other_key}".encode())
+
     assert refused.exit_code == 1
     assert "line 2 (x): The id and the key name different memories." in refused.stderr
     assert run(other, "import", file, "--namespace", "team").exit_code == 0
@@ -168,7 +183,9 @@ def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
         == changed.replace('"default"', '"team"').replace('"conformance"', '"team"').encode()
     )
     assert export(other).count(b"\n") == 4
+
     part = run(other, "export", "--namespace", "none")
+
     assert part.stdout_bytes.count(b"\n") == 1
 
 
@@ -195,16 +212,24 @@ def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
     monkeypatch.setattr(streams, "MAX_LINE", 2_000)
     monkeypatch.setattr(streams, "CHUNK", 500)
     file.write_bytes(b"\n".join([heading, *bad, b"", good]))
+
     done = run(tmp_path / "n.db", "import", file, "--report", report)
+
     assert done.exit_code == 1
     assert done.stderr.endswith("Imported: 1 added, 8 refused.\n"), done.stderr
+
     notes = [json.loads(line) for line in report.read_text().splitlines()]
+
     assert [note["place"] for note in notes] == [f"line {n}" for n in range(2, 10)]
     assert "too long" in notes[6]["words"]
+
     newer = tmp_path / "newer.jsonl"
     newer.write_text('{"format":"agent-abilities","version":2}\n')
+
     assert "newer version" in run(store, "import", newer).stderr
+
     newer.write_text("hello")
+
     assert "neither" in run(store, "import", newer).stderr
     assert run(store, "import", tmp_path / "none").exit_code == 2
     assert run(store, "export", "--namespace", "NO").exit_code == 2
@@ -247,19 +272,27 @@ def read_memories(store: Path) -> dict[str, dict[str, Any]]:
 def test_the_mcp_memory_servers_file_is_imported(tmp_path: Path) -> None:
     store, file = tmp_path / "m.db", tmp_path / "memory.jsonl"
     file.write_text("\n".join(map(json.dumps, GRAPH)))
+
     done = run(store, "import", file)
+
     assert done.exit_code == 0, done.stderr
+
     memories = read_memories(store)
     long, odd = make_key("n" * 300), make_key(" odd\tname")
+
     assert memories["Ada"]["content"] == "writes compilers\nlikes tea"
     assert (memories["Ada"]["type"], memories["Ada"]["category"]) == ("core", "person")
+
     links = {(link["key"], link["type"]): link["link_weight"] for link in memories["Ada"]["links"]}
     (shortened,) = (kind for key, kind in links if key == long)
+
     assert links == {("tea", "drinks"): 0.5, (long, shortened): 0.5, ("not there", "knows"): 0.5}
     assert memories["Ada"]["metadata"]["link_types"] == {shortened: "r" * 60}
     assert memories["tea"]["content"] == "tea"
     assert memories[odd]["metadata"] == {"name": " odd\tname", "category": "t" * 80}
+
     parts = [memories[odd], memories[f"{odd}#2"], memories[f"{odd}#3"]]
+
     assert "".join(part["content"] for part in parts) == "a" * 4_000 + "\n" + "b " * 4_000
     assert [part.get("links") for part in parts] == [
         [{"key": f"{odd}#{n}", "link_weight": 1.0, "type": "continues"}] if n < 4 else None
@@ -268,8 +301,10 @@ def test_the_mcp_memory_servers_file_is_imported(tmp_path: Path) -> None:
     assert memories[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
     assert memories["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
     assert done.stderr.endswith("Imported: 7 added, 5 adjusted.\n"), done.stderr
+
     before = export(store)
     again = run(store, "import", file)
+
     assert again.stderr.endswith("Imported: 7 unchanged, 5 adjusted.\n")
     assert export(store) == before
 
@@ -300,6 +335,7 @@ def write_key_value_file(path: Path, **names: str) -> None:
             INSERT INTO memory_links VALUES
                 ('a', 'b', 'about', 80), ('a', 'c', NULL, NULL), ('b', 'a', 'x', 500);
         """)
+
     connection.close()
 
 
@@ -316,10 +352,14 @@ def test_a_kv_memory_database_is_imported(names: dict[str, str], tmp_path: Path)
     write_key_value_file(file, **names)
     file.chmod(0o444)
     before = file.read_bytes()
+
     done = run(store, "import", file)
+
     assert done.exit_code == 0, done.output
+
     memories = read_memories(store)
     a, b, c = (memories[key] for key in "abc")
+
     assert (a["content"], a["summary"], a["type"], a["tags"]) == (
         "first",
         "s",
@@ -353,12 +393,15 @@ def test_a_column_with_the_name_of_metadata_is_not_lost(tmp_path: Path) -> None:
         connection.execute(
             "INSERT INTO memories VALUES ('a', 'first', ?, 'calm')", ['{"mood": "merry"}']
         )
+
     connection.close()
 
     done = run(tmp_path / "m.db", "import", file)
 
     assert done.exit_code == 0, done.output
+
     (memory,) = read_memories(tmp_path / "m.db").values()
+
     assert memory["metadata"] == {"mood": "merry", "original_mood": "calm"}
 
 
@@ -366,8 +409,11 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "other.db"
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE memories (x)")
+
     connection.close()
+
     done = run(tmp_path / "m.db", "import", file)
+
     assert done.exit_code == 1 and "no table 'memories' with a key and a content" in done.stderr
 
 
@@ -399,16 +445,22 @@ def test_foreign_memories_are_brought_within_our_bounds_and_nothing_is_lost(
     memories = adjust(foreign, "default", NOW).memories
     for incoming in memories:
         assert parse_line(format_line(incoming.stored)).row == incoming.stored.row
+
     keys = [incoming.stored.row.key for incoming in memories]
+
     assert len(set(keys)) == len(keys) and keys[0] == make_key(foreign.name)
+
     chained = [
         link.target
         for incoming in memories
         for link in incoming.stored.links
         if link.type == "continues"
     ]
+
     assert chained[: len(keys) - 1] == keys[1:] or set(keys[1:]) <= set(chained)
+
     whole = "".join(incoming.stored.row.content for incoming in memories)
+
     assert whole.startswith(to_storable(foreign.content))
 
 
@@ -425,6 +477,7 @@ def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
 
     metadata = json.loads(incoming.stored.row.metadata)
     (link,) = incoming.stored.links
+
     assert metadata == {
         "category": "mine",
         "link_types": "mine",
@@ -438,19 +491,23 @@ def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
 
 def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:
     source, target, file = tmp_path / "a.db", tmp_path / "b.db", tmp_path / "m.jsonl"
-    fill(source, 3_000)
+    fill(source, KILLED_IMPORTS * 500)
     run(source, "export", file)
     kills = 0
-    for attempt in range(6):
+    for attempt in range(KILLED_IMPORTS):
         process = start(target, "import", str(file))
         while count_memories(target) < attempt * 500 and process.poll() is None:
             time.sleep(0.002)
+
         process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
         if target.exists():
             check_whole(target)
+
     assert kills > 0
+
     done = run(target, "import", file)
+
     assert done.exit_code == 0
     assert export(target) == file.read_bytes()
 
@@ -489,15 +546,20 @@ def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
             if part.exists() and part.stat().st_size > attempt * 20_000:
                 break
             time.sleep(0.002)
+
         process.send_signal(signal.SIGKILL)
         if process.wait() == 0:
             break
+
         kills += 1
+
         assert not file.exists()
+
     if not file.exists():
         with part.open("ab") as torn:
             torn.write(b'{"namespace":"defa')
         assert run(store, "export", file, "--resume").exit_code == 0
+
     assert kills > 0
     assert file.read_bytes() == whole and not part.exists()
     assert file.stat().st_mode & 0o077 == 0, "memories are their owner's"
@@ -522,21 +584,28 @@ asyncio.run(main())
 def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_path: Path) -> None:
     store = tmp_path / "m.db"
     fill(store, 50)
+
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(store)], stdout=subprocess.PIPE)
+
     assert writer.stdout
+
     try:
         for n in range(BACKUPS):
             acknowledged = int(writer.stdout.readline())
             copy = tmp_path / f"copy{n}.db"
             done = run(store, "backup", copy)
+
             assert done.exit_code == 0, done.output
+
             check_whole(copy)
             with sqlite3.connect(copy) as connection:
                 (count,) = connection.execute(
                     "SELECT count(*) FROM memories WHERE key GLOB 'w*'"
                 ).fetchone()
                 assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
             connection.close()
+
             assert count > acknowledged
         reached(
             7, f"{BACKUPS} of {BACKUPS} live backups whole, with all that was acknowledged before"
@@ -544,27 +613,40 @@ def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_
     finally:
         writer.kill()
         writer.communicate()
+
     assert sorted(p.name for p in tmp_path.iterdir() if "new" in p.name) == []
 
 
 def test_a_backup_is_restored_and_what_was_there_is_kept(tmp_path: Path) -> None:
     store, copy = tmp_path / "m.db", tmp_path / "copy.db"
     fill(store, 20)
+
     before = export(store)
+
     assert run(store, "backup", copy).exit_code == 0
+
     again = run(store, "backup", copy)
+
     assert again.exit_code == 1 and "already exists; nothing was changed" in again.stderr
+
     fill(store, 30, content="later")
     later = export(store)
+
     assert "already exists" in run(store, "restore", copy).stderr
+
     done = run(store, "restore", copy, "--replace")
+
     assert done.exit_code == 0, done.output
     assert export(store) == before
+
     (aside,) = tmp_path.glob("m.db-before-*")
     fill(store, 25)
     shutil.copy(aside, tmp_path / "moved.db")
+
     assert export(tmp_path / "moved.db") == later
+
     store.unlink()
+
     assert run(store, "export").exit_code == 1, "the store is gone"
     assert run(store, "restore", copy).exit_code == 0, "a lost store may come back under its name"
     assert export(store) == before
@@ -582,11 +664,16 @@ async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
     path, copy = tmp_path / "m.db", tmp_path / "copy.db"
     async with open_store(path) as store:
         await put(store, "k")
+
         assert (await asyncio.to_thread(run, path, "backup", copy)).exit_code == 0
+
         await store.read("conformance", ["k"])
         refused = await asyncio.to_thread(run, path, "restore", copy, "--replace")
+
         assert refused.exit_code == 1 and "busy" in refused.stderr
+
         await put(store, "k2")
+
     assert b'"k2"' in await asyncio.to_thread(export, path)
 
 
@@ -596,10 +683,14 @@ def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
     run(store, "backup", copy)
     tamper(copy, "UPDATE memories SET content = 'other' WHERE key = 'k0003'")
     before = store.read_bytes()
+
     done = run(store, "restore", copy, "--replace")
+
     assert done.exit_code == 1 and "Memories that are not as they were written: 1." in done.stderr
     assert store.read_bytes() == before and not list(tmp_path.glob("*-new-*"))
+
     copy.write_text("hello")
+
     assert "damaged" in run(store, "restore", copy, "--replace").stderr
 
 
@@ -608,6 +699,7 @@ def tamper(path: Path, *statements: str) -> None:
         connection.create_function("link_hash", 5, lambda *_: 1)
         for statement in statements:
             assert connection.execute(statement).rowcount != 0
+
     connection.close()
 
 
@@ -640,27 +732,38 @@ DAMAGE: dict[str, tuple[str, ...]] = {
 def test_damage_of_every_kind_is_found(name: str, statement: str, tmp_path: Path) -> None:
     store = tmp_path / "m.db"
     fill(store, 10)
+
     sound = run(store, "check", "--full")
+
     assert sound.exit_code == 0
     assert "Links to memories that do not exist: 1." in sound.stdout
+
     tamper(store, statement)
     done = run(store, "check", "--full", "--json")
     findings = {finding["name"]: finding for finding in json.loads(done.stdout)}
+
     assert done.exit_code == 1
     assert findings[name]["state"] == "damaged", findings
     assert findings[name]["number"] > 0
+
     printed = run(store, "check", "--full")
+
     assert printed.exit_code == 1 and f"damaged {findings[name]['words']}" in printed.stdout
 
 
 def test_a_check_names_unfinished_copies_and_a_file_that_is_no_store(tmp_path: Path) -> None:
     store = tmp_path / "m.db"
+
     assert f"there is no store at {store}" in run(store, "check").stderr
+
     fill(store, 2)
     (tmp_path / "m.db-new-1-abc").write_text("")
     done = run(store, "check")
+
     assert done.exit_code == 0 and "Unfinished copies beside the store: 1." in done.stdout
+
     store.write_bytes(b"x" * 5_000)
+
     assert run(store, "check").exit_code == 1
 
 
@@ -692,8 +795,11 @@ def test_memory_stays_bounded_however_many_memories(
         ]
         monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/b.db")
         figures[count].append(measure_peak(*abilities, "import", str(folder / "m.jsonl")))
+
     grown = [many - few for few, many in zip(figures[1_000], figures[MEMORIES], strict=True)]
+
     assert max(grown) < 64 << 20, figures
+
     most = max(figures[MEMORIES]) >> 20
     reached(
         11,
