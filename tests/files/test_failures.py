@@ -327,7 +327,7 @@ async def test_modified_at_is_the_files_own_time_in_utc(roots: Settings) -> None
     assert payload["results"][0]["data"]["modified_at"] == "2026-03-01T12:30:15.678Z"
 
 
-async def test_calls_from_several_loops_at_once_do_not_meet(settings: Settings) -> None:
+async def test_calls_from_several_loops_at_once_do_not_interfere(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:
 
         def ask_elsewhere() -> list[str]:

@@ -264,7 +264,7 @@ async def test_l10_the_answer_keeps_its_bound(roots: Settings, through: Through)
     assert [file["path"] for file in await list_all(call, limit=500)] == paths
 
 
-async def test_l11_a_folder_that_may_not_be_read_is_said(
+async def test_l11_a_folder_that_may_not_be_read_is_reported(
     roots: Settings, through: Through, tmp_path: Path, unprivileged: None
 ) -> None:
     user = os.geteuid()
@@ -290,7 +290,7 @@ async def test_l11_a_folder_that_may_not_be_read_is_said(
     assert (answer["skipped"], answer["skipped_folders"]) == (1, ["closed/"])
 
 
-async def test_l12_a_folder_of_too_many_entries_is_said(
+async def test_l12_a_folder_of_too_many_entries_is_reported(
     roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folders, "MAX_ENTRIES", 10)
@@ -330,7 +330,7 @@ async def test_l13_when_time_is_over_the_next_call_goes_on(
     assert [file["path"] for file in await list_all(call)] == paths
 
 
-async def test_l14_a_root_that_is_gone_is_said(roots: Settings, through: Through) -> None:
+async def test_l14_a_root_that_is_gone_is_unavailable(roots: Settings, through: Through) -> None:
     roots.workspace_dir.rmdir()
     with pytest.raises(AbilityError) as caught:
         await through(roots)("file_list")

@@ -62,11 +62,8 @@ def test_a_position_in_utf_16_is_inside_of_a_pair_or_not(encoding: Encoding) -> 
             is_pair = len(raw.decode(encoding.codec)) == 1
         except UnicodeDecodeError:
             is_pair = False
-        assert [splits_character(raw, at, encoding) for at in (0, 2, 4)] == [
-            False,
-            is_pair,
-            False,
-        ], units
+        splits = [splits_character(raw, at, encoding) for at in (0, 2, 4)]
+        assert splits == [False, is_pair, False], units
 
 
 def test_a_version_stands_for_the_4_kib_before_it_in_twelve_digits() -> None:

@@ -90,7 +90,7 @@ def test_the_svg_numbers_what_is_retrieved_and_pales_what_was_cut(
     assert not picture.findall(".//s:script", space)
 
 
-def test_the_mermaid_says_the_same(roots: Settings, answer: dict[str, Any]) -> None:
+def test_the_mermaid_shows_the_same_walk(roots: Settings, answer: dict[str, Any]) -> None:
     lines = draw(roots, "--format", "mermaid").splitlines()
 
     assert lines[0] == "flowchart LR"

@@ -184,7 +184,9 @@ COLUMNS = (
 
 
 @pytest.mark.parametrize("score", ["9e999", "-1.0", "2.5"])
-async def test_b6_a_score_that_cannot_be(score: str, roots: Settings, through: Through) -> None:
+async def test_b6_an_impossible_score_is_refused_and_skipped_by_walks(
+    score: str, roots: Settings, through: Through
+) -> None:
     call = through(roots)
     await link_up(call, A="B C")
     columns = COLUMNS.format(score=score)
@@ -199,7 +201,9 @@ async def test_b6_a_score_that_cannot_be(score: str, roots: Settings, through: T
 
 
 @pytest.mark.parametrize("weight", ["9e999", "-1.0", "7.0"])
-async def test_b6_a_weight_that_cannot_be(weight: str, roots: Settings, through: Through) -> None:
+async def test_b6_a_link_of_impossible_weight_is_skipped_and_counted(
+    weight: str, roots: Settings, through: Through
+) -> None:
     call = through(roots)
     await link_up(call, A="B C")
     hashed = f"link_hash(source, target, type, {weight}, rank)"
@@ -509,7 +513,7 @@ async def test_an_empty_store_has_zeros_and_no_dates(roots: Settings) -> None:
     }
 
 
-async def test_namespaces_never_meet(roots: Settings) -> None:
+async def test_namespaces_never_see_each_other(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         other = abilities.for_namespace("other")
         stored = await abilities.call(

@@ -62,11 +62,11 @@ async def test_a_mixed_batch_answers_each_item(sample_roots: Settings) -> None:
 async def test_more_than_25_items_are_refused_before_anything_is_read(
     sample_roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_file(*_: object, **__: object) -> int:
+    def fail_to_open(*_: object, **__: object) -> int:
         raise AssertionError("a file was opened")
 
     async with Abilities.open(sample_roots) as abilities:
-        monkeypatch.setattr("abilities.helpers.files.confinement.os.open", no_file)
+        monkeypatch.setattr("abilities.helpers.files.confinement.os.open", fail_to_open)
         for name, arguments in (
             ("file_read_bulk", {"paths": ["00.txt"] * 26}),
             ("memory_read_bulk", {"targets": [{"type": "long_term"}] * 26}),
@@ -87,11 +87,11 @@ async def test_order_is_the_callers_whatever_it_is(seed: int, sample_roots: Sett
 
 
 async def test_reading_changes_nothing(sample_roots: Settings) -> None:
-    def state() -> dict[Path, tuple[int, bytes]]:
+    def read_state() -> dict[Path, tuple[int, bytes]]:
         files = [p for p in sample_roots.workspace_dir.parent.rglob("*") if p.is_file()]
         return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in files}
 
-    before = state()
+    before = read_state()
 
     async with Abilities.open(sample_roots) as abilities:
         await abilities.call("file_read_bulk", {"paths": ["00.txt", "none"]})
@@ -99,4 +99,4 @@ async def test_reading_changes_nothing(sample_roots: Settings) -> None:
             "memory_read_bulk", {"targets": [{"type": "long_term"}, {"type": "short_term"}]}
         )
 
-    assert state() == before
+    assert read_state() == before

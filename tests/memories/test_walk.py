@@ -171,7 +171,7 @@ def test_a_long_chain_and_a_large_hub_are_no_burden() -> None:
     assert len(list_keys(walk(hub, "A", WalkLimits(6, 20, 50), page=50_000))) == 21
 
 
-def random_graph(seed: int) -> tuple[Graph, WalkLimits]:
+def make_random_graph(seed: int) -> tuple[Graph, WalkLimits]:
     """Make a small graph with ties, zeros, cycles, parallel links, hubs and gaps, and limits."""
     chance = random.Random(seed)
     size = chance.choice([2, 4, 8, 14, 25])
@@ -289,7 +289,7 @@ def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant
 ) -> None:
     walks = stops = shortened = 0
     for seed in range(block * 100, block * 100 + 100):
-        graph, limits = random_graph(seed)
+        graph, limits = make_random_graph(seed)
         walked = walk(graph, "m0", limits, page=1 + seed % 7)
         expected = walk_as_oracle(graph, "m0", limits)
 

@@ -150,7 +150,7 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
     trips: list[Select[Any]] = []
     execute = Select._execute
 
-    async def count(select: Select[Any], connection: Any, values: Any) -> Any:
+    async def count_trips(select: Select[Any], connection: Any, values: Any) -> Any:
         trips.append(select)
         return await execute(select, connection, values)
 
@@ -161,7 +161,7 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
             for n in range(200)
         ]
         await asyncio.gather(*chain, *tree)
-        monkeypatch.setattr(Select, "_execute", count)
+        monkeypatch.setattr(Select, "_execute", count_trips)
         for key in ("c0", "t0", "t1", "t3"):
             for depth in (1, 3, 6):
                 trips.clear()

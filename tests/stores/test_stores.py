@@ -27,7 +27,7 @@ from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryStore, Query, ServableStore
 from abilities.helpers.stores.sqlite import file, schema
 from abilities.helpers.stores.sqlite.store import SqliteStore
-from tests.memories.test_walk import Graph, random_graph, walk
+from tests.memories.test_walk import Graph, make_random_graph, walk
 from tests.support.measurements import reached
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
@@ -193,7 +193,7 @@ async def test_s11_a_newer_schema_is_neither_read_nor_written(tmp_path: Path) ->
     assert path.read_bytes() == before
 
 
-async def test_an_older_store_is_brought_forward_in_place(
+async def test_an_older_store_is_migrated_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, scripts = tmp_path / "m.db", schema.load_migrations()
@@ -336,7 +336,7 @@ async def count_equal_walks(store: MemoryStore, seeds: Iterable[int]) -> int:
     """Compare walks with those over plain lists, and count them."""
     walks = 0
     for seed in seeds:
-        graph, limits = random_graph(seed)
+        graph, limits = make_random_graph(seed)
         graph.invalid = set()
         await store_graph(store, f"n{seed}", graph)
         expected = walk(graph, "m0", limits)

@@ -138,7 +138,7 @@ def test_what_was_exported_comes_back_byte_for_byte(memories: list[dict[str, Any
 
 
 def fill(path: Path, count: int, **fields: Any) -> None:
-    async def go() -> None:
+    async def store_all() -> None:
         async with open_store(path) as store:
             changes = (
                 put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields)
@@ -146,7 +146,7 @@ def fill(path: Path, count: int, **fields: Any) -> None:
             )
             await asyncio.gather(*changes)
 
-    asyncio.run(go())
+    asyncio.run(store_all())
 
 
 def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ foreigners = strategies.builds(
 
 @given(foreigners)
 @settings(max_examples=size("ABILITIES_EXAMPLES", quick=10, full=100), deadline=None)
-def test_foreign_memories_are_brought_within_our_bounds_and_nothing_is_lost(
+def test_foreign_memories_are_adjusted_to_our_bounds_without_loss(
     foreign: ForeignMemory,
 ) -> None:
     memories = adjust(foreign, "default", NOW).memories
