@@ -21,10 +21,18 @@ class Explanation(NamedTuple):
 
 SLOTS = "Slots only save memory, and nothing assigns to a frozen field."
 SIGNATURE = "The sign is the bare '*' of a signature, which only says how arguments are passed."
-UNIT_IS_1_OR_2 = "A unit is one byte or two, and the slower branch counts the same."
+UNIT_IS_1_OR_2 = "A unit is one byte or two."
+SLOWER_BRANCH = "The slower branch counts the same."
 LAST_BY_NAME = "Of the names that are compared, this one sorts last."
 NOT_ONE_CHARACTER = "Bytes of such a length, or after such a lead, never decode to one character."
-PARITY = "The count grows by one from zero, and only its parity matters."
+BESIDE_THE_LEADS = (
+    "The byte beside the range is a lead that was recognized before, or begins no character."
+)
+NEVER_LONGER = "A slice is never longer than asked for, and a shorter one does not decode."
+EXACTLY_ONE_CHARACTER = (
+    "There are two bytes or more; if they decode, then to the one character of their lead."
+)
+REMAINDER_OF_TWO = "The remainder is 0 or 1."
 RACE = "How often a name is tried again shows only while another process keeps changing it."
 SAME_OPENING = "The careful branch opens what the quick one does; a path has at least one part."
 ALWAYS_A_NUMBER = "The operating system always sets errno, so the default is never used."
@@ -42,64 +50,73 @@ CONFINEMENT = "helpers/files/confinement.py"
 EXPLANATIONS = (
     Explanation(WALK, "Step", "ReplaceTrueWithFalse", SLOTS),
     Explanation(WALK, "WalkOutcome", "ReplaceTrueWithFalse", SLOTS),
-    Explanation(WALK, "Walk.__init__", "NumberReplacer", ONLY_STEP),
     Explanation(WALK, "Walk.run", "NumberReplacer", ONLY_STEP),
     Explanation(WALK, "Walk._expand", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
     Explanation(WALK, "Walk._expand", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._look", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._look", "ReplaceComparisonOperator_Eq_GtE", STATES_BY_NAME),
-    Explanation(WALK, "Walk._look", "ReplaceComparisonOperator_NotEq_Lt", STATES_BY_NAME),
-    Explanation(WALK, "Walk._next", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._know", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._limit_of", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._left", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._left", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._left", "ReplaceComparisonOperator_Eq_GtE", STATES_BY_NAME),
-    Explanation(WALK, "Walk._left", "ReplaceComparisonOperator_Eq_LtE", STATES_BY_NAME),
+    Explanation(WALK, "Walk._follow", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
+    Explanation(WALK, "Walk._follow", "ReplaceComparisonOperator_Eq_LtE", STATES_BY_NAME),
+    Explanation(WALK, "Walk._learn_links", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
+    Explanation(WALK, "Walk._find_limit", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
+    Explanation(WALK, "Walk._list_candidates", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
+    Explanation(
+        WALK, "Walk._list_candidates", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE
+    ),
+    Explanation(WALK, "Walk._list_candidates", "ReplaceComparisonOperator_Eq_GtE", STATES_BY_NAME),
+    Explanation(WALK, "Walk._list_candidates", "ReplaceComparisonOperator_Eq_LtE", STATES_BY_NAME),
     Explanation(
         WALK,
-        "Walk._left",
+        "Walk._list_candidates",
         "ReplaceComparisonOperator_Eq_Lt",
         "It goes on over links that are no candidates.",
     ),
-    Explanation(
-        WALK,
-        "Walk._left",
-        "ReplaceComparisonOperator_Lt_LtE",
-        "It finds one candidate more, which is not among the best ten.",
-    ),
     Explanation(BUDGET, "Cost", "ReplaceTrueWithFalse", SLOTS),
-    Explanation(BUDGET, "_level", "ReplaceBinaryOperator_Mul_Div", SIGNATURE),
-    Explanation(
-        BUDGET, "_level", "NumberReplacer", "The variable is assigned again before it is read."
-    ),
+    Explanation(BUDGET, "_fill", "ReplaceBinaryOperator_Mul_Div", SIGNATURE),
     Explanation(
         BUDGET, "share", "ReplaceComparisonOperator_Eq_LtE", "At least one item is always there."
     ),
     Explanation(CODEC, "Encoding", "ReplaceTrueWithFalse", SLOTS),
     Explanation(CODEC, "Encoding.codec", "ReplaceComparisonOperator_Eq_LtE", UNIT_IS_1_OR_2),
     Explanation(CODEC, "decode", "ReplaceBinaryOperator_Mul_Div", SIGNATURE),
-    Explanation(CODEC, "byte_length", "ReplaceComparisonOperator_Eq_Lt", UNIT_IS_1_OR_2),
+    Explanation(CODEC, "byte_length", "ReplaceComparisonOperator_Eq_Lt", SLOWER_BRANCH),
     Explanation(CODEC, "byte_length", "ReplaceComparisonOperator_Eq_LtE", UNIT_IS_1_OR_2),
-    Explanation(CODEC, "byte_length", "NumberReplacer", UNIT_IS_1_OR_2),
-    Explanation(CODEC, "detect_encoding", "ReplaceComparisonOperator_Eq_GtE", LAST_BY_NAME),
+    Explanation(CODEC, "byte_length", "NumberReplacer", SLOWER_BRANCH),
     Explanation(
         CODEC,
-        "_MARK",
+        "_MARKER_BASE",
         "NumberReplacer",
         "A marker stands for three bytes at most, and the code point after those is free.",
     ),
-    Explanation(CUTTING, "splits_character", "ReplaceComparisonOperator_Eq_GtE", LAST_BY_NAME),
-    Explanation(CUTTING, "splits_character", "NumberReplacer", NOT_ONE_CHARACTER),
-    Explanation(CUTTING, "splits_character", "ReplaceComparisonOperator_Lt_LtE", NOT_ONE_CHARACTER),
+    Explanation(CUTTING, "_LEADS_OF_TWO", "NumberReplacer", BESIDE_THE_LEADS),
+    Explanation(CUTTING, "_LEADS_OF_THREE", "NumberReplacer", BESIDE_THE_LEADS),
+    Explanation(CUTTING, "_LEADS_OF_FOUR", "NumberReplacer", BESIDE_THE_LEADS),
+    Explanation(CUTTING, "splits_character", "ReplaceComparisonOperator_Eq_GtE", UNIT_IS_1_OR_2),
     Explanation(
-        CUTTING, "splits_character", "ReplaceComparisonOperator_Lt_NotEq", NOT_ONE_CHARACTER
+        CUTTING, "_splits_surrogate_pair", "ReplaceComparisonOperator_Eq_GtE", LAST_BY_NAME
     ),
-    Explanation(CUTTING, "_is_valid", "ReplaceComparisonOperator_Eq_LtE", NOT_ONE_CHARACTER),
-    Explanation(CUTTING, "_is_valid", "ReplaceComparisonOperator_Eq_GtE", NOT_ONE_CHARACTER),
-    Explanation(CUTTING, "_inside_flag", "NumberReplacer", PARITY),
-    Explanation(CUTTING, "_inside_flag", "ReplaceComparisonOperator_Lt_NotEq", PARITY),
-    Explanation(CUTTING, "_inside_flag", "ReplaceComparisonOperator_Eq_GtE", PARITY),
+    Explanation(
+        CUTTING,
+        "_splits_surrogate_pair",
+        "NumberReplacer",
+        "Before the first unit there are no bytes, and they are no surrogate.",
+    ),
+    Explanation(CUTTING, "_splits_utf_8_sequence", "NumberReplacer", NOT_ONE_CHARACTER),
+    Explanation(CUTTING, "_sequence_length", "NumberReplacer", NOT_ONE_CHARACTER),
+    Explanation(CUTTING, "_is_one_character", "ReplaceComparisonOperator_NotEq_Lt", NEVER_LONGER),
+    Explanation(CUTTING, "_is_one_character", "ReplaceComparisonOperator_NotEq_Gt", NEVER_LONGER),
+    Explanation(
+        CUTTING, "_is_one_character", "ReplaceComparisonOperator_Eq_LtE", EXACTLY_ONE_CHARACTER
+    ),
+    Explanation(
+        CUTTING, "_is_one_character", "ReplaceComparisonOperator_Eq_GtE", EXACTLY_ONE_CHARACTER
+    ),
+    Explanation(
+        CUTTING,
+        "_splits_flag",
+        "NumberReplacer",
+        "It counts from minus one, beginning at the cut, where an indicator stands too.",
+    ),
+    Explanation(CUTTING, "_splits_flag", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE),
+    Explanation(CUTTING, "_splits_flag", "ReplaceComparisonOperator_Eq_GtE", REMAINDER_OF_TWO),
     Explanation(
         PIECES,
         "Piece.resume",
@@ -114,12 +131,13 @@ EXPLANATIONS = (
     ),
     Explanation(CONFINEMENT, "Policy", "ReplaceTrueWithFalse", SLOTS),
     Explanation(CONFINEMENT, "_MAX_RETRIES", "NumberReplacer", RACE),
-    Explanation(CONFINEMENT, "_Walk.__init__", "NumberReplacer", RACE),
-    Explanation(CONFINEMENT, "_Walk._link_target", "ReplaceBinaryOperator_Mul_Div", SIGNATURE),
-    Explanation(CONFINEMENT, "_Walk._link_target", "NumberReplacer", RACE),
-    Explanation(CONFINEMENT, "_Walk._link_target", "ReplaceComparisonOperator_Gt_Eq", RACE),
-    Explanation(CONFINEMENT, "_Walk._link_target", "ReplaceComparisonOperator_Gt_GtE", RACE),
-    Explanation(CONFINEMENT, "_Walk._link_target", "ReplaceComparisonOperator_Gt_NotEq", RACE),
+    Explanation(CONFINEMENT, "_LinkResolver.__init__", "NumberReplacer", RACE),
+    Explanation(
+        CONFINEMENT, "_LinkResolver._read_link", "ReplaceBinaryOperator_Mul_Div", SIGNATURE
+    ),
+    Explanation(CONFINEMENT, "_LinkResolver._read_link", "NumberReplacer", RACE),
+    Explanation(CONFINEMENT, "_LinkResolver._read_link", "ReplaceComparisonOperator_Gt_Eq", RACE),
+    Explanation(CONFINEMENT, "_LinkResolver._read_link", "ReplaceComparisonOperator_Gt_GtE", RACE),
     Explanation(CONFINEMENT, "open_file", "ReplaceComparisonOperator_Eq_LtE", SAME_OPENING),
     Explanation(CONFINEMENT, "open_file", "ReplaceComparisonOperator_Eq_Lt", SAME_OPENING),
     Explanation(CONFINEMENT, "open_file", "NumberReplacer", SAME_OPENING),
@@ -131,12 +149,9 @@ EXPLANATIONS = (
     ),
     Explanation(
         CONFINEMENT,
-        "_Walk._up",
+        "_LinkResolver._leave_directory",
         "ReplaceComparisonOperator_Eq_LtE",
         "The stack holds at least the root.",
     ),
-    Explanation(CONFINEMENT, "Root.open", "NumberReplacer", ALWAYS_A_NUMBER),
     Explanation(CONFINEMENT, "translate_os_error", "NumberReplacer", ALWAYS_A_NUMBER),
-    Explanation(CONFINEMENT, "_Walk._step", "ReplaceComparisonOperator_Gt_Eq", COUNTED_BY_ONE),
-    Explanation(CONFINEMENT, "_Walk._expand", "ReplaceComparisonOperator_Gt_Eq", COUNTED_BY_ONE),
 )

@@ -22,7 +22,7 @@ import pytest
 from abilities.helpers.stores.conformance import NAMESPACE
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import IntegrityFinding
-from tests.stores.test_stores import filled, opened
+from tests.stores.test_stores import fill_store, open_store
 from tests.support.measurements import reached
 
 CUTS = int(os.environ.get("ABILITIES_CUTS", "10"))
@@ -90,7 +90,7 @@ async def test_power_cuts(synchronous: str, recorder: Path, tmp_path: Path) -> N
     """With FULL, as in the product, no acknowledged change is lost; with NORMAL some are."""
     folder = tmp_path / "store"
     folder.mkdir()
-    await filled(folder / "m.db", 1)
+    await fill_store(folder / "m.db", 1)
     before = read_files(folder)
 
     records = list(record_writer(recorder, folder, synchronous))
@@ -226,7 +226,7 @@ async def inspect(path: Path, acknowledged: set[int]) -> Inspection:
     """Look for the acknowledged changes in a store, and check it."""
     keys = [f"k{n}" for n in sorted(acknowledged)]
 
-    async with opened(path) as store:
+    async with open_store(path) as store:
         memories = await store.read(NAMESPACE, keys) if keys else []
         findings = await store.check(lambda _: None, full=True)
 

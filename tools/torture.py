@@ -95,7 +95,7 @@ FIGURES = {
     ),
     6: Figure(
         "8 processes for 60 s: no BUSY, nothing lost, p99 <= 100 ms, slowest to fastest <= 3x",
-        ["tests/stores/test_stores.py", "-k", "eight_processes"],
+        ["tests/stores/test_stores.py", "-k", "several_processes"],
         full={"WRITING": 60},
         quick={"WRITING": 10},
     ),

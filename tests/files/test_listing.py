@@ -1,6 +1,6 @@
-"""file_list: what it lists is what file_read_bulk reads, whatever stands in the two roots. Rows L."""
+"""Rows L of file_list: it lists what file_read_bulk reads, whatever stands in the two roots."""
 
-import asyncio
+import fnmatch
 import os
 import random
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from abilities import Abilities, AbilityError, Settings, render
-from abilities.declarations.faults import Fault
+from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.file_list import FileListAnswer
 from abilities.helpers.files import folders, lister
 from abilities.helpers.files.globs import Glob
@@ -19,6 +19,7 @@ from tests.support.file_cases import Row, refused
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 from tests.support.tier import size
+from tests.support.waiting import wait_until
 
 WRONG: list[Row] = [
     refused("L1-empty", "invalid_parameter", "pattern", "file_list", pattern=""),
@@ -49,8 +50,11 @@ async def test_a_wrong_call_is_refused_alike_on_every_surface(
     row: Row, surface: str, settings: Settings
 ) -> None:
     assert row.call is not None
+
     expected = {"error": Fault.from_reason(row.call[0], field=row.call[1]).to_payload()}
+
     assert await python(settings, row.name, row.arguments) == expected
+
     try:
         assert await SURFACES[surface](settings, row.name, row.arguments) == expected
     except CannotCarry:
@@ -64,7 +68,7 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
     listed = [
         file
         for pattern in ("**/*", "**/.*", "**/.*/**")
-        for file in await every(call, pattern=pattern)
+        for file in await list_all(call, pattern=pattern)
     ]
     paths = [file["path"] for file in listed]
     hostile = (
@@ -80,6 +84,7 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
         "env",
         "git",
     )
+
     assert not [
         path for path in paths if path.startswith("link-") and any(word in path for word in hostile)
     ]
@@ -103,6 +108,7 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
     assert "link-dir/a.txt" not in paths, "folders behind links are not entered"
     assert "folder.txt" not in paths, "the agent's folder hides the workspace's file"
     assert str(world.base) not in render({"listed": listed})
+
     unreadable = {
         "mode000.txt": "access_denied",
         "locked.txt": "access_denied",
@@ -110,26 +116,30 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
     }
     for file, record in zip(listed, await read(settings, paths), strict=True):
         if record["success"]:
-            told = {name: record["data"][name] for name in ("source", "size_bytes", "modified_at")}
-            assert told == {name: file[name] for name in told}
+            data = {name: record["data"][name] for name in ("source", "size_bytes", "modified_at")}
+            assert data == {name: file[name] for name in data}
         else:
             reason = record["error"]["reason"]
             assert reason in ("binary_file", unreadable.get(file["path"])), file
 
 
-async def every(call: Call, **arguments: Any) -> list[dict[str, Any]]:
-    """All files that match, page after page."""
+async def list_all(call: Call, **arguments: Any) -> list[dict[str, Any]]:
+    """Return all files that match, page after page."""
     files: list[dict[str, Any]] = []
     while True:
         answer = await call("file_list", **arguments)
         FileListAnswer.model_validate(answer)
         files += answer["files"]
+
         assert answer["has_more"] == ("next_request" in answer)
+
         if not answer["has_more"]:
             return files
+
         assert answer["next_request"].get("after", "") > arguments.get("after", ""), (
             "each page goes on"
         )
+
         arguments = answer["next_request"]
 
 
@@ -137,8 +147,9 @@ async def read(settings: Settings, paths: Sequence[str]) -> list[dict[str, Any]]
     records: list[dict[str, Any]] = []
     async with Abilities.open(settings) as abilities:
         for start in range(0, len(paths), 25):
-            asked = {"paths": list(paths[start : start + 25]), "max_chars_per_file": 10}
-            records += (await abilities.call("file_read_bulk", asked))["results"]
+            arguments = {"paths": list(paths[start : start + 25]), "max_chars_per_file": 10}
+            records += (await abilities.call("file_read_bulk", arguments))["results"]
+
     return records
 
 
@@ -187,7 +198,9 @@ async def test_l7_patterns_are_globs(roots: Settings, through: Through) -> None:
         answer = await call("file_list", pattern=pattern)
         assert [file["path"] for file in answer["files"]] == expected, pattern
         assert not answer["has_more"]
+
     sources = {file["path"]: file["source"] for file in (await call("file_list"))["files"]}
+
     assert sources["both.md"] == sources["a"] == "agent", "the agent's directory wins"
     assert sources["a/b.txt"] == "workspace", (
         "beneath a plain file of the agent's, the workspace answers"
@@ -199,11 +212,15 @@ async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> 
     write(roots.agent_dir, *paths[::3])
     write(roots.workspace_dir, *paths)
     call = through(roots)
+
     first = await call("file_list", limit=7)
+
     assert first["next_request"] == {"limit": 7, "after": first["files"][-1]["path"]}
+
     for limit in (9, 48):
-        assert [file["path"] for file in await every(call, limit=limit)] == sorted(paths)
-    assert [file["path"] for file in await every(call, after="a/b/f05.txt")] == [
+        assert [file["path"] for file in await list_all(call, limit=limit)] == sorted(paths)
+
+    assert [file["path"] for file in await list_all(call, after="a/b/f05.txt")] == [
         p for p in sorted(paths) if p > "a/b/f05.txt"
     ]
 
@@ -225,9 +242,12 @@ async def test_l9_odd_names_are_listed_as_they_are_asked_for(
     Path(os.fsdecode(os.fsencode(roots.workspace_dir) + b"/bad\xff.txt")).write_text("x")
     answer = await through(roots)("file_list")
     paths = [file["path"] for file in answer["files"]]
+
     assert paths == ["#L1-#L1-", "a%2eb", "n#byte=5#L1-", "name#L2#L1-", "sp .txt ", "🙂.txt"]
     assert answer["skipped"] == 3
+
     texts = [record["data"]["content"] for record in await read(roots, paths)]
+
     assert texts == ["#L1-", "a%2eb", "n#byte=5", "name#L2", "sp .txt ", "🙂.txt"[:10]]
 
 
@@ -236,20 +256,24 @@ async def test_l10_the_answer_keeps_its_bound(roots: Settings, through: Through)
     write(roots.workspace_dir, *paths)
     limit = 40_000
     call = through(roots.model_copy(update={"max_response_bytes": limit}))
+
     first = await call("file_list", limit=500)
+
     assert len(render(first).encode()) <= limit
     assert len(first["files"]) < 120 and first["has_more"]
-    assert [file["path"] for file in await every(call, limit=500)] == paths
+    assert [file["path"] for file in await list_all(call, limit=500)] == paths
 
 
-async def test_l11_a_folder_that_may_not_be_read_is_said(
+async def test_l11_a_folder_that_may_not_be_read_is_reported(
     roots: Settings, through: Through, tmp_path: Path, unprivileged: None
 ) -> None:
     user = os.geteuid()
     if os.getuid() == 0:
         os.seteuid(0)
+
     for folder in (*tmp_path.parents[:3], tmp_path, roots.agent_dir, roots.workspace_dir):
         folder.chmod(0o755)
+
     write(roots.agent_dir, "closed/in.txt")
     write(roots.workspace_dir, "closed/other.txt", "open.txt")
     (roots.agent_dir / "closed").chmod(0)
@@ -257,14 +281,16 @@ async def test_l11_a_folder_that_may_not_be_read_is_said(
     answer = await through(roots)("file_list")
     if os.getuid() == 0:
         os.seteuid(0)
+
     (roots.agent_dir / "closed").chmod(0o755)
+
     assert [file["path"] for file in answer["files"]] == ["open.txt"], (
         "a refusal hides the workspace's, as in reading"
     )
     assert (answer["skipped"], answer["skipped_folders"]) == (1, ["closed/"])
 
 
-async def test_l12_a_folder_of_too_many_entries_is_said(
+async def test_l12_a_folder_of_too_many_entries_is_reported(
     roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folders, "MAX_ENTRIES", 10)
@@ -275,7 +301,9 @@ async def test_l12_a_folder_of_too_many_entries_is_said(
         *(f"many/{n}" for n in range(11)),
         *(f"some/{n}" for n in range(10)),
     )
+
     answer = await through(roots)("file_list")
+
     assert [file["path"] for file in answer["files"]] == [
         "a.txt",
         *sorted(f"some/{n}" for n in range(10)),
@@ -291,35 +319,35 @@ async def test_l13_when_time_is_over_the_next_call_goes_on(
     paths = ["a.txt", "a/1", "a/b/2", "a/b/c/3", "a/d/4", "b/e/5", "c.txt"]
     write(roots.workspace_dir, *paths)
     call = through(roots)
+
     first = await call("file_list", pattern="**/[0-9]")
+
     assert first == {
         "files": [],
         "has_more": True,
         "next_request": {"pattern": "**/[0-9]", "after": "a/"},
     }
-    assert [file["path"] for file in await every(call)] == paths
+    assert [file["path"] for file in await list_all(call)] == paths
 
 
-async def test_l14_a_root_that_is_gone_is_said(roots: Settings, through: Through) -> None:
+async def test_l14_a_root_that_is_gone_is_unavailable(roots: Settings, through: Through) -> None:
     roots.workspace_dir.rmdir()
     with pytest.raises(AbilityError) as caught:
         await through(roots)("file_list")
+
     assert caught.value.fault.reason == "root_unavailable"
 
 
 async def test_listing_leaves_no_descriptor_behind(roots: Settings) -> None:
     write(roots.workspace_dir, *(f"{a}/{b}/f" for a in "abc" for b in "def"))
     before = len(os.listdir("/proc/self/fd"))
+
     async with Abilities.open(roots) as abilities:
         for limit in (1, 4, 500):
             await abilities.call("file_list", {"limit": limit})
-        for _ in range(100):  # the thread closes them after it has answered
-            if len(os.listdir("/proc/self/fd")) <= before:
-                break
-            await asyncio.sleep(0.05)
-        assert (
-            len(os.listdir("/proc/self/fd")) <= before
-        )  # others, of tests before, may be closed meanwhile
+
+        # The thread closes them after it has answered; others, of tests before, may close too.
+        await wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
 NAMES = ("a", "b", "a.b", ".c")
@@ -340,7 +368,7 @@ GLOBS = (
 
 
 def plant(root: Path, chance: random.Random, depth: int = 0) -> None:
-    """A random tree of files, folders, links inside and outside, and pipes."""
+    """Make a random tree of files, folders, links inside and outside, and pipes."""
     for name in NAMES:
         path = root / name
         kind = chance.choice(("file", "file", "folder", "folder", "link", "none", "none", "fifo"))
@@ -358,15 +386,15 @@ def plant(root: Path, chance: random.Random, depth: int = 0) -> None:
 
 
 def matches(pattern: Sequence[str], path: Sequence[str]) -> bool:
-    """Whether a path matches a pattern without braces: by the definition, one component after another."""
-    import fnmatch
-
+    """Whether a path matches a pattern without braces, by the definition, name after name."""
     if not pattern:
         return not path
+
     if pattern[0] == "**":
         return matches(pattern[1:], path) or (
             bool(path) and path[0][0] != "." and matches(pattern, path[1:])
         )
+
     fits = (
         bool(path)
         and fnmatch.fnmatchcase(path[0], pattern[0])
@@ -381,31 +409,38 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
     (roots.workspace_dir.parent / "outside").write_text("SECRET")
     plant(roots.agent_dir, chance)
     plant(roots.workspace_dir, chance)
-    names = {str(Path(at, name).relative_to(root)) for root in (roots.agent_dir, roots.workspace_dir)
-             for at, folders, files in os.walk(root) for name in (*files, *folders)}  # fmt: skip
-    records = await read(roots, sorted(names))
     top = {"agent": roots.agent_dir, "workspace": roots.workspace_dir}
-    readable = {r["input"]: r["data"]["source"] for r in records if r["success"]}
-    readable = {
-        p: s
-        for p, s in readable.items()
-        if not any((top[s] / up).is_symlink() for up in Path(p).parents[:-1])
+    names = {
+        str(Path(folder, name).relative_to(root))
+        for root in top.values()
+        for folder, folders, files in os.walk(root)
+        for name in (*files, *folders)
     }
+    records = await read(roots, sorted(names))
+    sources = {r["input"]: r["data"]["source"] for r in records if r["success"]}
+    readable = {
+        path: source
+        for path, source in sources.items()
+        if not any((top[source] / folder).is_symlink() for folder in Path(path).parents[:-1])
+    }
+
     async with Abilities.open(roots) as abilities:
 
         async def call(name: str, **arguments: Any) -> dict[str, Any]:
             return await abilities.call(name, arguments)
 
         for pattern in GLOBS:
-            wanted = [
-                p.split("/") for p in (pattern.replace("{a,b}", "a"), pattern.replace("{a,b}", "b"))
-            ]
+            plain_patterns = [pattern.replace("{a,b}", name).split("/") for name in "ab"]
             expected = {
-                p: s for p, s in readable.items() if any(matches(w, p.split("/")) for w in wanted)
+                path: source
+                for path, source in readable.items()
+                if any(matches(plain, path.split("/")) for plain in plain_patterns)
             }
-            found = await every(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
-            assert {file["path"]: file["source"] for file in found} == expected, pattern
-            assert [file["path"] for file in found] == sorted(expected)
+
+            files = await list_all(call, pattern=pattern, limit=chance.choice((1, 3, 500)))
+
+            assert {file["path"]: file["source"] for file in files} == expected, pattern
+            assert [file["path"] for file in files] == sorted(expected)
 
 
 @given(
@@ -413,8 +448,6 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
 )
 @settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
 def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
-    from abilities.declarations.faults import Refused
-
     try:
         glob = Glob(pattern)
     except Refused as error:
@@ -425,17 +458,22 @@ def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
             "path_too_deep",
         )
         return
+
     states = glob.start
     for name in path.split("/"):
         states = glob.step(states, name)
+
     glob.accepts(states)
 
 
 def test_a_pattern_made_to_be_slow_is_not() -> None:
     glob = Glob("*a" * 120 + "b")
+
     assert not glob.accepts(glob.step(glob.start, "a" * 255))
+
     deep = Glob("**/a/" * 15 + "b")
     states = deep.start
     for _ in range(32):
         states = deep.step(states, "a")
+
     assert len(states) <= 31

@@ -1,4 +1,4 @@
-"""Properties of the envelope: order and count, the bound, a fair share, and continuation without loss."""
+"""Properties of the envelope: order and count, the bound, a fair share, lossless continuation."""
 
 import asyncio
 import os
@@ -31,6 +31,7 @@ from abilities.helpers.text.codec import (
 )
 from abilities.helpers.text.cutting import back_off, splits_character
 from abilities.helpers.text.pieces import Piece, hash_version
+from abilities.helpers.text.ranges import WHOLE, parse_range
 from tests.support.tier import size
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=10, full=60)
@@ -45,8 +46,8 @@ raws = st.lists(
 UTF_16 = [Encoding("utf-16-le", 2, 2), Encoding("utf-16-be", 2, 2)]
 
 
-def reference(raw: bytes) -> str:
-    """What a file's bytes say, by Python's own decoders."""
+def decode_whole(raw: bytes) -> str:
+    """Decode a file's bytes with Python's own decoders."""
     encoding = detect_encoding(raw)
     return raw[encoding.bom :].decode(encoding.codec, "replace")
 
@@ -58,22 +59,25 @@ def test_a_position_in_utf_16_is_inside_of_a_pair_or_not(encoding: Encoding) -> 
     for units in product(edges, repeat=2):
         raw = b"".join(unit.to_bytes(2, order) for unit in units)
         try:
-            one = len(raw.decode(encoding.codec)) == 1
+            is_pair = len(raw.decode(encoding.codec)) == 1
         except UnicodeDecodeError:
-            one = False
-        assert [splits_character(raw, at, encoding) for at in (0, 2, 4)] == [False, one, False], (
-            units
-        )
+            is_pair = False
+        splits = [splits_character(raw, at, encoding) for at in (0, 2, 4)]
+        assert splits == [False, is_pair, False], units
 
 
 def test_a_version_stands_for_the_4_kib_before_it_in_twelve_digits() -> None:
     before = bytes(range(256)) * 20
+
     assert len(hash_version(b"")) == len(hash_version(before)) == 12
+
     for distance, counts in ((1, True), (4096, True), (4097, False)):
         changed = bytearray(before)
         changed[-distance] ^= 1
         assert (hash_version(bytes(changed)) != hash_version(before)) == counts, distance
+
     text = "ab" * 5_000
+
     assert Piece(text).resume(9_000) == f"byte=9000@{hash_version(text[:9_000].encode())}"
     assert Piece(text).widest_resume() == "byte=10000@000000000000"
     assert not Piece(text).rest
@@ -84,6 +88,7 @@ def test_a_version_stands_for_the_4_kib_before_it_in_twelve_digits() -> None:
 def test_decoding_shows_what_python_shows_and_loses_no_byte(raw: bytes) -> None:
     encoding = detect_encoding(b"")
     text, marked = decode(raw, encoding, final=True)
+
     assert replace_markers(text) == raw.decode("utf-8", "replace")
     assert byte_length(text, encoding) == len(raw)
     assert marked == (count_replaced(text) > 0)
@@ -93,6 +98,7 @@ def test_decoding_shows_what_python_shows_and_loses_no_byte(raw: bytes) -> None:
 @given(st.binary(max_size=60), st.sampled_from(UTF_16))
 def test_decoding_utf_16_loses_no_byte(raw: bytes, encoding: Encoding) -> None:
     text, _ = decode(raw, encoding, final=True)
+
     assert replace_markers(text) == raw.decode(encoding.codec, "replace")
     assert byte_length(text, encoding) == len(raw)
 
@@ -101,6 +107,7 @@ def test_decoding_utf_16_loses_no_byte(raw: bytes, encoding: Encoding) -> None:
 @given(texts, st.integers(1, 320))
 def test_a_cut_backs_off_a_little_and_never_to_nothing(text: str, at: int) -> None:
     place = back_off(text, at)
+
     assert place == len(text) if at >= len(text) else at - 32 <= place <= at
     assert place > 0 or not text
 
@@ -129,7 +136,7 @@ def test_a_cut_keeps_what_readers_see_as_one_character(text: str, at: int, place
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "one"),
+    ("before", "after", "is_one"),
     [
         *(
             ("\r", "\n", True),
@@ -172,12 +179,13 @@ def test_a_cut_keeps_what_readers_see_as_one_character(text: str, at: int, place
         *(("\U0001f1e6", "\U0001f1e5", False), ("\U0001f1e6", "\U0001f200", False)),
     ],
 )
-def test_a_cut_parts_two_that_are_not_one_character(before: str, after: str, one: bool) -> None:
-    assert (back_off(f"xy{before}{after}", 3) < 3) == one
+def test_a_cut_parts_two_that_are_not_one_character(before: str, after: str, is_one: bool) -> None:
+    assert (back_off(f"xy{before}{after}", 3) < 3) == is_one
 
 
 def test_a_cut_looks_back_no_further_than_it_says() -> None:
     marks, flags = "\u0301" * 40, "\U0001f1e6" * 200
+
     assert [back_off(f"ab{marks}", at) for at in (31, 32, 33)] == [1, 1, 33]
     assert [back_off(flags, at) for at in (1, 2, 3, 60, 61, 62, 63)] == [1, 2, 2, 60, 60, 62, 62]
     assert [back_off(f"x{flags}", at) for at in (1, 2, 3, 4)] == [1, 1, 3, 3]
@@ -204,7 +212,9 @@ def test_a_position_inside_of_a_character_is_known_by_the_bytes_around_it(name: 
         for at in range(0, len(raw), encoding.unit):
             assert splits_character(raw, at, encoding) == (start < at < end), (point, at)
             seen += 1
+
     assert seen > 5_000
+
     for broken in (
         b"\xc3(",
         b"\xe2\x82x",
@@ -224,6 +234,7 @@ def test_a_position_inside_of_a_character_is_known_by_the_bytes_around_it(name: 
 @given(texts, st.integers(0, 1000))
 def test_what_fits_is_the_longest_prefix_that_does(text: str, room: int) -> None:
     count = count_fitting_chars(text, room)
+
     assert measure_escaped(text[:count]) <= room
     assert count == len(text) or measure_escaped(text[: count + 1]) > room
 
@@ -238,20 +249,30 @@ costs = st.builds(
 @given(st.lists(costs, min_size=1, max_size=25), st.integers(14_000, 80_000))
 def test_the_budget_is_kept_and_shared_fairly(items: list[Cost], room: int) -> None:
     grants = share(items, room)
+
     assert len(grants) == len(items)
     assert grants[0] is not None
-    assert sum(_taken(item, grant) for item, grant in zip(items, grants, strict=True)) <= room
+    assert (
+        sum(_measure_taken(item, grant) for item, grant in zip(items, grants, strict=True)) <= room
+    )
+
     cut = [
         grant
         for item, grant in zip(items, grants, strict=True)
         if grant is not None and grant < item.content
     ]
+
     assert len(set(cut)) <= 1, "all cut items are cut at one level"
     assert all(grant >= MIN_SHARE for grant in cut)
+
     left_out = [grant is None for grant in grants]
+
     assert left_out == sorted(left_out), "the last ones are left out first"
+
     if cut:
-        spare = room - sum(_taken(item, grant) for item, grant in zip(items, grants, strict=True))
+        spare = room - sum(
+            _measure_taken(item, grant) for item, grant in zip(items, grants, strict=True)
+        )
         assert spare < len(items) + max(item.cut - item.whole for item in items), (
             "room is not wasted"
         )
@@ -265,7 +286,7 @@ small = st.builds(
 @many
 @given(st.lists(small, min_size=1, max_size=5), st.integers(0, 1200))
 def test_a_share_is_the_one_that_trying_every_level_finds(items: list[Cost], room: int) -> None:
-    assert share(items, room) == tried(items, room)
+    assert share(items, room) == share_by_trying(items, room)
 
 
 def test_the_last_byte_of_a_share_is_granted_too() -> None:
@@ -277,30 +298,35 @@ def test_the_last_byte_of_a_share_is_granted_too() -> None:
     assert [count_fitting_chars("abc", room) for room in (-5, 0, 1, 3, 4)] == [0, 0, 1, 3, 3]
 
 
-def tried(items: list[Cost], room: int) -> list[int | None]:
-    """Leave out one more until there is a level, at least the minimum, at which the others fit; the highest counts."""
-    for kept in range(len(items), 0, -1):
-        left = room - sum(item.left_out for item in items[kept:])
-        wholes = [item.whole + item.content for item in items[:kept]]
+def share_by_trying(items: list[Cost], room: int) -> list[int | None]:
+    """Try every level, leaving out one more item until the others fit at the minimum or above.
+
+    The highest level counts.
+    """
+    for included in range(len(items), 0, -1):
+        spare = room - sum(item.left_out for item in items[included:])
+        wholes = [item.whole + item.content for item in items[:included]]
         fitting_levels = [
             level
             for level in range(-1_000, 400)
             if sum(min(whole, item.cut + level) for whole, item in zip(wholes, items, strict=False))
-            <= left
+            <= spare
         ]
         level = max(fitting_levels)
-        if level >= 64 or sum(wholes) <= left or kept == 1:
-            shown = [
+        if level >= 64 or sum(wholes) <= spare or included == 1:
+            grants = [
                 item.content if whole <= item.cut + level else max(level, 64)
                 for whole, item in zip(wholes, items, strict=False)
             ]
-            return [*shown, *([None] * (len(items) - kept))]
+            return [*grants, *([None] * (len(items) - included))]
+
     raise AssertionError("the first item is never left out")
 
 
-def _taken(item: Cost, grant: int | None) -> int:
+def _measure_taken(item: Cost, grant: int | None) -> int:
     if grant is None:
         return item.left_out
+
     return item.whole + item.content if grant >= item.content else item.cut + grant
 
 
@@ -309,7 +335,7 @@ def _taken(item: Cost, grant: int | None) -> int:
 def test_following_resume_points_returns_every_byte_once(
     raw: bytes, bom: bytes, chars: int
 ) -> None:
-    assert "".join(_pieces(bom + raw, chars)) == reference(bom + raw)
+    assert "".join(_follow_resume_points(bom + raw, chars)) == decode_whole(bom + raw)
 
 
 @some
@@ -320,25 +346,27 @@ def test_following_resume_points_returns_every_byte_once(
 )
 def test_following_resume_points_through_utf_16(text: str, order: str, chars: int) -> None:
     raw = ("\ufeff" + text).encode(f"utf-16-{order}")
-    assert "".join(_pieces(raw, chars)) == text
+    assert "".join(_follow_resume_points(raw, chars)) == text
 
 
-def _pieces(raw: bytes, chars: int) -> Iterator[str]:
-    from abilities.helpers.text.ranges import WHOLE, parse_range
-
+def _follow_resume_points(raw: bytes, chars: int) -> Iterator[str]:
     descriptor = os.memfd_create("piece")
     try:
         os.write(descriptor, raw)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        asked = WHOLE
+        requested = WHOLE
         for _ in range(len(raw) + 2):
-            piece: Piece = read_piece(descriptor, len(raw), asked, chars, lambda: None)
+            piece: Piece = read_piece(descriptor, len(raw), requested, chars, lambda: None)
+
             assert len(piece.text) <= chars
+
             yield replace_markers(piece.text)
             if not piece.rest:
                 return
+
             assert piece.text, "a cut is never to nothing"
-            asked = parse_range(piece.resume(len(piece.text)))
+
+            requested = parse_range(piece.resume(len(piece.text)))
         raise AssertionError("continuation never ended")
     finally:
         os.close(descriptor)
@@ -369,15 +397,19 @@ def test_following_next_request_returns_every_byte_of_every_item_once(
     chars: int,
     limit: int,
 ) -> None:
-    asyncio.run(_follow(tmp_path_factory.mktemp("files"), files, picks, chars, limit))
+    asyncio.run(_follow_next_requests(tmp_path_factory.mktemp("files"), files, picks, chars, limit))
 
 
-async def _follow(base: Path, files: list[bytes], picks: list[int], chars: int, limit: int) -> None:
+async def _follow_next_requests(
+    base: Path, files: list[bytes], picks: list[int], chars: int, limit: int
+) -> None:
     for n, raw in enumerate(files):
         (base / f"{n}.txt").write_bytes(raw)
+
     paths = [f"{n}.txt" for n in picks]
     settings = Settings(workspace_dir=base, agent_dir=base, max_response_bytes=limit)
-    told = dict.fromkeys(set(picks), "")
+    texts_by_file = dict.fromkeys(set(picks), "")
+
     async with Abilities.open(settings) as abilities:
         request: dict[str, Any] | None = {"paths": paths, "max_chars_per_file": chars}
         first = True
@@ -387,38 +419,47 @@ async def _follow(base: Path, files: list[bytes], picks: list[int], chars: int, 
             if first:
                 request, first = {"paths": sorted(set(paths)), "max_chars_per_file": chars}, False
                 continue
+
             for record in payload["results"]:
                 if record["success"]:
-                    told[int(record["data"]["path"].removesuffix(".txt"))] += record["data"][
-                        "content"
-                    ]
+                    number = int(record["data"]["path"].removesuffix(".txt"))
+                    texts_by_file[number] += record["data"]["content"]
+
             request = payload.get("next_request")
-    for n, text in told.items():
-        assert text == (reference(files[n]) if n < len(files) else "")
+
+    for n, text in texts_by_file.items():
+        assert text == (decode_whole(files[n]) if n < len(files) else "")
 
 
 def check_reply(payload: dict[str, Any], request: dict[str, Any], limit: int) -> None:
-    """What holds for every reply whatever was asked."""
+    """Check what holds for every reply, whatever was requested."""
     records = payload["results"]
+
     assert [record["input"] for record in records] == request["paths"]
     assert len(render(payload).encode()) <= limit
+
     summary = payload["summary"]
+
     assert summary["requested"] == len(records) == summary["succeeded"] + summary["failed"]
     assert summary["truncated"] == sum("truncation" in record for record in records)
     assert summary["returned_chars"] == sum(
         len(r["data"]["content"]) for r in records if r["success"]
     )
+
     rest = [r["truncation"]["next"] for r in records if "truncation" in r]
     budget = [
         r["input"]
         for r in records
         if not r["success"] and r["error"]["reason"] == "response_budget"
     ]
-    asked = payload.get("next_request", {"paths": []})
-    assert sorted(asked["paths"]) == sorted([*rest, *budget])
+    following = payload.get("next_request", {"paths": []})
+
+    assert sorted(following["paths"]) == sorted([*rest, *budget])
+
     if rest or budget:
-        assert asked == {**request, "paths": asked["paths"]}
+        assert following == {**request, "paths": following["paths"]}
         assert summary["succeeded"] > 0, "at least one item has content, so continuation ends"
+
     for record in records:
         if "truncation" in record:
             assert record["truncation"]["returned_chars"] == len(record["data"]["content"]) > 0
@@ -437,6 +478,7 @@ async def test_the_bound_holds_with_the_longest_names_and_the_costliest_text(
     count = min(25, 8000 // (len(render(path).encode()) + 2))
     (tmp_path / "a").mkdir()
     settings = Settings(workspace_dir=folder, agent_dir=tmp_path / "a", max_response_bytes=40_000)
+
     async with Abilities.open(settings) as abilities:
         request: dict[str, Any] | None = {"paths": [path] * count}
         total, replies = 0, 0
@@ -445,12 +487,14 @@ async def test_the_bound_holds_with_the_longest_names_and_the_costliest_text(
             check_reply(payload, request, 40_000)
             total += payload["summary"]["returned_chars"]
             request, replies = payload.get("next_request"), replies + 1
+
         assert total > 0
 
 
 async def test_the_bound_holds_among_hostile_items(tmp_path: Path) -> None:
     for folder in ("a", "w"):
         (tmp_path / folder).mkdir()
+
     deep = tmp_path / "w" / ("🙂" * 60) / ("🙂" * 60) / ("🙂" * 60)
     deep.mkdir(parents=True)
     (deep / "f").write_text("text" * 30_000)
@@ -459,8 +503,10 @@ async def test_the_bound_holds_among_hostile_items(tmp_path: Path) -> None:
     settings = Settings(
         workspace_dir=tmp_path / "w", agent_dir=tmp_path / "a", max_response_bytes=40_000
     )
+
     async with Abilities.open(settings) as abilities:
         payload = await abilities.call("file_read_bulk", {"paths": [*hostile, long]})
+
     assert len(render(payload).encode()) <= 40_000
     assert payload["results"][-1]["data"]["content"]
 
@@ -468,12 +514,17 @@ async def test_the_bound_holds_among_hostile_items(tmp_path: Path) -> None:
 async def test_small_files_are_whole_and_large_ones_share_alike(roots: Settings) -> None:
     for n in range(20):
         (roots.workspace_dir / f"small{n}.txt").write_text("small " * 20)
+
     for n in range(5):
         (roots.workspace_dir / f"large{n}.txt").write_text("large " * 20_000)
+
     paths = [*(f"large{n}.txt" for n in range(5)), *(f"small{n}.txt" for n in range(20))]
+
     async with Abilities.open(roots) as abilities:
         payload = await abilities.call("file_read_bulk", {"paths": paths})
+
     lengths = [len(record["data"]["content"]) for record in payload["results"]]
+
     assert set(lengths[5:]) == {120}
     assert len(set(lengths[:5])) == 1
     assert all(record["truncation"]["reason"] == "budget" for record in payload["results"][:5])
@@ -489,26 +540,33 @@ async def test_memory_targets_continue_byte_for_byte(roots: Settings) -> None:
         "targets": [{"type": "long_term"}, {"type": "short_term"}],
         "max_chars_per_item": 7_777,
     }
-    told = ""
+    continued = ""
+
     async with Abilities.open(roots) as abilities:
         while request is not None:
             payload = await abilities.call("memory_read_bulk", request)
-            told += payload["results"][0]["data"]["content"]
+            continued += payload["results"][0]["data"]["content"]
             request = payload.get("next_request")
-    assert told == text
+
+    assert continued == text
 
 
 async def test_a_changed_file_is_never_continued_with_the_wrong_piece(roots: Settings) -> None:
     log = roots.workspace_dir / "log.txt"
     log.write_text("first line\n" * 5_000)
+
     async with Abilities.open(roots) as abilities:
         payload = await abilities.call(
             "file_read_bulk", {"paths": ["log.txt"], "max_chars_per_file": 100}
         )
         with log.open("a") as file:
             file.write("appended\n")
+
         grown = await abilities.call("file_read_bulk", payload["next_request"])
+
         assert grown["results"][0]["success"], "a log may grow meanwhile"
+
         log.write_text("other line\n" * 5_000)
         changed = await abilities.call("file_read_bulk", payload["next_request"])
+
     assert changed["results"][0]["error"]["reason"] == "changed"

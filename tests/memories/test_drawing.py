@@ -28,10 +28,10 @@ EDGES: dict[str, dict[str, float]] = {
 async def answer(roots: Settings) -> dict[str, Any]:
     async with Abilities.open(roots) as abilities:
         for key, links in EDGES.items():
-            named = [{"key": other, "link_weight": weight} for other, weight in links.items()]
+            listed = [{"key": other, "link_weight": weight} for other, weight in links.items()]
             await abilities.call(
                 "store_memory",
-                {"type": "core", "content": key, "key": key, "memory_score": 1, "links": named},
+                {"type": "core", "content": key, "key": key, "memory_score": 1, "links": listed},
             )
         return await abilities.call("bulk_read_memory", {"key": "start", "depth": 2, "breadth": 2})
 
@@ -42,11 +42,13 @@ def draw(roots: Settings, *arguments: str) -> str:
         ["graph", "start", "--depth", "2", "--breadth", "2", *arguments],
         env=environment(roots),
     )
+
     assert done.exit_code == 0, done.output
+
     return done.stdout
 
 
-def retrieved(answer: dict[str, Any]) -> list[str]:
+def list_keys(answer: dict[str, Any]) -> list[str]:
     return [record["key"] for record in (answer["targetMemory"], *answer["associatedMemories"])]
 
 
@@ -55,36 +57,51 @@ def test_the_svg_numbers_what_is_retrieved_and_pales_what_was_cut(
 ) -> None:
     picture = ET.fromstring(draw(roots))
     space = {"s": "http://www.w3.org/2000/svg"}
-    groups = [(g.get("class"), g.findtext("s:title", "", space), g.findtext("s:text", "", space))
-              for g in picture.findall("s:g", space)]  # fmt: skip
+    groups = [
+        (g.get("class"), g.findtext("s:title", "", space), g.findtext("s:text", "", space))
+        for g in picture.findall("s:g", space)
+    ]
     kept = [(title, text) for kind, title, text in groups if kind == "kept"]
-    assert [title for title, _ in kept] == retrieved(answer)
+
+    assert [title for title, _ in kept] == list_keys(answer)
     assert [text.split(".")[0] for _, text in kept] == [str(n) for n in range(1, len(kept) + 1)]
-    cut = [(g.findtext("s:title", "", space), g.findall("s:text", space)[1].text)
-           for g in picture.findall("s:g", space) if g.get("class") == "cut"]  # fmt: skip
+
+    cut = [
+        (g.findtext("s:title", "", space), g.findall("s:text", space)[1].text)
+        for g in picture.findall("s:g", space)
+        if g.get("class") == "cut"
+    ]
+
     assert cut == [(c["key"], f"cut by {c['cutBy']}") for c in answer["metadata"]["frontier"]]
     assert {"c", "deeper"} == {key for key, _ in cut}
+
     ways = [path for path in picture.findall("s:path", space) if path.get("class") == "way"]
     again = [path for path in picture.findall("s:path", space) if path.get("class") == "again"]
+
     assert len(ways) == len(kept) - 1
     assert len(again) == answer["metadata"]["duplicatesSkipped"]
+
     boxes = [
         tuple(map(float, (rect.get("x", 0), rect.get("y", 0))))
         for rect in picture.findall("s:g/s:rect", space)
     ]
+
     assert len(set(boxes)) == len(groups), "no box hides another"
     assert not picture.findall(".//s:script", space)
 
 
-def test_the_mermaid_says_the_same(roots: Settings, answer: dict[str, Any]) -> None:
+def test_the_mermaid_shows_the_same_walk(roots: Settings, answer: dict[str, Any]) -> None:
     lines = draw(roots, "--format", "mermaid").splitlines()
+
     assert lines[0] == "flowchart LR"
+
     nodes = dict(re.findall(r'^    (m\d+)\["(.*)"\](?:::: ?cut)?', "\n".join(lines), re.M))
     shown = [label for label in nodes.values() if re.match(r"\d+\. ", label)]
     keys = [
         re.sub(r"#(\d+);", lambda m: chr(int(m[1])), label.split(". ", 1)[1]) for label in shown
     ]
-    assert keys == retrieved(answer)
+
+    assert keys == list_keys(answer)
     assert "<" not in "".join(shown) and 'm0 -->|"0.9"| m1' in "\n".join(lines)
     assert sum("cut by" in line for line in lines) == len(answer["metadata"]["frontier"])
 
@@ -93,15 +110,16 @@ def test_a_file_an_unknown_key_and_a_wrong_limit(
     roots: Settings, answer: dict[str, Any], tmp_path: Path
 ) -> None:
     draw(roots, "-o", str(tmp_path / "walk.svg"))
+
     assert (tmp_path / "walk.svg").read_text() == draw(roots)
+
     unknown = CliRunner().invoke(main, ["graph", "none"], env=environment(roots))
+
     assert unknown.exit_code == 1 and "No memory with this key." in unknown.stderr
-    assert (
-        CliRunner()
-        .invoke(main, ["graph", "start", "--depth", "7"], env=environment(roots))
-        .exit_code
-        == 2
-    )
+
+    too_deep = CliRunner().invoke(main, ["graph", "start", "--depth", "7"], env=environment(roots))
+
+    assert too_deep.exit_code == 2
 
 
 def test_a_drawing_that_cannot_be_written(

@@ -1,4 +1,7 @@
-"""Stored memories through the public interface: rows B and S, what each ability promises, and the walk's scenarios."""
+"""Stored memories through the public interface.
+
+Rows B and S, what each ability promises, and the walk's scenarios.
+"""
 
 import asyncio
 import random
@@ -27,6 +30,8 @@ from tests.support.file_cases import Row
 from tests.support.memory_cases import MEMORY_STORE_ROWS
 from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
+from tests.support.tier import size
+from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -35,9 +40,12 @@ async def test_a_wrong_call_is_refused_alike_on_every_surface(
     row: Row, surface: str, settings: Settings
 ) -> None:
     assert row.call is not None
+
     reason, field = row.call
     expected = {"error": Fault.from_reason(reason, field=field).to_payload()}
+
     assert await python(settings, row.name, row.arguments) == expected
+
     try:
         assert await SURFACES[surface](settings, row.name, row.arguments) == expected
     except CannotCarry:
@@ -45,8 +53,8 @@ async def test_a_wrong_call_is_refused_alike_on_every_surface(
 
 
 @asynccontextmanager
-async def calls(settings: Settings) -> AsyncGenerator[Call]:
-    """Calls on an open application, with keyword arguments."""
+async def open_calls(settings: Settings) -> AsyncGenerator[Call]:
+    """Open an application, and yield a function that calls it with keyword arguments."""
     async with Abilities.open(settings) as abilities:
 
         async def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -56,27 +64,33 @@ async def calls(settings: Settings) -> AsyncGenerator[Call]:
 
 
 async def link_up(call: Call, **edges: str) -> None:
-    """Store memories named by one letter that link to others: ``link_up(call, A="B C")``; links in falling weight."""
+    """Store memories that link to others, for example ``link_up(call, A="B C")``.
+
+    Keys are letters, and the links of each come in falling weight.
+    """
     for key in sorted({*edges, *"".join(edges.values()).replace(" ", "")}):
         links = [
-            {"key": k, "link_weight": 1 - n / 100} for n, k in enumerate(edges.get(key, "").split())
+            {"key": target, "link_weight": 1 - n / 100}
+            for n, target in enumerate(edges.get(key, "").split())
         ]
         await call("store_memory", type="core", content=f"content of {key}", key=key, links=links)
 
 
-def records(answer: dict[str, Any]) -> list[dict[str, Any]]:
+def list_records(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return [answer["targetMemory"], *answer["associatedMemories"]]
 
 
-def retrieved(answer: dict[str, Any]) -> list[str]:
-    return [record["key"] for record in records(answer)]
+def list_keys(answer: dict[str, Any]) -> list[str]:
+    return [record["key"] for record in list_records(answer)]
 
 
-async def reason(call: Call, name: str, **arguments: Any) -> str:
+async def find_reason(call: Call, name: str, **arguments: Any) -> str:
+    """Return why a call is refused."""
     try:
         await call(name, **arguments)
     except AbilityError as error:
         return error.fault.reason
+
     raise AssertionError("the call was answered")
 
 
@@ -84,22 +98,25 @@ async def reason(call: Call, name: str, **arguments: Any) -> str:
 async def test_every_surface_answers_the_same_walk_and_memory(
     surface: str, roots: Settings
 ) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         await link_up(call, A="B C", B="C", C="D")
         walk = await call("bulk_read_memory", key="A", depth=2)
         BulkReadMemoryAnswer.model_validate(walk)
         single = await call("memory_get", key="A")
         MemoryGetAnswer.model_validate(single)
-    assert retrieved(walk) == ["A", "B", "C", "D"]
+
+    assert list_keys(walk) == ["A", "B", "C", "D"]
     assert await SURFACES[surface](roots, "bulk_read_memory", {"key": "A", "depth": "2"}) == walk
     assert (
         await SURFACES[surface](roots, "memory_get", {"key": "A", "bulkRead": True, "depth": 2})
         == walk
     )
     assert await SURFACES[surface](roots, "memory_get", {"key": "A"}) == single
+
     targets = {"targets": [{"type": "stored", "key": key} for key in "AXA"]}
-    told = await SURFACES[surface](roots, "memory_read_bulk", targets)
-    assert [record["success"] for record in told["results"]] == [True, False, True]
+    reply = await SURFACES[surface](roots, "memory_read_bulk", targets)
+
+    assert [record["success"] for record in reply["results"]] == [True, False, True]
 
 
 @pytest.mark.parametrize("depth", [2, 3])
@@ -108,8 +125,10 @@ async def test_b4_a_diamond_returns_each_memory_once_and_loses_none(
 ) -> None:
     call = through(roots)
     await link_up(call, A="B C", B="C", C="D")
+
     answer = await call("bulk_read_memory", key="A", depth=depth)
-    assert sorted(retrieved(answer)) == ["A", "B", "C", "D"]
+
+    assert sorted(list_keys(answer)) == ["A", "B", "C", "D"]
     assert answer["metadata"]["duplicatesSkipped"] == 1
     assert answer["metadata"]["limitsReached"] == []
     assert answer["metadata"]["totalRetrieved"] == 4
@@ -117,12 +136,12 @@ async def test_b4_a_diamond_returns_each_memory_once_and_loses_none(
 
 async def test_b4_cycles_and_complete_graphs_end(roots: Settings, through: Through) -> None:
     call = through(roots)
-    await link_up(
-        call,
-        **{k: "ABCDEF".replace(k, "").strip().replace("", " ").strip() + f" {k}" for k in "ABCDEF"},
-    )
+    edges = {key: " ".join([*"ABCDEF".replace(key, ""), key]) for key in "ABCDEF"}
+    await link_up(call, **edges)
+
     answer = await call("bulk_read_memory", key="A")
-    assert sorted(retrieved(answer)) == list("ABCDEF")
+
+    assert sorted(list_keys(answer)) == list("ABCDEF")
 
 
 async def test_b5_missing_and_archived_memories_are_skipped_and_counted(
@@ -133,13 +152,17 @@ async def test_b5_missing_and_archived_memories_are_skipped_and_counted(
     ids = {k: (await call("memory_get", key=k))["data"]["id"] for k in "BC"}
     await call("delete_memory", id=ids["B"])
     await call("delete_memory", id=ids["C"], permanent=True)
+
     answer = await call("bulk_read_memory", key="A")
-    assert retrieved(answer) == ["A", "D"]
+
+    assert list_keys(answer) == ["A", "D"]
     assert answer["metadata"]["missingLinks"] == 2
     assert (await call("memory_get", key="B"))["data"]["archived"], "direct reads succeed"
-    assert await reason(call, "memory_get", key="C") == "not_found"
+    assert await find_reason(call, "memory_get", key="C") == "not_found"
+
     await call("store_memory", type="core", content="again", key="C")
-    assert retrieved(await call("bulk_read_memory", key="A")) == ["A", "C", "D"], (
+
+    assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "C", "D"], (
         "the link waited for it"
     )
 
@@ -150,35 +173,45 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
         connection.create_function("rehash", 15, lambda *row: hash_values(row))
         connection.create_function("link_hash", 5, lambda *link: hash_values(link))
         assert connection.execute(statement, values).rowcount == 1
+
     connection.close()
 
 
 COLUMNS = (
-    "namespace, key, id, archived, {score}, scored, type, importance, category, created_at, updated_at, tags, summary,"
-    " metadata, content"
+    "namespace, key, id, archived, {score}, scored, type, importance, category,"
+    " created_at, updated_at, tags, summary, metadata, content"
 )
 
 
 @pytest.mark.parametrize("score", ["9e999", "-1.0", "2.5"])
-async def test_b6_a_score_that_cannot_be(score: str, roots: Settings, through: Through) -> None:
+async def test_b6_an_impossible_score_is_refused_and_skipped_by_walks(
+    score: str, roots: Settings, through: Through
+) -> None:
     call = through(roots)
     await link_up(call, A="B C")
     columns = COLUMNS.format(score=score)
     tamper(roots, f"UPDATE memories SET score = {score}, hash = rehash({columns}) WHERE key = 'B'")
-    assert await reason(call, "bulk_read_memory", key="B") == "invalid_stored_value"
+
+    assert await find_reason(call, "bulk_read_memory", key="B") == "invalid_stored_value"
+
     answer = await call("bulk_read_memory", key="A")
-    assert retrieved(answer) == ["A", "C"]
+
+    assert list_keys(answer) == ["A", "C"]
     assert answer["metadata"]["invalidLinks"] == 1
 
 
 @pytest.mark.parametrize("weight", ["9e999", "-1.0", "7.0"])
-async def test_b6_a_weight_that_cannot_be(weight: str, roots: Settings, through: Through) -> None:
+async def test_b6_a_link_of_impossible_weight_is_skipped_and_counted(
+    weight: str, roots: Settings, through: Through
+) -> None:
     call = through(roots)
     await link_up(call, A="B C")
     hashed = f"link_hash(source, target, type, {weight}, rank)"
     tamper(roots, f"UPDATE links SET weight = {weight}, hash = {hashed} WHERE target = 'B'")
+
     answer = await call("bulk_read_memory", key="A")
-    assert retrieved(answer) == ["A", "C"]
+
+    assert list_keys(answer) == ["A", "C"]
     assert answer["metadata"]["invalidLinks"] == 1
 
 
@@ -189,24 +222,32 @@ async def test_b7_equal_weights_give_the_same_bytes_every_time(
     for key in "CABD":
         links = [{"key": k} for k in random.Random(key).sample("ABCD", 4)]
         await call("store_memory", type="core", content=key, key=key, links=links)
+
     answers = {render(await call("bulk_read_memory", key="A")) for _ in range(5)}
+
     assert len(answers) == 1
     assert render(await call("bulk_read_memory", key="A")) in answers, "reading left no trace"
 
 
+HUB_LINKS = size("ABILITIES_HUB_LINKS", quick=10_000, full=100_000)
+LAST_HUB_LINK = f"k{HUB_LINKS // 1000 - 1}-0"
+CHAIN_LENGTH = size("ABILITIES_CHAIN_LENGTH", quick=500, full=5_000)
+
+
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """A memory with 100,000 links, and a chain of 5,000 memories."""
+def large_store(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of a store that holds a memory with many links, and a long chain of memories."""
     base = tmp_path_factory.mktemp("large")
     settings = Settings(agent_dir=base, workspace_dir=base, store_url=f"sqlite:///{base}/memory.db")
 
     async def fill() -> None:
-        async with calls(settings) as call:
-            for page in range(100):
+        async with open_calls(settings) as call:
+            for page in range(HUB_LINKS // 1000):
                 links = [{"key": f"k{page}-{n}", "link_weight": n / 1000} for n in range(1000)]
                 await call("store_memory", type="core", content="hub", key="hub", links=links)
-            await call("store_memory", type="core", content="found", key="k99-0")
-            chain = [{"key": f"c{n}", "links": [{"key": f"c{n + 1}"}]} for n in range(5_000)]
+
+            await call("store_memory", type="core", content="found", key=LAST_HUB_LINK)
+            chain = [{"key": f"c{n}", "links": [{"key": f"c{n + 1}"}]} for n in range(CHAIN_LENGTH)]
             await asyncio.gather(
                 *(call("store_memory", type="core", content="link", **m) for m in chain)
             )
@@ -216,17 +257,22 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 async def test_b8_a_hub_and_a_chain_are_read_within_the_limits(
-    large: Settings, through: Through
+    large_store: Settings, through: Through
 ) -> None:
-    call = through(large)
+    call = through(large_store)
     answer = await call("bulk_read_memory", key="hub", depth=6, breadth=20, total=50)
-    assert retrieved(answer) == ["hub", "k99-0"]
-    assert answer["metadata"]["missingLinks"] == 99_999
-    shown = await call("memory_get", key="hub", links_offset=99_990)
-    assert shown["data"]["links_total"] == 100_000
+
+    assert list_keys(answer) == ["hub", LAST_HUB_LINK]
+    assert answer["metadata"]["missingLinks"] == HUB_LINKS - 1
+
+    shown = await call("memory_get", key="hub", links_offset=HUB_LINKS - 10)
+
+    assert shown["data"]["links_total"] == HUB_LINKS
     assert len(shown["data"]["links"]) == 10
+
     chain = await call("bulk_read_memory", key="c0", depth=6, total=50)
-    assert retrieved(chain) == [f"c{n}" for n in range(7)]
+
+    assert list_keys(chain) == [f"c{n}" for n in range(7)]
     assert chain["metadata"]["limitsReached"] == ["depth"]
 
 
@@ -239,24 +285,17 @@ async def test_b9_a_row_that_is_not_as_it_was_written(
     call = through(roots)
     await link_up(call, A="B C")
     tamper(roots, f"UPDATE memories SET {column} WHERE key = 'B'")
-    assert await reason(call, "bulk_read_memory", key="B") == "checksum_mismatch"
-    assert await reason(call, "memory_get", key="B") == "checksum_mismatch"
+
+    assert await find_reason(call, "bulk_read_memory", key="B") == "checksum_mismatch"
+    assert await find_reason(call, "memory_get", key="B") == "checksum_mismatch"
+
     answer = await call("bulk_read_memory", key="A")
     read = await call("memory_read_bulk", targets=[{"type": "stored", "key": k} for k in "ABC"])
-    found = await call("query_memories")
-    assert (len(found["memories"]), found["failed"], found["total"], found["limit"]) == (
-        2,
-        1,
-        3,
-        10,
-    )
-    assert [
-        record["success"] for record in (answer["targetMemory"], *answer["associatedMemories"])
-    ] == [
-        True,
-        False,
-        True,
-    ]
+    listed = await call("query_memories")
+
+    assert (len(listed["memories"]), listed["failed"]) == (2, 1)
+    assert (listed["total"], listed["limit"]) == (3, 10)
+    assert [record["success"] for record in list_records(answer)] == [True, False, True]
     assert answer["metadata"]["failed"] == 1
     assert [record["success"] for record in read["results"]] == [True, False, True]
 
@@ -276,7 +315,7 @@ SEARCHES = [
 
 async def test_s4_search_is_literal_in_any_language(roots: Settings, through: Through) -> None:
     texts = [*SEARCHES, "日本", "本", "GRÖẞE", "größe", "ﬁne", "İstanbul", "🙂", "a", "\t"]
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         for text in texts:
             await call(
                 "store_memory",
@@ -285,15 +324,17 @@ async def test_s4_search_is_literal_in_any_language(roots: Settings, through: Th
                 key=text.strip() or "tab",
             )
         await call("store_memory", type="core", content="xyz", key="miss")
+
     call = through(roots)
     for text in texts:
-        for asked in {text, text.swapcase()}:
-            hits = [t for t in texts if asked.casefold() in f"before {t} after 日本語".casefold()]
-            found = await call("query_memories", search=asked, limit=50)
-            assert sorted(m["key"] for m in found["memories"]) == sorted(
-                t.strip() or "tab" for t in hits
+        for search in {text, text.swapcase()}:
+            hits = [t for t in texts if search.casefold() in f"before {t} after 日本語".casefold()]
+            page = await call("query_memories", search=search, limit=50)
+
+            assert sorted(memory["key"] for memory in page["memories"]) == sorted(
+                hit.strip() or "tab" for hit in hits
             )
-            assert found["total"] == len(hits)
+            assert page["total"] == len(hits)
 
 
 async def test_s6_a_quota_refuses_new_memories_and_nothing_else(
@@ -302,7 +343,11 @@ async def test_s6_a_quota_refuses_new_memories_and_nothing_else(
     call = through(roots.model_copy(update={"max_memories": 2}))
     for key in "AB":
         await call("store_memory", type="core", content=key, key=key)
-    assert await reason(call, "store_memory", type="core", content="C", key="C") == "storage_quota"
+
+    assert (
+        await find_reason(call, "store_memory", type="core", content="C", key="C")
+        == "storage_quota"
+    )
     assert not (await call("store_memory", type="core", content="A again", key="A"))["created"]
     assert (await call("get_memory_stats"))["total_memories"] == 2
 
@@ -310,15 +355,16 @@ async def test_s6_a_quota_refuses_new_memories_and_nothing_else(
 async def test_s14_an_id_and_a_key_of_different_memories(roots: Settings, through: Through) -> None:
     call = through(roots)
     a, _ = [await call("store_memory", type="core", content=k, key=k) for k in "AB"]
+
     assert (
-        await reason(call, "store_memory", type="core", content="x", key="B", id=a["id"])
+        await find_reason(call, "store_memory", type="core", content="x", key="B", id=a["id"])
         == "key_taken"
     )
     assert (await call("memory_get", key="B"))["data"]["content"] == "B"
 
 
 async def test_storing_merges_and_updating_says_what_changed(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         first = await call(
             "store_memory",
             type="core",
@@ -333,15 +379,18 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
         )
         StoreMemoryAnswer.model_validate(first)
         memory = first["memory"]
+
         assert first["created"] and memory["tags"] == ["a", "b"]
         assert memory["metadata"] == {
             "memory_score": 0.9,
             "source": "chat",
             "n": [1, {"deep": None}],
         }
+
         second = await call(
             "store_memory", type="core", content="two", key="k", links=[{"key": "y"}]
         )
+
         assert not second["created"] and second["id"] == first["id"]
         assert second["memory"] == {
             **memory,
@@ -350,8 +399,11 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
             "links": [{"key": "x", "link_weight": 0.9}, {"key": "y", "link_weight": 0.5}],
             "links_total": 2,
         }
+
         same = await call("store_memory", type="core", content="two", key="k", links=[{"key": "y"}])
+
         assert same["memory"] == second["memory"], "repeating a request leaves the same state"
+
         changed = await call(
             "update_memory",
             id=first["id"],
@@ -362,6 +414,7 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
             memory_score=0.25,
         )
         UpdateMemoryAnswer.model_validate(changed)
+
         assert sorted(changed["updated_fields"]) == [
             "category",
             "importance",
@@ -371,64 +424,85 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
         assert "category" not in changed["memory"]
         assert changed["memory"]["metadata"]["memory_score"] == 0.25
         assert changed["memory"]["links"] == [{"key": "y", "link_weight": 0.5}]
+
         kept = await call("update_memory", id=first["id"], importance="high")
+
         assert kept["memory"]["metadata"]["memory_score"] == 0.25, (
             "a score that was set no longer follows"
         )
+
         nothing = await call("update_memory", id=first["id"], importance="high")
+
         assert nothing["updated_fields"] == []
 
 
 async def test_a_score_follows_importance_and_ranks_links_to_it(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         await link_up(call, A="B C")
-        assert retrieved(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
+
+        assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
+
         name = (await call("memory_get", key="C"))["data"]["id"]
         await call("update_memory", id=name, importance="high")
-        assert retrieved(await call("bulk_read_memory", key="A")) == ["A", "C", "B"]
+
+        assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "C", "B"]
+
         await call("update_memory", id=name, memory_score=0.0)
-        assert retrieved(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
+
+        assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
 
 
 async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
-    async with calls(roots) as call:
-        made = await call("store_memory", type="task", content="x", key="k", tags=["t"])
-        archived = await call("delete_memory", id=made["id"])
-        assert archived == {"success": True, "action": "archived", "id": made["id"]}
+    async with open_calls(roots) as call:
+        stored = await call("store_memory", type="task", content="x", key="k", tags=["t"])
+        archived = await call("delete_memory", id=stored["id"])
+
+        assert archived == {"success": True, "action": "archived", "id": stored["id"]}
         assert (await call("query_memories"))["total"] == 0
         assert (await call("query_memories", archived=True, tags=["t"]))["total"] == 1
         assert (await call("get_memory_stats"))["archived_count"] == 1
-        await call("update_memory", id=made["id"], archived=False)
+
+        await call("update_memory", id=stored["id"], archived=False)
+
         assert (await call("query_memories", tags=["t"]))["total"] == 1
-        assert (await call("delete_memory", id=made["id"], permanent="true"))["action"] == "deleted"
-        assert await reason(call, "delete_memory", id=made["id"]) == "not_found"
+        assert (await call("delete_memory", id=stored["id"], permanent="true"))[
+            "action"
+        ] == "deleted"
+        assert await find_reason(call, "delete_memory", id=stored["id"]) == "not_found"
         assert (await call("get_memory_stats"))["total_storage_kb"] == 0
 
 
 async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
     roots: Settings,
 ) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         await link_up(call, A="B")
         first, second = [render(await call("memory_get", key="A")) for _ in range(2)]
+
         assert first == second and "access" not in first
+
         await call("bulk_read_memory", key="A")
         await call("memory_read_bulk", targets=[{"type": "stored", "key": "A"}])
-        found = await call("query_memories")
-        for _ in range(100):
-            found = await call("query_memories", sort_by="access_count", limit=1)
-            if found["memories"][0]["access_count"]:
-                break
-            await asyncio.sleep(0.05)
-        assert (found["memories"][0]["key"], found["memories"][0]["access_count"]) == ("A", 2)
+        async with asyncio.timeout(GIVE_UP_SECONDS):  # accesses are written a little later
+            while True:
+                page = await call("query_memories", sort_by="access_count", limit=1)
+                (memory,) = page["memories"]
+                if memory["access_count"]:
+                    break
+
+                await asyncio.sleep(POLL_SECONDS)
+
+        assert (memory["key"], memory["access_count"]) == ("A", 2)
         assert (await call("get_memory_stats"))["most_accessed"]["key"] == "A"
 
 
 async def test_an_empty_store_has_zeros_and_no_dates(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         answer = await call("get_memory_stats")
         assert (await call("query_memories"))["memories"] == []
+
     GetMemoryStatsAnswer.model_validate(answer)
+
     assert answer == {
         "total_memories": 0,
         "by_type": {"core": 0, "learning": 0, "task": 0},
@@ -439,22 +513,26 @@ async def test_an_empty_store_has_zeros_and_no_dates(roots: Settings) -> None:
     }
 
 
-async def test_namespaces_never_meet(roots: Settings) -> None:
+async def test_namespaces_never_see_each_other(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         other = abilities.for_namespace("other")
-        made = await abilities.call(
+        stored = await abilities.call(
             "store_memory", {"type": "core", "content": "mine", "key": "k", "tags": ["t"]}
         )
+
         assert (await other.call("query_memories", {"archived": True}))["total"] == 0
+
         for name, arguments in (
             ("memory_get", {"key": "k"}),
             ("bulk_read_memory", {"key": "k"}),
-            ("update_memory", {"id": made["id"], "content": "stolen"}),
-            ("delete_memory", {"id": made["id"], "permanent": True}),
+            ("update_memory", {"id": stored["id"], "content": "stolen"}),
+            ("delete_memory", {"id": stored["id"], "permanent": True}),
         ):
             with pytest.raises(AbilityError, match="NOT_FOUND"):
                 await other.call(name, arguments)
+
         await other.call("store_memory", {"type": "core", "content": "theirs", "key": "k"})
+
         assert (await abilities.call("memory_get", {"key": "k"}))["data"]["content"] == "mine"
         assert (await other.call("query_memories", {"search": "mine"}))["total"] == 0
 
@@ -500,16 +578,17 @@ async def test_queries_agree_with_a_plain_list(
     small: int, sort_by: str, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queries, "_SCAN_LIMIT", small)
-    ways: set[str] = set()
-    plain = queries._select
+    strategies: set[str] = set()
+    select = queries._select
 
-    def noted(namespace: str, asked: Query, strategy: queries.Strategy) -> Any:
-        ways.add(strategy if asked.search else "")
-        return plain(namespace, asked, strategy)
+    def select_noting(namespace: str, query: Query, strategy: queries.Strategy) -> Any:
+        strategies.add(strategy if query.search else "")
+        return select(namespace, query, strategy)
 
-    monkeypatch.setattr(queries, "_select", noted)
+    monkeypatch.setattr(queries, "_select", select_noting)
     chance = random.Random(sort_by)
-    async with calls(roots) as call:
+
+    async with open_calls(roots) as call:
         for n in range(60):
             await call(
                 "store_memory",
@@ -521,11 +600,14 @@ async def test_queries_agree_with_a_plain_list(
                 tags=chance.sample(["t0", "t1", "t2"], 2),
                 importance=chance.choice(["high", "medium", "low"]),
             )
+
         every = (await call("query_memories", limit=100))["memories"]
         for memory in chance.sample(every, 12):
             await call("delete_memory", id=memory["id"])
+
         for memory in chance.sample(every, 12):
             await call("memory_get", key=memory["key"])
+
         await call("store_memory", type="core", content="flushes the accesses", key="flush")
         every = (await call("query_memories", limit=100, archived=True))["memories"]
         for query in QUERIES:
@@ -533,18 +615,23 @@ async def test_queries_agree_with_a_plain_list(
                 await check_query(
                     call, every, {**query, "sort_by": sort_by, "sort_order": order}, chance
                 )
+
         for memory in every:
             await call("update_memory", id=memory["id"], archived=False)
+
         for text in ("word", "number 1", "er 5", "w", "世"):
-            found = await call("query_memories", search=text)
-            assert found["total"] == sum(text in memory["content"] for memory in every)
-    assert ways == ({"", "search first", "scan in order"} if small == 10 else {"", "scan in order"})
+            page = await call("query_memories", search=text)
+            assert page["total"] == sum(text in memory["content"] for memory in every)
+
+    by_scan = {"", "scan in order"}
+
+    assert strategies == (by_scan | {"search first"} if small == 10 else by_scan)
 
 
 async def check_query(
     call: Call, every: list[dict[str, Any]], query: dict[str, Any], chance: random.Random
 ) -> None:
-    """A query's pages hold what filtering and sorting a list in Python gives."""
+    """Check that a query's page holds what filtering and sorting a list in Python gives."""
     rank = {"low": 0, "medium": 1, "high": 2}
     matching = [m for m in every if matches(m, query)]
     by = query["sort_by"]
@@ -555,6 +642,7 @@ async def check_query(
     limit, offset = chance.randint(1, 20), chance.randint(0, 30)
     page = await call("query_memories", **query, limit=limit, offset=offset)
     QueryMemoriesAnswer.model_validate(page)
+
     assert [m["id"] for m in page["memories"]] == [
         m["id"] for m in matching[offset : offset + limit]
     ], query
@@ -577,25 +665,32 @@ def matches(memory: dict[str, Any], query: dict[str, Any]) -> bool:
 
 async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Settings) -> None:
     limit = 40_000
-    async with calls(roots.model_copy(update={"max_response_bytes": limit})) as call:
+    async with open_calls(roots.model_copy(update={"max_response_bytes": limit})) as call:
         texts = {f"k{n}": f"{n}" + "\x01" * 4_998 for n in range(30)}
         for key, text in texts.items():
             links = [{"key": other} for other in texts if other != key]
             await call("store_memory", type="core", content=text, key=key, links=links)
+
         for name, more in (("bulk_read_memory", {}), ("memory_get", {"bulkRead": True})):
             total = "totalLimit" if more else "total"
             answer = await call(name, key="k0", depth=6, breadth=20, **{total: 30}, **more)
             BulkReadMemoryAnswer.model_validate(answer)
+
             assert len(render(answer).encode()) <= limit
-            assert len(retrieved(answer)) == 30
-        told = {
-            r["key"]: r["data"]["content"]
-            for r in (answer["targetMemory"], *answer["associatedMemories"])
-            if r["success"]
+            assert len(list_keys(answer)) == 30
+
+        received = {
+            record["key"]: record["data"]["content"]
+            for record in list_records(answer)
+            if record["success"]
         }
-        assert told
-        rest = [r["truncation"]["next"] for r in records(answer) if "truncation" in r]
-        rest += [{"type": "stored", "key": r["key"]} for r in records(answer) if not r["success"]]
+
+        assert received
+
+        rest = [r["truncation"]["next"] for r in list_records(answer) if "truncation" in r]
+        rest += [
+            {"type": "stored", "key": r["key"]} for r in list_records(answer) if not r["success"]
+        ]
         for page in (rest[:25], rest[25:]):
             request = {"targets": page} if page else None
             while request:
@@ -603,13 +698,18 @@ async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Setti
                 for record in reply["results"]:
                     if record["success"]:
                         key = record["data"]["key"]
-                        told[key] = told.get(key, "") + record["data"]["content"]
+                        received[key] = received.get(key, "") + record["data"]["content"]
                 request = reply.get("next_request")
-        assert told == texts
-        found = await call("query_memories", limit=30)
-        assert len(render(found).encode()) <= limit
-        assert found["limit"] == len(found["memories"]) < 30 and found["has_more"]
+
+        assert received == texts
+
+        listed = await call("query_memories", limit=30)
+
+        assert len(render(listed).encode()) <= limit
+        assert listed["limit"] == len(listed["memories"]) < 30 and listed["has_more"]
+
         stored = await call("store_memory", type="core", content="\x01" * 5_000, key="k0")
+
         assert len(render(stored).encode()) <= limit
 
 
@@ -643,14 +743,17 @@ async def test_toon_keeps_the_bound_too(roots: Settings) -> None:
                 "store_memory", {"type": "core", "content": content, "key": key, "links": links}
             )
         for total in (1, 5, 20, 50):
-            ask = {"key": "k0", "breadth": 20, "depth": 6, "total": total, "output_format": "toon"}
-            reply = await abilities.reply("bulk_read_memory", ask)
+            limits = {"breadth": 20, "depth": 6, "total": total}
+            reply = await abilities.reply(
+                "bulk_read_memory", {"key": "k0", **limits, "output_format": "toon"}
+            )
+
             assert len(reply.text.encode()) <= 40_000
-            assert len(records(reply.payload)) == total
+            assert len(list_records(reply.payload)) == total
 
 
 async def test_a_memory_in_a_walk_costs_few_characters_beyond_its_content(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         keys = [f"{n:02}".ljust(40, "k") for n in range(20)]
         for key in keys:
             links = [{"key": other} for other in keys if other != key]
@@ -664,22 +767,26 @@ async def test_a_memory_in_a_walk_costs_few_characters_beyond_its_content(roots:
                 tags=["a", "b"],
             )
         answer = await call("bulk_read_memory", key=keys[0], breadth=20)
+
     answer["metadata"]["frontier"] = []
+
     assert (len(render(answer)) - 20 * 200) / 20 <= 450
 
 
 async def test_many_writers_and_readers_at_once(roots: Settings) -> None:
-    async with calls(roots) as call:
+    async with open_calls(roots) as call:
         writes = [
             call("store_memory", type="core", content=f"{n}", key=f"k{n % 50}") for n in range(300)
         ]
         reads = [call("query_memories", limit=5) for _ in range(100)]
         await asyncio.gather(*writes, *reads)
+
         assert (await call("get_memory_stats"))["total_memories"] == 50
 
 
 async def test_a_store_path_is_made_with_its_folder(tmp_path: Path) -> None:
     settings = Settings(store_url=f"sqlite:///{tmp_path}/deep/er/memory.db", workspace_dir=tmp_path)
-    async with calls(settings) as call:
+    async with open_calls(settings) as call:
         await call("store_memory", type="core", content="x", key="k")
+
     assert (tmp_path / "deep" / "er" / "memory.db").stat().st_mode & 0o777 == 0o600

@@ -20,11 +20,11 @@ STORE = ("store_memory", {"type": "core", "content": "new", "key": "new"})
 READ = ("memory_get", {"key": "k"})
 WALK = ("bulk_read_memory", {"key": "k"})
 QUERY: tuple[str, dict[str, Any]] = ("query_memories", {})
-Asked = tuple[str, dict[str, Any]]
+NamedCall = tuple[str, dict[str, Any]]
 
 
 @pytest.fixture
-async def kept(roots: Settings) -> Settings:
+async def one_memory(roots: Settings) -> Settings:
     """Settings of a store that holds one memory."""
     await python(
         roots,
@@ -38,103 +38,123 @@ async def kept(roots: Settings) -> Settings:
 def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Make a call through one surface, which must answer as Python does."""
 
-    async def asking(settings: Settings, asked: Asked) -> str:
-        payload = await SURFACES[request.param](settings, *asked)
-        assert payload == await python(settings, *asked)
+    async def call_surface(settings: Settings, call: NamedCall) -> str:
+        payload = await SURFACES[request.param](settings, *call)
+
+        assert payload == await python(settings, *call)
+
         if "error" not in payload:
             return "done"
+
         fault = Fault.model_validate(payload["error"])
+
         assert payload == {"error": Fault.from_reason(cast(Reason, fault.reason)).to_payload()}, (
             "one fixed sentence, and nothing of the host"
         )
+
         return fault.reason
 
-    return asking
+    return call_surface
 
 
 async def test_s7_locked_for_longer_than_the_timeout(
-    ask: Any, kept: Settings, monkeypatch: pytest.MonkeyPatch
+    ask: Any, one_memory: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file, "BUSY_SECONDS", 0.1)
-    lock = os.open(f"{store_file(kept)}-lock", os.O_RDWR)
+    lock = os.open(f"{store_file(one_memory)}-lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    assert await ask(kept, STORE) == "busy"
-    assert await ask(kept, READ) == "done"
+
+    assert await ask(one_memory, STORE) == "busy"
+    assert await ask(one_memory, READ) == "done"
+
     os.close(lock)
-    assert "error" not in await python(kept, *STORE)
+
+    assert "error" not in await python(one_memory, *STORE)
 
 
-async def test_s8_a_full_disk(ask: Any, kept: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = file.StoreFile.open
+async def test_s8_a_full_disk(
+    ask: Any, one_memory: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_file = file.StoreFile.open
 
-    def small(self: file.StoreFile, *, writing: bool) -> sqlite3.Connection:
-        connection = opened(self, writing=writing)
-        connection.execute(
-            "PRAGMA max_page_count = 1"
-        )  # which SQLite takes as: no more than there are
+    def open_small(self: file.StoreFile, *, writing: bool) -> sqlite3.Connection:
+        connection = open_file(self, writing=writing)
+        # SQLite takes this as: no more than there are.
+        connection.execute("PRAGMA max_page_count = 1")
         return connection
 
-    monkeypatch.setattr(file.StoreFile, "open", small)
+    monkeypatch.setattr(file.StoreFile, "open", open_small)
     big = ("store_memory", {"type": "core", "content": "x" * 5_000, "key": "big"})
-    assert await ask(kept, big) == "storage_full"
-    assert await ask(kept, READ) == "done"
-    assert (await python(kept, "get_memory_stats", {}))["total_memories"] == 1
+
+    assert await ask(one_memory, big) == "storage_full"
+    assert await ask(one_memory, READ) == "done"
+    assert (await python(one_memory, "get_memory_stats", {}))["total_memories"] == 1
 
 
 async def test_s8_a_folder_that_cannot_be_there(ask: Any, roots: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    nowhere = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/file/memory.db"})
-    assert await ask(nowhere, STORE) == "unavailable"
-    assert await ask(nowhere, READ) == "unavailable"
+    impossible = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/file/memory.db"})
+
+    assert await ask(impossible, STORE) == "unavailable"
+    assert await ask(impossible, READ) == "unavailable"
 
 
 @pytest.fixture
-def read_only(kept: Settings, tmp_path: Path, unprivileged: None) -> Iterator[Settings]:
-    """The store as a user finds it who may not write to it; its folder takes SQLite's index of the log."""
+def read_only(one_memory: Settings, tmp_path: Path, unprivileged: None) -> Iterator[Settings]:
+    """A store that its user may not write to, in a folder that takes SQLite's index of the log."""
     user = os.geteuid()
     if os.getuid() == 0:
         os.seteuid(0)
+
     for folder in tmp_path.parents[:3]:
         folder.chmod(0o755)
-    for folder in (tmp_path, kept.agent_dir, kept.workspace_dir):
+
+    for folder in (tmp_path, one_memory.agent_dir, one_memory.workspace_dir):
         folder.chmod(0o777)
-    for path in (store_file(kept), Path(f"{store_file(kept)}-lock")):
+
+    for path in (store_file(one_memory), Path(f"{store_file(one_memory)}-lock")):
         path.chmod(0o444)
+
     os.seteuid(user)
-    yield kept
+    yield one_memory
 
 
 async def test_s9_a_file_that_may_only_be_read(ask: Any, read_only: Settings) -> None:
-    for asked in (STORE, ("store_memory", {"type": "core", "content": "again", "key": "k"})):
-        assert await ask(read_only, asked) == "read_only"
-    for asked in (READ, WALK, QUERY):
-        assert await ask(read_only, asked) == "done"
+    for call in (STORE, ("store_memory", {"type": "core", "content": "again", "key": "k"})):
+        assert await ask(read_only, call) == "read_only"
+
+    for call in (READ, WALK, QUERY):
+        assert await ask(read_only, call) == "done"
 
 
 @pytest.mark.parametrize("damage", ["empty", "text", "cut"])
-async def test_s10_a_file_that_is_no_store(ask: Any, kept: Settings, damage: str) -> None:
-    raw = store_file(kept).read_bytes()
-    store_file(kept).write_bytes(
+async def test_s10_a_file_that_is_no_store(ask: Any, one_memory: Settings, damage: str) -> None:
+    raw = store_file(one_memory).read_bytes()
+    store_file(one_memory).write_bytes(
         {"empty": b"", "text": b"not a database" * 500, "cut": raw[:9000]}[damage]
     )
-    before = store_file(kept).read_bytes()
-    for asked in (READ, WALK, QUERY, STORE):
-        assert await ask(kept, asked) == "corrupted"
-    assert store_file(kept).read_bytes() == before
+    before = store_file(one_memory).read_bytes()
+    for call in (READ, WALK, QUERY, STORE):
+        assert await ask(one_memory, call) == "corrupted"
+
+    assert store_file(one_memory).read_bytes() == before
 
 
-async def test_s11_a_newer_schema(ask: Any, kept: Settings) -> None:
-    with sqlite3.connect(store_file(kept)) as connection:
+async def test_s11_a_newer_schema(ask: Any, one_memory: Settings) -> None:
+    with sqlite3.connect(store_file(one_memory)) as connection:
         connection.execute("PRAGMA user_version = 99")
+
     connection.close()
-    before = store_file(kept).read_bytes()
-    for asked in (READ, WALK, QUERY, STORE):
-        assert await ask(kept, asked) == "schema_too_new"
-    assert store_file(kept).read_bytes() == before
+    before = store_file(one_memory).read_bytes()
+    for call in (READ, WALK, QUERY, STORE):
+        assert await ask(one_memory, call) == "schema_too_new"
+
+    assert store_file(one_memory).read_bytes() == before
 
 
-async def test_s12_a_file_that_was_moved(ask: Any, kept: Settings, tmp_path: Path) -> None:
-    shutil.move(store_file(kept), tmp_path / "elsewhere.db")
-    for asked in (STORE, READ, WALK, QUERY):
-        assert await ask(kept, asked) == "storage_moved"
-    assert not store_file(kept).exists()
+async def test_s12_a_file_that_was_moved(ask: Any, one_memory: Settings, tmp_path: Path) -> None:
+    shutil.move(store_file(one_memory), tmp_path / "elsewhere.db")
+    for call in (STORE, READ, WALK, QUERY):
+        assert await ask(one_memory, call) == "storage_moved"
+
+    assert not store_file(one_memory).exists()

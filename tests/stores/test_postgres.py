@@ -28,12 +28,16 @@ from abilities.helpers.stores.postgres.statements import LOCK, Connection, Selec
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
-from tests.stores.test_stores import GRAPHS, KILLS, reason, walked_right
+from tests.stores.test_stores import GRAPHS, KILLS, count_equal_walks, find_reason
 from tests.support import postgres
 from tests.support.file_cases import Row
 from tests.support.measurements import reached
 from tests.support.memory_cases import MEMORY_STORE_ROWS
 from tests.support.surfaces import Through, calls_through, environment
+from tests.support.tier import size
+from tests.support.waiting import GIVE_UP_SECONDS, wait_until
+
+SCHEMA_MAKERS = size("ABILITIES_SCHEMA_MAKERS", quick=4, full=10)
 
 ROUNDS = max(KILLS // 5, 2)
 """Of these, every second one kills the server, the others its writers."""
@@ -59,6 +63,7 @@ def roots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings
     monkeypatch.setattr(test_memories, "tamper", tamper)
     for name in ("agent", "workspace"):
         (tmp_path / name).mkdir()
+
     return Settings(
         agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace", store_url=url
     )
@@ -66,38 +71,41 @@ def roots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings
 
 @pytest.fixture(params=["python", "http"])
 def through(request: pytest.FixtureRequest) -> Through:
-    """Calls through Python, and through one that crosses event loops and processes' ways."""
+    """Calls through Python, and through HTTP, which crosses event loops and processes."""
     return calls_through(request.param)
 
 
 def tamper(settings: Settings, statement: str, *values: Any) -> None:
-    """Change the database behind the store's back; a hash that is to fit is made anew."""
-    plain, hashed = re.subn(r", hash = \w+\(.*\) WHERE", " WHERE", statement)
+    """Change the database behind the store's back; make a hash anew if it is to fit."""
+    plain, has_hash = re.subn(r", hash = \w+\(.*\) WHERE", " WHERE", statement)
     table = "links" if " links " in statement else "memories"
+
     with psycopg.connect(settings.store_url) as connection:
         connection.execute("SET search_path = abilities")
         changed = connection.execute(
             f"{plain.replace('9e999', chr(39) + 'Infinity' + chr(39))} RETURNING *".encode()
         )
         names = [column.name for column in changed.description or ()]
-        (found,) = changed.fetchall()
-        if hashed:
-            fields = dict(zip(names, found, strict=True))
+        (row,) = changed.fetchall()
+        if has_hash:
+            fields = dict(zip(names, row, strict=True))
             chosen = (
                 ["source", "target", "type", "weight", "rank"] if table == "links" else names[:-1]
             )
             fresh = hash_values(tuple(fields[name] for name in chosen))
             key = ("source", "target") if table == "links" else ("namespace", "key")
-            where = f"UPDATE {table} SET hash = %s WHERE {key[0]} = %s AND {key[1]} = %s"
+            update = f"UPDATE {table} SET hash = %s WHERE {key[0]} = %s AND {key[1]} = %s"
             assert (
-                connection.execute(where.encode(), (fresh, fields[key[0]], fields[key[1]])).rowcount
+                connection.execute(
+                    update.encode(), (fresh, fields[key[0]], fields[key[1]])
+                ).rowcount
                 == 1
             )
 
 
 @asynccontextmanager
-async def opened(url: str, **given: Any) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(url, **given)
+async def open_store(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url, **options)
     try:
         yield store
     finally:
@@ -106,12 +114,12 @@ async def opened(url: str, **given: Any) -> AsyncIterator[PostgresStore]:
 
 async def test_the_store_conforms(server: str) -> None:
     @asynccontextmanager
-    async def empty() -> AsyncIterator[PostgresStore]:
+    async def open_empty() -> AsyncIterator[PostgresStore]:
         with postgres.database(server) as url:
-            async with opened(url) as store:
+            async with open_store(url) as store:
                 yield store
 
-    assert len(await check(empty)) == len(BEHAVIOURS)
+    assert len(await check(open_empty)) == len(BEHAVIOURS)
 
 
 @pytest.mark.parametrize("row", MEMORY_STORE_ROWS, ids=str)
@@ -119,10 +127,12 @@ async def test_a_wrong_call_is_refused_as_by_the_embedded_store(
     row: Row, roots: Settings, through: Through
 ) -> None:
     assert row.call is not None
+
     call = through(roots)
     if any(text in ascii(row.arguments) for text in ("\\ud800", "inf", "nan")):
         call = calls_through("python")(roots)
-    assert await test_memories.reason(call, row.name, **row.arguments) == FAULTS_SHOWN.get(
+
+    assert await test_memories.find_reason(call, row.name, **row.arguments) == FAULTS_SHOWN.get(
         row.call[0], row.call[0]
     )
 
@@ -131,8 +141,8 @@ FAULTS_SHOWN = {"id_not_found": "not_found", "memory_not_found": "not_found"}
 
 
 async def test_walks_are_the_walks_in_memory(url: str) -> None:
-    async with opened(url) as store:
-        assert await walked_right(store, range(GRAPHS)) == GRAPHS
+    async with open_store(url) as store:
+        assert await count_equal_walks(store, range(GRAPHS)) == GRAPHS
 
 
 async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,18 +150,18 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
     trips: list[Select[Any]] = []
     execute = Select._execute
 
-    async def count(select: Select[Any], connection: Any, values: Any) -> Any:
+    async def count_trips(select: Select[Any], connection: Any, values: Any) -> Any:
         trips.append(select)
         return await execute(select, connection, values)
 
-    async with opened(url) as store:
+    async with open_store(url) as store:
         chain = [put(store, f"c{n}", links=[(f"c{n + 1}", 0.5)]) for n in range(10)]
         tree = [
             put(store, f"t{n}", links=[(f"t{n * 4 + k}", k / 10) for k in range(1, 5)])
             for n in range(200)
         ]
         await asyncio.gather(*chain, *tree)
-        monkeypatch.setattr(Select, "_execute", count)
+        monkeypatch.setattr(Select, "_execute", count_trips)
         for key in ("c0", "t0", "t1", "t3"):
             for depth in (1, 3, 6):
                 trips.clear()
@@ -159,7 +169,7 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
                 assert 2 <= len(trips) <= depth + 2, (key, depth, len(trips))
 
 
-async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
+async def test_several_processes_at_once_make_one_schema(url: str) -> None:
     code = (
         "import asyncio, sys\n"
         "from abilities.helpers.stores.conformance import put\n"
@@ -174,25 +184,28 @@ async def test_ten_processes_at_once_make_one_schema(url: str) -> None:
         await asyncio.create_subprocess_exec(
             sys.executable, "-c", code, url, f"t{n}", stderr=asyncio.subprocess.PIPE
         )
-        for n in range(10)
+        for n in range(SCHEMA_MAKERS)
     ]
     for process in running:
-        _, said = await process.communicate()
-        assert process.returncode == 0, said.decode()
-    async with opened(url) as store:
-        assert (await store.read_linked(NAMESPACE, "k", 0, 20)).links_total == 10
+        _, errors = await process.communicate()
+        assert process.returncode == 0, errors.decode()
+
+    async with open_store(url) as store:
+        assert (await store.read_linked(NAMESPACE, "k", 0, 20)).links_total == SCHEMA_MAKERS
 
 
 def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
-    asyncio.run(_made(url))
+    asyncio.run(_create_schema(url))
     with psycopg.connect(url) as connection:
-        found = connection.execute(
+        indexes = connection.execute(
             "SELECT c.relname, i.indisunique, a.attname FROM pg_index i"
             " JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
             " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
             " WHERE n.nspname = 'abilities'"
         ).fetchall()
-    keys = [(table, column) for table, unique, column in found if unique]
+
+    keys = [(table, column) for table, unique, column in indexes if unique]
+
     assert {table for table, _ in keys} == {
         "memories",
         "links",
@@ -205,12 +218,12 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
     assert all(column == "namespace" for table, column in keys if table != "version")
 
 
-async def _made(url: str) -> None:
-    async with opened(url) as store:
+async def _create_schema(url: str) -> None:
+    async with open_store(url) as store:
         await put(store, "k")
 
 
-async def test_a_server_that_is_not_there_is_said_to_be_and_nothing_hangs(
+async def test_a_server_that_is_not_there_is_unavailable_and_nothing_hangs(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "WAIT_SECONDS", 1)
@@ -219,27 +232,29 @@ async def test_a_server_that_is_not_there_is_said_to_be_and_nothing_hangs(
         re.sub(r"/postgres(?=\?|$)", "/no_such_database", server),
         "postgresql://postgres@192.0.2.1/blackhole?connect_timeout=2",
     ):
-        async with asyncio.timeout(60), opened(url) as store:
-            assert await reason(put(store, "k")) == "unavailable"
-            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "unavailable"
+        async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
+            assert await find_reason(put(store, "k")) == "unavailable"
+            assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "unavailable"
 
 
 async def test_a_connection_that_is_cut_is_made_again(url: str, server: str) -> None:
-    async with opened(url) as store:
+    async with open_store(url) as store:
         await put(store, "k")
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
                 (urlsplit(url).path[1:],),
             )
-        told = [await reason(put(store, f"k{n}")) for n in range(10)]
-        assert set(told) <= {"unavailable", "done"} and told[-3:] == ["done"] * 3
+
+        outcomes = [await find_reason(put(store, f"k{n}")) for n in range(10)]
+
+        assert set(outcomes) <= {"unavailable", "done"} and outcomes[-3:] == ["done"] * 3
 
 
 async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
     """The leader is killed under load and its standby promoted; reads go on in between."""
     with postgres.replicated() as (leader, standby):
-        async with opened(leader.url.replace("@", f"@127.0.0.1:{standby.port},")) as store:
+        async with open_store(leader.url.replace("@", f"@127.0.0.1:{standby.port},")) as store:
             await put(store, "k")
             acknowledged: list[str] = ["k"]
             stopping = asyncio.Event()
@@ -248,24 +263,26 @@ async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
                 for n in range(100_000):
                     if stopping.is_set():
                         return
-                    if await reason(put(store, f"{worker}-{n}")) == "done":
+                    if await find_reason(put(store, f"{worker}-{n}")) == "done":
                         acknowledged.append(f"{worker}-{n}")
 
             writers = [asyncio.create_task(write(worker)) for worker in range(8)]
-            await asyncio.sleep(1)
+            await wait_until(lambda: len(acknowledged) > 20)
             leader.kill()
             before = len(acknowledged)
+
             assert before > 20
+
             for key in acknowledged:
                 assert (await store.read(NAMESPACE, [key]))[0].row.key == key  # type: ignore[union-attr]
+
             standby.run("pg_ctl", "promote", "-w")
-            async with asyncio.timeout(60):
-                while len(acknowledged) < before + 100:
-                    await asyncio.sleep(0.1)
+            await wait_until(lambda: len(acknowledged) >= before + 100)
             stopping.set()
             await asyncio.gather(*writers)
-            found = await store.read(NAMESPACE, acknowledged)
-            assert [memory for memory in found if isinstance(memory, Exception)] == []
+            memories = await store.read(NAMESPACE, acknowledged)
+
+            assert [memory for memory in memories if isinstance(memory, Exception)] == []
 
 
 WRITER = """
@@ -297,59 +314,66 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
             for name, writer in zip(names, writers, strict=True):
                 assert writer.stdout
                 acknowledged |= {f"{name}-{int(writer.stdout.readline())}" for _ in range(10)}
+
             await asyncio.sleep(random.Random(round_).random() * 0.5)
             if round_ % 2:
                 node.kill()
                 node.start("fsync=on")
+
             for name, writer in zip(names, writers, strict=True):
                 writer.kill()
-                told, _ = writer.communicate()
-                acknowledged |= {f"{name}-{n}" for n in told.decode().split("\n")[:-1]}
+                output, _ = writer.communicate()
+                acknowledged |= {f"{name}-{n}" for n in output.decode().split("\n")[:-1]}
         assert len(acknowledged) >= 20 * ROUNDS
-        rounds = f"{ROUNDS} rounds, of writers and server"
-        done = f"PostgreSQL, {rounds}: {len(acknowledged):,} acknowledged, 0 lost"
-        async with opened(node.url) as store:
+        async with open_store(node.url) as store:
             keys = sorted(acknowledged)
-            found = zip(keys, await store.read(NAMESPACE, keys), strict=True)
-            assert [key for key, memory in found if isinstance(memory, Exception)] == []
-            assert {finding.state for finding in await store.check(lambda _: None, full=True)} <= {
-                "sound",
-                "note",
-            }
-    reached(5, done)
+            memories = zip(keys, await store.read(NAMESPACE, keys), strict=True)
+
+            assert [key for key, memory in memories if isinstance(memory, Exception)] == []
+
+            findings = await store.check(lambda _: None, full=True)
+
+            assert {finding.state for finding in findings} <= {"sound", "note"}
+
+    rounds = f"PostgreSQL, {ROUNDS} rounds, of writers and server"
+    reached(5, f"{rounds}: {len(acknowledged):,} acknowledged, 0 lost")
 
 
 async def test_a_change_that_no_standby_has_is_not_acknowledged() -> None:
     """PostgreSQL reports such a commit as done if its wait is interrupted; the store does not."""
     waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with postgres.replicated() as (leader, standby):
-        async with opened(leader.url) as store:
+        async with open_store(leader.url) as store:
             await put(store, "k")
             standby.stop()
-            writing = asyncio.create_task(reason(put(store, "new")))
+            writing = asyncio.create_task(find_reason(put(store, "new")))
             with psycopg.connect(leader.url, autocommit=True) as connection:
                 while not connection.execute(waiting).fetchall():
                     await asyncio.sleep(0.01)
+
             assert await writing == "unavailable"
-            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+            assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+
             standby.start()
-            assert await reason(put(store, "new")) == "done"
+
+            assert await find_reason(put(store, "new")) == "done"
 
 
 async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None:
     """Somebody holds a row that a change needs, and waits for the lock that the change holds."""
-    async with opened(url) as store:
+    async with open_store(url) as store:
         await put(store, "k")
         async with await psycopg.AsyncConnection.connect(url) as other:
-            await other.execute(
-                "SET deadlock_timeout = '30s'"
-            )  # so that it is the change that is given up
+            # So that it is the change that is given up.
+            await other.execute("SET deadlock_timeout = '30s'")
             await other.execute("SELECT FROM abilities.counters FOR UPDATE")
             writing = asyncio.create_task(put(store, "other"))
             while not (await (await other.execute(WAITING)).fetchall()):
                 await asyncio.sleep(0.01)
+
             await LOCK.execute(other, f"abilities:{NAMESPACE}")
             await other.rollback()
+
             assert (await writing).created
 
 
@@ -359,12 +383,13 @@ WAITING = (
 
 
 async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
-    await _made(url)
+    await _create_schema(url)
     with psycopg.connect(url) as connection:
         connection.execute("INSERT INTO abilities.version VALUES (99)")
-    async with opened(url) as store:
-        assert await reason(put(store, "k")) == "schema_too_new"
-        assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "schema_too_new"
+
+    async with open_store(url) as store:
+        assert await find_reason(put(store, "k")) == "schema_too_new"
+        assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "schema_too_new"
 
 
 async def test_a_held_lock_makes_it_busy_not_wrong(
@@ -372,38 +397,45 @@ async def test_a_held_lock_makes_it_busy_not_wrong(
 ) -> None:
     settings = pool._SESSION_SETTINGS.replace("'3s'", "'0.3s'")
     monkeypatch.setattr(pool, "_SESSION_SETTINGS", settings)
-    async with opened(url) as store:
+
+    async with open_store(url) as store:
         await put(store, "k")
         with psycopg.connect(url) as connection:
             connection.execute(LOCK.text, (f"abilities:{NAMESPACE}",))
-            assert await reason(put(store, "other")) == "busy"
-            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done", "reads go on"
-        assert await reason(put(store, "other")) == "done"
+            assert await find_reason(put(store, "other")) == "busy"
+            assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done", (
+                "reads go on"
+            )
+
+        assert await find_reason(put(store, "other")) == "done"
+
         with psycopg.connect(url) as connection:
             connection.execute("LOCK TABLE abilities.memories IN ACCESS EXCLUSIVE MODE")
-            assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "busy"
-            assert await reason(put(store, "more")) == "busy"
-        assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+            assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "busy"
+            assert await find_reason(put(store, "more")) == "busy"
+
+        assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
 
 
 async def test_a_database_that_can_only_be_read_is_read(url: str) -> None:
-    await _made(url)
+    await _create_schema(url)
     with psycopg.connect(url, autocommit=True) as connection:
         name = urlsplit(url).path[1:]
         connection.execute(
             f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode()
         )
-    async with opened(url) as store:
-        assert await reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
-        assert await reason(put(store, "new")) == "read_only"
+
+    async with open_store(url) as store:
+        assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+        assert await find_reason(put(store, "new")) == "read_only"
 
 
 async def test_a_change_that_the_database_refuses_fails_alone(url: str) -> None:
-    async with opened(url) as store:
-        told = await asyncio.gather(
-            *(reason(put(store, f"k{n}", content="\0" if n == 3 else "x")) for n in range(6))
+    async with open_store(url) as store:
+        outcomes = await asyncio.gather(
+            *(find_reason(put(store, f"k{n}", content="\0" if n == 3 else "x")) for n in range(6))
         )
-        assert told == ["storage_error" if n == 3 else "done" for n in range(6)]
+        assert outcomes == ["storage_error" if n == 3 else "done" for n in range(6)]
 
 
 async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> None:
@@ -414,7 +446,7 @@ async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> No
         await divide.execute(connection, divisor)
         return divisor
 
-    async with asyncio.timeout(60), opened(url) as store:
+    async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
         changes = [store._write(NAMESPACE, partial(work, divisor)) for divisor in (1, 0, 2)]
         first, failed, last = await asyncio.gather(*changes, return_exceptions=True)
 
@@ -450,6 +482,7 @@ async def test_search_is_right_without_an_index_too(
     wrong = "CREATE INDEX words_search ON nowhere (folded)"
     monkeypatch.setattr(migration, "_CREATE_SEARCH_INDEX", wrong)
     settings = Settings(store_url=url, workspace_dir=Path.cwd() / "tests")
+
     async with Abilities.open(settings) as abilities:
         await abilities.call(
             "store_memory", {"type": "core", "content": "Größe 100%_x", "key": "k"}
@@ -465,52 +498,63 @@ def test_a_store_moves_between_a_file_and_a_database_without_loss(
 ) -> None:
     """Export, import and export again, both ways: the same bytes; and a check finds both sound."""
     file = roots.model_copy(update={"store_url": f"sqlite:///{tmp_path}/memory.db"})
-    asyncio.run(_filled(file))
+    asyncio.run(_fill_store(file))
 
     def run(settings: Settings, *command: str) -> Any:
         done = CliRunner().invoke(main, list(command), env=environment(settings))
+
         assert done.exit_code == 0, done.output
+
         return done
 
     run(file, "export", str(tmp_path / "one"))
+
     assert "60 added" in run(roots, "import", str(tmp_path / "one")).stderr
     assert "60 unchanged" in run(roots, "import", str(tmp_path / "one")).stderr
+
     run(roots, "export", str(tmp_path / "two"))
+
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
     back = file.model_copy(update={"store_url": f"sqlite:///{tmp_path}/back.db"})
     run(back, "import", str(tmp_path / "two"))
+
     assert run(back, "export").stdout_bytes == (tmp_path / "one").read_bytes()
+
     for settings in (file, roots, back):
-        found = json.loads(run(settings, "check", "--json").stdout)
-        assert {finding["state"] for finding in found} <= {"sound", "note"} and len(found) >= 6
+        findings = json.loads(run(settings, "check", "--json").stdout)
+        assert {finding["state"] for finding in findings} <= {"sound", "note"}
+        assert len(findings) >= 6
+
     for command in ("backup", "restore"):
-        given = [command, str(tmp_path / ("new" if command == "backup" else "one"))]
-        refused = CliRunner().invoke(main, given, env=environment(roots))
+        arguments = [command, str(tmp_path / ("new" if command == "backup" else "one"))]
+        refused = CliRunner().invoke(main, arguments, env=environment(roots))
         assert refused.exit_code == 1 and "pg_dump" in refused.stderr
 
 
-async def _filled(settings: Settings) -> None:
+async def _fill_store(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:
         for n in range(60):
             links = [
                 {"key": f"k/{(n * k) % 70}", "link_weight": k / 10, "type": f"t{k % 3}"}
                 for k in range(1, 9)
             ]
-            given = {
+            fields = {
                 "type": ("core", "learning", "task")[n % 3],
                 "content": f"Größe {n} 世界",
                 "key": f"k/{n}",
             }
-            made = await abilities.call(
-                "store_memory", {**given, "links": links, "tags": ["a", f"t{n % 7}"]}
+            stored = await abilities.call(
+                "store_memory", {**fields, "links": links, "tags": ["a", f"t{n % 7}"]}
             )
             if n % 9 == 0:
-                await abilities.call("delete_memory", {"id": made["id"]})
+                await abilities.call("delete_memory", {"id": stored["id"]})
+
             await abilities.call("memory_get", {"key": f"k/{n // 2}"})
 
 
 async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -> None:
-    await _filled(roots)
+    await _fill_store(roots)
     for statement, name in (
         ("UPDATE memories SET content = 'x' WHERE key = 'k/1'", "memories"),
         ("UPDATE links SET rank = 0.1 WHERE source = 'k/2'", "links"),
@@ -521,11 +565,11 @@ async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -
         with psycopg.connect(roots.store_url) as connection:
             connection.execute("SET search_path = abilities")
             connection.execute(statement.encode())
-        async with opened(roots.store_url) as store:
+        async with open_store(roots.store_url) as store:
             damaged = {
-                found.name
-                for found in await store.check(lambda _: None, full=True)
-                if found.state == "damaged"
+                finding.name
+                for finding in await store.check(lambda _: None, full=True)
+                if finding.state == "damaged"
             }
         assert name in damaged, statement
 

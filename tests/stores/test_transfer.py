@@ -1,4 +1,4 @@
-"""Import, export, backup, restore and check: nothing is lost on the way, and what is killed can be finished."""
+"""Import, export, backup, restore and check: nothing is lost; what is killed can be finished."""
 
 import asyncio
 import json
@@ -25,17 +25,18 @@ from abilities.helpers.transfer.adjustment import adjust, make_key, to_storable
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
-from tests.stores.test_stores import check_whole, opened
+from tests.stores.test_stores import check_whole, open_store
 from tests.support.measurements import reached
 from tests.support.tier import size
 
+KILLED_IMPORTS = size("ABILITIES_KILLED_IMPORTS", quick=2, full=6)
 BACKUPS = size("ABILITIES_BACKUPS", quick=1, full=5)
 MEMORIES = size("ABILITIES_MEMORIES", quick=500, full=5000)
 NOW = "2026-01-01T00:00:00.000Z"
 
 
 def run(store: Path, *arguments: str | Path, stdin: bytes | None = None) -> Result:
-    """A command on a store, in this process."""
+    """Run a command on a store, in this process."""
     environment = {
         "ABILITIES_STORE_URL": f"sqlite:///{store}",
         "ABILITIES_WORKSPACE_DIR": str(store.parent),
@@ -43,9 +44,11 @@ def run(store: Path, *arguments: str | Path, stdin: bytes | None = None) -> Resu
     return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
 
 
-def exported(store: Path) -> bytes:
+def export(store: Path) -> bytes:
     done = run(store, "export")
+
     assert done.exit_code == 0, done.output
+
     return done.stdout_bytes
 
 
@@ -101,38 +104,44 @@ memories = strategies.fixed_dictionaries(
     )
 )
 @settings(max_examples=size("ABILITIES_EXAMPLES", quick=5, full=40), deadline=None)
-def test_what_was_exported_comes_back_byte_for_byte(told: list[dict[str, Any]]) -> None:
+def test_what_was_exported_comes_back_byte_for_byte(memories: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder) / "one.db", Path(folder) / "two.db"
-        stored = [parse_line(json.dumps(memory).encode()) for memory in told]
+        stored = [parse_line(json.dumps(memory).encode()) for memory in memories]
 
         async def fill() -> None:
-            async with opened(first) as store:
+            async with open_store(first) as store:
                 await store.import_batch([IncomingMemory(memory) for memory in stored])
 
         asyncio.run(fill())
-        lines = exported(first)
-        assert lines.count(b"\n") == len(told) + 1
+        lines = export(first)
+
+        assert lines.count(b"\n") == len(memories) + 1
+
         imported = run(second, "import", "-", stdin=lines)
+
         assert imported.exit_code == 0, imported.output
-        assert exported(second) == lines
+        assert export(second) == lines
+
         again = run(second, "import", "-", stdin=lines)
-        assert again.stderr == f"Imported: {len(told):,} unchanged.\n"
-        assert exported(second) == lines
+
+        assert again.stderr == f"Imported: {len(memories):,} unchanged.\n"
+        assert export(second) == lines
+
         for line in lines.splitlines()[1:]:
             assert format_line(parse_line(line)) == line + b"\n"
 
 
 def fill(path: Path, count: int, **fields: Any) -> None:
-    async def go() -> None:
-        async with opened(path) as store:
-            made = (
+    async def store_all() -> None:
+        async with open_store(path) as store:
+            changes = (
                 put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields)
                 for n in range(count)
             )
-            await asyncio.gather(*made)
+            await asyncio.gather(*changes)
 
-    asyncio.run(go())
+    asyncio.run(store_all())
 
 
 def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
@@ -141,68 +150,81 @@ def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
     run(store, "export", file)
     changed = file.read_text().replace("content of k0001", "changed")
     file.write_text(changed)
+
     kept = run(store, "import", file)
+
     assert kept.exit_code == 0
     assert kept.stderr == (
-        "line 3 (k0001): It differs from the stored memory, which was kept.\nImported: 2 unchanged, 1 kept.\n"
+        "line 3 (k0001): It differs from the stored memory, which was kept.\n"
+        "Imported: 2 unchanged, 1 kept.\n"
     )
+
     dry = run(store, "import", file, "--replace", "--dry-run")
+
     assert dry.stderr == "Would import: 1 replaced, 2 unchanged.\n"
-    assert b"changed" not in exported(store)
+    assert b"changed" not in export(store)
     assert run(store, "import", file, "--replace").stderr == "Imported: 1 replaced, 2 unchanged.\n"
-    assert exported(store) == changed.encode()
+    assert export(store) == changed.encode()
+
     lines = changed.splitlines()
-    told = json.loads(lines[1])
-    taken = run(
-        store, "import", "-", stdin="\n".join([lines[0], json.dumps({**told, "key": "x"})]).encode()
-    )
-    assert (
-        taken.exit_code == 1
-        and "line 2 (x): The id and the key name different memories." in taken.stderr
-    )
+    other_key = json.dumps({**json.loads(lines[1]), "key": "x"})
+    refused = run(store, "import", "-", stdin=f"{lines[0]}\n{other_key}".encode())
+
+    assert refused.exit_code == 1
+    assert "line 2 (x): The id and the key name different memories." in refused.stderr
     assert run(other, "import", file, "--namespace", "team").exit_code == 0
     assert (
-        exported(other)
+        export(other)
         == changed.replace('"default"', '"team"').replace('"conformance"', '"team"').encode()
     )
-    assert exported(other).count(b"\n") == 4
+    assert export(other).count(b"\n") == 4
+
     part = run(other, "export", "--namespace", "none")
+
     assert part.stdout_bytes.count(b"\n") == 1
 
 
-def test_lines_that_are_no_memories_are_said_and_the_rest_is_brought(
+def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, file, report = tmp_path / "m.db", tmp_path / "m.jsonl", tmp_path / "report.jsonl"
     fill(store, 2)
     run(store, "export", file)
     heading, good, other = file.read_bytes().splitlines()
-    told = json.loads(other)
+    memory = json.loads(other)
     bad = [
         b"{",
         b"[]",
         b"\xff",
-        json.dumps({**told, "content": ""}).encode(),
-        json.dumps({**told, "new": 1}).encode(),
+        json.dumps({**memory, "content": ""}).encode(),
+        json.dumps({**memory, "new": 1}).encode(),
     ]
     bad += [
-        json.dumps({**told, "id": "x"}).encode(),
+        json.dumps({**memory, "id": "x"}).encode(),
         b"x" * 3_000,
-        json.dumps({**told, "metadata": [1]}).encode(),
+        json.dumps({**memory, "metadata": [1]}).encode(),
     ]
     monkeypatch.setattr(streams, "MAX_LINE", 2_000)
     monkeypatch.setattr(streams, "CHUNK", 500)
     file.write_bytes(b"\n".join([heading, *bad, b"", good]))
+
     done = run(tmp_path / "n.db", "import", file, "--report", report)
+
     assert done.exit_code == 1
     assert done.stderr.endswith("Imported: 1 added, 8 refused.\n"), done.stderr
+
     notes = [json.loads(line) for line in report.read_text().splitlines()]
+
     assert [note["place"] for note in notes] == [f"line {n}" for n in range(2, 10)]
     assert "too long" in notes[6]["words"]
+
     newer = tmp_path / "newer.jsonl"
     newer.write_text('{"format":"agent-abilities","version":2}\n')
+
     assert "newer version" in run(store, "import", newer).stderr
+
     newer.write_text("hello")
+
     assert "neither" in run(store, "import", newer).stderr
     assert run(store, "import", tmp_path / "none").exit_code == 2
     assert run(store, "export", "--namespace", "NO").exit_code == 2
@@ -238,59 +260,77 @@ GRAPH = [
 ]
 
 
-def told(store: Path) -> dict[str, dict[str, Any]]:
-    return {memory["key"]: memory for memory in map(json.loads, exported(store).splitlines()[1:])}
+def read_memories(store: Path) -> dict[str, dict[str, Any]]:
+    return {memory["key"]: memory for memory in map(json.loads, export(store).splitlines()[1:])}
 
 
-def test_the_mcp_memory_servers_file_is_brought(tmp_path: Path) -> None:
+def test_the_mcp_memory_servers_file_is_imported(tmp_path: Path) -> None:
     store, file = tmp_path / "m.db", tmp_path / "memory.jsonl"
     file.write_text("\n".join(map(json.dumps, GRAPH)))
+
     done = run(store, "import", file)
+
     assert done.exit_code == 0, done.stderr
-    found = told(store)
+
+    memories = read_memories(store)
     long, odd = make_key("n" * 300), make_key(" odd\tname")
-    assert found["Ada"]["content"] == "writes compilers\nlikes tea"
-    assert (found["Ada"]["type"], found["Ada"]["category"]) == ("core", "person")
-    links = {(link["key"], link["type"]): link["link_weight"] for link in found["Ada"]["links"]}
+
+    assert memories["Ada"]["content"] == "writes compilers\nlikes tea"
+    assert (memories["Ada"]["type"], memories["Ada"]["category"]) == ("core", "person")
+
+    links = {(link["key"], link["type"]): link["link_weight"] for link in memories["Ada"]["links"]}
     (shortened,) = (kind for key, kind in links if key == long)
+
     assert links == {("tea", "drinks"): 0.5, (long, shortened): 0.5, ("not there", "knows"): 0.5}
-    assert found["Ada"]["metadata"]["link_types"] == {shortened: "r" * 60}
-    assert found["tea"]["content"] == "tea"
-    assert found[odd]["metadata"] == {"name": " odd\tname", "category": "t" * 80}
-    parts = [found[odd], found[f"{odd}#2"], found[f"{odd}#3"]]
+    assert memories["Ada"]["metadata"]["link_types"] == {shortened: "r" * 60}
+    assert memories["tea"]["content"] == "tea"
+    assert memories[odd]["metadata"] == {"name": " odd\tname", "category": "t" * 80}
+
+    parts = [memories[odd], memories[f"{odd}#2"], memories[f"{odd}#3"]]
+
     assert "".join(part["content"] for part in parts) == "a" * 4_000 + "\n" + "b " * 4_000
     assert [part.get("links") for part in parts] == [
         [{"key": f"{odd}#{n}", "link_weight": 1.0, "type": "continues"}] if n < 4 else None
         for n in (2, 3, 4)
     ]
-    assert found[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
-    assert found["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
+    assert memories[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
+    assert memories["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
     assert done.stderr.endswith("Imported: 7 added, 5 adjusted.\n"), done.stderr
-    before = exported(store)
+
+    before = export(store)
     again = run(store, "import", file)
+
     assert again.stderr.endswith("Imported: 7 unchanged, 5 adjusted.\n")
-    assert exported(store) == before
+    assert export(store) == before
 
 
-def key_value_file(path: Path, **names: str) -> None:
-    """A kv-memory database, its columns under other names where asked."""
+def write_key_value_file(path: Path, **names: str) -> None:
+    """Write a kv-memory database, some of its columns under other names."""
     columns = {
         n: names.get(n, n)
         for n in ("key", "content", "memory_score", "source_key", "target_key", "link_weight")
     }
     with sqlite3.connect(path) as connection:
         connection.executescript(f"""
-            CREATE TABLE memories ({columns["key"]} TEXT PRIMARY KEY, {columns["content"]} TEXT, summary TEXT,
-                type TEXT, tags TEXT, metadata TEXT, {columns["memory_score"]} INTEGER, created_at TEXT, mood TEXT);
-            CREATE TABLE memory_links ({columns["source_key"]} TEXT, {columns["target_key"]} TEXT, link_type TEXT,
-                {columns["link_weight"]} INTEGER);
+            CREATE TABLE memories (
+                {columns["key"]} TEXT PRIMARY KEY, {columns["content"]} TEXT, summary TEXT,
+                type TEXT, tags TEXT, metadata TEXT, {columns["memory_score"]} INTEGER,
+                created_at TEXT, mood TEXT
+            );
+            CREATE TABLE memory_links (
+                {columns["source_key"]} TEXT, {columns["target_key"]} TEXT, link_type TEXT,
+                {columns["link_weight"]} INTEGER
+            );
             INSERT INTO memories VALUES
-                ('a', 'first', 's', 'learning', '["x", "y"]', '{{"big": 123456789012345678901234, "n": NaN}}', 90,
+                ('a', 'first', 's', 'learning', '["x", "y"]',
+                    '{{"big": 123456789012345678901234, "n": NaN}}', 90,
                     '2025-03-04 05:06:07', 'calm'),
                 ('b', 'second', NULL, 'diary', 'x, z', 'no json', 250, 'yesterday', NULL),
                 ('c', 'third', NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-            INSERT INTO memory_links VALUES ('a', 'b', 'about', 80), ('a', 'c', NULL, NULL), ('b', 'a', 'x', 500);
+            INSERT INTO memory_links VALUES
+                ('a', 'b', 'about', 80), ('a', 'c', NULL, NULL), ('b', 'a', 'x', 500);
         """)
+
     connection.close()
 
 
@@ -302,15 +342,19 @@ def key_value_file(path: Path, **names: str) -> None:
         {"source_key": "from_key", "target_key": "to_key", "link_weight": "weight"},
     ],
 )
-def test_a_kv_memory_database_is_brought(names: dict[str, str], tmp_path: Path) -> None:
+def test_a_kv_memory_database_is_imported(names: dict[str, str], tmp_path: Path) -> None:
     store, file = tmp_path / "m.db", tmp_path / "kv.db"
-    key_value_file(file, **names)
+    write_key_value_file(file, **names)
     file.chmod(0o444)
     before = file.read_bytes()
+
     done = run(store, "import", file)
+
     assert done.exit_code == 0, done.output
-    found = told(store)
-    a, b, c = (found[key] for key in "abc")
+
+    memories = read_memories(store)
+    a, b, c = (memories[key] for key in "abc")
+
     assert (a["content"], a["summary"], a["type"], a["tags"]) == (
         "first",
         "s",
@@ -325,8 +369,12 @@ def test_a_kv_memory_database_is_brought(names: dict[str, str], tmp_path: Path) 
     ]
     assert (b["type"], b["tags"], "memory_score" in b) == ("core", ["x", "z"], False)
     assert b["metadata"] == {
-        "metadata": "no json", "score": 250, "type": "diary", "created_at": "yesterday", "link_weights": {"a": "5.0"},
-    }  # fmt: skip
+        "metadata": "no json",
+        "score": 250,
+        "type": "diary",
+        "created_at": "yesterday",
+        "link_weights": {"a": "5.0"},
+    }
     assert b["links"] == [{"key": "a", "link_weight": 1.0, "type": "x"}]
     assert c["content"] == "third" and "metadata" not in c
     assert file.read_bytes() == before and not list(tmp_path.glob("kv.db-*"))
@@ -340,12 +388,15 @@ def test_a_column_with_the_name_of_metadata_is_not_lost(tmp_path: Path) -> None:
         connection.execute(
             "INSERT INTO memories VALUES ('a', 'first', ?, 'calm')", ['{"mood": "merry"}']
         )
+
     connection.close()
 
     done = run(tmp_path / "m.db", "import", file)
 
     assert done.exit_code == 0, done.output
-    (memory,) = told(tmp_path / "m.db").values()
+
+    (memory,) = read_memories(tmp_path / "m.db").values()
+
     assert memory["metadata"] == {"mood": "merry", "original_mood": "calm"}
 
 
@@ -353,8 +404,11 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "other.db"
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE memories (x)")
+
     connection.close()
+
     done = run(tmp_path / "m.db", "import", file)
+
     assert done.exit_code == 1 and "no table 'memories' with a key and a content" in done.stderr
 
 
@@ -380,17 +434,28 @@ foreigners = strategies.builds(
 
 @given(foreigners)
 @settings(max_examples=size("ABILITIES_EXAMPLES", quick=10, full=100), deadline=None)
-def test_whatever_comes_is_brought_within_our_bounds_and_nothing_is_lost(
+def test_foreign_memories_are_adjusted_to_our_bounds_without_loss(
     foreign: ForeignMemory,
 ) -> None:
-    found = adjust(foreign, "default", NOW).memories
-    for incoming in found:
+    memories = adjust(foreign, "default", NOW).memories
+    for incoming in memories:
         assert parse_line(format_line(incoming.stored)).row == incoming.stored.row
-    keys = [incoming.stored.row.key for incoming in found]
+
+    keys = [incoming.stored.row.key for incoming in memories]
+
     assert len(set(keys)) == len(keys) and keys[0] == make_key(foreign.name)
-    chained = [link.target for i in found for link in i.stored.links if link.type == "continues"]
+
+    chained = [
+        link.target
+        for incoming in memories
+        for link in incoming.stored.links
+        if link.type == "continues"
+    ]
+
     assert chained[: len(keys) - 1] == keys[1:] or set(keys[1:]) <= set(chained)
-    whole = "".join(incoming.stored.row.content for incoming in found)
+
+    whole = "".join(incoming.stored.row.content for incoming in memories)
+
     assert whole.startswith(to_storable(foreign.content))
 
 
@@ -407,6 +472,7 @@ def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
 
     metadata = json.loads(incoming.stored.row.metadata)
     (link,) = incoming.stored.links
+
     assert metadata == {
         "category": "mine",
         "link_types": "mine",
@@ -420,20 +486,41 @@ def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
 
 def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:
     source, target, file = tmp_path / "a.db", tmp_path / "b.db", tmp_path / "m.jsonl"
-    fill(source, 3_000)
+    fill(source, KILLED_IMPORTS * 500)
     run(source, "export", file)
     kills = 0
-    for attempt in range(6):
+    for attempt in range(KILLED_IMPORTS):
         process = start(target, "import", str(file))
-        time.sleep(0.35 + attempt * 0.12)
+        while count_memories(target) < attempt * 500 and process.poll() is None:
+            time.sleep(0.002)
+
         process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
         if target.exists():
             check_whole(target)
+
     assert kills > 0
+
     done = run(target, "import", file)
+
     assert done.exit_code == 0
-    assert exported(target) == file.read_bytes()
+    assert export(target) == file.read_bytes()
+
+
+def count_memories(store: Path) -> int:
+    """Return how many memories a store has by now; -1 before it exists."""
+    if not store.exists():
+        return -1
+
+    connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
+    try:
+        (count,) = connection.execute("SELECT count(*) FROM memories").fetchone()
+    except sqlite3.OperationalError:
+        return -1
+    finally:
+        connection.close()
+
+    return int(count)
 
 
 def start(store: Path, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -446,27 +533,28 @@ def start(store: Path, *arguments: str) -> "subprocess.Popen[bytes]":
 def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
     store, file = tmp_path / "a.db", tmp_path / "m.jsonl"
     fill(store, 5_000)
-    whole, part = exported(store), tmp_path / "m.jsonl.part"
+    whole, part = export(store), tmp_path / "m.jsonl.part"
     kills = 0
     for attempt in range(40):
         process = start(store, "export", str(file), "--resume")
-        end = time.monotonic() + 10
-        while (
-            not (part.exists() and part.stat().st_size > attempt * 20_000)
-            and time.monotonic() < end
-        ):
-            if process.poll() is not None:
+        while process.poll() is None:
+            if part.exists() and part.stat().st_size > attempt * 20_000:
                 break
             time.sleep(0.002)
+
         process.send_signal(signal.SIGKILL)
         if process.wait() == 0:
             break
+
         kills += 1
+
         assert not file.exists()
+
     if not file.exists():
         with part.open("ab") as torn:
             torn.write(b'{"namespace":"defa')
         assert run(store, "export", file, "--resume").exit_code == 0
+
     assert kills > 0
     assert file.read_bytes() == whole and not part.exists()
     assert file.stat().st_mode & 0o077 == 0, "memories are their owner's"
@@ -480,7 +568,8 @@ from abilities.helpers.stores.sqlite.store import SqliteStore
 async def main():
     store, n = SqliteStore(Path(sys.argv[1])), 0
     while True:
-        await put(store, f"w{n}", content="x" * (n % 2000 + 1), links=[(f"w{n - 1}", 0.5)], tags=["t"])
+        content, links = "x" * (n % 2000 + 1), [(f"w{n - 1}", 0.5)]
+        await put(store, f"w{n}", content=content, links=links, tags=["t"])
         print(n, flush=True)
         n += 1
 asyncio.run(main())
@@ -490,21 +579,28 @@ asyncio.run(main())
 def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_path: Path) -> None:
     store = tmp_path / "m.db"
     fill(store, 50)
+
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(store)], stdout=subprocess.PIPE)
+
     assert writer.stdout
+
     try:
         for n in range(BACKUPS):
             acknowledged = int(writer.stdout.readline())
             copy = tmp_path / f"copy{n}.db"
             done = run(store, "backup", copy)
+
             assert done.exit_code == 0, done.output
+
             check_whole(copy)
             with sqlite3.connect(copy) as connection:
                 (count,) = connection.execute(
                     "SELECT count(*) FROM memories WHERE key GLOB 'w*'"
                 ).fetchone()
                 assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
             connection.close()
+
             assert count > acknowledged
         reached(
             7, f"{BACKUPS} of {BACKUPS} live backups whole, with all that was acknowledged before"
@@ -512,30 +608,43 @@ def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_
     finally:
         writer.kill()
         writer.communicate()
+
     assert sorted(p.name for p in tmp_path.iterdir() if "new" in p.name) == []
 
 
 def test_a_backup_is_restored_and_what_was_there_is_kept(tmp_path: Path) -> None:
     store, copy = tmp_path / "m.db", tmp_path / "copy.db"
     fill(store, 20)
-    before = exported(store)
+
+    before = export(store)
+
     assert run(store, "backup", copy).exit_code == 0
+
     again = run(store, "backup", copy)
+
     assert again.exit_code == 1 and "already exists; nothing was changed" in again.stderr
+
     fill(store, 30, content="later")
-    later = exported(store)
+    later = export(store)
+
     assert "already exists" in run(store, "restore", copy).stderr
+
     done = run(store, "restore", copy, "--replace")
+
     assert done.exit_code == 0, done.output
-    assert exported(store) == before
+    assert export(store) == before
+
     (aside,) = tmp_path.glob("m.db-before-*")
     fill(store, 25)
     shutil.copy(aside, tmp_path / "moved.db")
-    assert exported(tmp_path / "moved.db") == later
+
+    assert export(tmp_path / "moved.db") == later
+
     store.unlink()
+
     assert run(store, "export").exit_code == 1, "the store is gone"
     assert run(store, "restore", copy).exit_code == 0, "a lost store may come back under its name"
-    assert exported(store) == before
+    assert export(store) == before
     assert {p.name for p in tmp_path.iterdir()} <= {
         "m.db",
         "m.db-lock",
@@ -548,14 +657,19 @@ def test_a_backup_is_restored_and_what_was_there_is_kept(tmp_path: Path) -> None
 
 async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
     path, copy = tmp_path / "m.db", tmp_path / "copy.db"
-    async with opened(path) as store:
+    async with open_store(path) as store:
         await put(store, "k")
+
         assert (await asyncio.to_thread(run, path, "backup", copy)).exit_code == 0
+
         await store.read("conformance", ["k"])
         refused = await asyncio.to_thread(run, path, "restore", copy, "--replace")
+
         assert refused.exit_code == 1 and "busy" in refused.stderr
+
         await put(store, "k2")
-    assert b'"k2"' in await asyncio.to_thread(exported, path)
+
+    assert b'"k2"' in await asyncio.to_thread(export, path)
 
 
 def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
@@ -564,10 +678,14 @@ def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
     run(store, "backup", copy)
     tamper(copy, "UPDATE memories SET content = 'other' WHERE key = 'k0003'")
     before = store.read_bytes()
+
     done = run(store, "restore", copy, "--replace")
+
     assert done.exit_code == 1 and "Memories that are not as they were written: 1." in done.stderr
     assert store.read_bytes() == before and not list(tmp_path.glob("*-new-*"))
+
     copy.write_text("hello")
+
     assert "damaged" in run(store, "restore", copy, "--replace").stderr
 
 
@@ -576,6 +694,7 @@ def tamper(path: Path, *statements: str) -> None:
         connection.create_function("link_hash", 5, lambda *_: 1)
         for statement in statements:
             assert connection.execute(statement).rowcount != 0
+
     connection.close()
 
 
@@ -608,34 +727,46 @@ DAMAGE: dict[str, tuple[str, ...]] = {
 def test_damage_of_every_kind_is_found(name: str, statement: str, tmp_path: Path) -> None:
     store = tmp_path / "m.db"
     fill(store, 10)
+
     sound = run(store, "check", "--full")
+
     assert sound.exit_code == 0
     assert "Links to memories that do not exist: 1." in sound.stdout
+
     tamper(store, statement)
     done = run(store, "check", "--full", "--json")
     findings = {finding["name"]: finding for finding in json.loads(done.stdout)}
+
     assert done.exit_code == 1
     assert findings[name]["state"] == "damaged", findings
     assert findings[name]["number"] > 0
+
     printed = run(store, "check", "--full")
+
     assert printed.exit_code == 1 and f"damaged {findings[name]['words']}" in printed.stdout
 
 
-def test_checking_says_what_stands_beside_and_what_is_no_store(tmp_path: Path) -> None:
+def test_a_check_names_unfinished_copies_and_a_file_that_is_no_store(tmp_path: Path) -> None:
     store = tmp_path / "m.db"
+
     assert f"there is no store at {store}" in run(store, "check").stderr
+
     fill(store, 2)
     (tmp_path / "m.db-new-1-abc").write_text("")
     done = run(store, "check")
+
     assert done.exit_code == 0 and "Unfinished copies beside the store: 1." in done.stdout
+
     store.write_bytes(b"x" * 5_000)
+
     assert run(store, "check").exit_code == 1
 
 
-def peak(*command: str) -> int:
-    """The memory that a command needed at most, in bytes, measured by its own parent."""
+def measure_peak(*command: str) -> int:
+    """Return the bytes of memory that a command needed at most, as its own parent measures them."""
     code = (
-        "import resource, subprocess as s, sys; s.run(sys.argv[1:], check=True, stdout=s.DEVNULL, stderr=2);"
+        "import resource, subprocess as s, sys;"
+        "s.run(sys.argv[1:], check=True, stdout=s.DEVNULL, stderr=2);"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, check=True)
@@ -654,13 +785,16 @@ def test_memory_stays_bounded_however_many_memories(
         abilities = [sys.executable, "-m", "abilities"]
         monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/a.db")
         figures[count] = [
-            peak(*abilities, "export", str(folder / "m.jsonl")),
-            peak(*abilities, "check"),
+            measure_peak(*abilities, "export", str(folder / "m.jsonl")),
+            measure_peak(*abilities, "check"),
         ]
         monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{folder}/b.db")
-        figures[count].append(peak(*abilities, "import", str(folder / "m.jsonl")))
+        figures[count].append(measure_peak(*abilities, "import", str(folder / "m.jsonl")))
+
     grown = [many - few for few, many in zip(figures[1_000], figures[MEMORIES], strict=True)]
+
     assert max(grown) < 64 << 20, figures
+
     most = max(figures[MEMORIES]) >> 20
     reached(
         11,
