@@ -7,7 +7,7 @@ import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, create_row, merge_change
-from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_values
+from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRow, Row, hash_values
 from abilities.helpers.stores.postgres.accesses import Access
 from abilities.helpers.stores.postgres.reads import (
     load_memory,
@@ -29,13 +29,6 @@ SHOWN_LINKS = 20
 
 _UNREACHABLE = -1.0
 """The rank of a link to a memory that is missing or archived."""
-
-
-class AccessCounters(NamedTuple):
-    """When a memory was last accessed, and how often; outside of its row and hash."""
-
-    accessed_at: str
-    access_count: int
 
 
 class _Score(NamedTuple):
