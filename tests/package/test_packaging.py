@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from abilities.builtin.catalog import BUILT_IN
-from tests.support.sources import ROOT, modules
+from tests.support.sources import ROOT, list_modules
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SCHEMAS = ROOT / "declarations" / "schemas"
@@ -74,7 +74,7 @@ def test_the_wheel_installs_one_name_and_everything_it_needs(wheel: Path) -> Non
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert tops == {"abilities", "agent_abilities-0.1.0.dist-info"}
-    sources = {str(Path(*module.split("."))) for module, _ in modules()}
+    sources = {str(Path(*module.split("."))) for module, _ in list_modules()}
     packed = {
         name.removesuffix(".py").removesuffix("/__init__") for name in names if name.endswith(".py")
     }
@@ -133,7 +133,7 @@ print(json.dumps([__import__("abilities").__file__, helpers.WHOSE, answer["resul
 
 def test_every_package_folder_is_installed() -> None:
     listed = set(PROJECT["tool"]["setuptools"]["packages"])
-    folders = {m for m, path in modules() if path.name == "__init__.py"}
+    folders = {m for m, path in list_modules() if path.name == "__init__.py"}
     data = {
         "abilities.declarations.schemas",
         "abilities.explorer.static",
