@@ -20,7 +20,7 @@ from abilities.cli.main import main
 from abilities.server import bodies, guard, timeouts
 from abilities.server.app import create_app
 from tests.support.measurements import reached
-from tests.support.surfaces import environment, python, told_by
+from tests.support.surfaces import environment, python, read_tool_result
 
 KEYS = [
     "plain",
@@ -52,7 +52,7 @@ async def test_http_and_mcp_answer_the_same_bytes_from_one_port(
         async with Client(f"{served}/mcp", mode=mode) as mcp:
             tools = (await mcp.list_tools()).tools
             assert [tool.name for tool in tools] == [ability["name"] for ability in listed]
-            assert told_by(await mcp.call_tool("file_read_bulk", asked)) == expected
+            assert read_tool_result(await mcp.call_tool("file_read_bulk", asked)) == expected
     assert {f"/api/abilities/{ability['name']}" for ability in listed} <= described["paths"].keys()
 
 

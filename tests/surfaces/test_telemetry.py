@@ -17,7 +17,7 @@ from abilities import Abilities, Settings
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
 from tests.support.serving import serving
-from tests.support.surfaces import begun
+from tests.support.surfaces import run_lifespan
 
 SECRET = "canary"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -56,7 +56,7 @@ async def test_metrics_and_spans_count_what_calls_did(
     memory = {"type": "core", "key": SECRET, "content": SECRET, "links": [{"key": "next"}]}
     async with (
         Abilities.open(roots) as abilities,
-        begun(create_app(abilities)) as app,
+        run_lifespan(create_app(abilities)) as app,
         httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app), base_url="http://localhost"
         ) as client,

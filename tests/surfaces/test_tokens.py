@@ -26,7 +26,7 @@ from abilities.declarations.faults import Fault
 from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
-from tests.support.surfaces import begun, environment
+from tests.support.surfaces import environment, run_lifespan
 
 WRITES = {
     "store_memory": {"type": "core", "content": "x", "key": "mine"},
@@ -83,7 +83,7 @@ class Served:
 async def served(settings: Settings, address: str = "127.0.0.1") -> AsyncIterator[Served]:
     async with (
         Abilities.open(settings) as abilities,
-        begun(create_app(abilities, address)) as app,
+        run_lifespan(create_app(abilities, address)) as app,
         httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app), base_url="http://localhost"
         ) as client,
