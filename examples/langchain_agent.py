@@ -18,7 +18,7 @@ from abilities.adapters.langchain import load_tools
 
 
 class Scripted(GenericFakeChatModel):
-    """Says what it was told to say."""
+    """Sends the messages that it was created with."""
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> "Scripted":
         """Take any tools."""
@@ -48,11 +48,8 @@ async def main() -> list[ToolMessage]:
         )
 
         answers = [message for message in state["messages"] if isinstance(message, ToolMessage)]
-        assert [record["success"] for record in answers[0].artifact["results"]] == [
-            True,
-            True,
-            False,
-        ]
+        successes = [record["success"] for record in answers[0].artifact["results"]]
+        assert successes == [True, True, False]
         assert "short answers" in str(answers[1].content)
         return answers
 

@@ -46,20 +46,26 @@ class WordCountAnswer(Model):
 async def word_count(context: Context, arguments: WordCountInput) -> WordCountAnswer:
     """Count through the shared reader, so that confinement and deny list hold."""
     outcomes = await context.files.read(arguments.paths, max_chars=100_000)
-    return WordCountAnswer(
-        words={o.path: len(o.piece.text.split()) for o in outcomes if isinstance(o, FileText)}
-    )
+    words: dict[str, int] = {}
+
+    for outcome in outcomes:
+        if isinstance(outcome, FileText):
+            words[outcome.path] = len(outcome.piece.text.split())
+
+    return WordCountAnswer(words=words)
 
 
 async def main() -> dict[str, int]:
     """Call it; returns the counts."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "poem.txt").write_text("roses are red")
+
         async with Abilities.open(Settings(workspace_dir=folder)) as abilities:
             registry = AbilityRegistry([*abilities.registry, word_count])
             answer = await registry.call(
                 "word_count", {"paths": ["poem.txt", "none"]}, abilities.context
             )
+
         assert answer == {"words": {"poem.txt": 3}}
         return answer["words"]
 

@@ -63,9 +63,6 @@ async def test_a_memory_is_a_resource_with_the_tools_own_text(
         (part,) = (await client.read_resource("memory://with/slash")).contents
         assert part.text == expected["with/slash"]
 
-
-async def test_a_resource_that_cannot_be_read_is_refused_with_its_reason(connect: Connect) -> None:
-    async with connect() as client:
         for uri, reason in (
             ("memory://none", "not_found"),
             ("memory://", "invalid_key"),

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -38,15 +38,15 @@ class Outline(Model):
 
 
 class OutlineAnswer(Model):
-    """One record a path, in the order asked; a file that cannot be read fails alone."""
+    """One record per path, in the order of the request; a file that cannot be read fails alone."""
 
     results: list[Record[Outline]] = Field(description="One record per path.")
 
 
 @ability(
     title="Outline files",
-    description="List the headings, classes and functions of up to 25 files with their lines; use it to find what to "
-    "read, then send 'path#L3-L9' to file_read_bulk. Nothing is changed.",
+    description="List the headings, classes and functions of up to 25 files with their lines; "
+    "use it to find what to read, then send 'path#L3-L9' to file_read_bulk. Nothing is changed.",
     read_only=True,
     idempotent=True,
 )
@@ -55,41 +55,66 @@ async def file_outline(context: Context, arguments: OutlineInput) -> OutlineAnsw
     room = context.max_response_bytes // 2  # paths and records take the rest
     results: list[Record[Outline]] = []
     outcomes = await context.files.read(arguments.paths, max_chars=100_000)
-    for path, found in zip(arguments.paths, outcomes, strict=True):
-        if isinstance(found, FileText):
-            outline, room = _fitted(_parts(found.piece.text), room)
+
+    for path, outcome in zip(arguments.paths, outcomes, strict=True):
+        if isinstance(outcome, FileText):
+            parts = _find_parts(outcome.piece.text)
+            outline, room = _fit_outline(parts, room)
             results.append(Record(input=path, success=True, data=outline))
         else:
-            results.append(
-                Record(input=path[:200], success=False, error=Fault.from_exception(found))
-            )
+            fault = Fault.from_exception(outcome)
+            results.append(Record(input=path[:200], success=False, error=fault))
+
     return OutlineAnswer(results=results)
 
 
-def _parts(text: str) -> list[Part]:
-    """The parts of a text; each ends where the next one of its level or above begins."""
+class _Start(NamedTuple):
+    """The line at which a part begins, counted from 1."""
+
+    line: int
+    level: int
+    name: str
+
+
+def _find_parts(text: str) -> list[Part]:
+    """Return the parts of a text; each ends before the next one of its level or above."""
     lines = text.splitlines()
-    begun = [
-        (n, *_told(match)) for n, line in enumerate(lines, 1) if (match := _HEADING.match(line))
-    ]
+    starts: list[_Start] = []
+
+    for number, line in enumerate(lines, 1):
+        match = _HEADING.match(line)
+        if match:
+            starts.append(_read_start(number, match))
+
     parts: list[Part] = []
-    for place, (start, level, name) in enumerate(begun):
-        end = next((n - 1 for n, other, _ in begun[place + 1 :] if other <= level), len(lines))
-        parts.append(Part(name=name[:_LONGEST], level=level, lines=f"#L{start}-L{end}"))
+    for index, start in enumerate(starts):
+        following = starts[index + 1 :]
+        end = next(
+            (other.line - 1 for other in following if other.level <= start.level), len(lines)
+        )
+        name = start.name[:_LONGEST]
+        parts.append(Part(name=name, level=start.level, lines=f"#L{start.line}-L{end}"))
+
     return parts
 
 
-def _told(match: re.Match[str]) -> tuple[int, str]:
+def _read_start(line: int, match: re.Match[str]) -> _Start:
     hashes, heading, indent, name = match.groups()
-    return (len(hashes), heading) if hashes else (1 + len(indent) // 4, name)
+    if hashes:
+        return _Start(line, len(hashes), heading)
+
+    return _Start(line, 1 + len(indent) // 4, name)
 
 
-def _fitted(parts: list[Part], room: int) -> tuple[Outline, int]:
-    """As many parts as there is room for, and the room that is left."""
-    kept: list[Part] = []
+def _fit_outline(parts: list[Part], room: int) -> tuple[Outline, int]:
+    """Return as many parts as there is room for, and the room that is left, in bytes."""
+    fitting: list[Part] = []
+
     for part in parts:
         room -= len(json.dumps(part.model_dump(), ensure_ascii=False).encode()) + 1
         if room < 0:
-            return Outline(parts=kept, more=True), 0
-        kept.append(part)
-    return Outline(parts=kept), room
+            return Outline(parts=fitting, more=True), 0
+
+        fitting.append(part)
+
+    return Outline(parts=fitting), room
