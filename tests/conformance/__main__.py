@@ -35,7 +35,7 @@ class Result(NamedTuple):
 
 
 def main() -> int:
-    """Install the tools, run them, and print what they found; return 1 if a result is unexpected."""
+    """Install and run the tools, and print their results; return 1 if one is unexpected."""
     console = Console()
     if sys.version_info < (3, 11) or not shutil.which("npm", path=_build_path()):
         console.print("npm is not in the environment; run: make conformance")

@@ -215,7 +215,7 @@ async def test_hostile_headers_are_refused_wherever_the_server_listens(
 
 @pytest.mark.thorough
 async def test_nothing_piles_up_under_a_mixed_load(roots: Settings, tmp_path: Path) -> None:
-    """After reads, writes, MCP and broken requests, threads, descriptors and memory are as before."""
+    """Threads, descriptors and memory are as before after reads, writes and broken requests."""
     for n in range(25):
         (roots.workspace_dir / f"{n}.txt").write_text(f"{n} " * 3_000)
 

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 from mcp import Client, MCPError
+from mcp.types import TextResourceContents
 
 from abilities import Abilities, Settings, ability, render
 from abilities.adapters.mcp import create_server
@@ -56,11 +57,11 @@ async def test_a_memory_is_a_resource_with_the_tools_own_text(
 
         for key in KEYS:
             uri = f"memory://{quote(key, safe='')}"
-            (part,) = (await client.read_resource(uri)).contents
+            part = await read_text(client, uri)
             assert (part.text, part.uri, part.mime_type) == (expected[key], uri, "application/json")
 
         # Some clients do not encode the slash.
-        (part,) = (await client.read_resource("memory://with/slash")).contents
+        part = await read_text(client, "memory://with/slash")
         assert part.text == expected["with/slash"]
 
         for uri, reason in (
@@ -78,6 +79,13 @@ async def test_a_memory_is_a_resource_with_the_tools_own_text(
         for uri in ("file:///etc/passwd", "memory:none", "test://x"):
             with pytest.raises(MCPError, match="Unknown resource"):
                 await client.read_resource(uri)
+
+
+async def read_text(client: Client, uri: str) -> TextResourceContents:
+    """Read a resource that is one text."""
+    (part,) = (await client.read_resource(uri)).contents
+    assert isinstance(part, TextResourceContents)
+    return part
 
 
 @pytest.mark.parametrize(

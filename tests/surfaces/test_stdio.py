@@ -45,7 +45,7 @@ def connect(settings: Settings) -> Any:
     return stdio_client(StdioServerParameters(command=program, args=arguments, env=variables))
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.thorough)])
 async def test_every_row_crosses_a_real_pipe_unchanged(mode: str, settings: Settings) -> None:
     carried = 0
     async with Client(connect(settings), mode=mode) as client:

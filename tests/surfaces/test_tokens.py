@@ -27,6 +27,7 @@ from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
 from tests.support.surfaces import environment, run_lifespan
+from tests.support.tier import size
 
 WRITES = {
     "store_memory": {"type": "core", "content": "x", "key": "mine"},
@@ -287,7 +288,8 @@ def test_tokens_made_by_many_processes_at_once_are_all_kept(apart: Settings) -> 
         "print(*[TokenFile(Path(sys.argv[1])).add('ada', 'read')[1] for _ in range(10)])"
     )
     command = [sys.executable, "-c", code, str(apart.tokens_file)]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(6)]
+    count = size("ABILITIES_TOKEN_PROCESSES", quick=3, full=6)
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
 
     created: list[str] = []
     for process in running:
@@ -296,7 +298,7 @@ def test_tokens_made_by_many_processes_at_once_are_all_kept(apart: Settings) -> 
 
     file = TokenFile(apart.tokens_file)
     entries = [file.find(token) for token in created]
-    assert len(set(created)) == 60
+    assert len(set(created)) == 10 * count
     assert {entry.id for entry in entries if entry} == {entry.id for entry in file.tokens()}
 
 
