@@ -21,10 +21,13 @@ async def main() -> dict[str, Any]:
             args=["-m", "abilities", "mcp"],
             env={**os.environ, "ABILITIES_WORKSPACE_DIR": folder},
         )
+
         async with Client(stdio_client(server)) as client:
             tools = await client.list_tools()
             assert "file_read_bulk" in [tool.name for tool in tools.tools]
+
             result = await client.call_tool("file_read_bulk", {"paths": ["hello.txt", "../secret"]})
+
         answer: dict[str, Any] = json.loads(result.content[0].text)  # type: ignore[union-attr]
         assert answer["results"][0]["data"]["content"] == "hello"
         assert answer["results"][1]["error"]["reason"] == "parent_traversal"

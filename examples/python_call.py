@@ -12,6 +12,7 @@ async def main() -> str:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "long.txt").write_text("A line of the long file.\n" * 2_000)
         text = ""
+
         async with Abilities.open(Settings(workspace_dir=folder)) as abilities:
             request = {"paths": ["long.txt", "missing.txt"]}
             while request:
@@ -21,6 +22,7 @@ async def main() -> str:
                         text += record["data"]["content"]
                     else:
                         assert record["error"]["code"] == "NOT_FOUND"
+
                 request = answer.get("next_request")
 
             try:

@@ -1,4 +1,4 @@
-"""Fixtures: the world of files, and settings that point at it."""
+"""Fixtures: the sample files, settings that point at them, surfaces and servers."""
 
 import os
 import shutil
@@ -15,9 +15,7 @@ from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through
 from tests.support.tier import QUICK, is_in_quick_tier
 
-collect_ignore = [
-    "fuzz.py"
-]  # it changes what it imports, and needs what only make torture installs
+collect_ignore: list[str] = []
 if "ABILITIES_TEST_BROWSER" not in os.environ:
     collect_ignore.append("browser")  # needs what only make browser installs
 
@@ -43,26 +41,33 @@ def _home() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _own_home(monkeypatch: pytest.MonkeyPatch, _home: str) -> None:
-    """No test reads or writes the settings of whoever runs it."""
+    """Keep each test from the settings and files of whoever runs it."""
     monkeypatch.setenv("HOME", _home)
-    for name in [name for name in os.environ if name.startswith("ABILITIES_")]:
-        monkeypatch.delenv(name)
+
+    for name in list(os.environ):
+        if name.startswith("ABILITIES_"):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="session")
 def world() -> Iterator[SampleFiles]:
-    """The world, in a place that every user can reach; built once, for tests that only read."""
+    """The sample files, in a folder that every user can reach; for tests that only read.
+
+    They are built once per run.
+    """
     base = Path(tempfile.mkdtemp(prefix="abilities-"))
     base.chmod(0o755)
-    made = build_samples(base)
-    lock_samples(made)
-    yield made
+
+    samples = build_samples(base)
+    lock_samples(samples)
+    yield samples
+
     shutil.rmtree(base)
 
 
 @pytest.fixture
 def settings(world: SampleFiles) -> Settings:
-    """Settings for the world, with a store that no other test has opened as another user."""
+    """Settings for the sample files, with a store that no other test has opened."""
     return Settings(
         agent_dir=world.agent,
         workspace_dir=world.workspace,
@@ -72,23 +77,25 @@ def settings(world: SampleFiles) -> Settings:
 
 @pytest.fixture(params=SURFACES)
 def through(request: pytest.FixtureRequest) -> Through:
-    """Calls through one surface, each compared with Python's."""
+    """Call abilities through one surface, and compare each payload with Python's."""
     return calls_through(request.param)
 
 
 @pytest.fixture
 def unprivileged() -> Iterator[None]:
-    """Run as a user whom permissions bind; root passes over them."""
+    """Run the test as a user whom permissions bind, because root may read everything."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(NOBODY)
+
     yield
+
     os.seteuid(user)
 
 
 @pytest.fixture
 def served(roots: Settings, tmp_path: Path) -> Iterator[str]:
-    """The address of a server in a process of its own, for the roots."""
+    """The address of a server for the roots, in a process of its own."""
     with serving(roots, tmp_path) as server:
         yield server.address
         server.stop()
@@ -99,7 +106,9 @@ def roots(tmp_path: Path) -> Settings:
     """Settings for two empty roots that a test may fill."""
     for name in ("agent", "workspace"):
         (tmp_path / name).mkdir()
-    store = f"sqlite:///{tmp_path}/memory.db"
+
     return Settings(
-        agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace", store_url=store
+        agent_dir=tmp_path / "agent",
+        workspace_dir=tmp_path / "workspace",
+        store_url=f"sqlite:///{tmp_path}/memory.db",
     )

@@ -135,7 +135,7 @@ class Trial:
     async def _lose_leader(self, number: int) -> None:
         await self._wait(SECONDS_BEFORE)
 
-        leader = await asyncio.to_thread(self._cluster.leader)
+        leader = await asyncio.to_thread(self._cluster.find_leader)
         assert leader is not None
         await self._kill(leader, number)
         await self._wait(SECONDS_AFTER)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from abilities.cli.diagnosis import Diagnosis
-from abilities.cli.folders import Folder, list_folders
+from abilities.cli.folders import SharedFolder, list_folders
 from abilities.settings import HOME, Settings
 
 _SETTINGS = {"store": "store_url", "tokens": "tokens_file"}
@@ -43,7 +43,7 @@ def check_folders(settings: Settings) -> Iterator[Diagnosis]:
         )
 
 
-def check_folder(folder: Folder) -> Diagnosis:
+def check_folder(folder: SharedFolder) -> Diagnosis:
     """Check that a directory exists, can be read, and cannot be written to by everybody."""
     about = f"{folder.name} directory"
     path = folder.path
@@ -114,7 +114,7 @@ def resolve_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _diagnose_missing(folder: Folder, about: str) -> Diagnosis:
+def _diagnose_missing(folder: SharedFolder, about: str) -> Diagnosis:
     if folder.path.exists():
         return Diagnosis(
             "broken",

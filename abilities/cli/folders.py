@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from abilities.settings import Settings
 
 
-class Folder(NamedTuple):
+class SharedFolder(NamedTuple):
     """A directory that files are read from; ``optional`` if it may be missing."""
 
     name: Literal["agent", "workspace"]
@@ -19,9 +19,9 @@ class Folder(NamedTuple):
         return f"{self.name}_dir"
 
 
-def list_folders(settings: Settings) -> tuple[Folder, Folder]:
+def list_folders(settings: Settings) -> tuple[SharedFolder, SharedFolder]:
     """Return the agent's directory and the workspace, in the order in which they are searched."""
     return (
-        Folder("agent", settings.agent_path, settings.has_default_agent_dir),
-        Folder("workspace", settings.workspace_path, optional=False),
+        SharedFolder("agent", settings.agent_path, settings.has_default_agent_dir),
+        SharedFolder("workspace", settings.workspace_path, optional=False),
     )

@@ -70,6 +70,13 @@ class StoredMemory(NamedTuple):
     access_count: int = 0
 
 
+class AccessCounters(NamedTuple):
+    """When a memory was last accessed, and how often; outside of its row and hash."""
+
+    accessed_at: str
+    access_count: int
+
+
 class IncomingMemory(NamedTuple):
     """A memory to import as it is.
 

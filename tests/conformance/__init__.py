@@ -1,1 +1,1 @@
-"""What `make conformance` runs: the protocol's own conformance tool and the Inspector, against real servers."""
+"""What `make conformance` runs: MCP's conformance tool and the Inspector, on real servers."""

@@ -21,13 +21,13 @@ from tests.support.serving import serving
 
 HERE = Path(__file__).parent
 TOOLS = HERE.parent.parent / ".conformance"
-"""Where npm puts the tools, and what they report."""
+"""The folder into which npm installs the tools, and of their reports."""
 MODULES = TOOLS / "node_modules" / "@modelcontextprotocol"
 REVISIONS = ("2026-07-28", "2025-11-25")
 
 
 class Result(NamedTuple):
-    """What one run of a tool came to."""
+    """The result of one run of a tool."""
 
     name: str
     passed: bool
@@ -35,11 +35,12 @@ class Result(NamedTuple):
 
 
 def main() -> int:
-    """Install the tools, run them, and say what they found; 1 when something is not as it is expected to be."""
+    """Install and run the tools, and print their results; return 1 if one is unexpected."""
     console = Console()
-    if sys.version_info < (3, 11) or not shutil.which("npm", path=_path()):
+    if sys.version_info < (3, 11) or not shutil.which("npm", path=_build_path()):
         console.print("npm is not in the environment; run: make conformance")
         return 2
+
     console.print("Installing the conformance tool and the Inspector ...")
     TOOLS.mkdir(exist_ok=True)
     shutil.copy(HERE / "package.json", TOOLS)
@@ -52,17 +53,19 @@ def main() -> int:
         "--no-package-lock",
         "--silent",
     ]
-    subprocess.run(install, cwd=TOOLS, env=_environment(), check=True)
+    subprocess.run(install, cwd=TOOLS, env=_build_environment(), check=True)
+
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, server in (("abilities serve", _product), ("fixtures", _fixtures)):
+        for name, server in (("abilities serve", _serve_product), ("fixtures", _serve_fixtures)):
             with server(Path(folder)) as address:
                 for revision in REVISIONS:
                     console.print(f"Running {revision} against {name} ...")
-                    results.append(_conformance(name, address, revision))
-                if server is _product:
+                    results.append(_run_conformance(name, address, revision))
+                if server is _serve_product:
                     console.print("Running the Inspector ...")
-                    results += _inspector(address)
+                    results += _run_inspector(address)
+
     table = Table("what", "", "found")
     for result in results:
         table.add_row(result.name, "passed" if result.passed else "FAILED", result.words)
@@ -70,8 +73,11 @@ def main() -> int:
     return 0 if all(result.passed for result in results) else 1
 
 
-def _conformance(name: str, address: str, revision: str) -> Result:
-    """All scenarios that a revision requires; those that fail must be the ones the file names, with a reason each."""
+def _run_conformance(name: str, address: str, revision: str) -> Result:
+    """Run all scenarios that a revision requires.
+
+    Those that fail must be the ones that the file of expected failures names, each with a reason.
+    """
     expected = HERE / f"expected-{name.split()[-1]}.yml"
     command = [
         "node",
@@ -81,7 +87,9 @@ def _conformance(name: str, address: str, revision: str) -> Result:
         address,
     ]
     command += ["--requirements", revision, "--expected-failures", str(expected)]
-    done = subprocess.run(command, env=_environment(), cwd=TOOLS, capture_output=True, timeout=900)
+    done = subprocess.run(
+        command, env=_build_environment(), cwd=TOOLS, capture_output=True, timeout=900
+    )
     report = done.stdout.decode() + done.stderr.decode()
     (TOOLS / f"{name.replace(' ', '-')}-{revision}.log").write_text(report)
     total = re.search(r"^Total: (.*)$", report, re.M)
@@ -92,33 +100,37 @@ def _conformance(name: str, address: str, revision: str) -> Result:
     return Result(f"{revision}, {name}", done.returncode == 0, words)
 
 
-def _inspector(address: str) -> Iterator[Result]:
-    """The strict listing of tools, a call, and a resource's template."""
-    (tools, listed) = _inspected(address, "tools/list", "--strict")
-    names = [tool["name"] for tool in listed.get("tools", [])]
-    whole = tools == 0 and names == [ability.name for ability in BUILT_IN]
-    yield Result("Inspector, tools/list --strict", whole, f"{len(names)} tools")
-    code, told = _inspected(
+def _run_inspector(address: str) -> Iterator[Result]:
+    """List the tools strictly, call one, and list a resource's template."""
+    code, listing = _call_inspector(address, "tools/list", "--strict")
+    names = [tool["name"] for tool in listing.get("tools", [])]
+    is_whole = code == 0 and names == [ability.name for ability in BUILT_IN]
+    yield Result("Inspector, tools/list --strict", is_whole, f"{len(names)} tools")
+
+    code, reply = _call_inspector(
         address, "tools/call", "--tool-name", "file_list", "--tool-arg", "pattern=*.txt"
     )
-    text = json.loads(told["content"][0]["text"]) if told.get("content") else {}
+    text = json.loads(reply["content"][0]["text"]) if reply.get("content") else {}
     paths = [file["path"] for file in text.get("files", [])]
     yield Result(
         "Inspector, tools/call file_list", code == 0 and paths == ["a.txt"], ", ".join(paths)
     )
-    code, told = _inspected(address, "resources/templates/list")
-    found = [template["uriTemplate"] for template in told.get("resourceTemplates", [])]
+
+    code, reply = _call_inspector(address, "resources/templates/list")
+    templates = [template["uriTemplate"] for template in reply.get("resourceTemplates", [])]
     yield Result(
-        "Inspector, templates", code == 0 and found == ["memory://{key}"], ", ".join(found)
+        "Inspector, templates", code == 0 and templates == ["memory://{key}"], ", ".join(templates)
     )
 
 
-def _inspected(
+def _call_inspector(
     address: str, method: str, *options: str
 ) -> tuple[int, dict[str, list[dict[str, str]]]]:
     launcher = MODULES / "inspector" / "clients" / "launcher" / "build" / "index.js"
     command = ["node", str(launcher), "--cli", address, "--method", method, *options]
-    done = subprocess.run(command, env=_environment(), cwd=TOOLS, capture_output=True, timeout=120)
+    done = subprocess.run(
+        command, env=_build_environment(), cwd=TOOLS, capture_output=True, timeout=120
+    )
     try:
         return done.returncode, json.loads(done.stdout)
     except ValueError:
@@ -127,8 +139,8 @@ def _inspected(
 
 
 @contextmanager
-def _product(folder: Path) -> Iterator[str]:
-    """The server that users run, with a file to read."""
+def _serve_product(folder: Path) -> Iterator[str]:
+    """Run the server that users run, with a file to read."""
     roots = [folder / "agent", folder / "work"]
     for root in roots:
         root.mkdir()
@@ -140,8 +152,8 @@ def _product(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _fixtures(folder: Path) -> Iterator[str]:
-    """The abilities that the tool calls by name."""
+def _serve_fixtures(folder: Path) -> Iterator[str]:
+    """Run a server of the abilities that the tool calls by name."""
     command = [sys.executable, "-m", "tests.conformance.fixtures"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=HERE.parent.parent) as process:
         assert process.stdout
@@ -151,12 +163,12 @@ def _fixtures(folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-def _path() -> str:
+def _build_path() -> str:
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PATH": _path(), "HOME": str(TOOLS)}
+def _build_environment() -> dict[str, str]:
+    return {**os.environ, "PATH": _build_path(), "HOME": str(TOOLS)}
 
 
 if __name__ == "__main__":

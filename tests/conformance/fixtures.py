@@ -1,6 +1,7 @@
-"""A server of the abilities that the conformance tool calls by name, through the product's own adapter and server.
+"""A server of the abilities that the conformance tool calls by name.
 
-Run as a command it serves them on a free port of loopback and prints the address.
+The product's own adapter and server carry them. Run as a command, this module serves them on a free
+port of loopback and prints the address.
 """
 
 import asyncio

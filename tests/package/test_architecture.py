@@ -1,46 +1,50 @@
 """The architecture: which folder may import which, what is public, and what is documented."""
 
 import ast
+import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from typing import get_args
 
 import pytest
 
 import abilities
-from tests.support.sources import Module, modules
+from abilities.declarations.faults import FAULTS, Reason
+from tests.support.sources import Module, list_modules
 
-ARROWS = {
-    "abilities.declarations": (),
-    "abilities.helpers.walk": (),
-    "abilities.helpers.durable": (),
-    "abilities.helpers.circuit_breaker": (),
-    "abilities.helpers.batch": ("declarations", "helpers.circuit_breaker"),
-    "abilities.helpers.workers": ("helpers.batch", "helpers.circuit_breaker"),
-    "abilities.helpers.tokens": ("declarations", "helpers.durable"),
-    "abilities.helpers.text": ("declarations",),
-    "abilities.helpers.files": (
+ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
+    "declarations": (),
+    "helpers.walk": (),
+    "helpers.durable": (),
+    "helpers.circuit_breaker": (),
+    "helpers.batch": ("declarations", "helpers.circuit_breaker"),
+    "helpers.workers": ("helpers.batch", "helpers.circuit_breaker"),
+    "helpers.tokens": ("declarations", "helpers.durable"),
+    "helpers.text": ("declarations",),
+    "helpers.files": (
         "declarations",
         "helpers.batch",
         "helpers.text",
         "helpers.workers",
     ),
-    "abilities.helpers.reply": ("declarations", "helpers.text"),
-    "abilities.helpers.stores": ("declarations", "helpers.walk"),
-    "abilities.helpers.stores.sqlite": (
+    "helpers.reply": ("declarations", "helpers.text"),
+    "helpers.stores": ("declarations", "helpers.walk"),
+    "helpers.stores.sqlite": (
         "declarations",
         "helpers.durable",
         "helpers.stores",
         "helpers.walk",
     ),
-    "abilities.helpers.stores.postgres": ("declarations", "helpers.stores", "helpers.walk"),
-    "abilities.helpers.stores.opening": (
+    "helpers.stores.postgres": ("declarations", "helpers.stores", "helpers.walk"),
+    "helpers.stores.opening": (
         "helpers.stores",
         "helpers.stores.postgres",
         "helpers.stores.sqlite",
     ),
-    "abilities.helpers.memory": (
+    "helpers.memory": (
         "declarations",
         "helpers.files",
         "helpers.reply",
@@ -49,20 +53,20 @@ ARROWS = {
         "helpers.walk",
         "helpers.workers",
     ),
-    "abilities.helpers.transfer": ("declarations", "helpers.durable", "helpers.stores"),
-    "abilities.errors": ("declarations",),
-    "abilities.definition": ("declarations", "helpers.files", "helpers.memory"),
-    "abilities.registry": ("declarations", "definition", "errors", "helpers.reply", "replies"),
-    "abilities.replies": ("declarations", "helpers.reply"),
-    "abilities.plugins": ("definition", "registry"),
-    "abilities.schemas": ("declarations", "definition"),
-    "abilities.settings": (
+    "helpers.transfer": ("declarations", "helpers.durable", "helpers.stores"),
+    "errors": ("declarations",),
+    "definition": ("declarations", "helpers.files", "helpers.memory"),
+    "registry": ("declarations", "definition", "errors", "helpers.reply", "replies"),
+    "replies": ("declarations", "helpers.reply"),
+    "plugins": ("definition", "registry"),
+    "schemas": ("declarations", "definition"),
+    "settings": (
         "declarations",
         "helpers.files",
         "helpers.memory",
         "helpers.stores.opening",
     ),
-    "abilities.builtin": (
+    "builtin": (
         "declarations",
         "definition",
         "helpers.files",
@@ -71,7 +75,7 @@ ARROWS = {
         "helpers.stores",
         "helpers.walk",
     ),
-    "abilities.application": (
+    "application": (
         "builtin",
         "declarations",
         "definition",
@@ -95,7 +99,7 @@ ARROWS = {
         "registry",
         "settings",
     ),
-    "abilities.adapters": (
+    "adapters": (
         "application",
         "declarations",
         "definition",
@@ -104,7 +108,7 @@ ARROWS = {
         "schemas",
         "settings",
     ),
-    "abilities.explorer": (
+    "explorer": (
         "adapters",
         "builtin",
         "declarations",
@@ -115,7 +119,7 @@ ARROWS = {
         "registry",
         "replies",
     ),
-    "abilities.server": (
+    "server": (
         "adapters",
         "application",
         "builtin",
@@ -128,7 +132,7 @@ ARROWS = {
         "schemas",
         "settings",
     ),
-    "abilities.cli": (
+    "cli": (
         "adapters",
         "application",
         "builtin",
@@ -146,135 +150,207 @@ ARROWS = {
         "server",
         "settings",
     ),
-    "abilities.__main__": ("cli",),
+    "__main__": ("cli",),
 }
-"""Who may import whom, without the leading ``abilities.``; everything that is not listed is forbidden.
+"""The rows of the law: each names a module or folder, and lists the rows that it may import.
 
-A module belongs to the longest row that begins its name, and may always import its own row. The root's row stands
-for ``abilities/__init__.py`` alone; ``abilities.helpers`` has no row, because nothing lies in it directly but its
-docstring.
+Everything that is not listed is forbidden. Names stand without their leading ``abilities.``.
+
+- A module belongs to the longest row that begins its name, and may always import its own row.
+- The row ``abilities`` stands for ``abilities/__init__.py`` alone.
+- ``helpers`` has no row: only a docstring lies directly in it, and nobody may import it.
 """
 
-NAMES = {module.name for module in modules()}
+MODULE_NAMES = {module.name for module in list_modules()}
+EMPTY_MODULE = "abilities.helpers"
+MAX_LINES_WITH_ANY = 120
 
 
-def row_of(name: str) -> str | None:
-    """The row that a module belongs to; None if the table has none for it."""
-    rows = [
-        row for row in ARROWS if name == row or (row != "abilities" and name.startswith(f"{row}."))
-    ]
+def find_row(name: str) -> str | None:
+    """Return the row that a module belongs to; None if the table has none for it."""
+    if name == "abilities":
+        return name
+
+    package, _, short_name = name.partition(".")
+    if package != "abilities":
+        return None
+
+    rows = [row for row in ALLOWED_IMPORTS if f"{short_name}.".startswith(f"{row}.")]
     return max(rows, key=len, default=None)
 
 
-def imports(tree: ast.Module) -> set[str]:
-    """The modules of the product that a source imports, wherever in it."""
+def list_imports(tree: ast.Module) -> set[str]:
+    """Return the modules of the product that a source imports, wherever in it."""
     imported: set[str] = set()
 
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            module = node.module or ""
-            below = {f"{module}.{alias.name}" for alias in node.names} & NAMES
-            imported |= below or {module}
+            imported |= list_imports_from(node)
 
-    tops = ("abilities", "helpers", "declarations")
-    return {name for name in imported if name.split(".")[0] in tops}
+    top_names = ("abilities", "helpers", "declarations")
+    return {name for name in imported if name.split(".")[0] in top_names}
 
 
-def violations(name: str, imported: Iterable[str]) -> set[str]:
-    """The imports of a module that its row does not allow."""
-    row = row_of(name)
+def list_imports_from(node: ast.ImportFrom) -> set[str]:
+    """Return what ``from X import a, b`` imports: X, or X.a if that is a module itself."""
+    assert node.level == 0, "imports are absolute"
+    assert node.module is not None
+
+    imported: set[str] = set()
+    for alias in node.names:
+        submodule = f"{node.module}.{alias.name}"
+        imported.add(submodule if submodule in MODULE_NAMES else node.module)
+
+    return imported
+
+
+def list_violations(name: str, imported: set[str]) -> set[str]:
+    """Return the imports of a module that its row does not allow."""
+    row = find_row(name)
     assert row is not None, f"{name} belongs to no row of the table"
-    allowed = {row, *(f"abilities.{other}" for other in ARROWS[row])}
-    return {target for target in imported if row_of(target) not in allowed}
+
+    allowed = {row, *ALLOWED_IMPORTS[row]}
+    return {target for target in imported if find_row(target) not in allowed}
 
 
-def documented(module: Module) -> Iterable[tuple[str, bool]]:
-    """Each public module, class, function and method, and whether it has a docstring."""
+def list_public_definitions(module: Module) -> Iterator[tuple[str, bool]]:
+    """Yield each public module, class, function and method, and whether it has a docstring.
+
+    A method that overrides another has the docstring of the one that it overrides.
+    """
     tree = module.parse()
     yield module.name, ast.get_docstring(tree) is not None
 
     definitions: list[tuple[str, ast.AST]] = [(module.name, node) for node in tree.body]
     while definitions:
-        place, node = definitions.pop()
+        parent, node = definitions.pop()
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         if node.name.startswith("_"):
             continue
-        inherits = any("override" in ast.unparse(mark) for mark in node.decorator_list)
-        yield f"{place}.{node.name}", inherits or ast.get_docstring(node) is not None
+
+        name = f"{parent}.{node.name}"
+        overrides = any("override" in ast.unparse(mark) for mark in node.decorator_list)
+        yield name, overrides or ast.get_docstring(node) is not None
+
         if isinstance(node, ast.ClassDef):
-            definitions += [(f"{place}.{node.name}", inner) for inner in node.body]
+            definitions += [(name, member) for member in node.body]
+
+
+def find_repeated_classes(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """Return the class names that are defined more than once, with the modules that do so."""
+    modules_by_class: dict[str, list[str]] = defaultdict(list)
+
+    for name, tree in modules.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                modules_by_class[node.name].append(name)
+
+    return {name: users for name, users in modules_by_class.items() if len(users) > 1}
+
+
+def count_lines_with_any(source: str) -> int:
+    """Return how many lines say Any, without those that import it."""
+    count = 0
+
+    for line in source.splitlines():
+        is_import = line.startswith(("from ", "import "))
+        if not is_import and re.search(r"\bAny\b", line):
+            count += 1
+
+    return count
 
 
 def test_arrows_run_one_way() -> None:
-    arrows = 0
+    import_count = 0
 
-    for module in modules():
-        if module.name == "abilities.helpers":
-            assert not imports(module.parse())
-            continue
+    for module in list_modules():
+        imported = list_imports(module.parse())
+        import_count += len(imported)
 
-        imported = imports(module.parse())
-        assert not violations(module.name, imported)
-        arrows += len(imported)
+        if module.name == EMPTY_MODULE:
+            assert not imported
+        else:
+            assert not list_violations(module.name, imported), module.name
 
-    assert arrows > 300
+    assert import_count > 300
 
 
 def test_no_two_rows_import_each_other() -> None:
-    graph = {row: [f"abilities.{other}" for other in others] for row, others in ARROWS.items()}
+    order = list(TopologicalSorter(ALLOWED_IMPORTS).static_order())
 
-    order = list(TopologicalSorter(graph).static_order())
-
-    assert len(order) == len(ARROWS)
+    assert sorted(order) == sorted(ALLOWED_IMPORTS)
 
 
 def test_every_arrow_of_the_table_is_used() -> None:
     used: set[tuple[str | None, str | None]] = set()
 
-    for module in modules():
-        if module.name != "abilities.helpers":
-            used |= {(row_of(module.name), row_of(target)) for target in imports(module.parse())}
+    for module in list_modules():
+        row = find_row(module.name)
+        used |= {(row, find_row(target)) for target in list_imports(module.parse())}
 
-    listed = {(row, f"abilities.{other}") for row, others in ARROWS.items() for other in others}
+    listed = {(row, target) for row, targets in ALLOWED_IMPORTS.items() for target in targets}
     assert listed <= used
 
 
-@pytest.mark.parametrize("row", ARROWS)
+@pytest.mark.parametrize("row", ALLOWED_IMPORTS)
 def test_each_row_forbids_what_it_does_not_list(row: str) -> None:
-    allowed = {row, *(f"abilities.{other}" for other in ARROWS[row])}
-    others = [other for other in ARROWS if other not in allowed]
+    forbidden = ALLOWED_IMPORTS.keys() - {row, *ALLOWED_IMPORTS[row]}
+    importer = get_module_name(row)
 
-    for other in others:
-        source = ast.parse(f"from {other} import anything")
-        assert violations(row, imports(source)) == {other}
+    for other in forbidden:
+        target = get_module_name(other)
+        tree = ast.parse(f"def later():\n    from {target} import anything")
+        assert list_violations(importer, list_imports(tree)) == {target}
 
-    assert others
+    assert forbidden
+
+
+def get_module_name(row: str) -> str:
+    """Return the full name of the module or folder that a row stands for."""
+    return row if row == "abilities" else f"abilities.{row}"
+
+
+@pytest.mark.parametrize("target", ["abilities.helpers", "abilities.utils", "helpers.walk"])
+def test_what_has_no_row_cannot_be_imported(target: str) -> None:
+    tree = ast.parse(f"import {target}")
+
+    assert list_violations("abilities.cli.main", list_imports(tree)) == {target}
+
+
+def test_a_module_without_a_row_is_a_violation_itself() -> None:
+    with pytest.raises(AssertionError, match="belongs to no row"):
+        list_violations("abilities.utils", set())
+
+
+def test_one_statement_may_import_a_module_and_a_name() -> None:
+    tree = ast.parse("from abilities import schemas, Settings")
+
+    assert list_imports(tree) == {"abilities.schemas", "abilities"}
 
 
 def test_memory_is_reached_through_its_helper_alone() -> None:
-    imported = {module.name: imports(module.parse()) for module in modules()}
+    helper_users: set[str] = set()
+    store_users: set[str] = set()
 
-    knowing = {
-        name for name, targets in imported.items() if "abilities.helpers.memory.helper" in targets
-    }
-    stores = {
-        name
-        for name, targets in imported.items()
-        if any("helpers.stores" in target for target in targets)
-        and not name.startswith("abilities.helpers")
-    }
+    for module in list_modules():
+        imported = list_imports(module.parse())
+        imports_store = any("helpers.stores" in target for target in imported)
 
-    assert knowing == {
+        if "abilities.helpers.memory.helper" in imported:
+            helper_users.add(module.name)
+        if imports_store and not module.name.startswith("abilities.helpers"):
+            store_users.add(module.name)
+
+    assert helper_users == {
         "abilities.application",
         "abilities.builtin.memory_read_bulk",
         "abilities.definition",
         "abilities.explorer.views",
     }
-    assert stores == {
+    assert store_users == {
         "abilities.application",  # hands the store on
         "abilities.settings",  # checks its URL
         "abilities.cli.errors",  # says what is wrong with a copy
@@ -308,27 +384,63 @@ def test_the_root_offers_exactly_these_names() -> None:
 
 
 def test_no_name_hides_a_module() -> None:
-    folders = {name.rpartition(".")[0] for name in NAMES}
+    folders = {name.rpartition(".")[0] for name in MODULE_NAMES}
 
-    for folder in folders & NAMES:
+    for folder in folders & MODULE_NAMES:
         module = __import__(folder, fromlist=["*"])
-        for name in NAMES:
+        for name in MODULE_NAMES:
             parent, _, last = name.rpartition(".")
             if parent == folder and last in vars(module):
                 assert vars(module)[last] is sys.modules.get(name), f"{folder}.{last}"
 
 
-def test_everything_public_is_documented() -> None:
-    described = {name: said for module in modules() for name, said in documented(module)}
+def test_no_two_classes_have_one_name() -> None:
+    trees = {module.name: module.parse() for module in list_modules()}
 
-    assert [name for name, said in described.items() if not said] == []
-    assert len(described) > 600
+    assert find_repeated_classes(trees) == {}
+
+
+def test_a_repeated_class_name_is_noticed() -> None:
+    top_level = ast.parse("class Folder: ...")
+    nested = ast.parse("def make():\n    class Folder: ...")
+
+    assert find_repeated_classes({"a": top_level, "b": nested}) == {"Folder": ["a", "b"]}
+
+
+def test_any_is_rare() -> None:
+    count = sum(count_lines_with_any(module.path.read_text()) for module in list_modules())
+
+    assert count <= MAX_LINES_WITH_ANY
+
+
+def test_any_is_counted_by_line_and_not_where_it_is_imported() -> None:
+    source = "from typing import Any\nx: dict[Any, Any]\ny: AnyBatch\nz: Any\n"
+
+    assert count_lines_with_any(source) == 2
+
+
+def test_every_reason_has_a_fault_and_every_fault_a_reason() -> None:
+    reasons = get_args(Reason)
+
+    assert len(reasons) == len(set(reasons))
+    assert set(reasons) == FAULTS.keys()
+
+
+def test_everything_public_is_documented() -> None:
+    definitions = {
+        name: is_documented
+        for module in list_modules()
+        for name, is_documented in list_public_definitions(module)
+    }
+
+    assert [name for name, is_documented in definitions.items() if not is_documented] == []
+    assert len(definitions) > 600
 
 
 def test_modules_and_functions_stay_small() -> None:
     lengths: list[int] = []
 
-    for module in modules():
+    for module in list_modules():
         assert module.path.read_text().count("\n") <= 350, module.name
         for node in ast.walk(module.parse()):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -342,5 +454,7 @@ def test_modules_and_functions_stay_small() -> None:
 def test_importing_the_package_loads_no_surface() -> None:
     surfaces = ("langchain_core", "mcp", "fastapi", "rich", "click", "toon_format")
     code = f"import sys, abilities; print([m for m in {surfaces} if m in sys.modules])"
+
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
     assert done.stdout == b"[]\n"

@@ -1,4 +1,4 @@
-"""What clients are told of each ability: names, schemas, annotations, descriptions."""
+"""What clients learn about each ability: name, schemas, annotations, description."""
 
 import json
 
@@ -15,9 +15,8 @@ def test_declarations_on_disk_are_those_of_the_code() -> None:
         f"{ability.name}.json" for ability in BUILT_IN
     }
     for ability in BUILT_IN:
-        assert (SCHEMAS / f"{ability.name}.json").read_text() == schemas.format_declaration(
-            ability
-        ), "abilities declarations --write"
+        on_disk = (SCHEMAS / f"{ability.name}.json").read_text()
+        assert on_disk == schemas.format_declaration(ability), "abilities declarations --write"
 
 
 def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
@@ -37,12 +36,9 @@ def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
     assert [tool.name for tool in load_tools(Settings())] == names
     for ability in BUILT_IN:
         declared = json.loads((SCHEMAS / f"{ability.name}.json").read_text())
-        assert (
-            declared["name"]
-            == declared["mcp"]["name"]
-            == declared["anthropic"]["name"]
-            == ability.name
-        )
+        assert declared["name"] == ability.name
+        assert declared["mcp"]["name"] == ability.name
+        assert declared["anthropic"]["name"] == ability.name
         assert declared["openai"]["function"]["name"] == ability.name
 
 
@@ -80,13 +76,11 @@ def test_published_schemas_are_plain_and_bounded() -> None:
 
 
 def test_schemas_hold_no_reference_no_null_and_no_validators_leftover() -> None:
+    leftovers = ('"null"', '"ge"', '"$ref"', '"$defs"', '"default": null', "x-exact")
+
     for ability in BUILT_IN:
         text = schemas.format_declaration(ability)
-        assert not [
-            word
-            for word in ('"null"', '"ge"', '"$ref"', '"$defs"', '"default": null', "x-exact")
-            if word in text
-        ]
+        assert [leftover for leftover in leftovers if leftover in text] == []
 
 
 def test_descriptions_fit_where_clients_cut_them_and_begin_differently() -> None:

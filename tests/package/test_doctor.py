@@ -1,4 +1,4 @@
-"""`abilities doctor`: each unsafe or broken thing is found and said, and a sound configuration is not blamed."""
+"""`abilities doctor` reports what is unsafe or broken, and nothing of a sound configuration."""
 
 import asyncio
 import json
@@ -50,29 +50,26 @@ def sound(base: Path) -> Settings:
     return settings
 
 
-def wrongs(settings: Settings) -> list[Diagnosis]:
-    """What is unsafe or broken, with what to do about it."""
-    found = [
-        finding
-        for finding in asyncio.run(diagnose(settings))
-        if finding.state in ("unsafe", "broken")
-    ]
-    assert all(finding.mend for finding in found)
-    return found
+def find_problems(settings: Settings) -> list[Diagnosis]:
+    """Return what is unsafe or broken; each comes with what to do about it."""
+    diagnoses = asyncio.run(diagnose(settings))
+    problems = [diagnosis for diagnosis in diagnoses if diagnosis.state in ("unsafe", "broken")]
+
+    assert all(problem.mend for problem in problems)
+    return problems
 
 
-def told(settings: Settings) -> str:
-    return "\n".join(
-        f"{finding.state} {finding.about}: {finding.words}" for finding in wrongs(settings)
-    )
+def describe_problems(settings: Settings) -> str:
+    problems = find_problems(settings)
+    return "\n".join(f"{problem.state} {problem.about}: {problem.words}" for problem in problems)
 
 
-def changed(settings: Settings, **values: Any) -> Settings:
+def change_settings(settings: Settings, **values: Any) -> Settings:
     return Settings(**{**settings.model_dump(exclude_unset=True), **values})
 
 
 def test_a_sound_configuration_is_not_blamed(sound: Settings) -> None:
-    assert wrongs(sound) == []
+    assert find_problems(sound) == []
     words = {finding.about: finding.words for finding in asyncio.run(diagnose(sound))}
     assert words["store"].endswith("answers: 1 memory in namespace default")
     assert words["tokens"] == "1 token, 0 with write scope; namespaces: default"
@@ -82,33 +79,40 @@ def test_a_sound_configuration_is_not_blamed(sound: Settings) -> None:
 def test_files_that_others_may_read_or_change(sound: Settings) -> None:
     sound.tokens_file.chmod(0o644)
     store_file(sound).chmod(0o620)
-    assert told(sound) == (
+    assert describe_problems(sound) == (
         f"unsafe store: other users can change {store_file(sound)}\n"
         f"unsafe tokens: other users can read {sound.tokens_file}"
     )
+
     sound.tokens_file.parent.chmod(0o700)  # nobody else comes as far
-    assert wrongs(sound) == []
+    assert find_problems(sound) == []
+
     store_file(sound).chmod(0o600)
     sound.tokens_file.chmod(0o600)
     sound.tokens_file.parent.chmod(0o777)
-    assert [finding.words for finding in wrongs(sound)] == [
+    assert [finding.words for finding in find_problems(sound)] == [
         f"other users can replace {path}" for path in (store_file(sound), sound.tokens_file)
     ]
+
     sound.tokens_file.parent.chmod(0o755)
     sound.workspace_dir.chmod(0o777)
-    assert "every user can write to" in told(sound)
+    assert "every user can write to" in describe_problems(sound)
 
 
 def test_directories_that_overlap_or_are_not_there(sound: Settings, base: Path) -> None:
     for agent in (sound.workspace_dir, sound.workspace_dir / "agent", base):
         agent.mkdir(exist_ok=True)
-        assert "overlap" in told(changed(sound, agent_dir=agent))
+        assert "overlap" in describe_problems(change_settings(sound, agent_dir=agent))
     (base / "link").symlink_to(sound.workspace_dir)
-    assert "overlap" in told(changed(sound, agent_dir=base / "link"))
-    assert "broken agent directory" in told(changed(sound, agent_dir=base / "none"))
+    assert "overlap" in describe_problems(change_settings(sound, agent_dir=base / "link"))
+    assert "broken agent directory" in describe_problems(
+        change_settings(sound, agent_dir=base / "none")
+    )
     (base / "file").touch()
-    assert "is not a directory" in told(changed(sound, workspace_dir=base / "file"))
-    assert "must not be '/'" in told(changed(sound, workspace_dir="/"))
+    assert "is not a directory" in describe_problems(
+        change_settings(sound, workspace_dir=base / "file")
+    )
+    assert "must not be '/'" in describe_problems(change_settings(sound, workspace_dir="/"))
 
 
 @pytest.fixture
@@ -127,42 +131,44 @@ def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> Non
 
 
 def test_a_store_or_tokens_inside_a_root(sound: Settings) -> None:
-    for place, words in (
+    for root, words in (
         (sound.workspace_dir, "the workspace directory"),
         (sound.agent_dir, "the agent directory"),
     ):
-        inside = changed(sound, store_url=f"sqlite:///{place}/memory.db")
-        assert f"lies in {words}" in told(inside)
-        hidden = changed(sound, store_url=f"sqlite:///{place}/.abilities/memory.db")
-        assert wrongs(hidden) == []  # the deny list keeps it from agents
-    inside = changed(sound, tokens_file=sound.workspace_dir / "tokens.json")
+        inside = change_settings(sound, store_url=f"sqlite:///{root}/memory.db")
+        assert f"lies in {words}" in describe_problems(inside)
+        hidden = change_settings(sound, store_url=f"sqlite:///{root}/.abilities/memory.db")
+        assert find_problems(hidden) == []  # the deny list keeps it from agents
+    inside = change_settings(sound, tokens_file=sound.workspace_dir / "tokens.json")
     TokenFile(inside.tokens_file).add("default", "read")
-    assert "tokens.json lies in" in told(inside)
+    assert "tokens.json lies in" in describe_problems(inside)
 
 
 def test_a_store_that_does_not_answer(sound: Settings, base: Path) -> None:
     away = store_file(sound).rename(base / "away.db")
-    assert "The store was moved or deleted" in told(sound)
+    assert "The store was moved or deleted" in describe_problems(sound)
+
     away.rename(store_file(sound)).write_bytes(b"no database at all" * 1000)
     for suffix in ("-wal", "-shm"):
         store_file(sound).with_name(f"memory.db{suffix}").unlink(missing_ok=True)
-    assert "The store is damaged" in told(sound)
-    unreachable = changed(
+    assert "The store is damaged" in describe_problems(sound)
+
+    unreachable = change_settings(
         sound, store_url="postgresql://user:secret@127.0.0.1:1/none?connect_timeout=1"
     )
-    said = [finding for finding in asyncio.run(diagnose(unreachable)) if finding.about == "store"]
-    assert [finding.state for finding in said] == ["note", "broken"]
-    assert "secret" not in str(said) and "127.0.0.1:1/none" in said[1].words
+    findings = [f for f in asyncio.run(diagnose(unreachable)) if f.about == "store"]
+    assert [finding.state for finding in findings] == ["note", "broken"]
+    assert "secret" not in str(findings) and "127.0.0.1:1/none" in findings[1].words
 
 
 def test_a_store_that_never_was_is_not_made(sound: Settings, base: Path) -> None:
-    fresh = changed(sound, store_url=f"sqlite:///{base}/fresh/memory.db")
-    assert wrongs(fresh) == [] and not (base / "fresh").exists()
+    fresh = change_settings(sound, store_url=f"sqlite:///{base}/fresh/memory.db")
+    assert find_problems(fresh) == [] and not (base / "fresh").exists()
 
 
 def test_a_database_far_away_without_encryption(sound: Settings) -> None:
-    found = list(store_checks.check_connection("postgresql://user@db.example,localhost/x"))
-    assert [f.words for f in found] == [
+    diagnoses = list(store_checks.check_connection("postgresql://user@db.example,localhost/x"))
+    assert [diagnosis.words for diagnosis in diagnoses] == [
         "the connection to db.example may be unencrypted (sslmode=prefer)"
     ]
     assert (
@@ -178,45 +184,51 @@ def test_a_database_far_away_without_encryption(sound: Settings) -> None:
 def test_old_sqlite_and_remote_disks(sound: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, state in (((3, 36, 0), "broken"), ((3, 45, 0), "note")):
         monkeypatch.setattr(sqlite3, "sqlite_version_info", number)
-        found = [finding for finding in asyncio.run(diagnose(sound)) if finding.about == "SQLite"]
-        assert [finding.state for finding in found] == [state]
+        diagnoses = asyncio.run(diagnose(sound))
+        assert [finding.state for finding in diagnoses if finding.about == "SQLite"] == [state]
+
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
     assert not [finding for finding in asyncio.run(diagnose(sound)) if finding.about == "SQLite"]
     assert store_checks.find_file_system(Path("/proc/self/stat")) == "proc"
     monkeypatch.setattr(
         store_checks, "REMOTE_FILE_SYSTEMS", {store_checks.find_file_system(store_file(sound))}
     )
-    assert "network file system" in told(sound)
+    assert "network file system" in describe_problems(sound)
     monkeypatch.setattr(store_checks, "MIN_FREE_BYTES", 10**18)
     assert any("are free on its disk" in finding.words for finding in asyncio.run(diagnose(sound)))
 
 
 def test_tokens_that_cannot_be_used(sound: Settings) -> None:
     TokenFile(sound.tokens_file).add("other", "write")
-    assert "tokens of several namespaces would share files" in told(sound)
+    assert "tokens of several namespaces would share files" in describe_problems(sound)
+
     sound.tokens_file.write_text("[")
-    assert "every caller is refused" in told(sound)
+    assert "every caller is refused" in describe_problems(sound)
+
     sound.tokens_file.unlink()
-    assert "allowed_hosts (example.org) needs tokens" in told(
-        changed(sound, allowed_hosts="example.org")
+    assert "allowed_hosts (example.org) needs tokens" in describe_problems(
+        change_settings(sound, allowed_hosts="example.org")
     )
 
 
 def test_a_deny_list_with_holes(sound: Settings) -> None:
-    assert "does not cover .env, server.pem" in told(changed(sound, deny="*.secret"))
+    assert "does not cover .env, server.pem" in describe_problems(
+        change_settings(sound, deny="*.secret")
+    )
 
 
 def test_the_command_tells_people_and_programs(sound: Settings) -> None:
     done = run(sound, "doctor")
     assert done.returncode == 0, done.stdout
     assert b"ok      store" in done.stdout and b"answers: 1 memory" in done.stdout
+
     sound.tokens_file.chmod(0o666)
     done = run(sound, "doctor", "--json", ABILITIES_TOKENS_FILE=str(sound.tokens_file))
-    found = json.loads(done.stdout)
+    findings = json.loads(done.stdout)
+    first_unsafe = next(finding for finding in findings if finding["state"] == "unsafe")
     assert done.returncode == 1
-    assert {"state": "unsafe", "about": "tokens"}.items() <= next(
-        f for f in found if f["state"] == "unsafe"
-    ).items()
+    assert {"state": "unsafe", "about": "tokens"}.items() <= first_unsafe.items()
+
     settings_file = sound.tokens_file.with_name("config.toml")
     settings_file.write_text('store_url = "postgresql://u:p@localhost/none?connect_timeout=1"\n')
     settings_file.chmod(0o644)

@@ -1,4 +1,4 @@
-"""What the repository says to people runs: examples, README blocks, the two commands."""
+"""What the repository shows people works: examples, README blocks, the two commands."""
 
 import asyncio
 import importlib.util
@@ -33,12 +33,12 @@ BLOCKS = [
 ]
 
 
-def named(language: str) -> list[Any]:
-    chosen = [
+def list_blocks(language: str) -> list[Any]:
+    blocks = [
         pytest.param(code, id=f"{name}-{n}") for name, n, kind, code in BLOCKS if kind == language
     ]
-    assert chosen, language
-    return chosen
+    assert blocks, language
+    return blocks
 
 
 @pytest.mark.thorough
@@ -51,10 +51,11 @@ def test_an_example_proves_itself(path: Path) -> None:
     assert asyncio.run(module.main())
 
 
-def test_what_is_said_of_rounds_is_what_the_example_counts() -> None:
+def test_the_page_about_rounds_shows_what_the_example_counts() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "rounds.py")], capture_output=True, text=True
     )
+
     assert done.returncode == 0 and done.stdout, done.stderr
     assert done.stdout in (ROOT / "docs" / "why.md").read_text()
 
@@ -85,11 +86,11 @@ def test_the_example_of_a_plugin_is_a_package_whose_ability_every_surface_offers
         str(source),
     ]
     subprocess.run(install, check=True, capture_output=True)
-    given = {**os.environ, "PYTHONPATH": str(installed)}
+    variables = {**os.environ, "PYTHONPATH": str(installed)}
 
     def run(*command: str, cwd: Path = work) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", *command], cwd=cwd, env=given, capture_output=True, text=True
+            [sys.executable, "-m", *command], cwd=cwd, env=variables, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -105,20 +106,24 @@ def test_the_example_of_a_plugin_is_a_package_whose_ability_every_surface_offers
     )
 
 
-@pytest.mark.parametrize("code", named("python"))
+@pytest.mark.parametrize("code", list_blocks("python"))
 def test_a_python_block_runs(code: str, tmp_path: Path, roots: Settings) -> None:
-    """A server runs for those that call one, at another port."""
+    """A server runs at another port for the blocks that call one."""
     for folder in (tmp_path, roots.workspace_dir):
         (folder / "README.md").write_text("# A project\n")
-    with ExitStack() as running:
+
+    with ExitStack() as stack:
         if SERVED in code:
-            code = code.replace(SERVED, running.enter_context(serving(roots, tmp_path)).address)
+            server = stack.enter_context(serving(roots, tmp_path))
+            code = code.replace(SERVED, server.address)
+
         command = [sys.executable, "-W", "error", "-c", code]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
+
     assert done.returncode == 0, done.stderr.decode()
 
 
-@pytest.mark.parametrize("code", named("json"))
+@pytest.mark.parametrize("code", list_blocks("json"))
 def test_a_json_block_is_json_and_a_client_block_starts_a_server(code: str) -> None:
     document = json.loads(code)
     for server in document.get("mcpServers", {}).values():
@@ -130,14 +135,14 @@ def test_a_json_block_is_json_and_a_client_block_starts_a_server(code: str) -> N
         assert all(name.startswith("ABILITIES_") for name in server["env"])
 
 
-@pytest.mark.parametrize("code", named("toml"))
+@pytest.mark.parametrize("code", list_blocks("toml"))
 def test_a_toml_block_is_toml_with_known_settings(code: str) -> None:
     document = tomllib.loads(code)
     assert document.keys() <= Settings.model_fields.keys() | {"project"}
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("code", named("console"))
+@pytest.mark.parametrize("code", list_blocks("console"))
 def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None:
     """Lines after a command are what it prints; '...' stands for anything."""
     (tmp_path / "notes.md").write_text(reference.NOTES)
@@ -146,23 +151,26 @@ def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None
         "ABILITIES_STORE_URL": f"sqlite:///{tmp_path}/memory.db",
         "ABILITIES_TOKENS_FILE": str(tmp_path / "tokens.json"),
     }
-    given = {**os.environ, **store, "COLUMNS": "80"}
+    variables = {**os.environ, **store, "COLUMNS": "80"}
     if "memory.jsonl" not in code:  # what other blocks show comes after the import
-        bring = [sys.executable, "-m", "abilities", "import", "memory.jsonl"]
-        subprocess.run(bring, cwd=tmp_path, env=given, check=True, capture_output=True)
+        import_command = [sys.executable, "-m", "abilities", "import", "memory.jsonl"]
+        subprocess.run(import_command, cwd=tmp_path, env=variables, check=True, capture_output=True)
+
     steps = re.split(r"^\$ ", code, flags=re.M)[1:]
     assert steps
+
     for step in steps:
         command, _, expected = step.partition("\n")
         if command.startswith(("make ", "pip ", "git ", "cd ", "abilities serve")):
             continue
+
         command = re.sub(r"^abilities\b", f"{sys.executable} -m abilities", command)
         done = subprocess.run(
-            command, shell=True, cwd=tmp_path, capture_output=True, timeout=60, env=given
+            command, shell=True, cwd=tmp_path, capture_output=True, timeout=120, env=variables
         )
-        told = "\n".join(line.rstrip() for line in done.stdout.decode().splitlines())
+        printed = "\n".join(line.rstrip() for line in done.stdout.decode().splitlines())
         pattern = re.escape(expected.rstrip()).replace(r"\.\.\.", ".*")
-        assert re.fullmatch(pattern, told.rstrip(), re.S), told + done.stderr.decode()
+        assert re.fullmatch(pattern, printed.rstrip(), re.S), printed + done.stderr.decode()
 
 
 def test_the_readme_leads_with_the_two_commands() -> None:
@@ -190,10 +198,11 @@ def test_links_between_documents_lead_somewhere() -> None:
     for path, (name, _, section) in links:
         target = path.parent / name if name else path
         assert target.exists(), f"{path}: {name}"
-        heads = re.findall(r"^#+ (.*)$", target.read_text(), re.M) if section else []
-        assert not section or section in [head.lower().replace(" ", "-") for head in heads], (
-            f"{path}: #{section}"
-        )
+
+        if section:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), re.M)
+            anchors = [heading.lower().replace(" ", "-") for heading in headings]
+            assert section in anchors, f"{path}: #{section}"
 
 
 def test_every_setting_is_in_the_readme() -> None:
@@ -202,12 +211,10 @@ def test_every_setting_is_in_the_readme() -> None:
 
 
 def test_the_repository_names_no_package_registry() -> None:
-    files = (
-        subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True)
-        .stdout.decode()
-        .split()
-    )
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True)
+    files = listing.stdout.decode().split()
     assert files
+
     words = re.compile(
         r"https?://[^\s)\"'>]*(?:pypi|registry|mirror|artifact)|--index-url|--extra-index"
     )

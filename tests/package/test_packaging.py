@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from abilities.builtin.catalog import BUILT_IN
-from tests.support.sources import ROOT, modules
+from tests.support.sources import ROOT, list_modules
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SCHEMAS = ROOT / "declarations" / "schemas"
@@ -72,9 +72,10 @@ def test_the_source_distribution_holds_all_that_its_own_tests_need(distributions
 @pytest.mark.thorough
 def test_the_wheel_installs_one_name_and_everything_it_needs(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    tops = {name.split("/")[0] for name in names}
-    assert tops == {"abilities", "agent_abilities-0.1.0.dist-info"}
-    sources = {str(Path(*module.split("."))) for module, _ in modules()}
+    top_names = {name.split("/")[0] for name in names}
+    assert top_names == {"abilities", "agent_abilities-0.1.0.dist-info"}
+
+    sources = {str(Path(*module.split("."))) for module, _ in list_modules()}
     packed = {
         name.removesuffix(".py").removesuffix("/__init__") for name in names if name.endswith(".py")
     }
@@ -106,6 +107,7 @@ def test_an_installed_wheel_works_beside_a_users_own_helpers(wheel: Path, tmp_pa
     for name in ("helpers", "declarations"):
         (project / f"{name}.py").write_text(f"WHOSE = 'the user’s {name}'\n")
     (project / "note.txt").write_text("found")
+
     code = """
 import asyncio, json, declarations, helpers
 from abilities import Abilities, Settings, schemas
@@ -115,13 +117,16 @@ async def main():
     async with Abilities.open(Settings()) as abilities:
         return await abilities.call("file_read_bulk", {"paths": ["note.txt"]})
 answer = asyncio.run(main())
-print(json.dumps([__import__("abilities").__file__, helpers.WHOSE, answer["results"][0]["data"]["content"],
-                  len(list(schemas.find_schema_directory().glob("*.json")))]))
+content = answer["results"][0]["data"]["content"]
+declared = list(schemas.find_schema_directory().glob("*.json"))
+print(json.dumps([__import__("abilities").__file__, helpers.WHOSE, content, len(declared)]))
 """
     environment = {"PYTHONPATH": str(installed), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=project, env=environment, capture_output=True
     )
+
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout) == [
         str(installed / "abilities" / "__init__.py"),
@@ -133,7 +138,7 @@ print(json.dumps([__import__("abilities").__file__, helpers.WHOSE, answer["resul
 
 def test_every_package_folder_is_installed() -> None:
     listed = set(PROJECT["tool"]["setuptools"]["packages"])
-    folders = {m for m, path in modules() if path.name == "__init__.py"}
+    folders = {m for m, path in list_modules() if path.name == "__init__.py"}
     data = {
         "abilities.declarations.schemas",
         "abilities.explorer.static",

@@ -14,7 +14,9 @@ def test_defaults_are_the_current_directory_and_the_home(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/ada")
+
     settings = Settings()
+
     assert settings.workspace_dir == tmp_path
     assert settings.agent_dir == Path("/home/ada/.abilities/agent")
     assert settings.store_url == "sqlite:///~/.abilities/memory.db"
@@ -27,27 +29,30 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(
 ) -> None:
     file = tmp_path / "abilities.toml"
     file.write_text(
-        'namespace = "file"\ntimezone = "Asia/Tokyo"\nmax_response_bytes = 50000\ndisabled = ["a"]\n'
+        'namespace = "file"\n'
+        'timezone = "Asia/Tokyo"\n'
+        "max_response_bytes = 50000\n"
+        'disabled = ["a"]\n'
     )
     monkeypatch.setenv("ABILITIES_CONFIG", str(file))
     monkeypatch.setenv("ABILITIES_NAMESPACE", "environment")
     monkeypatch.setenv("ABILITIES_TIMEZONE", "Europe/Berlin")
+
     settings = Settings(namespace="argument")
+
     assert (settings.namespace, settings.timezone) == ("argument", "Europe/Berlin")
     assert (settings.max_response_bytes, settings.disabled) == (50_000, ("a",))
 
 
 def test_names_come_as_a_list_or_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABILITIES_DENY", "*.secret, private/** ,!ok.secret")
+
     settings = Settings()
+
     assert settings.deny == ("*.secret", "private/**", "!ok.secret")
-    refused = settings.policy.deny.denies
-    assert (
-        refused("a/x.SECRET")
-        and refused("private/deep/y")
-        and not refused("ok.secret")
-        and not refused(".env")
-    )
+    denies = settings.policy.deny.denies
+    assert denies("a/x.SECRET") and denies("private/deep/y")
+    assert not denies("ok.secret") and not denies(".env")
 
 
 @pytest.mark.parametrize(
@@ -89,14 +94,15 @@ async def test_the_namespace_stands_in_both_directories(tmp_path: Path) -> None:
         (tmp_path / "agents" / namespace / "MEMORY.md").write_text(f"notes of {namespace}")
     template = tmp_path / "agents" / "{namespace}"
     settings = Settings(agent_dir=template, workspace_dir=template, namespace="ada")
+    arguments = {"targets": [{"type": "long_term"}]}
+
     async with Abilities.open(settings) as abilities:
-        ask = {"targets": [{"type": "long_term"}]}
-        told = [
-            await a.call("memory_read_bulk", ask)
-            for a in (abilities, abilities.for_namespace("bob"))
-        ]
+        for_ada = await abilities.call("memory_read_bulk", arguments)
+        for_bob = await abilities.for_namespace("bob").call("memory_read_bulk", arguments)
         assert abilities.for_namespace("ada") is abilities
-    assert [t["results"][0]["data"]["content"] for t in told] == ["notes of ada", "notes of bob"]
+
+    assert for_ada["results"][0]["data"]["content"] == "notes of ada"
+    assert for_bob["results"][0]["data"]["content"] == "notes of bob"
 
 
 async def test_a_layout_names_the_memory_files(roots: Settings) -> None:
@@ -104,18 +110,25 @@ async def test_a_layout_names_the_memory_files(roots: Settings) -> None:
     (roots.agent_dir / "memory-03022026.md").write_text("the third of February")
     (roots.agent_dir / "notes").mkdir()
     (roots.agent_dir / "notes" / "2026.02.03.txt").write_text("own name")
-    ask = {"targets": [{"type": "long_term"}, {"type": "short_term", "date": "2026-02-03"}]}
+    targets = [{"type": "long_term"}, {"type": "short_term", "date": "2026-02-03"}]
 
-    async def told(**more: str) -> list[str]:
+    async def read_notes(**more: str) -> list[str]:
+        """Return the content of each target, or the code of its fault."""
         async with Abilities.open(roots.model_copy(update=more)) as abilities:
-            answer = await abilities.call("memory_read_bulk", ask)
-        return [
-            r["data"]["content"] if r["success"] else r["error"]["code"] for r in answer["results"]
-        ]
+            answer = await abilities.call("memory_read_bulk", {"targets": targets})
 
-    assert await told(memory_layout="clawpress") == ["lasting", "the third of February"]
-    assert await told(memory_layout="clawpress", short_term_file="notes/%Y.%m.%d.txt") == [
+        outcomes: list[str] = []
+        for record in answer["results"]:
+            if record["success"]:
+                outcomes.append(record["data"]["content"])
+            else:
+                outcomes.append(record["error"]["code"])
+
+        return outcomes
+
+    assert await read_notes(memory_layout="clawpress") == ["lasting", "the third of February"]
+    assert await read_notes(memory_layout="clawpress", short_term_file="notes/%Y.%m.%d.txt") == [
         "lasting",
         "own name",
     ]
-    assert await told() == ["NOT_FOUND", "NOT_FOUND"]
+    assert await read_notes() == ["NOT_FOUND", "NOT_FOUND"]

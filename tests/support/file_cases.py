@@ -1,7 +1,8 @@
-"""Rows F and M of the acceptance table, as data: what is asked, and what each item or the call gets.
+"""Rows F and M of the acceptance table, as data: requests, and what each item or the call gets.
 
-``items`` holds, per requested item, either a reason or an Ok; ``call`` is (reason, field) where the whole
-call is refused. A row that no surface but Python can carry (NaN, a lone surrogate) says so by itself.
+``items`` holds a reason or an Ok per requested item; ``call`` is (reason, field) if the whole call
+is refused. Some values cross no surface but Python, such as NaN or a lone surrogate: the surfaces
+themselves raise CannotCarry for them.
 """
 
 import json
@@ -38,7 +39,7 @@ class Row:
 
 
 def paths(id: str, *expected: tuple[Any, Reason | Ok], **settings: Any) -> Row:
-    """A row about the items of `file_read_bulk`."""
+    """Return a row about the items of `file_read_bulk`."""
     return Row(
         id,
         {"paths": [item for item, _ in expected]},
@@ -48,15 +49,17 @@ def paths(id: str, *expected: tuple[Any, Reason | Ok], **settings: Any) -> Row:
 
 
 def targets(id: str, *expected: tuple[Any, Reason | Ok]) -> Row:
-    """A row about the items of `memory_read_bulk`."""
-    asked = {"targets": [item for item, _ in expected]}
-    return Row(id, asked, [outcome for _, outcome in expected], name="memory_read_bulk")
+    """Return a row about the items of `memory_read_bulk`."""
+    arguments = {"targets": [item for item, _ in expected]}
+    outcomes = [outcome for _, outcome in expected]
+
+    return Row(id, arguments, outcomes, name="memory_read_bulk")
 
 
 def refused(
     id: str, reason: Reason, field: str | None, name: str = "file_read_bulk", /, **arguments: Any
 ) -> Row:
-    """A row about a call that is refused as a whole."""
+    """Return a row about a call that is refused as a whole."""
     return Row(id, arguments, call=(reason, field), name=name)
 
 

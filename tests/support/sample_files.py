@@ -1,4 +1,4 @@
-"""A small world of good, odd and hostile files, built on disk for the rows of the acceptance table."""
+"""Sample files: good, odd and hostile ones, built on disk for the rows of the acceptance table."""
 
 import os
 import socket
@@ -41,31 +41,35 @@ class SampleFiles:
 
 
 def build_samples(base: Path) -> SampleFiles:
-    """Fill a directory with the world."""
-    world = SampleFiles(base)
+    """Fill a directory with the sample files."""
+    samples = SampleFiles(base)
+
     (base / "store").mkdir()
     (base / "store").chmod(0o777)
     for folder in (
-        world.agent / "memory",
-        world.workspace / "dir" / "sub",
-        world.outside / "folder",
+        samples.agent / "memory",
+        samples.workspace / "dir" / "sub",
+        samples.outside / "folder",
     ):
         folder.mkdir(parents=True)
-    _texts(world)
-    _memories(world)
-    _links(world.workspace, world.outside)
-    _special(world.workspace)
-    _denied(world.workspace)
-    return world
+
+    _write_texts(samples)
+    _write_memories(samples)
+    _create_links(samples.workspace, samples.outside)
+    _create_special_files(samples.workspace)
+    _write_denied_files(samples.workspace)
+
+    return samples
 
 
-def _texts(world: SampleFiles) -> None:
-    (world.outside / "secret.txt").write_text("SECRET")
-    (world.outside / "folder" / "secret.txt").write_text("SECRET")
-    (world.agent / "both.txt").write_text("from the agent")
-    (world.agent / "folder.txt").mkdir()
-    (world.agent / "locked.txt").write_text("locked")
-    workspace = world.workspace
+def _write_texts(samples: SampleFiles) -> None:
+    (samples.outside / "secret.txt").write_text("SECRET")
+    (samples.outside / "folder" / "secret.txt").write_text("SECRET")
+    (samples.agent / "both.txt").write_text("from the agent")
+    (samples.agent / "folder.txt").mkdir()
+    (samples.agent / "locked.txt").write_text("locked")
+
+    workspace = samples.workspace
     (workspace / "both.txt").write_text("from the workspace")
     (workspace / "folder.txt").write_text("hidden by the agent's folder")
     (workspace / "locked.txt").write_text("must not be read instead")
@@ -93,18 +97,18 @@ def _texts(world: SampleFiles) -> None:
     (workspace / "latin1.txt").write_bytes("Grüße".encode("latin-1"))
     (workspace / "cesu.txt").write_bytes(b"a\xed\xa0\xbd\xed\xb8\x80b")
     (workspace / "cut.txt").write_bytes("aé世".encode()[:-1])
-    os.link(world.outside / "secret.txt", workspace / "hard.txt")
+    os.link(samples.outside / "secret.txt", workspace / "hard.txt")
 
 
-def _memories(world: SampleFiles) -> None:
-    (world.agent / "MEMORY.md").write_text("# Memory\n- likes tea\n")
-    (world.agent / "memory" / "2026-01-02.md").write_text("a day's notes\n")
-    (world.agent / "memory" / "2026-01-03.md").write_bytes(b"broken \xff\n")
-    (world.agent / "memory" / "2026-01-04.md").write_bytes(b"broken \0\n")
-    (world.agent / "memory" / "2026-01-05.md").write_bytes(b"\xef\xbb\xbf" + "käse".encode() * 20)
+def _write_memories(samples: SampleFiles) -> None:
+    (samples.agent / "MEMORY.md").write_text("# Memory\n- likes tea\n")
+    (samples.agent / "memory" / "2026-01-02.md").write_text("a day's notes\n")
+    (samples.agent / "memory" / "2026-01-03.md").write_bytes(b"broken \xff\n")
+    (samples.agent / "memory" / "2026-01-04.md").write_bytes(b"broken \0\n")
+    (samples.agent / "memory" / "2026-01-05.md").write_bytes(b"\xef\xbb\xbf" + "käse".encode() * 20)
 
 
-def _links(workspace: Path, outside: Path) -> None:
+def _create_links(workspace: Path, outside: Path) -> None:
     links = {
         "link-inside.txt": "ok.txt",
         "link-dir": "dir",
@@ -131,7 +135,7 @@ def _links(workspace: Path, outside: Path) -> None:
         os.symlink(target, workspace / name)
 
 
-def _special(workspace: Path) -> None:
+def _create_special_files(workspace: Path) -> None:
     os.mkfifo(workspace / "fifo")
     here = os.getcwd()
     os.chdir(workspace)  # a socket's path is limited to about a hundred bytes
@@ -144,7 +148,7 @@ def _special(workspace: Path) -> None:
         os.mknod(workspace / "device", stat.S_IFCHR | 0o666, os.makedev(1, 5))
 
 
-def _denied(workspace: Path) -> None:
+def _write_denied_files(workspace: Path) -> None:
     for name in (
         ".env",
         "a/.ENV.local",
@@ -161,14 +165,15 @@ def _denied(workspace: Path) -> None:
     (workspace / "environment.txt").write_text("not on the list")
 
 
-def lock_samples(world: SampleFiles) -> None:
+def lock_samples(samples: SampleFiles) -> None:
     """Take away every permission on the files that nobody may read."""
-    (world.workspace / "closed").mkdir()
-    (world.workspace / "closed" / "in.txt").write_text("x")
-    (world.workspace / "mode000.txt").write_text("x")
+    (samples.workspace / "closed").mkdir()
+    (samples.workspace / "closed" / "in.txt").write_text("x")
+    (samples.workspace / "mode000.txt").write_text("x")
+
     for path in (
-        world.agent / "locked.txt",
-        world.workspace / "closed",
-        world.workspace / "mode000.txt",
+        samples.agent / "locked.txt",
+        samples.workspace / "closed",
+        samples.workspace / "mode000.txt",
     ):
         path.chmod(0)

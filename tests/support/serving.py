@@ -13,8 +13,9 @@ from typing import NamedTuple
 from abilities import Settings
 from tests.support.surfaces import environment
 
-_FIRST = re.compile(
-    r"Serving (http://(.+):(\d+))/api and \1/mcp, and the explorer at \1/ - press Ctrl-C to stop\.\n"
+_FIRST_LINE = re.compile(
+    r"Serving (http://(.+):(\d+))/api and \1/mcp, and the explorer at \1/"
+    r" - press Ctrl-C to stop\.\n"
 )
 
 
@@ -29,32 +30,44 @@ class Server(NamedTuple):
         """End it as a supervisor does, and return all that it said after its first line."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(timeout=30) in (0, -signal.SIGTERM)
-        said = self.log.read_text().partition("\n")[2]
-        assert "Traceback" not in said
-        return said
+
+        log = self.log.read_text().partition("\n")[2]
+        assert "Traceback" not in log
+        return log
 
 
 @contextmanager
 def serving(settings: Settings, folder: Path, *options: str) -> Iterator[Server]:
-    """A server at a free port; ``folder`` is its home and has its log. Stopped in the end, if it still runs."""
+    """Serve at a free port, and kill the server in the end if it still runs.
+
+    ``folder`` is the server's home and holds its log.
+    """
     command = [sys.executable, "-m", "abilities", "serve", "--port", "0", *options]
-    given = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **environment(settings)}
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **environment(settings)}
     log = folder / f"server-{time.monotonic_ns()}.log"
     with (
-        log.open("wb") as said,
-        subprocess.Popen(command, env=given, stderr=said, cwd=folder) as process,
+        log.open("wb") as output,
+        subprocess.Popen(command, env=variables, stderr=output, cwd=folder) as process,
     ):
         try:
-            yield Server(process, _address(process, log), log)
+            yield Server(process, _wait_for_address(process, log), log)
         finally:
             process.kill()
 
 
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+def _wait_for_address(process: subprocess.Popen[bytes], log: Path) -> str:
     end = time.monotonic() + 60
-    while "\n" not in (said := log.read_text()):
-        assert process.poll() is None and time.monotonic() < end, said
+    text = log.read_text()
+    while "\n" not in text:
+        assert process.poll() is None and time.monotonic() < end, text
         time.sleep(0.02)
-    found = _FIRST.match(said)
-    assert found, said
-    return f"http://127.0.0.1:{found[3]}" if found[2] == "0.0.0.0" else found[1]
+        text = log.read_text()
+
+    first_line = _FIRST_LINE.match(text)
+    assert first_line, text
+
+    address, host, port = first_line.groups()
+    if host == "0.0.0.0":
+        return f"http://127.0.0.1:{port}"
+
+    return str(address)

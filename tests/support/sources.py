@@ -1,7 +1,7 @@
 """The product's own modules, for tests that read its code."""
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,12 +21,20 @@ class Module(NamedTuple):
     path: Path
 
     def parse(self) -> ast.Module:
-        """Return the module's syntax tree."""
-        return ast.parse(self.path.read_text())
+        """Return the module's syntax tree; do not change it, because other tests share it."""
+        return _parse(self.path)
 
 
-def modules() -> Iterator[Module]:
-    """Yield every module of the product once, not through the links in ``abilities/``."""
+@cache
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def list_modules() -> tuple[Module, ...]:
+    """Return every module of the product once, without the links in ``abilities/``."""
+    modules: list[Module] = []
+
     for folder, prefix in _FOLDERS.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
             inside = path.relative_to(ROOT / folder)
@@ -35,4 +43,6 @@ def modules() -> Iterator[Module]:
                 continue
 
             name = ".".join([prefix, *inside.with_suffix("").parts])
-            yield Module(name.removesuffix(".__init__"), path)
+            modules.append(Module(name.removesuffix(".__init__"), path))
+
+    return tuple(modules)

@@ -1,4 +1,4 @@
-"""Where a test's store lies."""
+"""The file that holds a test's store."""
 
 from pathlib import Path
 
@@ -6,6 +6,6 @@ from abilities import Settings
 
 
 def store_file(settings: Settings) -> Path:
-    """The file of a store that is one."""
+    """Return the path of a store that is a file."""
     assert settings.store_path is not None
     return settings.store_path

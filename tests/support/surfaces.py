@@ -1,6 +1,6 @@
-"""Every surface as one kind of function: (name, arguments) -> the payload that its caller receives.
+"""Every surface as one kind of function, from a call to the payload that its caller receives.
 
-A call that failed as a whole gives ``{"error": fault}`` on each of them.
+If a call fails as a whole, each surface gives ``{"error": fault}``.
 """
 
 import asyncio
@@ -33,7 +33,10 @@ Surface = Callable[[Settings, str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class CannotCarry(Exception):
-    """The value cannot cross this surface: JSON holds no lone surrogate and no NaN, HTTP no large body."""
+    """The value cannot cross this surface.
+
+    JSON holds no lone surrogate and no NaN, and HTTP takes no large body.
+    """
 
 
 async def python(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -46,9 +49,10 @@ async def python(settings: Settings, name: str, arguments: dict[str, Any]) -> di
 
 async def command_line(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     text = refuse_uncarried(arguments)
-    result = await _in_thread(
+    result = await asyncio.to_thread(
         lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings))
     )
+
     payload: dict[str, Any] = orjson.loads(result.stdout)
     assert result.exit_code == (1 if "error" in payload else 0), result.output
     assert result.stdout == render(payload) + "\n"
@@ -58,46 +62,51 @@ async def command_line(settings: Settings, name: str, arguments: dict[str, Any])
 async def langchain(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     (tool,) = load_tools(settings, only=[name])
     message = await tool.ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
-    return _told(message)
+    return read_tool_message(message)
 
 
 async def langchain_sync(
     settings: Settings, name: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
     (tool,) = load_tools(settings, only=[name])
-    return _told(
-        await _in_thread(
+    return read_tool_message(
+        await asyncio.to_thread(
             lambda: tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
         )
     )
 
 
 async def mcp_current(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return await _mcp(settings, name, arguments, "2026-07-28")
+    return await _call_mcp(settings, name, arguments, "2026-07-28")
 
 
 async def mcp_earlier(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return await _mcp(settings, name, arguments, "legacy")
+    return await _call_mcp(settings, name, arguments, "legacy")
 
 
 async def mcp_structured(
     settings: Settings, name: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
-    return await _mcp(settings.model_copy(update={"structured": True}), name, arguments, "legacy")
+    return await _call_mcp(
+        settings.model_copy(update={"structured": True}), name, arguments, "legacy"
+    )
 
 
 async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     text = refuse_uncarried(arguments)
     if len(text.encode()) > MAX_BODY:
         raise CannotCarry
+
     async with Abilities.open(settings) as abilities:
         transport = httpx.ASGITransport(app=create_app(abilities))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            kind = {"Content-Type": "application/json"}
-            response = await client.post(f"/api/abilities/{name}", content=text, headers=kind)
+            headers = {"Content-Type": "application/json"}
+            response = await client.post(f"/api/abilities/{name}", content=text, headers=headers)
+
     payload: dict[str, Any] = orjson.loads(response.content)
+    status = get_status(payload["error"]) if "error" in payload else 200
     assert response.text == render(payload)
-    assert response.status_code == (get_status(payload["error"]) if "error" in payload else 200)
+    assert response.status_code == status
     assert response.headers["content-type"] == "application/json"
     return payload
 
@@ -105,13 +114,13 @@ async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
 async def mcp_http_current(
     settings: Settings, name: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
-    return await _mcp_http(settings, name, arguments, "2026-07-28")
+    return await _call_mcp_http(settings, name, arguments, "2026-07-28")
 
 
 async def mcp_http_earlier(
     settings: Settings, name: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
-    return await _mcp_http(settings, name, arguments, "legacy")
+    return await _call_mcp_http(settings, name, arguments, "legacy")
 
 
 SURFACES: dict[str, Surface] = {
@@ -135,43 +144,51 @@ WRITES = ("store_memory", "update_memory", "delete_memory")
 
 
 def calls_through(name: str) -> Through:
-    """Calls through one surface, with keyword arguments; what is read, or refused, is the same as in Python."""
+    """Return calls through one surface, whose arguments are keywords.
 
-    def calls_of(settings: Settings) -> Call:
+    Each reply is compared with Python's, except that a write is not made a second time.
+    """
+
+    def bind_settings(settings: Settings) -> Call:
         async def call(ability: str, **arguments: Any) -> dict[str, Any]:
             payload = await SURFACES[name](settings, ability, arguments)
             if ability not in WRITES or "error" in payload:
                 assert payload == await python(settings, ability, arguments)
+
             if "error" in payload:
                 raise AbilityError(Fault.model_validate(payload["error"]))
+
             return payload
 
         return call
 
-    return calls_of
+    return bind_settings
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """The settings as the variables of a process."""
-    given = settings.model_dump(mode="json", exclude_unset=True)
-    joined = {
-        name: ",".join(value) if isinstance(value, list) else str(value)
-        for name, value in given.items()
-    }
-    return {f"ABILITIES_{name.upper()}": value for name, value in joined.items()}
+    """Return the settings as the variables of a process."""
+    variables: dict[str, str] = {}
+
+    for name, value in settings.model_dump(mode="json", exclude_unset=True).items():
+        text = ",".join(value) if isinstance(value, list) else str(value)
+        variables[f"ABILITIES_{name.upper()}"] = text
+
+    return variables
 
 
-def told_by(result: Any, *, structured: bool = False) -> dict[str, Any]:
-    """The payload of an MCP tool result, after checking that it says the same in each of its parts."""
+def read_tool_result(result: Any, *, structured: bool = False) -> dict[str, Any]:
+    """Return the payload of an MCP tool result, whose parts must all say the same."""
     (part,) = result.content
     payload: dict[str, Any] = orjson.loads(part.text)
+    structured_content = payload if structured and not result.is_error else None
+
     assert part.text == render(payload)
     assert result.is_error == ("error" in payload)
-    assert result.structured_content == (payload if structured and not result.is_error else None)
+    assert result.structured_content == structured_content
     return payload
 
 
-async def _mcp(
+async def _call_mcp(
     settings: Settings, name: str, arguments: dict[str, Any], mode: str
 ) -> dict[str, Any]:
     refuse_uncarried(arguments)
@@ -179,41 +196,47 @@ async def _mcp(
         Abilities.open(settings) as abilities,
         Client(create_server(abilities), mode=mode) as client,
     ):
-        return told_by(await client.call_tool(name, arguments), structured=settings.structured)
+        return read_tool_result(
+            await client.call_tool(name, arguments), structured=settings.structured
+        )
 
 
-async def _mcp_http(
+async def _call_mcp_http(
     settings: Settings, name: str, arguments: dict[str, Any], mode: str
 ) -> dict[str, Any]:
     if len(refuse_uncarried(arguments).encode()) > MAX_BODY - 1_000:
         raise CannotCarry
     async with (
         Abilities.open(settings) as abilities,
-        begun(create_app(abilities)) as app,
+        run_lifespan(create_app(abilities)) as app,
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app)) as sender,
         Client(
             streamable_http_client("http://127.0.0.1/mcp", http_client=sender), mode=mode
         ) as client,
     ):
-        return told_by(await client.call_tool(name, arguments))
+        return read_tool_result(await client.call_tool(name, arguments))
 
 
 @asynccontextmanager
-async def begun(app: ASGIApp) -> AsyncIterator[Any]:
-    """An application between its startup and its shutdown, as a server runs it (ASGI lifespan)."""
-    asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    told: asyncio.Queue[Any] = asyncio.Queue()
+async def run_lifespan(app: ASGIApp) -> AsyncIterator[Any]:
+    """Start an application, yield it, and shut it down, as a server does (ASGI lifespan)."""
+    to_app: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    from_app: asyncio.Queue[Any] = asyncio.Queue()
     scope = {"type": "lifespan", "asgi": {"version": "3.0"}}
-    running = asyncio.ensure_future(app(scope, asked.get, told.put))
-    for moment in ("startup", "shutdown"):
-        await asked.put({"type": f"lifespan.{moment}"})
-        assert (await told.get())["type"] == f"lifespan.{moment}.complete"
-        if moment == "startup":
-            yield app
+    running = asyncio.ensure_future(app(scope, to_app.get, from_app.put))
+
+    await to_app.put({"type": "lifespan.startup"})
+    assert (await from_app.get())["type"] == "lifespan.startup.complete"
+
+    yield app
+
+    await to_app.put({"type": "lifespan.shutdown"})
+    assert (await from_app.get())["type"] == "lifespan.shutdown.complete"
     await running
 
 
-def _told(message: Any) -> dict[str, Any]:
+def read_tool_message(message: Any) -> dict[str, Any]:
+    """Return the payload of LangChain's message, whose parts must all say the same."""
     assert isinstance(message, ToolMessage)
     payload: dict[str, Any] = orjson.loads(str(message.content))
     assert message.content == render(payload)
@@ -223,13 +246,11 @@ def _told(message: Any) -> dict[str, Any]:
 
 
 def refuse_uncarried(arguments: dict[str, Any]) -> str:
+    """Return the arguments as JSON. Raises CannotCarry if JSON or UTF-8 cannot hold them."""
     try:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
         text.encode()
     except ValueError as error:
         raise CannotCarry from error
+
     return text
-
-
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    return await asyncio.to_thread(work)

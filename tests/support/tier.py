@@ -1,7 +1,7 @@
 """How much a run tries: the quick tier shows every behavior once, the full tier tries it at length.
 
-The tier is chosen by the environment variable ``ABILITIES_TESTS`` (``quick`` or ``all``), which ``make test`` and
-``make test-all`` set; without it everything runs.
+The environment variable ``ABILITIES_TESTS`` (``quick`` or ``all``) chooses the tier; ``make test``
+and ``make test-all`` set it. Without it everything runs.
 """
 
 import os
@@ -15,7 +15,7 @@ QUICK = os.environ.get("ABILITIES_TESTS", "all") == "quick"
 
 
 def size(variable: str, *, quick: int, full: int) -> int:
-    """How often to try something: what the environment variable says, or else the tier's number."""
+    """Return how often to try something: the environment variable's number, or else the tier's."""
     chosen = os.environ.get(variable)
     if chosen is not None:
         return int(chosen)
@@ -24,10 +24,11 @@ def size(variable: str, *, quick: int, full: int) -> int:
 
 
 def is_in_quick_tier(item: pytest.Item) -> bool:
-    """Whether the quick tier runs a test.
+    """Return whether the quick tier runs a test.
 
-    It leaves out tests marked ``thorough``. Of a test that runs once per surface it runs one surface, which a hash of
-    the test's name chooses: each surface is compared with Python on its share of all cases.
+    It leaves out tests marked ``thorough``. Of a test that runs once per surface it runs one
+    surface, which a hash of the test's name chooses: each surface is compared with Python on its
+    share of all cases.
     """
     if item.get_closest_marker("thorough"):
         return False

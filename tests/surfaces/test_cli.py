@@ -23,11 +23,12 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     variables = {**os.environ, **(environment(settings) if settings else {}), **more}
     command = [sys.executable, "-m", "abilities", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, env=variables, timeout=60)
+    return subprocess.run(command, input=stdin, capture_output=True, env=variables, timeout=120)
 
 
 def test_a_call_with_failed_items_was_answered(settings: Settings) -> None:
     done = run(settings, "call", "file_read_bulk", '{"paths": ["ok.txt", "none"]}')
+
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert [record["success"] for record in answer["results"]] == [True, False]
@@ -36,11 +37,13 @@ def test_a_call_with_failed_items_was_answered(settings: Settings) -> None:
 
 def test_arguments_come_from_stdin(settings: Settings) -> None:
     done = run(settings, "call", "file_read_bulk", "-", stdin='{"paths": ["🙂.txt"]}'.encode())
+
     assert json.loads(done.stdout)["results"][0]["data"]["content"] == "odd name"
 
 
 def test_a_call_that_failed_as_a_whole_says_why_on_stdout(settings: Settings) -> None:
     done = run(settings, "call", "file_read_bulk", "{}")
+
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["field"] == "paths"
 
@@ -65,6 +68,7 @@ def test_wrong_usage_exits_with_2_and_plain_words(
     arguments: list[str], words: bytes, settings: Settings
 ) -> None:
     done = run(settings, *arguments)
+
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stdout == b""
@@ -76,6 +80,7 @@ def test_wrong_usage_exits_with_2_and_plain_words(
 )
 def test_unusable_settings_are_usage(wrong: dict[str, Any]) -> None:
     done = run(None, "list", **wrong)
+
     assert done.returncode == 2
     assert b"settings" in done.stderr
     assert b"Traceback" not in done.stderr
@@ -85,8 +90,9 @@ def test_list_and_describe_tell_people_and_programs(settings: Settings) -> None:
     assert b"file_read_bulk" in run(settings, "list").stdout
     names = [entry["name"] for entry in json.loads(run(settings, "list", "--json").stdout)]
     assert names[:2] == ["file_read_bulk", "memory_read_bulk"]
-    told = run(settings, "describe", "file_read_bulk").stdout.decode()
-    assert "paths (array, required)" in told
+    description = run(settings, "describe", "file_read_bulk").stdout.decode()
+    assert "paths (array, required)" in description
+
     declared = json.loads(run(settings, "describe", "file_read_bulk", "--json").stdout)
     assert declared == json.loads(run(settings, "declarations").stdout)[0]
 
@@ -96,27 +102,29 @@ def test_a_table_for_people(settings: Settings) -> None:
     done = run(
         settings, "call", "file_read_bulk", json.dumps({"paths": paths}), "--pretty", COLUMNS="200"
     )
-    told = done.stdout.decode()
-    assert "2 of 5 read, 3 failed, 1 cut" in told
-    assert "No such file" in told
-    assert "[bold]evil" in told, "markup in a name is shown, not obeyed"
-    assert "\x1b" not in told, "no control sequence reaches the terminal"
+    table = done.stdout.decode()
+
+    assert "2 of 5 read, 3 failed, 1 cut" in table
+    assert "No such file" in table
+    assert "[bold]evil" in table, "markup in a name is shown, not obeyed"
+    assert "\x1b" not in table, "no control sequence reaches the terminal"
     failed = run(settings, "call", "file_read_bulk", "{}", "--pretty")
     assert failed.returncode == 1 and b"INVALID_INPUT" in failed.stdout
 
 
 def test_init_makes_an_agent_directory_and_keeps_what_is_there(tmp_path: Path) -> None:
-    place = tmp_path / "agent"
-    done = run(None, "init", str(place))
+    folder = tmp_path / "agent"
+    done = run(None, "init", str(folder))
+
     assert done.returncode == 0, done.stderr
-    assert (place / "MEMORY.md").read_text().startswith("# Memory")
-    assert (place / "memory").is_dir()
-    (place / "MEMORY.md").write_text("mine")
-    assert b"nothing was changed" in run(None, "init", str(place)).stdout
-    assert (place / "MEMORY.md").read_text() == "mine"
-    ask = '{"targets": [{"type": "long_term"}]}'
+    assert (folder / "MEMORY.md").read_text().startswith("# Memory")
+    assert (folder / "memory").is_dir()
+    (folder / "MEMORY.md").write_text("mine")
+    assert b"nothing was changed" in run(None, "init", str(folder)).stdout
+    assert (folder / "MEMORY.md").read_text() == "mine"
+    arguments = '{"targets": [{"type": "long_term"}]}'
     answer = json.loads(
-        run(None, "--agent-dir", str(place), "call", "memory_read_bulk", ask).stdout
+        run(None, "--agent-dir", str(folder), "call", "memory_read_bulk", arguments).stdout
     )
     assert answer["results"][0]["data"]["content"] == "mine"
 
@@ -140,15 +148,15 @@ def test_init_says_where_nothing_can_be_made(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often settings, stores and registries were made; each registry discovers plugins once."""
+def construction_counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts of settings, stores and registries created; each registry discovers plugins once."""
     counts: Counter[str] = Counter()
 
-    def count(owner: Any, name: str, thing: str) -> None:
+    def count(owner: Any, name: str, counted: str) -> None:
         original: Callable[..., Any] = getattr(owner, name)
 
         def counting(*arguments: Any, **named: Any) -> Any:
-            counts[thing] += 1
+            counts[counted] += 1
             return original(*arguments, **named)
 
         monkeypatch.setattr(owner, name, counting)
@@ -175,17 +183,17 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_a_command_makes_what_it_needs_once(
-    command: list[str], expected: dict[str, int], roots: Settings, built: Counter[str]
+    command: list[str], expected: dict[str, int], roots: Settings, construction_counts: Counter[str]
 ) -> None:
     note = '{"type": "core", "key": "note", "content": "x"}'
     stored = CliRunner().invoke(main, ["call", "store_memory", note], env=environment(roots))
     assert stored.exit_code == 0, stored.output
-    built.clear()
+    construction_counts.clear()
 
     done = CliRunner().invoke(main, command, env=environment(roots))
 
     assert done.exit_code in (0, 1) and not done.stderr.startswith("Error"), done.output
-    assert dict(built) == expected
+    assert dict(construction_counts) == expected
 
 
 def test_a_store_that_is_not_installed_is_needed_only_by_what_opens_it(
@@ -207,18 +215,23 @@ def test_a_store_that_is_not_installed_is_needed_only_by_what_opens_it(
 
 def test_help_shows_examples() -> None:
     done = run(None, "call", "--help")
+
     assert b'abilities call file_read_bulk \'{"paths": ["README.md"' in done.stdout
     assert run(None, "--version").stdout.startswith(b"abilities, version")
 
 
 def test_the_demonstration_runs_both_ways(settings: Settings) -> None:
     done = run(settings, "demo", COLUMNS="160")
+
     assert done.returncode == 0, done.stderr
-    told = done.stdout.decode()
-    assert told.count("calls of one item each") == 2
-    assert told.count("The link leads outside its root.") == 2
-    assert told.count("Left out by the limits: nightly (depth).") == 2
-    langchain, mcp = told.split("MCP client over stdio")
-    assert [
-        line for line in langchain.splitlines() if line.startswith(("ok", "cut", "failed"))
-    ] == [line for line in mcp.splitlines() if line.startswith(("ok", "cut", "failed"))]
+    output = done.stdout.decode()
+    assert output.count("calls of one item each") == 2
+    assert output.count("The link leads outside its root.") == 2
+    assert output.count("Left out by the limits: nightly (depth).") == 2
+    langchain, mcp = output.split("MCP client over stdio")
+    assert list_outcomes(langchain) == list_outcomes(mcp)
+
+
+def list_outcomes(output: str) -> list[str]:
+    """Return the lines of a demonstration's output that say what became of an item."""
+    return [line for line in output.splitlines() if line.startswith(("ok", "cut", "failed"))]

@@ -1,4 +1,4 @@
-"""The served OpenAPI document, held against the server by schemathesis: what it says is what is done."""
+"""The served OpenAPI document: schemathesis checks that the server does what it says."""
 
 import os
 import re
@@ -10,10 +10,11 @@ import httpx
 import pytest
 
 from abilities import Settings
+from tests.support.sources import ROOT
 from tests.support.tier import size
 
 EXAMPLES = str(size("ABILITIES_API_EXAMPLES", quick=1, full=5))
-"""How many requests are made up for each operation and phase; `make torture` makes more."""
+"""How many requests are generated per operation and phase; `make torture` generates more."""
 
 
 @pytest.mark.thorough
@@ -35,19 +36,19 @@ def test_every_check_of_schemathesis_passes(served: str, roots: Settings, tmp_pa
         "none",
         "--no-color",
     ]
-    given = {
+    variables = {
         **os.environ,
         "SCHEMATHESIS_HOOKS": "tests.support.openapi_hooks",
         "HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
     }
-    root = Path(__file__).parent.parent.parent
-    done = subprocess.run(
-        command, env={**given, "PYTHONPATH": str(root)}, cwd=tmp_path, capture_output=True
-    )
-    told = done.stdout.decode()
-    assert done.returncode == 0, told[-8_000:] + done.stderr.decode()
+
+    done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True)
+    report = done.stdout.decode()
+
+    assert done.returncode == 0, report[-8_000:] + done.stderr.decode()
     operations = len(httpx.get(f"{served}/openapi.json").json()["paths"])
-    tested = re.search(r"Tested: (\d+)", told)
+    tested = re.search(r"Tested: (\d+)", report)
     assert tested and int(tested[1]) >= operations >= 17
-    generated = re.search(r"(\d+) generated", told)
+    generated = re.search(r"(\d+) generated", report)
     assert generated and int(generated[1]) > 100

@@ -1,11 +1,12 @@
-"""Abilities that are read by URI: memories as MCP resources, over stdio's server and over HTTP, in both eras."""
+"""Memories as MCP resources: over an in-process connection and HTTP, in both eras."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from urllib.parse import quote
 
 import pytest
 from mcp import Client, MCPError
+from mcp.types import TextResourceContents
 
 from abilities import Abilities, Settings, ability, render
 from abilities.adapters.mcp import create_server
@@ -16,15 +17,16 @@ from tests.support.serving import serving
 from tests.surfaces.test_server import KEYS
 
 MODES = ("2026-07-28", "legacy")
+Connect = Callable[[], AbstractAsyncContextManager[Client]]
 
 
 @pytest.fixture(params=[f"{kind} {mode}" for kind in ("direct", "http") for mode in MODES])
-async def connect(request: pytest.FixtureRequest, roots: Settings) -> AsyncIterator[object]:
-    """A way to connect to a server of the roots."""
+def connect(request: pytest.FixtureRequest, roots: Settings) -> Connect:
+    """Connect a client to a server for the roots."""
     kind, mode = request.param.split()
 
     @asynccontextmanager
-    async def connected() -> AsyncIterator[Client]:
+    async def open_client() -> AsyncIterator[Client]:
         if kind == "http":
             with serving(roots, roots.agent_dir.parent) as server:
                 async with Client(f"{server.address}/mcp", mode=mode) as client:
@@ -36,27 +38,32 @@ async def connect(request: pytest.FixtureRequest, roots: Settings) -> AsyncItera
             ):
                 yield client
 
-    yield connected
+    return open_client
 
 
 async def test_a_memory_is_a_resource_with_the_tools_own_text(
-    connect: object, roots: Settings
+    connect: Connect, roots: Settings
 ) -> None:
     async with Abilities.open(roots) as abilities:
         for key in KEYS:
             await abilities.call("store_memory", {"type": "core", "content": key, "key": key})
         expected = {key: render(await abilities.call("memory_get", {"key": key})) for key in KEYS}
-    async with connect() as client:  # type: ignore[operator]
+
+    async with connect() as client:
         (template,) = (await client.list_resource_templates()).resource_templates
         assert (template.uri_template, template.mime_type) == ("memory://{key}", "application/json")
         assert template.description == memory_get.description
         assert (await client.list_resources()).resources == []
+
         for key in KEYS:
             uri = f"memory://{quote(key, safe='')}"
-            (part,) = (await client.read_resource(uri)).contents
+            part = await read_text(client, uri)
             assert (part.text, part.uri, part.mime_type) == (expected[key], uri, "application/json")
-        (part,) = (await client.read_resource("memory://with/slash")).contents
-        assert part.text == expected["with/slash"]  # as clients send it that do not encode
+
+        # Some clients do not encode the slash.
+        part = await read_text(client, "memory://with/slash")
+        assert part.text == expected["with/slash"]
+
         for uri, reason in (
             ("memory://none", "not_found"),
             ("memory://", "invalid_key"),
@@ -64,14 +71,21 @@ async def test_a_memory_is_a_resource_with_the_tools_own_text(
         ):
             with pytest.raises(MCPError) as refused:
                 await client.read_resource(uri)
-            assert refused.value.error.code == -32602
-            assert (
-                refused.value.error.data["reason"] == reason
-                and refused.value.error.data["uri"] == uri
-            )
+
+            error = refused.value.error
+            assert error.code == -32602
+            assert (error.data["reason"], error.data["uri"]) == (reason, uri)
+
         for uri in ("file:///etc/passwd", "memory:none", "test://x"):
             with pytest.raises(MCPError, match="Unknown resource"):
                 await client.read_resource(uri)
+
+
+async def read_text(client: Client, uri: str) -> TextResourceContents:
+    """Read a resource that is one text."""
+    (part,) = (await client.read_resource(uri)).contents
+    assert isinstance(part, TextResourceContents)
+    return part
 
 
 @pytest.mark.parametrize(
@@ -85,7 +99,6 @@ def test_a_resource_names_an_argument_of_an_ability_that_reads(resource: str) ->
         ability(name="x", description="X.", read_only=True, resource=resource)(run)
     with pytest.raises(ValueError, match="a resource is read"):
         ability(name="x", description="X.", resource="memory://{key}")(run)
-    assert (
-        ability(name="x", description="X.", read_only=True, resource="x://{key}")(run).resource
-        == "x://{key}"
-    )
+
+    readable = ability(name="x", description="X.", read_only=True, resource="x://{key}")(run)
+    assert readable.resource == "x://{key}"

@@ -1,4 +1,4 @@
-"""What a server says of its calls: metrics, one line of log each, spans; and never what was read or stored."""
+"""Telemetry: metrics, spans and a log line per call, and never what was read or stored."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from abilities import Abilities, Settings
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
 from tests.support.serving import serving
-from tests.support.surfaces import begun
+from tests.support.surfaces import run_lifespan
 
 SECRET = "canary"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -25,7 +25,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @pytest.fixture(scope="session")
 def exporter() -> InMemorySpanExporter:
-    """What a configured tracer was told; there is one for each process."""
+    """The spans that a configured tracer exports; a process can have one tracer only."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -39,8 +39,8 @@ def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
     yield exporter
 
 
-def figures(text: str) -> dict[tuple[str, ...], float]:
-    """Samples by name and labels, without the bounds of histograms."""
+def parse_metrics(text: str) -> dict[tuple[str, ...], float]:
+    """Return samples by name and labels, without the buckets of histograms."""
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)
@@ -54,9 +54,10 @@ async def test_metrics_and_spans_count_what_calls_did(
 ) -> None:
     (roots.workspace_dir / f"{SECRET}.txt").write_text(SECRET * 10)
     memory = {"type": "core", "key": SECRET, "content": SECRET, "links": [{"key": "next"}]}
+
     async with (
         Abilities.open(roots) as abilities,
-        begun(create_app(abilities)) as app,
+        run_lifespan(create_app(abilities)) as app,
         httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app), base_url="http://localhost"
         ) as client,
@@ -84,37 +85,40 @@ async def test_metrics_and_spans_count_what_calls_did(
             await post(SECRET),
         ]
         text = (await client.get("/metrics")).text
+
     assert [answer.status_code for answer in answers] == [200] * 5 + [404, 400, 404]
-    told = figures(text)
-    assert told["abilities_calls_total", "file_read_bulk"] == 2
-    assert told["abilities_items_total", "file_read_bulk"] == 3
-    assert told["abilities_truncations_total", "file_read_bulk"] == 1
-    assert told["abilities_faults_total", "file_read_bulk", "NOT_FOUND"] == 1
-    assert told["abilities_faults_total", "file_read_bulk", "INVALID_INPUT"] == 2
-    assert told["abilities_items_total", "bulk_read_memory"] == 2
-    assert (told["abilities_walk_depth_count",], told["abilities_walk_depth_sum",]) == (1, 1)
-    assert told["abilities_calls_total", "memory_get"] == 2
-    assert told["abilities_items_total", "memory_get"] == 1
-    assert told["abilities_reply_bytes_sum", "bulk_read_memory"] == len(answers[3].content)
-    assert told["abilities_call_seconds_count", "store_memory"] == 2
-    assert told["abilities_store_queue",] == told["abilities_calls_in_flight",] == 0
     assert SECRET not in text
-    seen = {span.name: span for span in spans.get_finished_spans()}
-    assert (seen["bulk_read_memory"].attributes or {})["abilities.items"] == 2
-    assert (
-        f"{(seen['bulk_read_memory'].context or trace.INVALID_SPAN_CONTEXT).trace_id:032x}" in TRACE
-    )
-    assert (seen["memory_get"].attributes or {})["abilities.faults.NOT_FOUND"] == 1
-    assert seen["memory_get"].status.description == "not_found"
+
+    metrics = parse_metrics(text)
+    assert metrics["abilities_calls_total", "file_read_bulk"] == 2
+    assert metrics["abilities_items_total", "file_read_bulk"] == 3
+    assert metrics["abilities_truncations_total", "file_read_bulk"] == 1
+    assert metrics["abilities_faults_total", "file_read_bulk", "NOT_FOUND"] == 1
+    assert metrics["abilities_faults_total", "file_read_bulk", "INVALID_INPUT"] == 2
+    assert metrics["abilities_items_total", "bulk_read_memory"] == 2
+    assert (metrics["abilities_walk_depth_count",], metrics["abilities_walk_depth_sum",]) == (1, 1)
+    assert metrics["abilities_calls_total", "memory_get"] == 2
+    assert metrics["abilities_items_total", "memory_get"] == 1
+    assert metrics["abilities_reply_bytes_sum", "bulk_read_memory"] == len(answers[3].content)
+    assert metrics["abilities_call_seconds_count", "store_memory"] == 2
+    assert metrics["abilities_store_queue",] == metrics["abilities_calls_in_flight",] == 0
+
+    by_name = {span.name: span for span in spans.get_finished_spans()}
+    walk, missing = by_name["bulk_read_memory"], by_name["memory_get"]
+    assert walk.attributes and walk.attributes["abilities.items"] == 2
+    assert walk.context and f"{walk.context.trace_id:032x}" in TRACE
+    assert missing.attributes and missing.attributes["abilities.faults.NOT_FOUND"] == 1
+    assert missing.status.description == "not_found"
     assert SECRET not in "".join(span.to_json() for span in spans.get_finished_spans())
 
 
-def test_a_server_logs_a_line_a_call_and_nothing_that_was_said(
+def test_a_server_logs_a_line_per_call_and_nothing_that_was_read_or_stored(
     roots: Settings, tmp_path: Path
 ) -> None:
     settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
     token = TokenFile(settings.tokens_file).add("default", "write")[1]
     bearer = {"Authorization": f"Bearer {token}"}
+
     with serving(settings, tmp_path) as server:
         address, body = server.address, {"type": "core", "key": SECRET, "content": SECRET}
         stored = httpx.post(
@@ -127,10 +131,12 @@ def test_a_server_logs_a_line_a_call_and_nothing_that_was_said(
             f"{address}/api/memories/{SECRET}2", headers={**bearer, "X-Request-Id": "no good"}
         )
         lines = [json.loads(line) for line in server.stop().splitlines()]
+
     assert [answer.status_code for answer in (stored, wrong, missing)] == [200, 401, 404]
     assert stored.headers["x-request-id"] == "mine-1"
     ids = [answer.headers["x-request-id"] for answer in (stored, wrong, missing)]
     assert [line["request_id"] for line in lines] == ids and ids[2] != "no good"
+
     assert [line["message"] for line in lines] == ["call", "refused", "call"]
     assert lines[0]["ability"] == "store_memory" and lines[0]["faults"] == {} and lines[0]["ms"] > 0
     assert lines[0]["bytes"] == len(stored.content)

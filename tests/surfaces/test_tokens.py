@@ -1,4 +1,4 @@
-"""Tokens: row H2 on every route, namespaces that stay apart, and what becomes of a server whose tokens change."""
+"""Tokens: row H2 on every route, separate namespaces, and tokens that change under a server."""
 
 import asyncio
 import hmac
@@ -26,7 +26,8 @@ from abilities.declarations.faults import Fault
 from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
-from tests.support.surfaces import begun, environment
+from tests.support.surfaces import environment, run_lifespan
+from tests.support.tier import size
 
 WRITES = {
     "store_memory": {"type": "core", "content": "x", "key": "mine"},
@@ -53,16 +54,21 @@ def apart(tmp_path: Path) -> Settings:
     )
 
 
-class Served:
-    """A served application, asked in process with any headers."""
+class InProcessServer:
+    """A served application, called in this process with any headers."""
 
     def __init__(self, app: Any, client: httpx.AsyncClient) -> None:
         self._app = app
         self.client = client
 
-    async def ask(self, method: str, path: str, token: str | None, **given: Any) -> httpx.Response:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        return await self.client.request(method, path, headers=headers, **given)
+    async def ask(
+        self, method: str, path: str, token: str | None, **options: Any
+    ) -> httpx.Response:
+        headers = {}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+
+        return await self.client.request(method, path, headers=headers, **options)
 
     @asynccontextmanager
     async def mcp(self, token: str, mode: str) -> AsyncIterator[Client]:
@@ -74,29 +80,30 @@ class Served:
             sender,
             Client(
                 streamable_http_client("http://localhost/mcp", http_client=sender), mode=mode
-            ) as made,
+            ) as client,
         ):
-            yield made
+            yield client
 
 
 @asynccontextmanager
-async def served(settings: Settings, address: str = "127.0.0.1") -> AsyncIterator[Served]:
+async def serve(settings: Settings, address: str = "127.0.0.1") -> AsyncIterator[InProcessServer]:
     async with (
         Abilities.open(settings) as abilities,
-        begun(create_app(abilities, address)) as app,
+        run_lifespan(create_app(abilities, address)) as app,
         httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app), base_url="http://localhost"
         ) as client,
     ):
-        yield Served(app, client)
+        yield InProcessServer(app, client)
 
 
-def routes(described: dict[str, Any]) -> list[tuple[str, str]]:
-    found = [
-        (method.upper(), path) for path, methods in described["paths"].items() for method in methods
+def list_routes(document: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return every route of an OpenAPI document, and those that it does not describe."""
+    described = [
+        (method.upper(), path) for path, methods in document["paths"].items() for method in methods
     ]
     return [
-        *found,
+        *described,
         ("POST", "/mcp"),
         ("GET", "/mcp"),
         ("GET", "/metrics"),
@@ -124,13 +131,13 @@ async def test_h2_no_or_a_wrong_token_is_refused_on_every_route(apart: Settings)
         [(b"X-Authorization", b"Bearer " + token.encode())],
         [(b"Cookie", b"token=" + token.encode())],
     ]
-    async with served(apart) as server:
-        described = (await server.ask("GET", "/openapi.json", token)).json()
-        asked = [
-            route for route in routes(described) if route[1] not in ("/healthz", "/readyz", *PAGES)
-        ]
-        assert len(asked) >= 22
-        for method, path in [*asked, ("GET", "/nothing")]:
+    async with serve(apart) as server:
+        document = (await server.ask("GET", "/openapi.json", token)).json()
+        open_paths = {"/healthz", "/readyz", *PAGES}
+        guarded = [route for route in list_routes(document) if route[1] not in open_paths]
+        assert len(guarded) >= 22
+
+        for method, path in [*guarded, ("GET", "/nothing")]:
             for headers in wrong:
                 refused = await server.client.request(
                     method, path, headers=headers, params={"token": token}
@@ -138,6 +145,7 @@ async def test_h2_no_or_a_wrong_token_is_refused_on_every_route(apart: Settings)
                 assert (refused.status_code, refused.json()) == (401, UNAUTHORIZED), (path, headers)
                 assert refused.headers["www-authenticate"] == "Bearer"
             assert (await server.ask(method, path, token)).status_code != 401, path
+
         for path in ("/healthz", "/readyz"):
             assert (await server.ask("GET", path, None)).json() == {"status": "ok"}
 
@@ -146,7 +154,7 @@ async def test_h2_a_read_token_cannot_write_on_any_route(apart: Settings) -> Non
     _, token = TokenFile(apart.tokens_file).add("ada", "read")
     missing = WRITES["delete_memory"]["id"]
     readable = [ability.name for ability in BUILT_IN if ability.read_only]
-    async with served(apart) as server:
+    async with serve(apart) as server:
         for name, arguments in WRITES.items():
             refused = await server.ask("POST", f"/api/abilities/{name}", token, json=arguments)
             assert (refused.status_code, refused.json()) == (403, SCOPE)
@@ -155,31 +163,37 @@ async def test_h2_a_read_token_cannot_write_on_any_route(apart: Settings) -> Non
             ("PATCH", f"/api/memories/by-id/{missing}"),
             ("DELETE", f"/api/memories/by-id/{missing}"),
         ):
-            given = {"json": {"content": "x"}} if method != "DELETE" else {}
-            refused = await server.ask(method, path, token, **given)
+            body = None if method == "DELETE" else {"content": "x"}
+            refused = await server.ask(method, path, token, json=body)
             assert (refused.status_code, refused.json()) == (403, SCOPE)
+
         listed = (await server.ask("GET", "/api/abilities", token)).json()
         assert [ability["name"] for ability in listed] == readable
         for mode in ("2026-07-28", "legacy"):
             async with server.mcp(token, mode) as client:
                 assert [tool.name for tool in (await client.list_tools()).tools] == readable
                 for name, arguments in WRITES.items():
-                    told = await client.call_tool(name, arguments)
-                    assert told.is_error and json.loads(told.content[0].text) == SCOPE  # type: ignore[union-attr]
+                    result = await client.call_tool(name, arguments)
+                    assert result.is_error
+                    assert json.loads(result.content[0].text) == SCOPE  # type: ignore[union-attr]
+
         assert (await server.ask("GET", "/api/stats", token)).json()["total_memories"] == 0
 
 
 async def test_a_token_sees_its_own_namespace_on_every_route(apart: Settings) -> None:
     file = TokenFile(apart.tokens_file)
     tokens = {name: file.add(name, "write")[1] for name in ("ada", "bob")}
-    async with served(apart) as server:
+    async with serve(apart) as server:
         for name, token in tokens.items():
-            given = {"type": "core", "content": f"of {name}", "key": "same", "tags": [name]}
-            assert (await server.ask("POST", "/api/memories", token, json=given)).json()["created"]
+            memory = {"type": "core", "content": f"of {name}", "key": "same", "tags": [name]}
+            stored = await server.ask("POST", "/api/memories", token, json=memory)
+            assert stored.json()["created"]
+
         for name, token in tokens.items():
             for path in ("/api/memories/same", "/api/memories/same/bulk", "/api/memories"):
-                told = (await server.ask("GET", path, token)).text
-                assert f"of {name}" in told and told.count('"content"') == 1
+                text = (await server.ask("GET", path, token)).text
+                assert f"of {name}" in text and text.count('"content"') == 1
+
             stats = (await server.ask("GET", "/api/stats", token)).json()
             assert (stats["total_memories"], stats["top_tags"]) == (1, [{"tag": name, "count": 1}])
             files = await server.ask(
@@ -188,22 +202,22 @@ async def test_a_token_sees_its_own_namespace_on_every_route(apart: Settings) ->
             assert files.json()["results"][0]["data"]["content"] == name
             for mode in ("2026-07-28", "legacy"):
                 async with server.mcp(token, mode) as client:
-                    told = str(await client.call_tool("memory_get", {"key": "same"}))
-                    assert f"of {name}" in told
-                    read = (await client.read_resource("memory://same")).contents[0]
-                    assert f"of {name}" in read.text  # type: ignore[union-attr]
+                    result = await client.call_tool("memory_get", {"key": "same"})
+                    (part,) = (await client.read_resource("memory://same")).contents
+                    assert f"of {name}" in str(result)
+                    assert f"of {name}" in part.text  # type: ignore[union-attr]
 
 
 async def test_tokens_take_effect_at_once_and_a_lost_file_locks_out(apart: Settings) -> None:
     file = TokenFile(apart.tokens_file)
-    async with served(apart) as server:
+    async with serve(apart) as server:
         assert (await server.ask("GET", "/api/stats", None)).status_code == 200
         kept, token = file.add("ada", "read")
         assert (await server.ask("GET", "/api/stats", None)).status_code == 401
         assert (await server.ask("GET", "/api/stats", token)).status_code == 200
         file.revoke(kept.id)
-        for given in (None, token):
-            assert (await server.ask("GET", "/api/stats", given)).status_code == 401
+        for wrong in (None, token):
+            assert (await server.ask("GET", "/api/stats", wrong)).status_code == 401
         _, again = file.add("ada", "read")
         assert (await server.ask("GET", "/api/stats", again)).status_code == 200
         whole = apart.tokens_file.read_bytes()
@@ -213,12 +227,12 @@ async def test_tokens_take_effect_at_once_and_a_lost_file_locks_out(apart: Setti
         apart.tokens_file.write_bytes(whole)
         assert (await server.ask("GET", "/api/stats", again)).status_code == 200
         apart.tokens_file.unlink()
-        for given in (None, again):
-            assert (await server.ask("GET", "/api/stats", given)).status_code == 401
+        for wrong in (None, again):
+            assert (await server.ask("GET", "/api/stats", wrong)).status_code == 401
 
 
 async def test_beyond_loopback_a_token_is_needed_even_when_there_is_none(apart: Settings) -> None:
-    async with served(apart, "0.0.0.0") as server:
+    async with serve(apart, "0.0.0.0") as server:
         assert (await server.ask("GET", "/api/stats", None)).status_code == 401
 
 
@@ -227,11 +241,11 @@ async def test_several_namespaces_do_not_share_files_by_accident(
 ) -> None:
     settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
     token = TokenFile(settings.tokens_file).add("ada", "read")[1]
-    async with served(settings) as server:
+    async with serve(settings) as server:
         assert (await server.ask("GET", "/api/stats", token)).status_code == 200
         TokenFile(settings.tokens_file).add("bob", "read")
         assert (await server.ask("GET", "/api/stats", token)).status_code == 401
-    async with served(settings.model_copy(update={"shared_files": True})) as server:
+    async with serve(settings.model_copy(update={"shared_files": True})) as server:
         assert (await server.ask("GET", "/api/stats", token)).status_code == 200
 
 
@@ -242,9 +256,9 @@ def test_only_the_hash_of_a_token_is_kept(apart: Settings, monkeypatch: pytest.M
     assert token.rpartition("_")[2] not in apart.tokens_file.read_text()
     compared: list[tuple[int, int]] = []
 
-    def compare(one: str, other: str) -> bool:
-        compared.append((len(one), len(other)))
-        return one == other
+    def compare(first: str, second: str) -> bool:
+        compared.append((len(first), len(second)))
+        return first == second
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
     assert file.find(token) == kept
@@ -274,17 +288,18 @@ def test_tokens_made_by_many_processes_at_once_are_all_kept(apart: Settings) -> 
         "print(*[TokenFile(Path(sys.argv[1])).add('ada', 'read')[1] for _ in range(10)])"
     )
     command = [sys.executable, "-c", code, str(apart.tokens_file)]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(6)]
-    told = [
-        token
-        for process in running
-        for token in process.communicate(timeout=60)[0].decode().split()
-    ]
+    count = size("ABILITIES_TOKEN_PROCESSES", quick=3, full=6)
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
+
+    created: list[str] = []
+    for process in running:
+        output, _ = process.communicate(timeout=120)
+        created += output.decode().split()
+
     file = TokenFile(apart.tokens_file)
-    assert len(set(told)) == 60
-    assert {found.id for token in told if (found := file.find(token))} == {
-        token.id for token in file.tokens()
-    }
+    entries = [file.find(token) for token in created]
+    assert len(set(created)) == 10 * count
+    assert {entry.id for entry in entries if entry} == {entry.id for entry in file.tokens()}
 
 
 def test_the_commands_make_list_and_revoke(apart: Settings) -> None:
@@ -292,34 +307,38 @@ def test_the_commands_make_list_and_revoke(apart: Settings) -> None:
         return CliRunner().invoke(main, ["token", *arguments], env=environment(apart))
 
     assert "no tokens" in run("list").stderr
-    made = run("add", "--namespace", "bob", "--scope", "read")
-    assert made.exit_code == 0 and "may read in namespace bob" in made.stderr
-    assert "does not exist" not in made.stderr
-    found = TokenFile(apart.tokens_file).find(made.stdout.strip())
-    assert found and (found.namespace, found.scope) == ("bob", "read")
-    assert run("list").stdout.split() == [found.id, "read", found.created_at, "bob"]
-    assert json.loads(run("list", "--json").stdout) == [found.model_dump(exclude={"sha256"})]
+
+    added = run("add", "--namespace", "bob", "--scope", "read")
+    assert added.exit_code == 0 and "may read in namespace bob" in added.stderr
+    assert "does not exist" not in added.stderr
+
+    entry = TokenFile(apart.tokens_file).find(added.stdout.strip())
+    assert entry and (entry.namespace, entry.scope) == ("bob", "read")
+    assert run("list").stdout.split() == [entry.id, "read", entry.created_at, "bob"]
+    assert json.loads(run("list", "--json").stdout) == [entry.model_dump(exclude={"sha256"})]
+
     late = run("add", "--namespace", "eve", "--scope", "write")
     assert late.stderr.count("does not exist yet") == 2  # neither folder of this namespace is there
     assert run("revoke", late.stdout[4:12]).exit_code == 0
     assert run("add", "--namespace", "No", "--scope", "read").exit_code == 2
     assert run("add", "--namespace", "ada", "--scope", "all").exit_code == 2
     assert run("revoke", "00000000").exit_code == 1
-    assert run("revoke", found.id).exit_code == 0
+    assert run("revoke", entry.id).exit_code == 0
     assert TokenFile(apart.tokens_file).tokens() == []
+
     apart.tokens_file.write_text("{")
-    for command in (("list",), ("revoke", found.id), ("add", "--scope", "read")):
+    for command in (("list",), ("revoke", entry.id), ("add", "--scope", "read")):
         assert run(*command).exit_code == 2 and run(*command).stdout == ""
 
 
 def test_the_commands_keep_files_of_namespaces_apart(roots: Settings, tmp_path: Path) -> None:
-    given = {**environment(roots), "ABILITIES_TOKENS_FILE": str(tmp_path / "tokens.json")}
+    variables = {**environment(roots), "ABILITIES_TOKENS_FILE": str(tmp_path / "tokens.json")}
     add = ["token", "add", "--scope", "read", "--namespace"]
-    assert CliRunner().invoke(main, [*add, "ada"], env=given).exit_code == 0
-    refused = CliRunner().invoke(main, [*add, "bob"], env=given)
+    assert CliRunner().invoke(main, [*add, "ada"], env=variables).exit_code == 0
+    refused = CliRunner().invoke(main, [*add, "bob"], env=variables)
     assert refused.exit_code == 2 and "shared_files" in refused.stderr
     TokenFile(tmp_path / "tokens.json").add("bob", "read")
-    stopped = CliRunner().invoke(main, ["serve"], env=given)
+    stopped = CliRunner().invoke(main, ["serve"], env=variables)
     assert stopped.exit_code == 2 and "shared_files" in stopped.stderr
 
 
@@ -328,15 +347,16 @@ async def test_clients_are_told_where_tokens_come_from_if_the_settings_say_so(
 ) -> None:
     TokenFile(apart.tokens_file).add("ada", "read")
     path = "/.well-known/oauth-protected-resource/mcp"
-    async with served(apart) as server:
+    async with serve(apart) as server:
         assert (await server.ask("GET", path, None)).status_code == 404
     named = apart.model_copy(update={"authorization_servers": ("https://login.example.org",)})
-    async with served(named) as server:
-        told = (await server.ask("GET", path, None)).json()
+    async with serve(named) as server:
+        metadata = (await server.ask("GET", path, None)).json()
         refused = await server.ask("POST", "/mcp", None)
-    assert told["resource"] == "http://localhost/mcp"
-    assert told["authorization_servers"] == ["https://login.example.org/"]
-    assert told["scopes_supported"] == ["read", "write"]
+
+    assert metadata["resource"] == "http://localhost/mcp"
+    assert metadata["authorization_servers"] == ["https://login.example.org/"]
+    assert metadata["scopes_supported"] == ["read", "write"]
     assert (
         refused.headers["www-authenticate"] == f'Bearer resource_metadata="http://localhost{path}"'
     )
@@ -346,14 +366,14 @@ async def test_sixty_four_callers_of_two_namespaces_never_see_each_other(apart: 
     file = TokenFile(apart.tokens_file)
     tokens = {name: file.add(name, "write")[1] for name in ("ada", "bob")}
 
-    async with served(apart) as server:
+    async with serve(apart) as server:
 
         async def use(name: str, n: int) -> None:
-            given = {"type": "core", "content": f"{name} {n}", "key": f"k{n}"}
-            assert (
-                await server.ask("POST", "/api/memories", tokens[name], json=given)
-            ).status_code == 200
-            told = (await server.ask("GET", f"/api/memories/k{n}", tokens[name])).json()
-            assert told["data"]["content"] == f"{name} {n}"
+            memory = {"type": "core", "content": f"{name} {n}", "key": f"k{n}"}
+            stored = await server.ask("POST", "/api/memories", tokens[name], json=memory)
+            assert stored.status_code == 200
+
+            read = await server.ask("GET", f"/api/memories/k{n}", tokens[name])
+            assert read.json()["data"]["content"] == f"{name} {n}"
 
         await asyncio.gather(*(use(name, n) for n in range(32) for name in tokens))

@@ -4,7 +4,14 @@ from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
-from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, LinkRow, Row, StoredMemory
+from abilities.helpers.stores.model import (
+    AccessCounters,
+    DamagedMemory,
+    IncomingMemory,
+    LinkRow,
+    Row,
+    StoredMemory,
+)
 from abilities.helpers.stores.postgres.links import save_links
 from abilities.helpers.stores.postgres.reads import (
     find_row_by_id,
@@ -14,7 +21,6 @@ from abilities.helpers.stores.postgres.reads import (
 )
 from abilities.helpers.stores.postgres.statements import Connection, Select, to_number
 from abilities.helpers.stores.postgres.writes import (
-    AccessCounters,
     check_quota,
     save_memory,
 )

@@ -7,7 +7,7 @@ import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, create_row, merge_change
-from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_values
+from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRow, Row, hash_values
 from abilities.helpers.stores.postgres.accesses import Access
 from abilities.helpers.stores.postgres.links import delete_links, save_links, update_ranks
 from abilities.helpers.stores.postgres.reads import (
@@ -29,11 +29,6 @@ SHOWN_LINKS = 20
 """Links of a changed memory that are returned, best first."""
 
 
-class AccessCounters(NamedTuple):
-    """When a memory was last accessed, and how often; outside of its row and hash."""
-
-    accessed_at: str
-    access_count: int
 
 
 _COLUMNS = ", ".join((*Row._fields, "hash"))

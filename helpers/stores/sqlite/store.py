@@ -17,7 +17,13 @@ from typing_extensions import override
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import BatchOptions, Change, Outcome
-from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, StoredMemory, hash_values
+from abilities.helpers.stores.model import (
+    AccessCounters,
+    DamagedMemory,
+    IncomingMemory,
+    StoredMemory,
+    hash_values,
+)
 from abilities.helpers.stores.protocol import (
     MAX_TOUCHES,
     Backlinks,
@@ -34,7 +40,6 @@ from abilities.helpers.stores.sqlite.file import StoreFile, translate_sqlite_err
 from abilities.helpers.stores.sqlite.integrity import check_search_index, check_store
 from abilities.helpers.stores.sqlite.schema import check_version
 from abilities.helpers.stores.sqlite.thread import BatchingThread, ThreadJob
-from abilities.helpers.stores.sqlite.writes import AccessCounters
 from abilities.helpers.walk import WalkLimits
 
 Result = TypeVar("Result")

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
-from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, LinkRow, StoredMemory
+from abilities.helpers.stores.model import (
+    AccessCounters,
+    DamagedMemory,
+    IncomingMemory,
+    LinkRow,
+    StoredMemory,
+)
 from abilities.helpers.stores.sqlite.reads import (
     find_row_by_id,
     find_row_by_key,
@@ -13,7 +19,6 @@ from abilities.helpers.stores.sqlite.reads import (
     read_all_links,
 )
 from abilities.helpers.stores.sqlite.writes import (
-    AccessCounters,
     check_quota,
     save_links,
     save_memory,

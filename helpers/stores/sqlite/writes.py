@@ -2,13 +2,12 @@
 
 import sqlite3
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, create_row, merge_change
-from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, hash_values
+from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRow, Row, hash_values
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.sqlite.reads import (
     COLUMNS,
@@ -46,13 +45,6 @@ _INDEX = (
 _INDEX_TAG = "INSERT INTO tags (namespace, tag, archived, accessed_at, id) VALUES (?, ?, ?, ?, ?)"
 _SHOWN_LINKS = 20
 """Best links that are returned with a changed memory."""
-
-
-class AccessCounters(NamedTuple):
-    """When a memory was last accessed, and how often."""
-
-    accessed_at: str
-    access_count: int
 
 
 def apply_change(
