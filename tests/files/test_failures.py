@@ -42,6 +42,7 @@ def make_failing(function: Callable[..., Any], name: str, number: int) -> Callab
     return fail
 
 
+@pytest.mark.requirement("R5.1.2")
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize(
     ("row", "function", "number", "code", "reason"),
@@ -78,6 +79,7 @@ async def test_a_failing_system_call_fails_its_item_alone(
     assert failed["error"].get("retryable", False) == (code == "STORAGE_ERROR")
 
 
+@pytest.mark.requirement("R5.6.2")
 @pytest.mark.parametrize(
     "error", [RuntimeError("/secret/path leaked"), KeyError("x"), RecursionError(), MemoryError()]
 )
@@ -275,6 +277,7 @@ async def test_f24_a_huge_file_takes_bounded_memory(roots: Settings) -> None:
     assert far == ["range_too_far", block[250_000_000 % len(block) :][:3].decode()]
 
 
+@pytest.mark.requirement("R5.2.1")
 async def test_m4_no_date_means_today_in_the_configured_zone(roots: Settings) -> None:
     zone = "Pacific/Kiritimati"  # fourteen hours ahead of UTC
     today = datetime.now(ZoneInfo(zone)).date()

@@ -383,6 +383,7 @@ contents = st.one_of(
 )
 
 
+@pytest.mark.requirement("R5.4.2", "R5.6.3")
 @hypothesis_settings(max_examples=max(EXAMPLES // 2, 10), deadline=None)
 @given(
     files=st.lists(st.one_of(contents.map(str.encode), raws), min_size=1, max_size=8),
@@ -465,6 +466,7 @@ def check_reply(payload: dict[str, Any], request: dict[str, Any], limit: int) ->
             assert record["truncation"]["returned_chars"] == len(record["data"]["content"]) > 0
 
 
+@pytest.mark.requirement("R5.6.4")
 @pytest.mark.parametrize("name", ["q" * 200, '"' * 160, "世" * 80, "🙂" * 60])
 @pytest.mark.parametrize("fill", ["\x01", '"', "x", "🙂", "\n"])
 async def test_the_bound_holds_with_the_longest_names_and_the_costliest_text(
@@ -491,6 +493,7 @@ async def test_the_bound_holds_with_the_longest_names_and_the_costliest_text(
         assert total > 0
 
 
+@pytest.mark.requirement("R5.6.4")
 async def test_the_bound_holds_among_hostile_items(tmp_path: Path) -> None:
     for folder in ("a", "w"):
         (tmp_path / folder).mkdir()
@@ -511,6 +514,7 @@ async def test_the_bound_holds_among_hostile_items(tmp_path: Path) -> None:
     assert payload["results"][-1]["data"]["content"]
 
 
+@pytest.mark.requirement("R5.4.2")
 async def test_small_files_are_whole_and_large_ones_share_alike(roots: Settings) -> None:
     for n in range(20):
         (roots.workspace_dir / f"small{n}.txt").write_text("small " * 20)

@@ -34,6 +34,7 @@ from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 
+@pytest.mark.requirement("R1.2.2", "R2.2.1", "R2.2.2", "R3.1.1")
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("row", MEMORY_STORE_ROWS, ids=str)
 async def test_a_wrong_call_is_refused_alike_on_every_surface(
@@ -94,6 +95,7 @@ async def find_reason(call: Call, name: str, **arguments: Any) -> str:
     raise AssertionError("the call was answered")
 
 
+@pytest.mark.requirement("R1.2.1", "R1.7.1", "R1.8.1", "R2.1.1", "R2.4.1")
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_every_surface_answers_the_same_walk_and_memory(
     surface: str, roots: Settings
@@ -119,6 +121,7 @@ async def test_every_surface_answers_the_same_walk_and_memory(
     assert [record["success"] for record in reply["results"]] == [True, False, True]
 
 
+@pytest.mark.requirement("R1.5.1", "R2.3.1")
 @pytest.mark.parametrize("depth", [2, 3])
 async def test_b4_a_diamond_returns_each_memory_once_and_loses_none(
     depth: int, roots: Settings, through: Through
@@ -134,6 +137,7 @@ async def test_b4_a_diamond_returns_each_memory_once_and_loses_none(
     assert answer["metadata"]["totalRetrieved"] == 4
 
 
+@pytest.mark.requirement("R4.1.1")
 async def test_b4_cycles_and_complete_graphs_end(roots: Settings, through: Through) -> None:
     call = through(roots)
     edges = {key: " ".join([*"ABCDEF".replace(key, ""), key]) for key in "ABCDEF"}
@@ -256,6 +260,7 @@ def large_store(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return settings
 
 
+@pytest.mark.requirement("R2.1.1", "R4.2.1")
 async def test_b8_a_hub_and_a_chain_are_read_within_the_limits(
     large_store: Settings, through: Through
 ) -> None:
@@ -313,6 +318,7 @@ SEARCHES = [
 ]
 
 
+@pytest.mark.requirement("R3.2.1")
 async def test_s4_search_is_literal_in_any_language(roots: Settings, through: Through) -> None:
     texts = [*SEARCHES, "日本", "本", "GRÖẞE", "größe", "ﬁne", "İstanbul", "🙂", "a", "\t"]
     async with open_calls(roots) as call:
@@ -363,6 +369,7 @@ async def test_s14_an_id_and_a_key_of_different_memories(roots: Settings, throug
     assert (await call("memory_get", key="B"))["data"]["content"] == "B"
 
 
+@pytest.mark.requirement("R3.1.1", "R3.3.1")
 async def test_storing_merges_and_updating_says_what_changed(roots: Settings) -> None:
     async with open_calls(roots) as call:
         first = await call(
@@ -436,6 +443,7 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
         assert nothing["updated_fields"] == []
 
 
+@pytest.mark.requirement("R1.4.1")
 async def test_a_score_follows_importance_and_ranks_links_to_it(roots: Settings) -> None:
     async with open_calls(roots) as call:
         await link_up(call, A="B C")
@@ -452,6 +460,7 @@ async def test_a_score_follows_importance_and_ranks_links_to_it(roots: Settings)
         assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
 
 
+@pytest.mark.requirement("R3.4.1")
 async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
     async with open_calls(roots) as call:
         stored = await call("store_memory", type="task", content="x", key="k", tags=["t"])
@@ -472,6 +481,7 @@ async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
         assert (await call("get_memory_stats"))["total_storage_kb"] == 0
 
 
+@pytest.mark.requirement("R3.5.1")
 async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
     roots: Settings,
 ) -> None:
@@ -496,6 +506,7 @@ async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
         assert (await call("get_memory_stats"))["most_accessed"]["key"] == "A"
 
 
+@pytest.mark.requirement("R3.5.1")
 async def test_an_empty_store_has_zeros_and_no_dates(roots: Settings) -> None:
     async with open_calls(roots) as call:
         answer = await call("get_memory_stats")
@@ -570,6 +581,7 @@ QUERIES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.requirement("R3.2.1", "R3.2.2")
 @pytest.mark.parametrize(
     "sort_by", ["created_at", "updated_at", "accessed_at", "importance", "access_count"]
 )
@@ -663,6 +675,7 @@ def matches(memory: dict[str, Any], query: dict[str, Any]) -> bool:
     )
 
 
+@pytest.mark.requirement("R1.2.1", "R2.2.1")
 async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Settings) -> None:
     limit = 40_000
     async with open_calls(roots.model_copy(update={"max_response_bytes": limit})) as call:
@@ -713,6 +726,7 @@ async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Setti
         assert len(render(stored).encode()) <= limit
 
 
+@pytest.mark.requirement("R1.7.2")
 async def test_toon_and_json_carry_the_same_walk(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         for key, links in (("A", ["B", "C"]), ("B", ["C"]), ("C", [])):

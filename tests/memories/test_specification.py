@@ -17,6 +17,7 @@ def sample_roots(roots: Settings) -> Settings:
     return roots
 
 
+@pytest.mark.requirement("R5.6.1", "R5.7.1")
 async def test_one_call_does_what_one_call_an_item_does(sample_roots: Settings) -> None:
     paths = [f"{n:02}.txt" for n in range(25)]
     async with Abilities.open(sample_roots) as abilities:
@@ -37,6 +38,7 @@ async def test_one_call_does_what_one_call_an_item_does(sample_roots: Settings) 
     assert "next_request" not in payload
 
 
+@pytest.mark.requirement("R5.6.2", "R5.7.2")
 async def test_a_mixed_batch_answers_each_item(sample_roots: Settings) -> None:
     async with Abilities.open(sample_roots) as abilities:
         payload = await abilities.call(
@@ -59,6 +61,7 @@ async def test_a_mixed_batch_answers_each_item(sample_roots: Settings) -> None:
     assert [r["error"]["code"] for r in memories["results"][1:]] == ["NOT_FOUND", "INVALID_INPUT"]
 
 
+@pytest.mark.requirement("R5.7.3")
 async def test_more_than_25_items_are_refused_before_anything_is_read(
     sample_roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,6 +79,7 @@ async def test_more_than_25_items_are_refused_before_anything_is_read(
             assert caught.value.fault.code == "INVALID_INPUT"
 
 
+@pytest.mark.requirement("R5.6.3", "R5.7.4")
 @pytest.mark.parametrize("seed", range(10))
 async def test_order_is_the_callers_whatever_it_is(seed: int, sample_roots: Settings) -> None:
     paths = random.Random(seed).choices([*(f"{n:02}.txt" for n in range(30)), "none", "../x"], k=25)

@@ -70,10 +70,12 @@ def list_keys(walked: WalkOutcome) -> list[str]:
 DEFAULT = WalkLimits(3, 5, 20)
 
 
+@pytest.mark.requirement("R1.3.1")
 def test_depth_first_order() -> None:
     assert list_keys(walk(build_graph(A="B C", B="D"), "A", DEFAULT)) == ["A", "B", "D", "C"]
 
 
+@pytest.mark.requirement("R1.4.1")
 def test_weight_times_score_decides() -> None:
     graph = Graph({"A": [("B", 0.8, "x"), ("C", 0.9, "x")]}, {"B": 0.9, "C": 0.7})
 
@@ -81,6 +83,7 @@ def test_weight_times_score_decides() -> None:
     assert list_keys(walk(graph, "A", DEFAULT)) == ["A", "B", "C"]
 
 
+@pytest.mark.requirement("R1.5.1")
 def test_a_memory_reached_twice_is_retrieved_once() -> None:
     walked = walk(build_graph(A="B C", B="C", C="D"), "A", DEFAULT)
 
@@ -97,6 +100,7 @@ def test_a_memory_met_again_on_a_shorter_way_is_walked_on_from_there(depth: int)
     assert walked.cut_by == []
 
 
+@pytest.mark.requirement("R1.6.1")
 def test_depth_stops_descending() -> None:
     walked = walk(build_graph(A="B", B="C", C="D", D="E"), "A", WalkLimits(2, 5, 20))
 
@@ -105,6 +109,7 @@ def test_depth_stops_descending() -> None:
     assert [(c.key, c.source, c.cut_by) for c in walked.frontier] == [("D", "C", "depth")]
 
 
+@pytest.mark.requirement("R1.6.2")
 def test_breadth_takes_the_best() -> None:
     walked = walk(build_graph(A=" ".join(f"B{n}" for n in range(10))), "A", DEFAULT)
 
@@ -120,6 +125,7 @@ def test_a_duplicate_takes_no_place_in_the_breadth() -> None:
     assert walked.duplicates == 2
 
 
+@pytest.mark.requirement("R1.6.3")
 def test_total_counts_the_target_and_stops_at_once() -> None:
     graph = build_graph(A="B C", B="D E", C="F")
 
@@ -148,6 +154,7 @@ def test_ties_are_broken_by_weight_and_then_by_key() -> None:
     assert list_keys(walk(graph, "A", DEFAULT)) == ["A", "c", "a", "b", "é"]
 
 
+@pytest.mark.requirement("R4.1.1")
 def test_cycles_self_links_and_a_complete_graph_end() -> None:
     assert list_keys(walk(build_graph(A="A B", B="A"), "A", DEFAULT)) == ["A", "B"]
 
@@ -161,6 +168,7 @@ def test_cycles_self_links_and_a_complete_graph_end() -> None:
     assert all(step.depth == 1 for step in walked.steps[1:])
 
 
+@pytest.mark.requirement("R4.2.1")
 def test_a_long_chain_and_a_large_hub_are_no_burden() -> None:
     chain = build_graph(**{f"k{n}": f"k{n + 1}" for n in range(5_000)})
 
@@ -283,6 +291,7 @@ def measure_distances(kept: dict[str, list[WalkLink]], target: str) -> dict[str,
     return distance
 
 
+@pytest.mark.requirement("R2.1.2")
 @pytest.mark.parametrize("block", range(20))
 def test_two_thousand_random_graphs_agree_with_the_oracle_and_keep_the_invariant(
     block: int,

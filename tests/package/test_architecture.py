@@ -263,6 +263,7 @@ def count_lines_with_any(source: str) -> int:
     return count
 
 
+@pytest.mark.requirement("R5.5.1")
 def test_arrows_run_one_way() -> None:
     import_count = 0
 
@@ -331,6 +332,7 @@ def test_one_statement_may_import_a_module_and_a_name() -> None:
     assert list_imports(tree) == {"abilities.schemas", "abilities"}
 
 
+@pytest.mark.requirement("R5.5.2")
 def test_memory_is_reached_through_its_helper_alone() -> None:
     helper_users: set[str] = set()
     store_users: set[str] = set()

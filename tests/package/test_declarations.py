@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from abilities import Settings, schemas
 from abilities.adapters.langchain import load_tools
 from abilities.builtin.catalog import BUILT_IN
@@ -10,6 +12,7 @@ from tests.support.sources import ROOT
 SCHEMAS = ROOT / "declarations" / "schemas"
 
 
+@pytest.mark.requirement("R5.7.5")
 def test_declarations_on_disk_are_those_of_the_code() -> None:
     assert {path.name for path in SCHEMAS.iterdir()} == {
         f"{ability.name}.json" for ability in BUILT_IN
@@ -19,6 +22,7 @@ def test_declarations_on_disk_are_those_of_the_code() -> None:
         assert on_disk == schemas.format_declaration(ability), "abilities declarations --write"
 
 
+@pytest.mark.requirement("R5.7.5", "R1.1.1")
 def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
     names = [
         "file_read_bulk",
@@ -42,6 +46,7 @@ def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
         assert declared["openai"]["function"]["name"] == ability.name
 
 
+@pytest.mark.requirement("R5.4.3")
 def test_reading_abilities_are_marked_read_only_and_idempotent() -> None:
     writing = {"store_memory", "update_memory", "delete_memory"}
     for ability in BUILT_IN:
@@ -56,6 +61,7 @@ def test_reading_abilities_are_marked_read_only_and_idempotent() -> None:
         }
 
 
+@pytest.mark.requirement("R5.1.1", "R3.7.1")
 def test_published_schemas_are_plain_and_bounded() -> None:
     for ability in BUILT_IN:
         schema = schemas.build_input_schema(ability)
@@ -75,6 +81,7 @@ def test_published_schemas_are_plain_and_bounded() -> None:
         )
 
 
+@pytest.mark.requirement("R3.7.1")
 def test_schemas_hold_no_reference_no_null_and_no_validators_leftover() -> None:
     leftovers = ('"null"', '"ge"', '"$ref"', '"$defs"', '"default": null', "x-exact")
 

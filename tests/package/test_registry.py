@@ -154,6 +154,7 @@ def test_plugins_are_found_and_a_broken_one_is_reported_not_fatal(installed: Non
     assert [problem.split()[1] for problem in problems] == ["broken", "greedy", "missing", "wrong"]
 
 
+@pytest.mark.requirement("R4.3.1")
 def test_abilities_and_plugins_can_be_switched_off(installed: None) -> None:
     registry, _ = build_registry(Settings(disabled=("memory_read_bulk", "echo")))
     assert [a.name for a in registry] == [n for n in NAMES if n != "memory_read_bulk"] + [

@@ -23,6 +23,7 @@ ANSWERS: dict[str, type[BulkReply[Any]]] = {
 }
 
 
+@pytest.mark.requirement("R5.1.1", "R5.1.2", "R5.2.1", "R5.3.1", "R5.4.1")
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_a_row_gets_what_the_table_says_on_every_surface(
@@ -122,6 +123,7 @@ def check_that_errors_quote_no_item(row: Row, payload: dict[str, Any]) -> None:
             assert text not in json.dumps(record["error"], ensure_ascii=False), row.id
 
 
+@pytest.mark.requirement("R3.6.1")
 @pytest.mark.parametrize("reason", FAULTS)
 def test_a_fault_is_one_short_sentence_that_names_no_internals(reason: Reason) -> None:
     internal_words = ("Error", "errno", "Exception", "Traceback", "{", "%")
@@ -141,6 +143,7 @@ def test_a_fault_names_only_commands_that_exist() -> None:
     assert named <= main.commands.keys()
 
 
+@pytest.mark.requirement("R5.3.1")
 async def test_the_input_is_repeated_as_it_was_asked(settings: Settings) -> None:
     paths = ["ok.txt#L1", "../" + "x" * 500, 5, {"a": [1, None]}, "\ud800", "nope" * 60]
 

@@ -17,6 +17,7 @@ EXAMPLES = str(size("ABILITIES_API_EXAMPLES", quick=1, full=5))
 """How many requests are generated per operation and phase; `make torture` generates more."""
 
 
+@pytest.mark.requirement("R1.8.2")
 @pytest.mark.thorough
 def test_every_check_of_schemathesis_passes(served: str, roots: Settings, tmp_path: Path) -> None:
     (roots.workspace_dir / "a.txt").write_text("a")

@@ -59,6 +59,7 @@ async def test_http_and_mcp_answer_the_same_bytes_from_one_port(
     assert {f"/api/abilities/{ability['name']}" for ability in listed} <= described["paths"].keys()
 
 
+@pytest.mark.requirement("R1.8.2")
 async def test_memories_have_addresses(served: str, roots: Settings) -> None:
     async with httpx.AsyncClient(base_url=served) as client:
         for key in KEYS:

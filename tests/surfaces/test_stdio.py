@@ -72,6 +72,7 @@ def can_carry(row: Row) -> bool:
     return True
 
 
+@pytest.mark.requirement("R5.4.3", "R1.1.1")
 async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None:
     async with Client(connect(settings)) as client:
         tools = (await client.list_tools()).tools

@@ -1,7 +1,6 @@
 """Writing a change to PostgreSQL, in a transaction that holds the lock of its namespace."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import orjson
 
@@ -27,8 +26,6 @@ from abilities.helpers.stores.protocol import WriteResult
 
 SHOWN_LINKS = 20
 """Links of a changed memory that are returned, best first."""
-
-
 
 
 _COLUMNS = ", ".join((*Row._fields, "hash"))
