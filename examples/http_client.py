@@ -1,4 +1,4 @@
-"""Call a served application over HTTP, with the standard library alone."""
+"""Call a served application over HTTP, with nothing but the standard library."""
 
 import asyncio
 import json
@@ -11,25 +11,28 @@ from urllib.request import Request, urlopen
 def ask(address: str, body: dict[str, object] | None = None) -> dict[str, object]:
     """GET an address, or POST a JSON object to it, and return the answer."""
     data = None if body is None else json.dumps(body).encode()
-    with urlopen(Request(address, data, {"Content-Type": "application/json"})) as answer:
-        payload: dict[str, object] = json.load(answer)
+    request = Request(address, data, {"Content-Type": "application/json"})
 
-    return payload
+    with urlopen(request) as response:
+        answer: dict[str, object] = json.load(response)
+
+    return answer
 
 
 def talk(api: str) -> bool:
     """Store two linked memories, read both in one call, and read two files in another."""
-    ask(
-        f"{api}/memories",
-        {"type": "core", "key": "goals", "content": "Ship it.", "links": [{"key": "plan"}]},
-    )
-    ask(f"{api}/memories", {"type": "task", "key": "plan", "content": "Test, then ship."})
+    goals = {"type": "core", "key": "goals", "content": "Ship it.", "links": [{"key": "plan"}]}
+    plan = {"type": "task", "key": "plan", "content": "Test, then ship."}
+    ask(f"{api}/memories", goals)
+    ask(f"{api}/memories", plan)
+
     walk = ask(f"{api}/memories/goals/bulk?depth=2")
     files = ask(f"{api}/abilities/file_read_bulk", {"paths": ["notes.md", "missing.md"]})
     print(json.dumps(walk["metadata"]), json.dumps(files["summary"]), sep="\n")
-    return "plan" in json.dumps(walk["associatedMemories"]) and "found" in json.dumps(
-        files["results"]
-    )
+
+    has_plan = "plan" in json.dumps(walk["associatedMemories"])
+    has_notes = "the notes" in json.dumps(files["results"])
+    return has_plan and has_notes
 
 
 async def main() -> bool:
@@ -37,7 +40,8 @@ async def main() -> bool:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         (base / "work").mkdir()
-        (base / "work" / "notes.md").write_text("found")
+        (base / "work" / "notes.md").write_text("These are the notes.")
+
         command = [
             sys.executable,
             "-m",
@@ -48,15 +52,16 @@ async def main() -> bool:
             "--port",
             "0",
         ]
-        given = {
+        environment = {
             "ABILITIES_STORE_URL": f"sqlite:///{base}/memory.db",
             "PATH": "/usr/bin:/bin",
             "HOME": folder,
         }
         server = await asyncio.create_subprocess_exec(
-            *command, env=given, stderr=asyncio.subprocess.PIPE
+            *command, env=environment, stderr=asyncio.subprocess.PIPE
         )
         assert server.stderr
+
         try:
             api = (await server.stderr.readline()).decode().split()[1]
             return await asyncio.to_thread(talk, api)

@@ -1,7 +1,6 @@
 """An agent that reads three files and its notes in two tool calls.
 
-The model here follows a script, so that the example runs without a key. Put your own model in its
-place.
+The model here follows a script, so that the example runs without a key; put your own in its place.
 """
 
 import asyncio
@@ -19,15 +18,15 @@ from abilities.adapters.langchain import load_tools
 
 
 class Scripted(GenericFakeChatModel):
-    """A model that gives the answers of a script."""
+    """Sends the messages that it was created with."""
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> "Scripted":
-        """Accept any tools."""
+        """Take any tools."""
         return self
 
 
 async def main() -> list[ToolMessage]:
-    """Run the agent, and return the messages of its tools."""
+    """Run the agent; returns what its tools answered."""
     with tempfile.TemporaryDirectory() as folder:
         agent_dir, workspace = Path(folder, "agent"), Path(folder, "workspace")
         agent_dir.mkdir()
@@ -49,11 +48,8 @@ async def main() -> list[ToolMessage]:
         )
 
         answers = [message for message in state["messages"] if isinstance(message, ToolMessage)]
-        assert [record["success"] for record in answers[0].artifact["results"]] == [
-            True,
-            True,
-            False,
-        ]
+        successes = [record["success"] for record in answers[0].artifact["results"]]
+        assert successes == [True, True, False]
         assert "short answers" in str(answers[1].content)
         return answers
 

@@ -1,4 +1,4 @@
-"""Read files with the official MCP client, from ``abilities mcp`` in a process of its own."""
+"""The official MCP client reads files through ``abilities mcp`` in a process of its own."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from mcp.client.stdio import stdio_client
 
 
 async def main() -> dict[str, Any]:
-    """Start the server, list its tools, read two files, and return the answer."""
+    """Start the server, list its tools, read two files; returns the answer."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "hello.txt").write_text("hello")
         server = StdioServerParameters(

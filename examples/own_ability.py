@@ -25,7 +25,7 @@ from abilities import (
 
 
 class WordCountInput(Arguments):
-    """The arguments of the ability."""
+    """What the ability takes."""
 
     paths: list[str] = Field(
         min_length=1, max_length=25, description="Relative paths of 1 to 25 files."
@@ -33,35 +33,39 @@ class WordCountInput(Arguments):
 
 
 class WordCountAnswer(Model):
-    """The answer of the ability."""
+    """What it answers."""
 
     words: dict[str, int] = Field(
         description="Words by path; files that could not be read are left out."
     )
 
 
-@ability(description="Count the words of up to 25 files, without their contents.", read_only=True)
+@ability(
+    description="Count the words of up to 25 files without reading them yourself.", read_only=True
+)
 async def word_count(context: Context, arguments: WordCountInput) -> WordCountAnswer:
     """Count through the shared reader, so that confinement and deny list hold."""
     outcomes = await context.files.read(arguments.paths, max_chars=100_000)
     words: dict[str, int] = {}
 
-    for file in outcomes:
-        if isinstance(file, FileText):
-            words[file.path] = len(file.piece.text.split())
+    for outcome in outcomes:
+        if isinstance(outcome, FileText):
+            words[outcome.path] = len(outcome.piece.text.split())
 
     return WordCountAnswer(words=words)
 
 
 async def main() -> dict[str, int]:
-    """Call the ability, and return the counts."""
+    """Call it; returns the counts."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "poem.txt").write_text("roses are red")
+
         async with Abilities.open(Settings(workspace_dir=folder)) as abilities:
             registry = AbilityRegistry([*abilities.registry, word_count])
             answer = await registry.call(
                 "word_count", {"paths": ["poem.txt", "none"]}, abilities.context
             )
+
         assert answer == {"words": {"poem.txt": 3}}
         return answer["words"]
 

@@ -1,4 +1,4 @@
-"""Call an ability from Python, and follow `next_request` until everything is read."""
+"""Call an ability from Python and follow what was cut until everything is read."""
 
 import asyncio
 import tempfile
@@ -8,7 +8,7 @@ from abilities import Abilities, AbilityError, Settings
 
 
 async def main() -> str:
-    """Read a long file in pieces, beside a missing one; return the text of the long file."""
+    """Read a long file in pieces and a missing one not at all; returns the long file's text."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "long.txt").write_text("A line of the long file.\n" * 2_000)
         text = ""

@@ -1,7 +1,8 @@
 """Count what reading 25 files and 10 memories costs a model: one at a time, and in bulk.
 
-A model reads its whole conversation again in every round. A token is estimated at four bytes. The
-single reads get every advantage: their replies are the bare contents, without any envelope.
+A model reads its whole conversation again in every round. Tokens are estimated at four bytes each.
+The single reads are given every advantage: their replies are the bare contents, without any
+envelope.
 """
 
 import asyncio
@@ -41,68 +42,91 @@ class Cost(NamedTuple):
     new: int
 
 
-def estimate_cost(rounds: list[list[str]]) -> Cost:
-    """Return the cost of a conversation, given what each round adds to it.
+def count_cost(rounds: list[list[str]]) -> Cost:
+    """Return the cost of a conversation, from the texts that each round adds to it.
 
-    The last round is the answer to the user.
+    One more round follows, in which the model answers the user.
     """
     context, read = BEGINNING, 0
-    for added in rounds:
+
+    for texts in rounds:
         read += context
-        context += sum(len(text.encode()) // 4 + 1 for text in added)
+        context += sum(len(text.encode()) // 4 + 1 for text in texts)
+
     return Cost(len(rounds) + 1, read + context, context)
 
 
-async def compare_costs(
-    abilities: Abilities, paths: list[str], keys: list[str]
-) -> tuple[Cost, Cost]:
-    """Return the cost of reading one item per round, and of reading all items in two calls."""
+async def read_one_at_a_time(
+    abilities: Abilities, paths: list[str], targets: list[dict[str, str]]
+) -> list[list[str]]:
+    """Return the texts of each round if every item is read by a call of its own."""
+    rounds: list[list[str]] = []
 
-    async def call(name: str, arguments: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-        answer = await abilities.call(name, arguments)
-        return [json.dumps({"name": name, "arguments": arguments}), render(answer)], answer
-
-    targets = [{"type": "stored", "key": key} for key in keys]
-    single: list[list[str]] = []
     for path in paths:
-        _, answer = await call("file_read_bulk", {"paths": [path]})
-        single.append(
-            [json.dumps({"name": "read", "path": path}), answer["results"][0]["data"]["content"]]
-        )
+        answer = await abilities.call("file_read_bulk", {"paths": [path]})
+        call = json.dumps({"name": "read", "path": path})
+        rounds.append([call, answer["results"][0]["data"]["content"]])
+
     for target in targets:
-        _, answer = await call("memory_read_bulk", {"targets": [target]})
-        single.append(
-            [json.dumps({"name": "recall", **target}), answer["results"][0]["data"]["content"]]
-        )
-    bulk = [(await call("file_read_bulk", {"paths": paths}))[0]]
-    bulk.append((await call("memory_read_bulk", {"targets": targets}))[0])
-    return estimate_cost(single), estimate_cost(bulk)
+        answer = await abilities.call("memory_read_bulk", {"targets": [target]})
+        call = json.dumps({"name": "recall", **target})
+        rounds.append([call, answer["results"][0]["data"]["content"]])
+
+    return rounds
+
+
+async def read_in_bulk(
+    abilities: Abilities, paths: list[str], targets: list[dict[str, str]]
+) -> list[list[str]]:
+    """Return the texts of each round if two calls read everything."""
+    rounds: list[list[str]] = []
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("file_read_bulk", {"paths": paths}),
+        ("memory_read_bulk", {"targets": targets}),
+    ]
+
+    for name, arguments in calls:
+        answer = await abilities.call(name, arguments)
+        rounds.append([json.dumps({"name": name, "arguments": arguments}), render(answer)])
+
+    return rounds
 
 
 async def main() -> tuple[Cost, Cost]:
-    """Compare both, and return the cost of single reads and of bulk reads."""
-    chance = random.Random(1)
+    """Compare both ways; returns the cost of one item at a time, and of bulk reads."""
+    generator = random.Random(1)
+    paths = [f"file{n:02}.md" for n in range(25)]
+    keys = [f"project/note{n}" for n in range(10)]
+    targets = [{"type": "stored", "key": key} for key in keys]
+
     with tempfile.TemporaryDirectory() as folder:
-        for n in range(25):
-            Path(folder, f"file{n:02}.md").write_text(" ".join(chance.choices(WORDS, k=350)))
+        for path in paths:
+            Path(folder, path).write_text(" ".join(generator.choices(WORDS, k=350)))
+
         settings = Settings(workspace_dir=Path(folder), store_url=f"sqlite:///{folder}/memory.db")
         async with Abilities.open(settings) as abilities:
-            keys = [f"project/note{n}" for n in range(10)]
             for key in keys:
-                content = " ".join(chance.choices(WORDS, k=60))
-                await abilities.call(
-                    "store_memory", {"type": "core", "key": key, "content": content}
-                )
-            single, bulk = await compare_costs(
-                abilities, [f"file{n:02}.md" for n in range(25)], keys
-            )
+                memory = {"type": "core", "key": key}
+                content = " ".join(generator.choices(WORDS, k=60))
+                await abilities.call("store_memory", {**memory, "content": content})
+
+            single = count_cost(await read_one_at_a_time(abilities, paths, targets))
+            bulk = count_cost(await read_in_bulk(abilities, paths, targets))
+
+    show_costs(single, bulk)
+    assert single.rounds == 36 and bulk.rounds == 3
+    return single, bulk
+
+
+def show_costs(single: Cost, bulk: Cost) -> None:
+    """Print a table of both costs, and how they compare."""
     print("                  rounds   tokens read   of which new")
     for name, cost in (("one at a time", single), ("in bulk", bulk)):
         print(f"{name:<17} {cost.rounds:>6} {cost.read:>13,} {cost.new:>14,}")
-    rounds, read = single.rounds / bulk.rounds, single.read / bulk.read
-    print(f"{rounds:.0f} times fewer rounds, {read:.1f} times fewer tokens read")
-    assert single.rounds == 36 and bulk.rounds == 3
-    return single, bulk
+
+    fewer_rounds = single.rounds / bulk.rounds
+    fewer_tokens = single.read / bulk.read
+    print(f"{fewer_rounds:.0f} times fewer rounds, {fewer_tokens:.1f} times fewer tokens read")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Row:
 
     id: str
     arguments: dict[str, Any]
-    items: list[Reason | Ok] = field(default_factory=list)
+    items: list[str | Ok] = field(default_factory=list)
     call: tuple[Reason, str | None] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     name: str = "file_read_bulk"
@@ -38,7 +38,7 @@ class Row:
         return self.id
 
 
-def paths(id: str, *expected: tuple[Any, Reason | Ok], **settings: Any) -> Row:
+def paths(id: str, *expected: tuple[Any, str | Ok], **settings: Any) -> Row:
     """Return a row about the items of `file_read_bulk`."""
     return Row(
         id,
@@ -48,7 +48,7 @@ def paths(id: str, *expected: tuple[Any, Reason | Ok], **settings: Any) -> Row:
     )
 
 
-def targets(id: str, *expected: tuple[Any, Reason | Ok]) -> Row:
+def targets(id: str, *expected: tuple[Any, str | Ok]) -> Row:
     """Return a row about the items of `memory_read_bulk`."""
     arguments = {"targets": [item for item, _ in expected]}
     outcomes = [outcome for _, outcome in expected]

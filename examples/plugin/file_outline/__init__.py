@@ -1,19 +1,19 @@
-"""An ability that lists what is where in files, without their contents."""
+"""An ability that tells what is where in files, without their contents."""
 
 import json
 import re
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
 from abilities import Arguments, Context, Fault, FileText, Model, Record, ability
 
 _HEADING = re.compile(r"(#{1,6})\s+(.+)|(\s*)(?:async\s+)?(?:def|class)\s+(\w+)")
-_MAX_NAME_CHARS = 80
+_LONGEST = 80
 
 
 class OutlineInput(Arguments):
-    """The arguments. A model that calls the ability reads the descriptions."""
+    """What the ability takes. Descriptions are for the model that calls it."""
 
     paths: Annotated[list[str], Field(min_length=1, max_length=25)] = Field(
         description="1 to 25 relative paths of Markdown or Python files."
@@ -23,11 +23,9 @@ class OutlineInput(Arguments):
 class Part(Model):
     """A heading, class or function, and the lines that belong to it."""
 
-    name: str = Field(description="The text of the heading, or the name.")
-    level: int = Field(description="Its depth; 1 is the top level.")
-    lines: str = Field(
-        description="Append it to the path for file_read_bulk, for example 'notes.md#L3-L9'."
-    )
+    name: str = Field(description="Its text or name.")
+    level: int = Field(description="How deep it stands; 1 is the top.")
+    lines: str = Field(description="Append it to the path for file_read_bulk, as 'notes.md#L3-L9'.")
 
 
 class Outline(Model):
@@ -35,36 +33,33 @@ class Outline(Model):
 
     parts: list[Part] = Field(description="The parts, in the order of the file.")
     more: bool = Field(
-        default=False, description="Whether parts were left out to limit the answer; default false."
+        default=False, description="Whether parts were left out to bound the answer; default false."
     )
 
 
 class OutlineAnswer(Model):
-    """One record per path, in the order requested; a file that cannot be read fails alone."""
+    """One record per path, in the order of the request; a file that cannot be read fails alone."""
 
     results: list[Record[Outline]] = Field(description="One record per path.")
 
 
 @ability(
     title="Outline files",
-    description="List the headings, classes and functions of up to 25 files with their lines; use "
-    "it to find what to read, then send 'path#L3-L9' to file_read_bulk. It changes nothing.",
+    description="List the headings, classes and functions of up to 25 files with their lines; "
+    "use it to find what to read, then send 'path#L3-L9' to file_read_bulk. Nothing is changed.",
     read_only=True,
     idempotent=True,
 )
 async def file_outline(context: Context, arguments: OutlineInput) -> OutlineAnswer:
     """Read through the shared reader, so that confinement, limits and deny list hold."""
-    room = context.max_response_bytes // 2  # the rest is for paths and records
+    room = context.max_response_bytes // 2  # paths and records take the rest
     results: list[Record[Outline]] = []
-
     outcomes = await context.files.read(arguments.paths, max_chars=100_000)
+
     for path, outcome in zip(arguments.paths, outcomes, strict=True):
         if isinstance(outcome, FileText):
-            outline = _fit(_find_parts(outcome.piece.text), room)
-            room -= sum(_measure(part) for part in outline.parts)
-            if outline.more:
-                room = 0  # a later file gets no parts either, even if they are small
-
+            parts = _find_parts(outcome.piece.text)
+            outline, room = _fit_outline(parts, room)
             results.append(Record(input=path, success=True, data=outline))
         else:
             fault = Fault.from_exception(outcome)
@@ -73,47 +68,53 @@ async def file_outline(context: Context, arguments: OutlineInput) -> OutlineAnsw
     return OutlineAnswer(results=results)
 
 
+class _Start(NamedTuple):
+    """The line at which a part begins, counted from 1."""
+
+    line: int
+    level: int
+    name: str
+
+
 def _find_parts(text: str) -> list[Part]:
-    """Return the parts of a text; each ends where the next one of its level or above begins."""
+    """Return the parts of a text; each ends before the next one of its level or above."""
     lines = text.splitlines()
-    starts: list[tuple[int, int, str]] = []
+    starts: list[_Start] = []
+
     for number, line in enumerate(lines, 1):
         match = _HEADING.match(line)
-        if match is not None:
-            starts.append((number, *_parse_heading(match)))
+        if match:
+            starts.append(_read_start(number, match))
 
     parts: list[Part] = []
-    for index, (start, level, name) in enumerate(starts):
-        end = len(lines)
-        for next_start, next_level, _ in starts[index + 1 :]:
-            if next_level <= level:
-                end = next_start - 1
-                break
-
-        parts.append(Part(name=name[:_MAX_NAME_CHARS], level=level, lines=f"#L{start}-L{end}"))
+    for index, start in enumerate(starts):
+        following = starts[index + 1 :]
+        end = next(
+            (other.line - 1 for other in following if other.level <= start.level), len(lines)
+        )
+        name = start.name[:_LONGEST]
+        parts.append(Part(name=name, level=start.level, lines=f"#L{start.line}-L{end}"))
 
     return parts
 
 
-def _parse_heading(match: re.Match[str]) -> tuple[int, str]:
-    """Return the level of a heading, class or function, and its text or name."""
+def _read_start(line: int, match: re.Match[str]) -> _Start:
     hashes, heading, indent, name = match.groups()
     if hashes:
-        return len(hashes), heading
+        return _Start(line, len(hashes), heading)
 
-    return 1 + len(indent) // 4, name
+    return _Start(line, 1 + len(indent) // 4, name)
 
 
-def _fit(parts: list[Part], room: int) -> Outline:
-    """Return an outline of as many parts as there is room for, in bytes."""
-    for index, part in enumerate(parts):
-        room -= _measure(part)
+def _fit_outline(parts: list[Part], room: int) -> tuple[Outline, int]:
+    """Return as many parts as there is room for, and the room that is left, in bytes."""
+    fitting: list[Part] = []
+
+    for part in parts:
+        room -= len(json.dumps(part.model_dump(), ensure_ascii=False).encode()) + 1
         if room < 0:
-            return Outline(parts=parts[:index], more=True)
+            return Outline(parts=fitting, more=True), 0
 
-    return Outline(parts=parts)
+        fitting.append(part)
 
-
-def _measure(part: Part) -> int:
-    """Return the bytes of a part as JSON, with the comma after it."""
-    return len(json.dumps(part.model_dump(), ensure_ascii=False).encode()) + 1
+    return Outline(parts=fitting), room

@@ -1,4 +1,4 @@
-"""The ability as every surface calls it: through the registry, by its entry point."""
+"""The ability as every surface calls it: through the registry, found by its entry point."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ NOTES = "# Plan\n\nFirst.\n\n## Walk\nSlowly.\n\n# Later\n"
 CODE = "class Reader:\n    def read(self):\n        pass\n\n\ndef main():\n    pass\n"
 
 
-def call_outline(workspace: Path, *paths: str) -> list[dict[str, Any]]:
+def read_outlines(workspace: Path, *paths: str) -> list[dict[str, Any]]:
     """Return the records of a call."""
 
     async def call() -> list[dict[str, Any]]:
@@ -24,7 +24,9 @@ def call_outline(workspace: Path, *paths: str) -> list[dict[str, Any]]:
 def test_headings_and_functions_come_with_their_lines(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text(NOTES)
     (tmp_path / "app.py").write_text(CODE)
-    notes, code = call_outline(tmp_path, "notes.md", "app.py")
+
+    notes, code = read_outlines(tmp_path, "notes.md", "app.py")
+
     assert [(p["name"], p["level"], p["lines"]) for p in notes["data"]["parts"]] == [
         ("Plan", 1, "#L1-L7"),
         ("Walk", 2, "#L5-L7"),
@@ -40,7 +42,9 @@ def test_headings_and_functions_come_with_their_lines(tmp_path: Path) -> None:
 def test_one_file_that_cannot_be_read_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text(NOTES)
     (tmp_path / ".env").write_text("# SECRET\n")
-    records = call_outline(tmp_path, "none.md", "notes.md", "../up.md", ".env")
+
+    records = read_outlines(tmp_path, "none.md", "notes.md", "../up.md", ".env")
+
     assert [record.get("error", {}).get("reason") for record in records] == [
         "not_found",
         None,
@@ -51,5 +55,7 @@ def test_one_file_that_cannot_be_read_fails_alone(tmp_path: Path) -> None:
 
 def test_a_large_answer_is_bounded_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "large.md").write_text("".join(f"# heading number {n}\n" for n in range(4_000)))
-    first, second = call_outline(tmp_path, "large.md", "large.md")
+
+    first, second = read_outlines(tmp_path, "large.md", "large.md")
+
     assert first["data"]["more"] and second["data"] == {"parts": [], "more": True}
