@@ -80,6 +80,7 @@ def write_files(settings: Settings, stuck_files: int) -> list[str]:
     return names
 
 
+@pytest.mark.thorough
 async def test_twenty_four_stuck_items_leave_the_healthy_one_answered_in_time(
     roots: Settings, stuck: StuckReads
 ) -> None:

@@ -15,6 +15,7 @@ from abilities.cli import file_checks, store_checks
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.doctor import diagnose
 from abilities.cli.folders import list_folders
+from abilities.helpers.stores.postgres import pool
 from abilities.helpers.tokens import TokenFile
 from tests.support.stores import store_file
 from tests.surfaces.test_cli import run
@@ -144,7 +145,10 @@ def test_a_store_or_tokens_inside_a_root(sound: Settings) -> None:
     assert "tokens.json lies in" in describe_problems(inside)
 
 
-def test_a_store_that_does_not_answer(sound: Settings, base: Path) -> None:
+def test_a_store_that_does_not_answer(
+    sound: Settings, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "WAIT_SECONDS", 1)
     away = store_file(sound).rename(base / "away.db")
     assert "The store was moved or deleted" in describe_problems(sound)
 
@@ -229,6 +233,9 @@ def test_the_command_tells_people_and_programs(sound: Settings) -> None:
     assert done.returncode == 1
     assert {"state": "unsafe", "about": "tokens"}.items() <= first_unsafe.items()
 
+
+@pytest.mark.thorough
+def test_the_command_warns_of_a_settings_file_that_others_can_read(sound: Settings) -> None:
     settings_file = sound.tokens_file.with_name("config.toml")
     settings_file.write_text('store_url = "postgresql://u:p@localhost/none?connect_timeout=1"\n')
     settings_file.chmod(0o644)

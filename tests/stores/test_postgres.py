@@ -223,6 +223,7 @@ async def _create_schema(url: str) -> None:
         await put(store, "k")
 
 
+@pytest.mark.thorough
 async def test_a_server_that_is_not_there_is_unavailable_and_nothing_hangs(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
