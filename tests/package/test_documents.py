@@ -17,6 +17,7 @@ import pytest
 
 from abilities import Settings
 from tests.support.serving import serving
+from tests.support.sources import list_sources
 from tools import reference
 
 ROOT = Path(__file__).parent.parent.parent
@@ -211,9 +212,8 @@ def test_every_setting_is_in_the_readme() -> None:
 
 
 def test_the_repository_names_no_package_registry() -> None:
-    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, check=True)
-    files = listing.stdout.decode().split()
-    assert files
+    files = list_sources()
+    assert len(files) > 200
 
     words = re.compile(
         r"https?://[^\s)\"'>]*(?:pypi|registry|mirror|artifact)|--index-url|--extra-index"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from abilities.builtin.catalog import BUILT_IN
-from tests.support.sources import ROOT, list_modules
+from tests.support.sources import ROOT, list_modules, list_sources
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SCHEMAS = ROOT / "declarations" / "schemas"
@@ -21,17 +21,6 @@ SCHEMAS = ROOT / "declarations" / "schemas"
 
 LINKS = {"abilities/declarations", "abilities/helpers"}
 """What a checkout has beyond a source distribution: the second way to the same modules."""
-
-
-def list_sources() -> set[str]:
-    """The files of this tree: what git carries, or what the source distribution says it holds."""
-    if not (ROOT / ".git").exists():
-        (sources,) = ROOT.glob("*.egg-info/SOURCES.txt")
-        return set(sources.read_text().split())
-
-    listing = ["git", "ls-files", "-co", "--exclude-standard"]
-    done = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True)
-    return {name for name in done.stdout.splitlines() if (ROOT / name).exists()}
 
 
 @pytest.fixture(scope="session")

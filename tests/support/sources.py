@@ -1,6 +1,7 @@
 """The product's own modules, for tests that read its code."""
 
 import ast
+import subprocess
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -46,3 +47,14 @@ def list_modules() -> tuple[Module, ...]:
             modules.append(Module(name.removesuffix(".__init__"), path))
 
     return tuple(modules)
+
+
+def list_sources() -> set[str]:
+    """The files of this tree: what git carries, or what the source distribution says it holds."""
+    if not (ROOT / ".git").exists():
+        (sources,) = ROOT.glob("*.egg-info/SOURCES.txt")
+        return set(sources.read_text().split())
+
+    listing = ["git", "ls-files", "-co", "--exclude-standard"]
+    done = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True)
+    return {name for name in done.stdout.splitlines() if (ROOT / name).exists()}
