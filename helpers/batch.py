@@ -65,10 +65,10 @@ class Worker:
         self.batch = batch
         self.pooled = pooled
         self.state: WorkerState = "idle"
-        self.index = -1
-        self.deadline = 0.0
-        self.place = ""
-        self.stuck_place = ""
+        self.index: int = -1
+        self.deadline: float = 0.0
+        self.place: str = ""
+        self.stuck_place: str = ""
 
     def check(self) -> None:
         """Raise Abandoned if nobody waits for this item any more."""
@@ -117,7 +117,7 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
         breaker: CircuitBreaker,
         wake: Callable[[], None],
     ) -> None:
-        self.closed = False
+        self.closed: bool = False
         self._open_session = open_session
         self._function = function
         self._items = items

@@ -20,7 +20,7 @@ class AtomicFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.part_path = path.with_name(f"{path.name}.part")
+        self.part_path: Path = path.with_name(f"{path.name}.part")
 
     @contextmanager
     def open(self, *, append: bool = False) -> Generator[BinaryIO]:

@@ -35,7 +35,7 @@ async def run_bulk(context: Context, arguments: BulkReadMemoryInput) -> JsonObje
     return await walk_memory(context, arguments.key, limits)
 
 
-bulk_read_memory = Ability(
+bulk_read_memory: Ability = Ability(
     name="bulk_read_memory",
     title="Read a memory and what it links to",
     description=BULK_DESCRIPTION,
@@ -64,7 +64,7 @@ async def run_get(context: Context, arguments: MemoryGetInput) -> JsonObject:
     return build_memory_answer(stored, context.max_response_bytes)
 
 
-memory_get = Ability(
+memory_get: Ability = Ability(
     name="memory_get",
     title="Read one memory",
     description=GET_DESCRIPTION,

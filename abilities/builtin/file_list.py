@@ -101,7 +101,7 @@ def _count_fitting(files: Sequence[JsonObject], room: int) -> int:
     return len(files)
 
 
-file_list = Ability(
+file_list: Ability = Ability(
     name="file_list",
     title="List files",
     description=DESCRIPTION,

@@ -60,7 +60,7 @@ def _to_found_item(file: FileText) -> FoundItem:
     return FoundItem(data, file.piece, file.original, continue_at)
 
 
-file_read_bulk = Ability(
+file_read_bulk: Ability = Ability(
     name="file_read_bulk",
     title="Read many files",
     description=DESCRIPTION,

@@ -36,7 +36,7 @@ async def store(context: Context, arguments: StoreMemoryInput) -> JsonObject:
     return build_write_answer(stored, frame, context.max_response_bytes)
 
 
-store_memory = Ability(
+store_memory: Ability = Ability(
     name="store_memory",
     title="Store a memory",
     description=STORE_DESCRIPTION,
@@ -90,7 +90,7 @@ async def query(context: Context, arguments: QueryMemoriesInput) -> JsonObject:
     return answer
 
 
-query_memories = Ability(
+query_memories: Ability = Ability(
     name="query_memories",
     title="Find memories",
     description=QUERY_DESCRIPTION,
@@ -118,7 +118,7 @@ async def update(context: Context, arguments: UpdateMemoryInput) -> JsonObject:
     return build_write_answer(stored, frame, context.max_response_bytes)
 
 
-update_memory = Ability(
+update_memory: Ability = Ability(
     name="update_memory",
     title="Change a memory",
     description=UPDATE_DESCRIPTION,
@@ -146,7 +146,7 @@ async def delete(context: Context, arguments: DeleteMemoryInput) -> JsonObject:
     return {"success": True, "action": "archived", "id": arguments.id}
 
 
-delete_memory = Ability(
+delete_memory: Ability = Ability(
     name="delete_memory",
     title="Archive or delete a memory",
     description=DELETE_DESCRIPTION,
@@ -187,7 +187,7 @@ async def count(context: Context, _: GetMemoryStatsInput) -> JsonObject:
     return answer
 
 
-get_memory_stats = Ability(
+get_memory_stats: Ability = Ability(
     name="get_memory_stats",
     title="Memory statistics",
     description=STATS_DESCRIPTION,

@@ -46,7 +46,7 @@ def _to_found_item(memory: MemoryText) -> FoundItem:
     return FoundItem(data, memory.piece, target.to_target(target.resume), target.to_target)
 
 
-memory_read_bulk = Ability(
+memory_read_bulk: Ability = Ability(
     name="memory_read_bulk",
     title="Read many memories",
     description=DESCRIPTION,

@@ -117,5 +117,5 @@ def _create_notes(path: Path) -> bool:
     return True
 
 
-for command in (*ability.COMMANDS, *serve.COMMANDS, *store.COMMANDS, doctor, graph, token):
-    main.add_command(command)
+for _command in (*ability.COMMANDS, *serve.COMMANDS, *store.COMMANDS, doctor, graph, token):
+    main.add_command(_command)

@@ -59,7 +59,7 @@ class Glob:
         self._alternatives = [_parse_components(text) for text in alternatives]
 
         beginnings = {State(index, 0) for index in range(len(alternatives))}
-        self.start = self._skip_double_stars(beginnings)
+        self.start: States = self._skip_double_stars(beginnings)
 
     def step(self, states: States, name: str) -> States:
         """Return the states after one more component; empty if nothing beneath it can match."""

@@ -1,7 +1,7 @@
 """MemoryHelper: the one way to an agent's memory, its note files and its stored memories."""
 
 from calendar import isleap
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
@@ -22,10 +22,13 @@ from abilities.helpers.stores.protocol import (
     MemoryPage,
     MemoryStore,
     Query,
+    Stats,
+    WalkResult,
     WriteResult,
 )
 from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE, Range
+from abilities.helpers.walk import WalkLimits
 from abilities.helpers.workers import WorkerPool
 
 SHOWN_LINKS = 20
@@ -83,8 +86,10 @@ class MemoryHelper:
         self._zone = zone
 
         # These need nothing but the namespace: `MemoryStore` describes them.
-        self.walk = partial(store.walk, namespace)
-        self.read_stats = partial(store.read_stats, namespace)
+        self.walk: Callable[[str, WalkLimits], Awaitable[WalkResult]] = partial(
+            store.walk, namespace
+        )
+        self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
 
     @property
     def today(self) -> date:

@@ -112,8 +112,8 @@ class RecordDraft:
         # Only a piece that keeps its raw bytes can have markers in its text.
         self._content = piece.text if piece.raw is None else replace_markers(piece.text)
 
-        self.content_size = measure_escaped(self._content)
-        self.frame_size = self._measure_frame(is_cut=piece.rest)
+        self.content_size: int = measure_escaped(self._content)
+        self.frame_size: int = self._measure_frame(is_cut=piece.rest)
 
     def measure_cost(self) -> Cost:
         """Return what this item takes of a reply whole, cut, or left out."""
