@@ -92,6 +92,7 @@ class Ability:
         if match is None:
             return False
 
+        # Clients read resources without asking anybody, so reading one must change nothing.
         return self.read_only and match[1] in self.input.model_fields
 
 

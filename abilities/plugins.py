@@ -22,6 +22,7 @@ def add_plugins(registry: AbilityRegistry) -> list[str]:
     """
     problems: list[str] = []
 
+    # Sorted, so that the same plugin wins a name that two of them claim, on every machine.
     for point in sorted(entry_points(group=GROUP), key=_get_position):
         try:
             _add_abilities(registry, point)

@@ -102,6 +102,7 @@ def write_declarations(abilities: Iterable[Ability]) -> list[Path]:
         path.write_text(format_declaration(ability), encoding="utf-8")
         paths.append(path)
 
+    # An ability that was renamed would otherwise leave its old file behind.
     for path in set(directory.glob("*.json")) - set(paths):
         path.unlink()
 
@@ -110,6 +111,7 @@ def write_declarations(abilities: Iterable[Ability]) -> list[Path]:
 
 def _make_nullable(field: JsonObject) -> JsonObject:
     """Return a field's schema that null satisfies too; what is said of the field stays outside."""
+    # Clients show the description of the field itself, not that of one of its alternatives.
     outer = {key: value for key, value in field.items() if key in ("description", "default")}
     constraints = {key: value for key, value in field.items() if key not in outer}
 

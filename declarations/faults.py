@@ -239,6 +239,7 @@ class Refused(AbilitiesError):
 
     def __init__(self, reason: Reason, field: str | None = None) -> None:
         # A plugin may run without a type checker; a made-up reason must not reach a caller.
+        # Plugins raise this too, and not all of them are type-checked.
         if reason not in FAULTS:
             raise ValueError(f"{reason!r} is not a reason in FAULTS")
 
@@ -300,6 +301,7 @@ class Fault(Model):
         if isinstance(error, MemoryError):
             return cls.from_reason("resource_exhausted")
 
+        # Operators find the details in the log by this reference; callers must not see them.
         ref = secrets.token_hex(6)
         _log.error("unexpected error, ref %s", ref, exc_info=error)
         return cls.from_reason("internal", ref=ref)

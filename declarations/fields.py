@@ -65,6 +65,7 @@ class Arguments(Model):
         for other_name, name in cls.other_names.items():
             arguments = _rename(arguments, other_name, name)
 
+        # Many clients send null for every optional argument that their model left out.
         return {
             name: value
             for name, value in arguments.items()
@@ -95,6 +96,7 @@ def _rename(arguments: JsonObject, other_name: str, name: str) -> JsonObject:
     if value is None:
         return renamed
 
+    # Two equal values do no harm; which of two different ones is meant must not be guessed.
     if renamed.get(name) not in (None, value):
         raise PydanticCustomError("invalid_parameter", "Two names of one argument disagree.")
 
@@ -104,7 +106,7 @@ def _rename(arguments: JsonObject, other_name: str, name: str) -> JsonObject:
 
 def _parse_integer(value: object) -> int:
     """Return a whole number: 3.0 and "3" are 3, but true, 3.5 and NaN are refused."""
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # to Python it is an integer; to the model it was not
         raise _not_an_integer()
 
     if isinstance(value, int):
@@ -113,6 +115,7 @@ def _parse_integer(value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
 
+    # Models often quote numbers.
     if isinstance(value, str) and len(value) <= _MAX_DIGITS and _is_decimal_integer(value):
         return int(value)
 
@@ -120,6 +123,7 @@ def _parse_integer(value: object) -> int:
 
 
 def _is_decimal_integer(text: str) -> bool:
+    # Without the first check the digits of every script would count.
     return text.isascii() and text.removeprefix("-").isdigit()
 
 
@@ -129,6 +133,7 @@ def _not_an_integer() -> PydanticCustomError:
 
 def _parse_char_limit(value: object) -> int:
     """Return a number of characters, and tell wrong types and wrong sizes apart."""
+    # Infinity is a number, and only too large; NaN is of the wrong type.
     if isinstance(value, float) and math.isinf(value):
         raise _out_of_range()
 
@@ -201,6 +206,7 @@ def _try_json(value: object) -> object:
     if not isinstance(value, str):
         return None
 
+    # Some clients encode nested arguments twice.
     try:
         return parse_json(value)
     except ValueError:

@@ -43,6 +43,7 @@ def is_key(key: object) -> bool:
     It is 1 to 200 characters long, has no space at either end, and holds no control, no surrogate
     and no U+FFFD.
     """
+    # U+FFFD stands for bytes that were lost: nobody could type such a key again.
     return (
         isinstance(key, str)
         and 1 <= len(key) <= MAX_KEY_CHARS
@@ -85,6 +86,7 @@ def _check_metadata(metadata: JsonObject) -> JsonObject:
     except TypeError:
         raise _unusable_metadata() from None
 
+    # The round trip shows what orjson writes but cannot give back, such as NaN.
     if len(encoded) > MAX_METADATA_BYTES or orjson.loads(encoded) != metadata:
         raise _unusable_metadata()
 

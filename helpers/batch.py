@@ -12,7 +12,7 @@ counts of stuck calls          the `CircuitBreaker`, on any thread         the b
 threads and running workers    the `WorkerPool`, on any thread             the pool's lock
 =============================  ==========================================  ======================
 
-Whoever holds a batch's lock may take the breaker's. No other lock is taken while one is held.
+A thread that holds a batch's lock may take the breaker's. No other lock is taken while one is held.
 """
 
 import logging

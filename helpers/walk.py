@@ -167,6 +167,7 @@ class Walk:
 
     def _shorten(self, step: Step, target: Step, link: WalkLink) -> Conversation[None]:
         """If a memory is met on a shorter way than before, go on from there."""
+        # A longer way allows nothing that the shorter one did not.
         depth = step.depth + 1
         if depth >= target.depth:
             return

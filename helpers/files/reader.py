@@ -21,6 +21,7 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 def format_modified_at(status: os.stat_result) -> str:
     """Return a file's last modification, RFC 3339 UTC in milliseconds."""
+    # Integers throughout: a float has too few digits for nanoseconds and may round up a second.
     seconds, nanoseconds = divmod(status.st_mtime_ns, 1_000_000_000)
     date_and_time = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{date_and_time}.{nanoseconds // 1_000_000:03}Z"
@@ -50,6 +51,7 @@ class FileText(NamedTuple):
 
         It stands for the inode, the size and the modification time.
         """
+        # A file replaced within one tick of the clock by one as long still has another inode.
         status = self.stat
         stamp = f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
         return blake2b(stamp.encode(), digest_size=6).hexdigest()
