@@ -220,7 +220,7 @@ class Abilities:
         A view of a read-only view is read-only too. Raises ValueError for a name that cannot be a
         namespace.
         """
-        # A view hands on what it may not do, so that whoever holds one cannot make a stronger one.
+        # A view hands on what it may not do, so that its holder cannot make a stronger one.
         read_only = read_only or self.context.read_only
         is_same_scope = read_only == self.context.read_only
         if is_same_scope and namespace == self.settings.namespace:

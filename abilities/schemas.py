@@ -110,7 +110,7 @@ def write_declarations(abilities: Iterable[Ability]) -> list[Path]:
 
 
 def _make_nullable(field: JsonObject) -> JsonObject:
-    """Return a field's schema that null satisfies too; what is said of the field stays outside."""
+    """Return a field's schema that also allows null; its description and default stay outside."""
     # Clients show the description of the field itself, not that of one of its alternatives.
     outer = {key: value for key, value in field.items() if key in ("description", "default")}
     constraints = {key: value for key, value in field.items() if key not in outer}

@@ -47,7 +47,7 @@ class Arguments(Model):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True,
         extra="forbid",
-        strict=True,  # what is converted all the same is said by each field's own type
+        strict=True,  # each field's own type says what is converted all the same
         defer_build=True,
     )
 

@@ -211,7 +211,7 @@ async def open_mcp(settings: Settings) -> AsyncGenerator[Call]:
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    # The demonstration's settings replace those of whoever runs it.
+    # The demonstration's settings replace those of the person who runs it.
     environment = {
         **os.environ,
         "ABILITIES_AGENT_DIR": str(settings.agent_dir),

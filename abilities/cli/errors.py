@@ -1,4 +1,4 @@
-"""Errors of a command's work, as sentences for whoever runs the command."""
+"""Errors of a command's work, as sentences for the person who runs it."""
 
 import os
 from collections.abc import Generator

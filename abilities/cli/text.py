@@ -1,7 +1,6 @@
 """Text for a terminal: counts in words, and foreign text made harmless."""
 
-from abilities.declarations.memory import is_key
-from abilities.declarations.values import has_control_character
+from abilities.declarations.values import has_control_character, has_surrogate
 
 
 def format_count(number: int, noun: str, plural: str | None = None) -> str:
@@ -17,11 +16,15 @@ def format_count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Return text as it is if a key could hold it, otherwise as an ASCII literal in quotes.
+    r"""Return text as it is, or as an ASCII literal in quotes if it could steer the terminal.
 
-    A file or a store may hold control sequences, which would steer the terminal.
+    >>> print(escape_text("long " * 50 + "名"), escape_text("a\x1b[31m"))  # doctest: +ELLIPSIS
+    long long ...名 'a\x1b[31m'
     """
-    return text if is_key(text) else ascii(text)
+    if has_control_character(text) or has_surrogate(text):
+        return ascii(text)
+
+    return text
 
 
 def replace_control_characters(text: str) -> str:

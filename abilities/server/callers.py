@@ -22,7 +22,6 @@ class Callers:
         self._abilities = abilities
         self._tokens = tokens
         self._demanded = demanded
-        self._views: dict[tuple[str, bool], Abilities] = {}
 
     def identify(self, authorization: Sequence[str]) -> Abilities:
         """Return the application for the values of a request's Authorization headers.
@@ -41,7 +40,8 @@ class Callers:
         if token is None:
             raise RefusedRequest(401, "unauthorized")
 
-        return self._get_view(token)
+        read_only = token.scope == "read"
+        return self._abilities.for_namespace(token.namespace, read_only=read_only)
 
     def _is_token_needed(self) -> bool:
         """Whether callers need a token. Raises ValueError if the tokens cannot be used."""
@@ -63,13 +63,3 @@ class Callers:
             return None
 
         return self._tokens.find(text.strip())
-
-    def _get_view(self, token: Token) -> Abilities:
-        """Return the application as a token may use it; there is one per namespace and scope."""
-        read_only = token.scope == "read"
-        key = (token.namespace, read_only)
-
-        if key not in self._views:
-            self._views[key] = self._abilities.for_namespace(token.namespace, read_only=read_only)
-
-        return self._views[key]
