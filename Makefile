@@ -3,7 +3,7 @@ BIN := .venv/bin
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all lint types torture torture-quick failover mutants browser reference vendor conformance bench bench-quick clean
+.PHONY: help demo test test-all coverage lint types torture torture-quick failover mutants browser reference specification vendor conformance bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -12,10 +12,13 @@ help:  ## List the targets
 demo: .venv/demo  ## Read 25 files and 6 memories as an agent would
 	@$(BIN)/abilities demo
 
-test: .venv/dev  ## Show every behavior once (a minute and a half on two idle cores)
+test: .venv/dev  ## Show every behavior once (six minutes on two idle cores)
 	@ABILITIES_TESTS=quick $(PYTEST)
 
-test-all: .venv/dev  ## Run every test at length, with branch coverage (ten to fifteen minutes)
+test-all: .venv/dev  ## Run every test at length (fifteen minutes on two idle cores)
+	@ABILITIES_TESTS=all $(PYTEST)
+
+coverage: .venv/dev  ## Run every test at length, and show which branches none of them takes
 	@ABILITIES_TESTS=all $(PYTEST) --cov --cov-report=term:skip-covered
 
 lint: .venv/dev .lint/installed  ## Check the style of the Python and of the explorer's JavaScript
@@ -40,6 +43,9 @@ browser: .venv/browser  ## Test the explorer in a real Chromium (apt installs it
 reference: .venv/dev  ## Write docs/reference.md from the declarations
 	@$(BIN)/python -m tools.reference
 
+specification: .venv/dev  ## Write docs/specification.md from the requirements and the tests' marks
+	@$(BIN)/python -m tools.specification
+
 vendor: .venv/python  ## Fetch the explorer's libraries again from the npm registry
 	@$(BIN)/python -m tools.vendor
 
@@ -52,7 +58,7 @@ bench: .venv/bench  ## Measure every goal against other servers (half an hour); 
 bench-quick: .venv/bench  ## Run make bench with fewer rounds and memories (two minutes)
 	@$(BIN)/python -m benchmarks --quick
 
-mutants: .venv/mutation  ## Mutate the code of six modules, and check that tests fail (hours; resumes where it stopped)
+mutants: .venv/mutation  ## Mutate the code of seven modules, and check that tests fail (hours; resumes where it stopped)
 	@$(BIN)/python -m tools.mutation
 
 clean:  ## Remove the environment and caches

@@ -5,19 +5,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Self
 
-from abilities.builtin.catalog import BUILT_IN
-from abilities.declarations.faults import Refused
+from abilities.builtin.catalog import list_built_in
+from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.definition import Context
-from abilities.helpers.files.confinement import Policy, Root
+from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
+from abilities.helpers.files.roots import Root, RootPlace
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.stores.opening import open_store
-from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.workers import WorkerPool
 from abilities.plugins import add_plugins
 from abilities.registry import AbilityRegistry
@@ -36,7 +36,7 @@ def build_registry(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
 
     A problem is a sentence for each plugin that could not be loaded.
     """
-    registry = AbilityRegistry(BUILT_IN)
+    registry = AbilityRegistry(list_built_in(for_kv_memory=settings.compat == "kv-memory"))
     problems: list[str] = []
     if settings.plugins:
         problems = add_plugins(registry)
@@ -53,17 +53,17 @@ class OptionalRoots:
     """
 
     def __init__(self) -> None:
-        self._roots: dict[Path, Root] = {}
+        self._roots: dict[RootPlace, Root] = {}
         self._lock = threading.Lock()  # views are made on any thread
 
-    def get(self, name: str, path: Path) -> Root:
-        """Return the root of a directory, the same one at each call."""
+    def get(self, place: RootPlace) -> Root:
+        """Return the root at a place, the same one at each call."""
         with self._lock:
-            if path not in self._roots:
+            if place not in self._roots:
                 self._make_room()
-                self._roots[path] = Root(name, path, optional=True)
+                self._roots[place] = Root(place.name, place.path, optional=True)
 
-            return self._roots[path]
+            return self._roots[place]
 
     def _make_room(self) -> None:
         """Bound what callers who invent namespaces can fill.
@@ -74,9 +74,9 @@ class OptionalRoots:
         if len(self._roots) < MAX_ROOTS:
             return
 
-        for path, root in list(self._roots.items()):
+        for place, root in list(self._roots.items()):
             if root.optional:  # its directory was never seen
-                del self._roots[path]
+                del self._roots[place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Resources:
     registry: AbilityRegistry
     problems: list[str]
     policy: Policy
-    store: MemoryStore
+    store: ServableStore
     workers: WorkerPool = field(default_factory=WorkerPool)
     optional_roots: OptionalRoots = field(default_factory=OptionalRoots)
 
@@ -100,22 +100,23 @@ class Resources:
 
     async def close(self) -> None:
         """Let the threads end, and finish what the store has begun."""
+        await self.registry.close()  # first, because plugins use the others
         self.workers.close()
         await self.store.close()
 
     def build_context(self, settings: Settings, *, read_only: bool = False) -> Context:
         """Return the context of one namespace, that of the settings. It is cheap to make."""
-        agent = self._get_agent_root(settings)
-        roots = [agent, Root("workspace", settings.workspace_path)]
+        roots = [self._get_root(place) for place in settings.roots]
+        absent: Reason = "not_found" if settings.workspace_root else "no_workspace"
 
         return Context(
             namespace=settings.namespace,
-            files=FileReader(roots, self.policy, self.workers),
+            files=FileReader(roots, self.policy, self.workers, absent=absent),
             lister=FileLister(roots, self.policy, self.workers),
             memory=MemoryHelper(
                 settings.namespace,
                 self.store,
-                agent,
+                roots[0],  # the agent's: notes are never looked for in the workspace
                 self.policy,
                 self.workers,
                 settings.memory_files,
@@ -123,14 +124,15 @@ class Resources:
             ),
             max_response_bytes=settings.max_response_bytes,
             read_only=read_only,
+            disabled=settings.disabled,
         )
 
-    def _get_agent_root(self, settings: Settings) -> Root:
-        if settings.has_default_agent_dir:
-            return self.optional_roots.get("agent", settings.agent_path)
+    def _get_root(self, place: RootPlace) -> Root:
+        if place.optional:
+            return self.optional_roots.get(place)
 
         # A required root remembers nothing, so each view may have its own.
-        return Root("agent", settings.agent_path)
+        return Root(place.name, place.path)
 
 
 class Abilities:
@@ -162,7 +164,8 @@ class Abilities:
     async def open(cls, settings: Settings | None = None) -> AsyncGenerator[Self]:
         """Open the application: ``async with Abilities.open(Settings(...)) as abilities``.
 
-        Raises ValueError for a root that must not be shared, and for a store that cannot be used.
+        Raises ValueError for a root that must not be shared or does not exist, and for a store that
+        cannot be used.
         """
         settings = settings or Settings()
         settings.check_roots()
@@ -205,14 +208,22 @@ class Abilities:
         """How many calls wait for the store at this moment."""
         return self._resources.store.queue_size
 
-    async def is_ready(self) -> bool:
-        """Return whether the store answers."""
-        try:
-            await self._resources.store.read_stats(self.settings.namespace)
-        except Refused:
-            return False
+    @property
+    def stuck_threads(self) -> int:
+        """How many threads are stuck in files and folders that do not answer."""
+        return self._resources.workers.count_stuck()
 
-        return True
+    async def check_ready(self) -> None:
+        """Raise Refused if the store does not answer; within 2 seconds, however busy it is."""
+        await self._resources.store.ping()
+
+    async def remember_tokens(self) -> None:
+        """Let the store remember, for good, that tokens of a server were made. Raises Refused."""
+        await self._resources.store.set_mark("tokens")
+
+    async def recall_tokens(self) -> bool:
+        """Return whether the store remembers tokens. Raises Refused."""
+        return await self._resources.store.has_mark("tokens")
 
     def for_namespace(self, namespace: str, *, read_only: bool = False) -> Self:
         """Return a view for another namespace; with ``read_only``, one that changes nothing.

@@ -3,18 +3,27 @@
 import inspect
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeGuard, get_type_hints
 
 from pydantic import BaseModel
 
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
 from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory.helper import MemoryHelper
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 """A name that every kind of client accepts; OpenAI's allows 64 characters, the least of all."""
+
+MAX_TITLE = 100
+"""Characters of an ability's title."""
+
+MAX_DESCRIPTION = 4_000
+"""Characters of an ability's description; every client sends it to its model with every call."""
+
+_PACKAGE = __name__.partition(".")[0]
 
 _RESOURCE = re.compile(r"[a-z][a-z0-9+.-]*://\{([a-z][a-z0-9_]*)\}")
 
@@ -28,6 +37,8 @@ class Context:
 
     An answer that is larger than ``max_response_bytes`` as JSON is refused. If ``read_only`` is
     true, the caller may not change anything, and the registry refuses abilities that would.
+    ``disabled`` names the abilities that the settings do not offer, for those that could do the
+    same in another way.
 
     To fail the whole call, raise `Refused` with a reason, or `AbilityError`.
     """
@@ -38,6 +49,7 @@ class Context:
     memory: MemoryHelper
     max_response_bytes: int
     read_only: bool = False
+    disabled: tuple[str, ...] = ()
 
 
 Run = Callable[[Context, Any], Awaitable[BaseModel | JsonObject]]
@@ -50,13 +62,15 @@ class Ability:
 
     ``name`` is in snake_case, at most 64 characters long. ``input`` and ``answer`` are pydantic
     models. The arguments are validated by ``input`` before ``run`` is awaited; ``run`` returns an
-    instance of ``answer``, or the same as a dict.
+    instance of ``answer``, or the same as a dict. Unless the ability is built in, both happen on an
+    event loop of its package, within 10 seconds.
 
     ``read_only``, ``idempotent`` and ``destructive`` tell clients whether to ask before they call.
     ``resource`` is a URI that holds the name of one argument, for example ``memory://{key}``; MCP
     clients can read the answer as a resource at such a URI.
 
-    Raises ValueError for a name, a description or a resource that cannot be used.
+    Raises ValueError for a name, a title, a description or a resource that cannot be used, and
+    TypeError for a field of another type.
     """
 
     name: str
@@ -70,10 +84,21 @@ class Ability:
     destructive: bool = False
     resource: str | None = None
 
+    package: str = field(init=False, repr=False, compare=False)
+    """The top-level package that its function is from; its abilities share an event loop."""
+
+    is_built_in: bool = field(init=False, repr=False, compare=False)
+    """Whether it is one of this package's own, which runs on the event loop of its caller."""
+
     def __post_init__(self) -> None:
+        self._check_types()
+        # The only way to set a field of a frozen class.
+        object.__setattr__(self, "package", _find_package(self.run))
+        object.__setattr__(self, "is_built_in", self.package == _PACKAGE)
+
         if not _NAME.fullmatch(self.name):
             raise ValueError(
-                f"an ability's name is snake_case, 64 characters at most: {self.name!r}"
+                f"an ability's name is snake_case, 64 characters at most: {self.name[:100]!r}"
             )
 
         if not self.description.strip():
@@ -81,11 +106,31 @@ class Ability:
                 f"ability {self.name} needs a description: it is what a model chooses by"
             )
 
+        _check_text(f"title of {self.name}", self.title, MAX_TITLE)
+        _check_text(f"description of {self.name}", self.description, MAX_DESCRIPTION)
+
         if self.resource is not None and not self._is_resource(self.resource):
             raise ValueError(
                 f"ability {self.name}: a resource is read at 'scheme://{{argument}}', "
                 "by an ability that is read_only"
             )
+
+    def _check_types(self) -> None:
+        """Raise TypeError for a field that no type checker would have let through."""
+        texts: list[object] = [self.name, self.title, self.description, self.resource or ""]
+        flags: list[object] = [self.read_only, self.idempotent, self.destructive]
+
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("an ability's name, title, description and resource are strings")
+
+        if not all(isinstance(flag, bool) for flag in flags):
+            raise TypeError("an ability's read_only, idempotent and destructive are booleans")
+
+        if not (_is_model(self.input) and _is_model(self.answer)):
+            raise TypeError("an ability's input and answer are pydantic models")
+
+        if not callable(self.run):
+            raise TypeError("an ability's run is an async function")
 
     def _is_resource(self, resource: str) -> bool:
         match = _RESOURCE.fullmatch(resource)
@@ -94,6 +139,23 @@ class Ability:
 
         # Clients read resources without asking anybody, so reading one must change nothing.
         return self.read_only and match[1] in self.input.model_fields
+
+
+def _find_package(run: object) -> str:
+    while isinstance(run, partial):
+        run = run.func
+
+    return str(getattr(run, "__module__", None)).partition(".")[0]
+
+
+def _check_text(what: str, text: str, max_chars: int) -> None:
+    """Raise ValueError for a text that is too long, or that some surface cannot show."""
+    if len(text) > max_chars:
+        raise ValueError(f"the {what} is longer than {max_chars:,} characters")
+
+    printable = text.replace("\n", "").replace("\t", "")
+    if has_surrogate(text) or has_control_character(printable):
+        raise ValueError(f"the {what} holds a control character or a surrogate")
 
 
 def ability(

@@ -8,6 +8,7 @@
     │                   `declarations.faults`; callers see a Fault instead
     │   └── RefusedRequest  the server rejects a whole HTTP request, with a status
     ├── UnusableLine    a line of an import is not a memory
+    ├── NotAStore       a file to restore is no backup; nothing was put in place
     ├── UnsoundCopy     a backup is damaged; nothing was put in place
     └── Abandoned       nobody waits for this work any more; never leaves its thread
 """

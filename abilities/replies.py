@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
-from abilities.helpers.reply.render import render
+from abilities.helpers.reply.render import Format, render
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The payload of a call, and the text that its reader gets: JSON or TOON.
+    """The payload of a call, and the text that its reader gets, in the ``format`` that it has.
 
     If the call ``failed`` as a whole, the payload is ``{"error": fault}``.
     """
@@ -17,6 +17,7 @@ class Reply:
     payload: JsonObject
     text: str
     failed: bool
+    format: Format = "json"
 
 
 def build_failed_reply(fault: Fault) -> Reply:

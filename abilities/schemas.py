@@ -1,6 +1,7 @@
 """The JSON Schemas of abilities, and their declarations for MCP, OpenAI and Anthropic clients."""
 
 import json
+import math
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
@@ -10,14 +11,31 @@ from typing import Any, cast
 import orjson
 from pydantic import BaseModel
 
+from abilities.declarations.faults import Fault
 from abilities.declarations.fields import EXACT
 from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability
 
+MAX_SCHEMA_BYTES = 64 * 1024
+"""A schema as JSON; clients send the schemas of all abilities to their models with every call."""
+
+_MAX_NODES = 10_000
+"""Objects and arrays of a schema whose references are replaced by what they refer to."""
+
 
 def build_input_schema(ability: Ability) -> JsonObject:
     """Return the JSON Schema of an ability's arguments, as models read it."""
-    return _build_schema(ability.input, exact=False)
+    return build_arguments_schema(ability.input)
+
+
+def build_arguments_schema(model: type[BaseModel]) -> JsonObject:
+    """Return the JSON Schema of arguments by their model, as `build_input_schema` does."""
+    return _build_schema(model, exact=False)
+
+
+def build_fault_schema() -> JsonObject:
+    """Return the JSON Schema of a fault."""
+    return _build_schema(Fault, exact=False)
 
 
 def build_exact_schema(ability: Ability, *, nullable: bool) -> JsonObject:
@@ -42,7 +60,21 @@ def build_output_schema(ability: Ability) -> JsonObject:
 
     Optional fields are left out of an answer when they have no value; they are never null.
     """
-    return _build_schema(ability.answer, exact=False)
+    return build_model_schema(ability.answer)
+
+
+def build_model_schema(model: type[BaseModel]) -> JsonObject:
+    """Return the JSON Schema of a model whose values are sent, in plain form."""
+    return _build_schema(model, exact=False)
+
+
+def check_schemas(ability: Ability) -> None:
+    """Raise ValueError, or whatever building them raises, for schemas that cannot be published."""
+    for schema in (build_input_schema(ability), build_output_schema(ability)):
+        if schema.get("type") != "object" or "properties" not in schema:
+            raise ValueError("an ability's input and answer must be models of objects")
+
+    build_exact_schema(ability, nullable=True)
 
 
 def build_annotations(ability: Ability) -> dict[str, bool]:
@@ -128,8 +160,44 @@ def _encode_schema(model: type[BaseModel], *, exact: bool) -> bytes:
     """Return a model's schema as JSON; bytes, because what is cached must not change."""
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
+    _check_expansion(schema, definitions)
 
-    return orjson.dumps(_simplify(schema, definitions, exact=exact))
+    encoded = orjson.dumps(_simplify(schema, definitions, exact=exact))
+    if len(encoded) > MAX_SCHEMA_BYTES:
+        raise ValueError(f"the schema of {model.__name__} is larger than {MAX_SCHEMA_BYTES} bytes")
+
+    return encoded
+
+
+def _check_expansion(schema: JsonObject, definitions: JsonObject) -> None:
+    """Raise ValueError for a schema that would be too large, or endless, without references.
+
+    Each definition is counted once: thirty that refer to the next one twice stand for a billion.
+    """
+    counts: dict[str, float] = {}
+
+    def count(node: object) -> float:
+        if isinstance(node, list):
+            return 1 + sum(count(item) for item in cast(list[object], node))
+
+        fields = as_object(node)
+        if fields is None:
+            return 0
+
+        nodes = 1 + sum(count(value) for value in fields.values())
+        if isinstance(fields.get("$ref"), str):
+            nodes += count_definition(fields["$ref"].rpartition("/")[2])
+        return nodes
+
+    def count_definition(name: str) -> float:
+        if name not in counts:
+            counts[name] = math.inf  # what is met again, while it is counted, refers to itself
+            counts[name] = count(definitions[name])
+
+        return counts[name]
+
+    if count(schema) > _MAX_NODES:
+        raise ValueError("the schema is too large, or refers to itself")
 
 
 def _simplify(node: object, definitions: JsonObject, *, exact: bool) -> Any:

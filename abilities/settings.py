@@ -1,7 +1,6 @@
 """Settings, from arguments, the environment (``ABILITIES_…``), a TOML file, or defaults."""
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -16,32 +15,42 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from abilities.declarations.memory import NAMESPACE
-from abilities.helpers.files.confinement import Policy, is_forbidden_root
+from abilities.declarations.memory import Namespace, parse_namespace
+from abilities.helpers.files.bans import find_ban
+from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.deny import DenyList
-from abilities.helpers.memory.targets import MemoryFiles
-from abilities.helpers.stores.opening import check_store_url, store_path
+from abilities.helpers.files.own_files import OwnFiles, OwnPlace
+from abilities.helpers.files.roots import (
+    PLACEHOLDER,
+    RootPlace,
+    enter_namespace,
+    find_shared_part,
+)
+from abilities.helpers.files.secret_names import list_denied
+from abilities.helpers.memory.targets import MEMORY_LAYOUTS, MemoryFiles
+from abilities.helpers.stores.opening import (
+    STORE_SUFFIXES,
+    check_store_url,
+    is_store_header,
+    store_path,
+)
+from abilities.helpers.tokens import TOKEN_SUFFIXES
 
 HOME = Path("~/.abilities")
 """Where everything is by default."""
 
-DENY = (
-    ".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template",
-    "*.pem", "*.key", "*.p12", "id_rsa*", "id_ed25519*", "id_ecdsa*",
-    ".netrc", ".npmrc", ".pypirc", ".pgpass",
-    ".ssh/**", ".git/**", ".aws/**", ".kube/**", ".gnupg/**", ".docker/config.json",
-    ".abilities/**",
-)  # fmt: skip
-"""Names that are never shared by default: credentials, and what belongs to version control."""
+_DEFAULT_NAMES = "..."
 
-MEMORY_LAYOUTS = {
-    "openclaw": MemoryFiles("MEMORY.md", "memory/%Y-%m-%d.md"),
-    "clawpress": MemoryFiles("memory.md", "memory-%d%m%Y.md"),
-}
-"""How an agent's notes are named, by the name of the layout."""
+Compat = Literal["kv-memory"]
+"""Systems whose clients can be served."""
 
 Names = Annotated[tuple[str, ...], NoDecode]
 """Several names; in the environment one string, with commas between them."""
+
+
+def find_settings_file() -> Path:
+    """Return the path of the settings file, which need not exist."""
+    return Path(os.environ.get("ABILITIES_CONFIG", HOME / "config.toml")).expanduser().absolute()
 
 
 class Settings(BaseSettings):
@@ -68,7 +77,11 @@ class Settings(BaseSettings):
     )
     workspace_dir: Path = Field(
         default=Path(),
-        description="The directory the agent works in, where files are looked for second.",
+        description=(
+            "The directory the agent works in, where files are looked for second. By default the "
+            "current one; there is none if that must not be shared, such as '/' or the home "
+            "directory."
+        ),
     )
     store_url: str = Field(
         default="sqlite:///~/.abilities/memory.db", description="Where memories are stored."
@@ -78,9 +91,8 @@ class Settings(BaseSettings):
         ge=1,
         description="Maximum number of memories per namespace (default: unlimited).",
     )
-    namespace: str = Field(
+    namespace: Namespace = Field(
         default="default",
-        pattern=rf"^{NAMESPACE}$",
         description="Whose files and memories these are; replaces {namespace} in both directories.",
     )
     timezone: str | None = Field(
@@ -103,8 +115,15 @@ class Settings(BaseSettings):
         default=False, description="Refuse files that have more than one name."
     )
     deny: Names = Field(
-        default=DENY,
-        description="Names that are never shared; '!name' is an exception. Replaces the default.",
+        default=list_denied(),
+        description=(
+            "Names that are never shared; '!name' is an exception. Replaces the default list, for "
+            "which '...' stands."
+        ),
+    )
+    redact: bool = Field(
+        default=True,
+        description="Replace secrets in the contents of files and notes by '[secret: kind]'.",
     )
     memory_layout: Literal["openclaw", "clawpress"] = Field(
         default="openclaw", description="How the agent's notes are named."
@@ -121,10 +140,22 @@ class Settings(BaseSettings):
         default=False,
         description="MCP: also send outputSchema and structuredContent, every payload twice.",
     )
+    compat: Compat | None = Field(
+        default=None,
+        description="'kv-memory' serves its clients: two HTTP addresses answer as it did, and "
+        "memory_get and bulk_read_memory take its arguments session and sortLinks.",
+    )
 
     tokens_file: Path = Field(
         default=HOME / "tokens.json",
         description="File with the hashes of a server's tokens.",
+    )
+    require_tokens: bool | None = Field(
+        default=None,
+        description=(
+            "Whether every caller of a server needs a token (default: once there was one). false "
+            "opens a server to all on this machine; beyond it a token is always needed."
+        ),
     )
     shared_files: bool = Field(
         default=False,
@@ -148,8 +179,8 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Tell pydantic the order: arguments, then the environment, then the TOML file."""
-        file = Path(os.environ.get("ABILITIES_CONFIG", HOME / "config.toml")).expanduser()
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+        file = TomlConfigSettingsSource(settings_cls, find_settings_file())
+        return init_settings, env_settings, file
 
     @field_validator("deny", "disabled", "allowed_hosts", "authorization_servers", mode="before")
     @classmethod
@@ -159,6 +190,14 @@ class Settings(BaseSettings):
 
         names = [name.strip() for name in value.split(",")]
         return tuple(name for name in names if name)
+
+    @field_validator("deny")
+    @classmethod
+    def _insert_default_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if _DEFAULT_NAMES not in value:
+            return value
+
+        return (*list_denied(), *(name for name in value if name != _DEFAULT_NAMES))
 
     @field_validator("timezone")
     @classmethod
@@ -204,24 +243,46 @@ class Settings(BaseSettings):
         return store_path(self.store_url)
 
     @property
-    def agent_path(self) -> Path:
-        """The agent's directory in this namespace."""
-        return self._in_namespace(self.agent_dir)
+    def agent_root(self) -> RootPlace:
+        """The agent's directory in this namespace; a default one need not exist."""
+        path = enter_namespace(self.agent_dir, self.namespace)
+        if "agent_dir" not in self.model_fields_set:
+            return RootPlace("agent", path, None)
+
+        return RootPlace("agent", path, find_shared_part(self.agent_dir))
 
     @property
-    def has_default_agent_dir(self) -> bool:
-        """Whether nobody set agent_dir; then the directory need not exist."""
-        return "agent_dir" not in self.model_fields_set
+    def workspace_root(self) -> RootPlace | None:
+        """The workspace in this namespace; None if there is none.
+
+        A default one, the current directory, is none if it must not be shared, such as '/' or the
+        home directory: clients start programs there, and nobody asked to share them.
+        """
+        path = enter_namespace(self.workspace_dir, self.namespace)
+        is_default = "workspace_dir" not in self.model_fields_set
+        if is_default and find_ban(path) is not None:
+            return None
+
+        return RootPlace("workspace", path, find_shared_part(self.workspace_dir))
 
     @property
-    def workspace_path(self) -> Path:
-        """The workspace in this namespace."""
-        return self._in_namespace(self.workspace_dir)
+    def roots(self) -> list[RootPlace]:
+        """The directories that files are read from, in the order in which they are searched."""
+        if self.workspace_root is None:
+            return [self.agent_root]
+
+        return [self.agent_root, self.workspace_root]
 
     @property
     def policy(self) -> Policy:
         """What may be opened beneath the two directories."""
-        return Policy(DenyList(self.deny), self.follow_symlinks == "within", self.deny_hardlinks)
+        return Policy(
+            DenyList(self.deny),
+            self.follow_symlinks == "within",
+            self.deny_hardlinks,
+            self.redact,
+            OwnFiles(self._list_own_places(), is_store_header),
+        )
 
     @property
     def memory_files(self) -> MemoryFiles:
@@ -242,20 +303,18 @@ class Settings(BaseSettings):
         return ZoneInfo(self.timezone)
 
     def check_roots(self) -> None:
-        """Raise ValueError if a whole home directory or file system would be shared."""
-        paths = {"workspace_dir": self.workspace_path, "agent_dir": self.agent_path}
+        """Raise ValueError for a directory that must not be shared, or that does not exist.
 
-        for name, path in paths.items():
-            if is_forbidden_root(path):
-                raise ValueError(
-                    f"{name} must not be '/' or your home directory; "
-                    "name a folder that you want to share"
-                )
+        A namespace that has no directory of its own yet has no files; only the folder that holds
+        those directories must exist.
+        """
+        for root in self.roots:
+            root.check()
 
     def check_namespaces(self, namespaces: Iterable[str]) -> None:
         """Raise ValueError if several namespaces would see the same files without shared_files."""
         directories = (self.agent_dir, self.workspace_dir)
-        are_separate = all("{namespace}" in str(directory) for directory in directories)
+        are_separate = all(PLACEHOLDER in str(directory) for directory in directories)
         if are_separate or self.shared_files:
             return
 
@@ -270,14 +329,16 @@ class Settings(BaseSettings):
 
         Raises ValueError for a name that cannot be a namespace.
         """
-        if not re.fullmatch(NAMESPACE, namespace):
-            raise ValueError(
-                "a namespace is 1 to 63 of a-z, 0-9, '_' and '-', and begins with a letter or digit"
-            )
-
         # A copy keeps which settings were set, so that the default agent directory stays optional.
-        return self.model_copy(update={"namespace": namespace})
+        return self.model_copy(update={"namespace": parse_namespace(namespace)})
 
-    def _in_namespace(self, path: Path) -> Path:
-        # Not by str.format, which would stumble over any other brace in a path.
-        return Path(str(path).replace("{namespace}", self.namespace))
+    def _list_own_places(self) -> list[OwnPlace]:
+        """Return the files that no agent may read, whatever leads to them."""
+        places = [
+            OwnPlace(str(find_settings_file())),
+            OwnPlace(str(self.tokens_file), TOKEN_SUFFIXES),
+        ]
+        if self.store_path is not None:
+            places.append(OwnPlace(str(self.store_path), STORE_SUFFIXES))
+
+        return places

@@ -14,12 +14,13 @@ from abilities import Abilities, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.builtin.file_read_bulk import run as read_files
 from abilities.declarations.file_read_bulk import FileReadBulkInput
+from abilities.declarations.values import JsonObject
 from abilities.definition import Context
 from abilities.helpers.batch import Batch, Worker
 from abilities.helpers.circuit_breaker import CircuitBreaker
-from abilities.helpers.files.confinement import Root
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
+from abilities.helpers.files.roots import Root
 from abilities.helpers.workers import WorkerPool
 from benchmarks import peers
 from benchmarks.measure import Measured, Work, run_interleaved
@@ -58,7 +59,9 @@ def write_files(folder: Path, kilobytes: int) -> list[str]:
 def build_settings(base: Path) -> Settings:
     """Return settings with room for 25 whole files in one reply."""
     return Settings(
-        agent_dir=base / "agent", workspace_dir=base / "workspace", max_response_bytes=1_000_000
+        agent_dir=base / "agent",
+        workspace_dir=base / "workspace",
+        max_response_bytes=peers.LARGE_BOUND,
     )
 
 
@@ -105,7 +108,7 @@ async def compare_over_mcp(
     }
     timings = await run_interleaved(variants, rounds)
 
-    label = f"25x{goal.kilobytes} KB over MCP stdio"
+    label = f"25x{goal.kilobytes} KB over MCP stdio, {peers.LARGE_BOUND:,} bytes"
     results: list[Measured] = []
     if goal.against_single_reads:
         number, wanted = goal.against_single_reads
@@ -117,6 +120,47 @@ async def compare_over_mcp(
         results.append(timings.ratio(number, what, wanted, "bulk", "ours"))
 
     return results
+
+
+async def measure_goal_1_by_default(base: Path, rounds: int) -> list[Measured]:
+    """The same files at the default bound, following next_request to the last byte."""
+    workspace = base / "workspace"
+    names = write_files(workspace, 16)
+
+    with (
+        peers.start_ours(base / "agent", workspace, bound=peers.DEFAULT_BOUND) as ours,
+        peers.start_filesystem_server(workspace) as official,
+    ):
+
+        def read_to_the_end() -> int:
+            characters = 0
+            request: JsonObject | None = {"paths": names, "max_chars_per_file": 100_000}
+            while request:
+                reply = orjson.loads(ours.call("file_read_bulk", request))
+                characters += reply["summary"]["returned_chars"]
+                request = reply.get("next_request")
+
+            return characters
+
+        def read_one_by_one() -> None:
+            for name in names:
+                official.call("read_text_file", {"path": str(workspace / name)})
+
+        assert read_to_the_end() == FILES * 16 * 1024
+
+        paths = [str(workspace / name) for name in names]
+        variants = {
+            "ours": read_to_the_end,
+            "single": read_one_by_one,
+            "bulk": lambda: official.call("read_multiple_files", {"paths": paths}),
+        }
+        timings = await run_interleaved(variants, rounds)
+
+    label = f"25x16 KB over MCP stdio, {peers.DEFAULT_BOUND:,} bytes, to the last byte"
+    return [
+        timings.ratio("1", f"{label}, against 25 read_text_file", ">= 1.5x", "single", "ours"),
+        timings.ratio("1", f"{label}, against read_multiple_files", ">= 0.9x", "bulk", "ours"),
+    ]
 
 
 def measure_bytes(workspace: Path, ours: peers.Peer) -> list[Measured]:
@@ -144,7 +188,7 @@ def measure_bytes(workspace: Path, ours: peers.Peer) -> list[Measured]:
 
 def build_roots(settings: Settings) -> list[Root]:
     """Return the roots that an application would read from."""
-    return [Root("agent", settings.agent_path), Root("workspace", settings.workspace_path)]
+    return [Root(place.name, place.path) for place in settings.roots]
 
 
 async def measure_goal_4(base: Path, rounds: int) -> list[Measured]:
@@ -260,8 +304,14 @@ async def measure_goal_6(base: Path, rounds: int) -> list[Measured]:
     variants = {"bulk": lambda: bulk.ainvoke({"paths": names}), "single": read_one_by_one}
     timings = await run_interleaved(variants, rounds)
 
-    what = "25x16 KB in LangChain, against 25 ReadFileTool calls"
+    what = f"25x16 KB in LangChain, {peers.LARGE_BOUND:,} bytes, against 25 ReadFileTool calls"
     return [timings.ratio("6", what, ">= 10x", "single", "bulk")]
 
 
-GOALS_OF_FILES = [measure_goals_1_to_3, measure_goal_4, measure_goal_5, measure_goal_6]
+GOALS_OF_FILES = [
+    measure_goals_1_to_3,
+    measure_goal_1_by_default,
+    measure_goal_4,
+    measure_goal_5,
+    measure_goal_6,
+]

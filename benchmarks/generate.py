@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from abilities.helpers.stores.model import IMPORTANCES, TYPES, Row, hash_values
+from abilities.helpers.stores.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_values
 from abilities.helpers.stores.sqlite.file import StoreFile
 from abilities.helpers.stores.sqlite.search import add_content
 
@@ -80,15 +80,18 @@ def generate_rows(count: int, chance: random.Random) -> Iterator[Row]:
             summary="",
             metadata="{}",
             content=f"memory {n} common {words}",
+            version=n + 1,
         )
 
 
 def insert_memories(connection: sqlite3.Connection, rows: list[Row]) -> None:
     """Insert memories and everything that finds them; sorted, because appending is fast."""
+    columns = (*Row._fields, "hash")
     connection.executemany(
-        f"INSERT INTO memories VALUES ({', '.join('?' * 16)})",
+        f"INSERT INTO memories ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
         ((*row, hash_values(row)) for row in rows),
     )
+    connection.execute("INSERT INTO versions VALUES (?, ?)", (NAMESPACE, len(rows)))
     connection.executemany(
         f"INSERT INTO shelf VALUES ({', '.join('?' * 12)})",
         sorted(build_shelf_row(memory, row) for memory, row in enumerate(rows, 1)),
@@ -126,12 +129,14 @@ def build_tag_rows(rows: list[Row]) -> Iterator[tuple[object, ...]]:
 
 def insert_links(connection: sqlite3.Connection, rows: list[Row], chance: random.Random) -> None:
     """Insert the links of all memories."""
+    columns = ("namespace", *LinkRecord._fields)
     connection.executemany(
-        "INSERT INTO links VALUES (?, ?, -?, -?, ?, ?, ?)", generate_links(rows, chance)
+        f"INSERT INTO links ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        ((NAMESPACE, *record) for record in generate_links(rows, chance)),
     )
 
 
-def generate_links(rows: list[Row], chance: random.Random) -> Iterator[tuple[object, ...]]:
+def generate_links(rows: list[Row], chance: random.Random) -> Iterator[LinkRecord]:
     """Yield the links of each memory in the order in which the store keeps them."""
     for n in range(len(rows)):
         wanted = min(HUB_LINKS, len(rows) - 1) if n == 0 else LINKS
@@ -139,20 +144,17 @@ def generate_links(rows: list[Row], chance: random.Random) -> Iterator[tuple[obj
         if n % 10 == 9:
             targets.add(POPULAR)
 
-        yield from sorted(build_link_rows(rows, n, targets, chance))
+        links = build_links(rows, n, targets, chance)
+        yield from sorted(links, key=lambda link: (-link.rank, -link.weight, link.target))
 
 
-def build_link_rows(
+def build_links(
     rows: list[Row], n: int, targets: set[int], chance: random.Random
-) -> Iterator[tuple[object, ...]]:
-    """Yield a memory's links.
-
-    Rank and weight are negative, so that the best sort first; the statement turns them back.
-    """
-    source = rows[n].key
+) -> Iterator[LinkRecord]:
+    """Yield a memory's links."""
+    source = rows[n]
 
     for target in sorted(targets):
         weight = 0.5 if n == 0 else chance.randrange(101) / 100
-        rank = weight * rows[target].score
-        link_hash = hash_values((source, rows[target].key, "association", weight, rank))
-        yield (NAMESPACE, source, -rank, -weight, rows[target].key, "association", link_hash)
+        link = LinkRow(source.key, rows[target].key, "association", weight)
+        yield LinkRecord.build(link, rows[target].score, source.score)

@@ -17,6 +17,10 @@ NPM = HERE.parent / ".venv" / "npm"
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 """With the environment's own Node.js first."""
 
+DEFAULT_BOUND = 64_000
+LARGE_BOUND = 1_000_000
+"""Two values of ``max_response_bytes``: the default, and room for 25 whole files in one reply."""
+
 HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
@@ -80,12 +84,14 @@ class Peer:
         self._process.stdin.flush()
 
 
-def start_ours(agent: Path, workspace: Path, store: Path | None = None) -> Peer:
-    """Start ``abilities mcp`` on two roots."""
+def start_ours(
+    agent: Path, workspace: Path, store: Path | None = None, *, bound: int = LARGE_BOUND
+) -> Peer:
+    """Start ``abilities mcp`` on two roots; ``bound`` is the most bytes of a reply."""
     environment = {
         "ABILITIES_AGENT_DIR": str(agent),
         "ABILITIES_WORKSPACE_DIR": str(workspace),
-        "ABILITIES_MAX_RESPONSE_BYTES": "1000000",
+        "ABILITIES_MAX_RESPONSE_BYTES": str(bound),
         "ABILITIES_STORE_URL": f"sqlite:///{store or agent / 'memory.db'}",
     }
     return Peer([sys.executable, "-m", "abilities", "mcp"], environment)

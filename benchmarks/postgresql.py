@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from abilities import Settings
+from abilities.helpers.stores.model import LinkRecord
 from abilities.helpers.stores.model import Row as MemoryRow
 from abilities.helpers.stores.postgres import reads, walks
 from abilities.helpers.stores.postgres.conninfo import build_conninfo
@@ -45,7 +46,9 @@ _SHELF = (
 )
 COPIED = {
     "memories": f"SELECT {', '.join(MemoryRow._fields)}, hash FROM memories",
-    "links": "SELECT namespace, source, target, type, weight, rank, hash FROM links",
+    "versions": "SELECT namespace, number FROM versions",
+    "links": f"SELECT namespace, {', '.join(LinkRecord._fields)} FROM links",
+    "link_counts": "SELECT namespace, key, outgoing, incoming FROM link_counts",
     "shelf": f"SELECT m.namespace, m.id, m.key, {', '.join(f's.{name}' for name in _SHELF)}"
     " FROM shelf AS s JOIN memories AS m ON m.rowid = s.memory",
     "tags": "SELECT namespace, tag, archived, accessed_at, id FROM tags",
@@ -103,12 +106,12 @@ def copy_rows(file: Path, url: str) -> None:
         closing(sqlite3.connect(file)) as store,
         psycopg.connect(url, autocommit=True) as connection,
     ):
-        connection.execute("SET search_path = abilities, public")
+        connection.execute("SET search_path = abilities_data, public")
         # The counters are copied, so triggers must not count the rows again.
         connection.execute("SET session_replication_role = replica")
 
         indexes = connection.execute(
-            "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'abilities'"
+            "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'abilities_data'"
             " AND indexname NOT IN (SELECT conname FROM pg_constraint)"
         ).fetchall()
         for name, _ in indexes:
@@ -212,7 +215,7 @@ class Reader:
 
 def prepare_walk(root: str, limits: WalkLimits) -> _Read:
     """Return a function that walks from a root on a connection."""
-    return lambda connection: walks.walk(connection, NAMESPACE, root, limits)
+    return lambda connection: walks.walk(connection, NAMESPACE, root, limits, "out")
 
 
 async def measure_writers(url: str, rounds: int) -> Measured:

@@ -10,6 +10,7 @@ from mcp import Client
 from abilities import Abilities, Settings
 from benchmarks.generate import NAMESPACE, generate
 from benchmarks.measure import Measured, run_interleaved
+from benchmarks.peers import LARGE_BOUND
 from tests.support.serving import serving
 
 MEMORIES = 10_000
@@ -31,7 +32,7 @@ async def measure_servers(base: Path, rounds: int) -> list[Measured]:
         workspace_dir=folder / "work",
         store_url=f"sqlite:///{base}/served.db",
         namespace=NAMESPACE,
-        max_response_bytes=1_000_000,
+        max_response_bytes=LARGE_BOUND,
     )
     names = [f"{n}.txt" for n in range(FILES)]
     for name in names:
@@ -83,7 +84,7 @@ async def measure_http(address: str, names: list[str], rounds: int) -> list[Meas
         }
         timings = await run_interleaved(variants, rounds)
 
-    files = "25x16 KB over HTTP, one call against 25"
+    files = f"25x16 KB over HTTP, {LARGE_BOUND:,} bytes, one call against 25"
     memories = "25 memories over HTTP, one call against 25 GETs"
     return [
         timings.ratio("7", files, ">= 5x", "file", "files"),

@@ -1,6 +1,6 @@
 """`bulk_read_memory` and `memory_get`: one memory, and what it links to."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from abilities.declarations.limits import (
     MAX_SAFE_INTEGER,
     MAX_TOTAL,
 )
-from abilities.declarations.memory import Key, Memory
+from abilities.declarations.memory import Direction, Key, Memory
 from abilities.declarations.model import Model
 from abilities.declarations.records import Truncation
 
@@ -36,11 +36,15 @@ class BulkReadMemoryInput(Arguments):
     )
     breadth: Breadth = Field(
         default=DEFAULT_BREADTH,
-        description="New memories to take from each memory, 1 to 20; default 5.",
+        description="Memories to take from each memory's links, 1 to 20; default 5.",
     )
     total: Total = Field(
         default=DEFAULT_TOTAL,
         description="Memories in total, the first included, 1 to 50; default 20.",
+    )
+    direction: Direction = Field(
+        default="out",
+        description="Links to follow: out, in (those that lead to a memory) or both; default out.",
     )
     output_format: Format = Field(
         default="json", description="json, or toon, which takes fewer tokens; default json."
@@ -60,6 +64,11 @@ class MemoryGetInput(Arguments):
     links_offset: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer] = Field(
         default=0, description="How many links to skip; default 0."
     )
+    direction: Direction = Field(
+        default="out",
+        description="Links to show, or to follow: out, in (those that lead to it) or both; "
+        "default out.",
+    )
     output_format: Format = Field(default="json", description="json, or toon; default json.")
     bulkRead: Annotated[bool, Boolean] = Field(
         default=False, description="Follow its links too, as bulk_read_memory does; default false."
@@ -69,7 +78,7 @@ class MemoryGetInput(Arguments):
     )
     breadth: Breadth = Field(
         default=DEFAULT_BREADTH,
-        description="With bulkRead: new memories to take from each memory, 1 to 20.",
+        description="With bulkRead: memories to take from each memory's links, 1 to 20.",
     )
     totalLimit: Total = Field(
         default=DEFAULT_TOTAL,
@@ -94,15 +103,21 @@ class EntryLink(Model):
 
     type: str = Field(default="association", description="The kind of link; default association.")
     link_weight: float = Field(description="How strong it is.")
+    direction: Literal["out", "in"] = Field(
+        default="out",
+        description="With direction both: in if it leads to the parent; default out.",
+    )
 
 
 class Associated(Entry):
     """A memory that the walk reached."""
 
     depth: int = Field(description="Links from the first memory, on the shortest path.")
-    parent: str = Field(description="The memory before it on that path.")
+    parent: str = Field(description="The memory before it on that path; it stands before it here.")
     link: EntryLink = Field(description="The link between them.")
-    combinedScore: float = Field(description="link_weight times the memory's score.")
+    combinedScore: float = Field(
+        description="link_weight times the memory's score, in millionths rounded half up."
+    )
 
 
 class FrontierEntry(Model):
@@ -120,13 +135,19 @@ class WalkMetadata(Model):
     depthReached: int = Field(description="The largest depth of an entry.")
     totalRetrieved: int = Field(description="Memories retrieved, the first included.")
     failed: int = Field(description="Entries that could not be read.")
-    duplicatesSkipped: int = Field(description="Links to memories retrieved already.")
-    missingLinks: int = Field(description="Links to missing or archived memories.")
-    invalidLinks: int = Field(description="Links whose weight or score is out of range.")
+    truncated: int = Field(description="Entries whose content was cut.")
+    duplicatesSkipped: int = Field(
+        description="Links followed to a memory that was retrieved by another one."
+    )
+    missingLinks: int = Field(description="Links to missing or archived memories; 1000 at most.")
+    invalidLinks: int = Field(description="Links that are damaged; 1000 at most.")
     limits: dict[str, int] = Field(description="The limits applied: depth, breadth, total.")
     limitsReached: list[str] = Field(description="The limits that left something out.")
     frontier: list[FrontierEntry] = Field(
         description="The best memories that were left out, 10 at most."
+    )
+    frontier_more: bool = Field(
+        default=False, description="True if more than those were left out; default false."
     )
 
 
@@ -138,6 +159,10 @@ class BulkReadMemoryAnswer(Model):
         description="What it links to, depth first, best first."
     )
     metadata: WalkMetadata = Field(description="What the walk found, and what its limits left out.")
+    next_requests: list[dict[str, Any]] | None = Field(
+        default=None,
+        description="Present if contents were cut: arguments of memory_read_bulk for the rest.",
+    )
 
 
 class MemoryGetAnswer(Model):
@@ -157,4 +182,8 @@ class MemoryGetAnswer(Model):
     )
     metadata: WalkMetadata | None = Field(
         default=None, description="With bulkRead: what the walk found."
+    )
+    next_requests: list[dict[str, Any]] | None = Field(
+        default=None,
+        description="With bulkRead, if contents were cut: arguments of memory_read_bulk.",
     )

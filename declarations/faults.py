@@ -1,229 +1,18 @@
-"""Why something could not be answered: the closed set of reasons, and the fault that callers see.
-
-A reason decides everything else about a fault: its code, its sentence, and whether the same request
-may succeed later. Nothing outside this table ever reaches a caller.
-"""
+"""Refusals, and the faults that callers see of them."""
 
 import logging
 import secrets
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Any, Self, cast
 
 from pydantic import Field
 
+from abilities.declarations.mistakes import Mistake, describe_mistake
 from abilities.declarations.model import Model
+from abilities.declarations.reasons import FAULTS, SHOWN_REASONS, Code, Reason
+from abilities.declarations.values import JsonObject
 
 _log = logging.getLogger("abilities")
-
-Code = Literal[
-    "INVALID_INPUT",
-    "NOT_FOUND",
-    "STORAGE_ERROR",
-    "PERMISSION_ERROR",
-    "CORRUPTED_DATA",
-    "LIMIT_EXCEEDED",
-    "INTERNAL_ERROR",
-]
-
-Reason = Literal[
-    "not_a_string",
-    "empty_path",
-    "absolute_path",
-    "parent_traversal",
-    "backslash",
-    "drive_path",
-    "control_character",
-    "invalid_unicode",
-    "path_too_long",
-    "path_too_deep",
-    "trailing_slash",
-    "is_directory",
-    "binary_file",
-    "invalid_range",
-    "changed",
-    "invalid_target",
-    "invalid_date",
-    "invalid_key",
-    "out_of_range",
-    "wrong_type",
-    "invalid_parameter",
-    "malformed_request",
-    "unknown_address",
-    "foreign_host",
-    "foreign_origin",
-    "unauthorized",
-    "scope",
-    "overloaded",
-    "unknown_ability",
-    "not_found",
-    "memory_file_not_found",
-    "symlink_escape",
-    "symlink_loop",
-    "symlink_refused",
-    "denied",
-    "not_regular_file",
-    "access_denied",
-    "hard_link",
-    "memory_not_found",
-    "id_not_found",
-    "invalid_id",
-    "key_taken",
-    "read_only",
-    "undecodable",
-    "checksum_mismatch",
-    "invalid_stored_value",
-    "corrupted",
-    "response_budget",
-    "response_too_large",
-    "storage_quota",
-    "range_too_far",
-    "resource_exhausted",
-    "io_error",
-    "timeout",
-    "root_unavailable",
-    "unavailable",
-    "busy",
-    "storage_full",
-    "storage_error",
-    "storage_moved",
-    "schema_too_new",
-    "internal",
-]
-"""Every cause that a caller can be told of; the type checker holds each refusal against it."""
-
-
-class Meaning(NamedTuple):
-    """What a reason stands for: its code, and one sentence of at most 120 characters."""
-
-    code: Code
-    message: str
-
-
-FAULTS: dict[Reason, Meaning] = {
-    "not_a_string": Meaning("INVALID_INPUT", "Path must be a string."),
-    "empty_path": Meaning("INVALID_INPUT", "Path is empty."),
-    "absolute_path": Meaning("INVALID_INPUT", "Use a path relative to the workspace."),
-    "parent_traversal": Meaning("INVALID_INPUT", "Path must not contain '..' components."),
-    "backslash": Meaning("INVALID_INPUT", "Use '/' as the separator."),
-    "drive_path": Meaning("INVALID_INPUT", "Drive letters are not allowed."),
-    "control_character": Meaning("INVALID_INPUT", "Path contains a control character."),
-    "invalid_unicode": Meaning("INVALID_INPUT", "Path is not valid Unicode."),
-    "path_too_long": Meaning(
-        "INVALID_INPUT",
-        "Path is too long: at most 1,024 characters, and 255 bytes per component.",
-    ),
-    "path_too_deep": Meaning("INVALID_INPUT", "Path has more than 32 components."),
-    "trailing_slash": Meaning("INVALID_INPUT", "Path must name a file."),
-    "is_directory": Meaning("INVALID_INPUT", "Path is a directory."),
-    "binary_file": Meaning("INVALID_INPUT", "File is not text."),
-    "invalid_range": Meaning("INVALID_INPUT", "The range is not valid for this file."),
-    "changed": Meaning("INVALID_INPUT", "The file changed; read it again from the start."),
-    "invalid_target": Meaning(
-        "INVALID_INPUT",
-        "The target's type must be long_term, short_term or stored.",
-    ),
-    "invalid_date": Meaning("INVALID_INPUT", "date must be YYYY-MM-DD."),
-    "invalid_key": Meaning(
-        "INVALID_INPUT",
-        "key must be 1 to 200 printable characters, with no space at either end.",
-    ),
-    "out_of_range": Meaning("INVALID_INPUT", "The value is outside its range."),
-    "wrong_type": Meaning("INVALID_INPUT", "The value has the wrong type."),
-    "invalid_parameter": Meaning(
-        "INVALID_INPUT",
-        "An argument is missing, unknown or malformed; follow the input schema.",
-    ),
-    "malformed_request": Meaning(
-        "INVALID_INPUT",
-        "The request body must be a JSON object, within the size and time limits.",
-    ),
-    "unknown_address": Meaning("NOT_FOUND", "There is nothing at this address for this method."),
-    "foreign_host": Meaning("PERMISSION_ERROR", "This server does not answer to that host name."),
-    "foreign_origin": Meaning("PERMISSION_ERROR", "Pages of other sites may not call this server."),
-    "unauthorized": Meaning(
-        "PERMISSION_ERROR",
-        "A valid token is needed: send 'Authorization: Bearer TOKEN'.",
-    ),
-    "scope": Meaning("PERMISSION_ERROR", "This token may read but not change anything."),
-    "overloaded": Meaning("LIMIT_EXCEEDED", "Too many calls at the same time; try again."),
-    "unknown_ability": Meaning("INVALID_INPUT", "No ability has this name."),
-    "not_found": Meaning("NOT_FOUND", "No such file in the agent directory or workspace."),
-    "memory_file_not_found": Meaning("NOT_FOUND", "No memory file for this target."),
-    "symlink_escape": Meaning("PERMISSION_ERROR", "The link leads outside its root."),
-    "symlink_loop": Meaning("PERMISSION_ERROR", "The links form a loop."),
-    "symlink_refused": Meaning("PERMISSION_ERROR", "Symbolic links are not followed here."),
-    "denied": Meaning("PERMISSION_ERROR", "This file is not shared with agents."),
-    "not_regular_file": Meaning("PERMISSION_ERROR", "Not a regular file."),
-    "access_denied": Meaning("PERMISSION_ERROR", "File is not readable."),
-    "hard_link": Meaning("PERMISSION_ERROR", "Files with more than one name are not shared here."),
-    "memory_not_found": Meaning("NOT_FOUND", "No memory with this key."),
-    "id_not_found": Meaning("NOT_FOUND", "No memory with this id."),
-    "invalid_id": Meaning(
-        "INVALID_INPUT",
-        "id must be a lower-case version 4 UUID, exactly as a memory's id is shown.",
-    ),
-    "key_taken": Meaning("INVALID_INPUT", "The id and the key name different memories."),
-    "read_only": Meaning(
-        "PERMISSION_ERROR",
-        "Storage is read-only; memories can be read but not changed.",
-    ),
-    "undecodable": Meaning("CORRUPTED_DATA", "Stored memory is damaged."),
-    "checksum_mismatch": Meaning(
-        "CORRUPTED_DATA",
-        "The stored memory does not match its checksum.",
-    ),
-    "invalid_stored_value": Meaning(
-        "CORRUPTED_DATA",
-        "The stored memory contains an invalid value.",
-    ),
-    "corrupted": Meaning(
-        "CORRUPTED_DATA",
-        "The store is damaged and was left untouched. Restore a backup.",
-    ),
-    "response_budget": Meaning(
-        "LIMIT_EXCEEDED",
-        "Response limit reached; request this item separately.",
-    ),
-    "response_too_large": Meaning(
-        "LIMIT_EXCEEDED",
-        "The answer exceeds the response limit; ask for less.",
-    ),
-    "storage_quota": Meaning(
-        "LIMIT_EXCEEDED",
-        "The memory limit is reached; delete memories that are not needed.",
-    ),
-    "range_too_far": Meaning(
-        "LIMIT_EXCEEDED",
-        "The lines lie beyond the first 64 MiB; use #byte= to go there.",
-    ),
-    "resource_exhausted": Meaning("STORAGE_ERROR", "The system is short of resources; try again."),
-    "io_error": Meaning("STORAGE_ERROR", "The file could not be read."),
-    "timeout": Meaning("STORAGE_ERROR", "Reading took too long; try again."),
-    "root_unavailable": Meaning(
-        "STORAGE_ERROR",
-        "The directory that holds this file is not available.",
-    ),
-    "unavailable": Meaning("STORAGE_ERROR", "The memory store is not available."),
-    "busy": Meaning("STORAGE_ERROR", "Storage is busy; try again."),
-    "storage_full": Meaning("STORAGE_ERROR", "Storage is full; nothing was changed."),
-    "storage_error": Meaning("STORAGE_ERROR", "Storage could not be read or written."),
-    "storage_moved": Meaning(
-        "STORAGE_ERROR",
-        "The store was moved or deleted; nothing was changed.",
-    ),
-    "schema_too_new": Meaning(
-        "STORAGE_ERROR",
-        "The store was written by a newer version; nothing was changed.",
-    ),
-    "internal": Meaning("INTERNAL_ERROR", "Unexpected error."),
-}
-
-SHOWN_REASONS: dict[Reason, Reason] = {
-    "memory_file_not_found": "not_found",
-    "memory_not_found": "not_found",
-    "id_not_found": "not_found",
-    "storage_error": "io_error",
-}
-"""The reason that callers see instead, for causes with a sentence but no reason of their own."""
 
 
 class AbilitiesError(Exception):
@@ -233,11 +22,21 @@ class AbilitiesError(Exception):
 class Refused(AbilitiesError):
     """What was requested cannot be served.
 
-    ``reason`` is a key of `FAULTS` and all that a caller learns of the cause; ``field`` is the
-    argument at fault, if one is.
+    ``reason`` is a key of `FAULTS`. If an argument is at fault, ``field`` names it, ``expected`` is
+    the rule that it breaks (see `rules`), and ``did_you_mean`` the name or value to send instead;
+    if several are, ``fields`` lists them all. None of this may hold what a caller sent, except that
+    ``field`` may be the plain name of an unknown argument.
     """
 
-    def __init__(self, reason: Reason, field: str | None = None) -> None:
+    def __init__(
+        self,
+        reason: Reason,
+        field: str | None = None,
+        *,
+        expected: JsonObject | None = None,
+        did_you_mean: str | None = None,
+        fields: Sequence[Mistake] = (),
+    ) -> None:
         # A plugin may run without a type checker; a made-up reason must not reach a caller.
         # Plugins raise this too, and not all of them are type-checked.
         if reason not in FAULTS:
@@ -246,11 +45,39 @@ class Refused(AbilitiesError):
         super().__init__(reason)
         self.reason: Reason = reason
         self.field = field
+        self.expected = expected
+        self.did_you_mean = did_you_mean
+        self.fields = fields
+
+    @classmethod
+    def from_mistakes(cls, mistakes: Sequence[Mistake]) -> "Refused":
+        """Return the refusal of wrong arguments, of which the first names the reason."""
+        first = mistakes[0]
+        several = mistakes if len(mistakes) > 1 else ()
+
+        return Refused(
+            cast(Reason, first.reason),
+            first.field,
+            expected=first.expected,
+            did_you_mean=first.did_you_mean,
+            fields=several,
+        )
 
     @property
     def message(self) -> str:
-        """The reason's sentence."""
-        return FAULTS[self.reason].message
+        """The sentence that callers see: that of the broken rule if it is known."""
+        general = FAULTS[self.reason].message
+        # Most refusals are about things that are not there, and have no rule.
+        if self.field is None and self.expected is None and self.did_you_mean is None:
+            return general
+
+        mistake = Mistake(
+            field=self.field,
+            reason=self.reason,
+            expected=self.expected,
+            did_you_mean=self.did_you_mean,
+        )
+        return describe_mistake(mistake) or general
 
 
 class Fault(Model):
@@ -258,14 +85,29 @@ class Fault(Model):
 
     code: Code = Field(description="The kind of failure, one of seven.")
     reason: str = Field(description="The exact cause, from a closed set.")
-    message: str = Field(description="One fixed sentence for the reason.")
+    message: str = Field(description="One sentence that says the rule.")
     retryable: bool = Field(
         default=False,
         description="True if the same request may succeed later; default false.",
     )
     field: str | None = Field(
         default=None,
-        description="The argument at fault, if the arguments are wrong.",
+        description="The argument at fault, if one is, such as depth or links[2].link_weight.",
+    )
+    expected: JsonObject | None = Field(
+        default=None,
+        description=(
+            'The rule for that argument, such as {"minimum": 1, "maximum": 6}, '
+            '{"one_of": […]}, {"max_items": 25} or {"type": "integer"}.'
+        ),
+    )
+    did_you_mean: str | None = Field(
+        default=None,
+        description="The name or value to send instead of an unknown one.",
+    )
+    fields: list[Mistake] | None = Field(
+        default=None,
+        description="All wrong arguments, 10 at most, if several are; the first is this one.",
     )
     ref: str | None = Field(
         default=None,
@@ -276,26 +118,39 @@ class Fault(Model):
     def from_reason(
         cls, reason: Reason, *, field: str | None = None, ref: str | None = None
     ) -> Self:
-        """Return the fault of a reason; STORAGE_ERROR is the code that is worth another try."""
-        meaning = FAULTS[reason]
+        """Return the fault of a reason."""
+        return cls._build(Refused(reason, field), ref)
+
+    @classmethod
+    def from_refusal(cls, refusal: Refused) -> Self:
+        """Return what a caller learns of a refusal."""
+        return cls._build(refusal, None)
+
+    @classmethod
+    def _build(cls, refusal: Refused, ref: str | None) -> Self:
+        meaning = FAULTS[refusal.reason]
 
         return cls(
             code=meaning.code,
-            reason=SHOWN_REASONS.get(reason, reason),
-            message=meaning.message,
-            retryable=meaning.code == "STORAGE_ERROR",
-            field=field,
+            reason=SHOWN_REASONS.get(refusal.reason, refusal.reason),
+            message=refusal.message,
+            retryable=meaning.retryable,
+            field=refusal.field,
+            expected=refusal.expected,
+            did_you_mean=refusal.did_you_mean,
+            fields=list(refusal.fields) or None,
             ref=ref,
         )
 
     @classmethod
-    def from_exception(cls, error: Exception) -> Self:
+    def from_exception(cls, error: Exception, ability: str = "a call") -> Self:
         """Return what a caller may learn of an exception.
 
-        An unexpected one becomes INTERNAL_ERROR with a reference, under which it is logged.
+        An unexpected one becomes INTERNAL_ERROR with a reference, under which it is logged with the
+        name of the ability.
         """
         if isinstance(error, Refused):
-            return cls.from_reason(error.reason, field=error.field)
+            return cls.from_refusal(error)
 
         # Not a bug, and logging it with its traceback could need memory that is not there.
         if isinstance(error, MemoryError):
@@ -303,7 +158,7 @@ class Fault(Model):
 
         # Operators find the details in the log by this reference; callers must not see them.
         ref = secrets.token_hex(6)
-        _log.error("unexpected error, ref %s", ref, exc_info=error)
+        _log.error("unexpected error in %s, ref %s", ability, ref, exc_info=error)
         return cls.from_reason("internal", ref=ref)
 
     def to_payload(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ These types accept that and nothing more, while the published schemas stay plain
 import math
 import re
 from collections.abc import Callable
-from typing import Annotated, ClassVar, cast
+from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import (
     BeforeValidator,
@@ -23,6 +23,7 @@ from pydantic_core.core_schema import no_info_after_validator_function
 
 from abilities.declarations.limits import MAX_ITEMS, MAX_READ_CHARS
 from abilities.declarations.model import Model
+from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject, as_object, parse_json
 
 EXACT = "x-exact"
@@ -33,7 +34,18 @@ _DECIMAL = re.compile(r"-?[0-9]{1,3}(\.[0-9]{1,20})?")
 _MAX_DIGITS = 399
 """A longer integer is refused unread; Python itself refuses those of more than 4,300 digits."""
 
+REFUSED: Literal["refused"] = "refused"
+"""The type of pydantic errors that our own checks raise."""
+
 _BOOLEANS: dict[str, str | bool] = {"true": True, "false": False}
+
+
+def build_error(reason: Reason, **expected: object) -> PydanticCustomError:
+    """Return the error of a value that a check of ours refuses, with the rule that it breaks.
+
+    Bounds that the schema states are added to the rule later.
+    """
+    return PydanticCustomError(REFUSED, "refused", {"reason": reason, "expected": expected})
 
 
 class Arguments(Model):
@@ -98,58 +110,46 @@ def _rename(arguments: JsonObject, other_name: str, name: str) -> JsonObject:
 
     # Two equal values do no harm; which of two different ones is meant must not be guessed.
     if renamed.get(name) not in (None, value):
-        raise PydanticCustomError("invalid_parameter", "Two names of one argument disagree.")
+        raise build_error("repeated_argument")
 
     renamed[name] = value
     return renamed
 
 
 def _parse_integer(value: object) -> int:
-    """Return a whole number: 3.0 and "3" are 3, but true, 3.5 and NaN are refused."""
+    """Return a whole number: 3.0 and "3" are 3, but true, 3.5 and NaN are of the wrong type."""
     if isinstance(value, bool):  # to Python it is an integer; to the model it was not
-        raise _not_an_integer()
+        raise build_error("wrong_type")
 
     if isinstance(value, int):
         return value
 
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    if isinstance(value, float):
+        return _convert_float(value)
 
     # Models often quote numbers.
-    if isinstance(value, str) and len(value) <= _MAX_DIGITS and _is_decimal_integer(value):
+    if isinstance(value, str) and _is_decimal_integer(value):
+        if len(value) > _MAX_DIGITS:
+            raise build_error("out_of_range")
         return int(value)
 
-    raise _not_an_integer()
+    raise build_error("wrong_type")
+
+
+def _convert_float(value: float) -> int:
+    # Infinity is a number, and only too large.
+    if math.isinf(value):
+        raise build_error("out_of_range")
+
+    if not value.is_integer():
+        raise build_error("wrong_type")
+
+    return int(value)
 
 
 def _is_decimal_integer(text: str) -> bool:
     # Without the first check the digits of every script would count.
     return text.isascii() and text.removeprefix("-").isdigit()
-
-
-def _not_an_integer() -> PydanticCustomError:
-    return PydanticCustomError("invalid_parameter", "The value is not a whole number.")
-
-
-def _parse_char_limit(value: object) -> int:
-    """Return a number of characters, and tell wrong types and wrong sizes apart."""
-    # Infinity is a number, and only too large; NaN is of the wrong type.
-    if isinstance(value, float) and math.isinf(value):
-        raise _out_of_range()
-
-    try:
-        limit = _parse_integer(value)
-    except PydanticCustomError:
-        raise PydanticCustomError("wrong_type", "The value has the wrong type.") from None
-
-    if not 1 <= limit <= MAX_READ_CHARS:
-        raise _out_of_range()
-
-    return limit
-
-
-def _out_of_range() -> PydanticCustomError:
-    return PydanticCustomError("out_of_range", "The value is outside its range.")
 
 
 def _parse_boolean(value: object) -> object:
@@ -163,24 +163,23 @@ def _parse_boolean(value: object) -> object:
 def _parse_number(value: object) -> float:
     """Return a finite number: 1 and "0.5" are accepted, but true, NaN and infinities refused."""
     if isinstance(value, str) and _DECIMAL.fullmatch(value):
-        return float(value)
+        value = float(value)
 
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _not_a_number()
+        raise build_error("wrong_type")
 
     try:
         number = float(value)
     except OverflowError:  # an integer of more than 308 digits
-        raise _not_a_number() from None
+        raise build_error("out_of_range") from None
 
-    if not math.isfinite(number):
-        raise _not_a_number()
+    if math.isnan(number):
+        raise build_error("wrong_type")
+    if math.isinf(number):
+        raise build_error("out_of_range")
 
-    return number
-
-
-def _not_a_number() -> PydanticCustomError:
-    return PydanticCustomError("invalid_parameter", "The value is not a number.")
+    # -0.0 becomes 0.0: not every store gives it back, and the hash of a memory tells them apart.
+    return number + 0.0
 
 
 def _parse_object(value: object) -> object:
@@ -239,7 +238,7 @@ Boolean: BeforeValidator = BeforeValidator(_parse_boolean)
 Object: BeforeValidator = BeforeValidator(_parse_object)
 Array: BeforeValidator = BeforeValidator(_parse_array)
 
-MaxChars = Annotated[int, Field(ge=1, le=MAX_READ_CHARS), BeforeValidator(_parse_char_limit)]
+MaxChars = Annotated[int, Field(ge=1, le=MAX_READ_CHARS), Integer]
 """The most characters of an item's content to return, 1 to 100,000."""
 
 

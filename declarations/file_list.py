@@ -61,8 +61,8 @@ class FileListAnswer(Model):
     skipped: int = Field(
         default=0,
         description=(
-            "Folders that may not be read or hold over 100000 entries, "
-            "and names that no path can express."
+            "Folders that may not be read, hold over 100000 entries or lie 32 folders deep, "
+            "folders and files that do not answer now, and names that no path can express."
         ),
     )
     skipped_folders: list[str] | None = Field(default=None, description="Some of those folders.")

@@ -49,6 +49,9 @@ class FileData(Model):
     replaced: int = Field(
         default=0, description="Undecodable places in content, each shown as U+FFFD; default 0."
     )
+    redacted: int = Field(
+        default=0, description="Secrets in content, each shown as '[secret: kind]'; default 0."
+    )
 
 
 class FileReadBulkAnswer(BulkReply[FileData]):

@@ -37,7 +37,10 @@ MAX_CATEGORY_CHARS = 50
 """Characters of a memory's category."""
 
 MAX_TAGS = 10
-"""Tags of one memory, and tags that a query may ask for."""
+"""Tags of one memory."""
+
+MAX_QUERY_TAGS = 100
+"""Tags that a query may ask for; the specification sets no maximum, and a request needs a bound."""
 
 MAX_TAG_CHARS = 30
 """Characters of a tag."""
@@ -45,11 +48,20 @@ MAX_TAG_CHARS = 30
 MAX_LINK_TYPE_CHARS = 50
 """Characters of a link's type."""
 
+MAX_LINK_TERM_CHARS = 200
+"""Characters of a link's term."""
+
 MAX_LINKS = 1_000
 """Links that one call may add, change or remove; a memory may have more."""
 
 MAX_METADATA_BYTES = 4_096
 """Bytes of a memory's metadata as JSON."""
+
+MAX_METADATA_DEPTH = 16
+"""Objects and arrays within each other in a memory's metadata, itself included."""
+
+MAX_ACCESS_COUNT = MAX_SAFE_INTEGER
+"""Accesses of a memory that are counted; further ones are not."""
 
 MAX_SEARCH_CHARS = 200
 """Characters of the text that a query searches for."""

@@ -8,9 +8,9 @@ from abilities.declarations.fields import Arguments, Array, Boolean, Integer
 from abilities.declarations.limits import (
     DEFAULT_QUERY_MEMORIES,
     MAX_QUERY_MEMORIES,
+    MAX_QUERY_TAGS,
     MAX_SAFE_INTEGER,
     MAX_SEARCH_CHARS,
-    MAX_TAGS,
 )
 from abilities.declarations.memory import (
     Category,
@@ -69,6 +69,9 @@ class UpdateMemoryInput(Arguments):
     """Arguments of `update_memory`."""
 
     id: Id = Field(description="The id of the memory to change.")
+    key: Key | None = Field(
+        default=None, description="A new key, which no memory has; links to the memory follow."
+    )
     content: Content | None = Field(default=None, description="New content.")
     summary: Summary | None = Field(default=None, description="'' clears it.")
     category: Category | None = Field(default=None, description="'' clears it.")
@@ -99,12 +102,15 @@ class QueryMemoriesInput(Arguments):
 
     # Tags and category are not held to their lengths here: a longer one only matches nothing.
     type: Type | None = Field(default=None, description="Only memories of this type.")
-    tags: Annotated[list[Annotated[str, Text]], Field(max_length=MAX_TAGS), Array] | None = Field(
-        default=None, description="With all of these tags."
+    tags: Annotated[list[Annotated[str, Text]], Field(max_length=MAX_QUERY_TAGS), Array] | None = (
+        Field(default=None, description="With all of these tags, 100 at most.")
     )
-    search: Annotated[str, Field(min_length=1, max_length=MAX_SEARCH_CHARS), Text] | None = Field(
+    search: Annotated[str, Field(max_length=MAX_SEARCH_CHARS), Text] | None = Field(
         default=None,
-        description="Text in the content, taken literally; upper and lower case are the same.",
+        description=(
+            "Text in the content, taken literally; upper and lower case are the same. "
+            "'' and spaces are no filter."
+        ),
     )
     importance: Importance | None = Field(default=None, description="Only of this importance.")
     category: Annotated[str, Text] | None = Field(
@@ -131,7 +137,17 @@ class GetMemoryStatsInput(Arguments):
     """`get_memory_stats` takes no arguments."""
 
 
-class StoreMemoryAnswer(Model):
+class MendingAnswer(Model):
+    """What every answer to a change says of a memory that was damaged."""
+
+    mended: list[str] | None = Field(
+        default=None,
+        description="Present if the memory was damaged: the fields that were lost and have "
+        "defaults now; check the others too.",
+    )
+
+
+class StoreMemoryAnswer(MendingAnswer):
     """Answer of `store_memory`."""
 
     id: str = Field(description="The memory's UUID.")
@@ -142,7 +158,7 @@ class StoreMemoryAnswer(Model):
     )
 
 
-class UpdateMemoryAnswer(Model):
+class UpdateMemoryAnswer(MendingAnswer):
     """Answer of `update_memory`."""
 
     memory: Memory = Field(description="The memory as it is stored now.")
@@ -152,7 +168,7 @@ class UpdateMemoryAnswer(Model):
     )
 
 
-class DeleteMemoryAnswer(Model):
+class DeleteMemoryAnswer(MendingAnswer):
     """Answer of `delete_memory`."""
 
     success: bool = Field(description="True.")

@@ -1,20 +1,30 @@
 """Stored memories: the types of their fields, and how a memory is shown."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import orjson
-from pydantic import AfterValidator, Field, JsonValue, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    with_config,
+)
 from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict
 
-from abilities.declarations.fields import Array, Checked, Number, Object
+from abilities.declarations.fields import Array, Checked, Number, Object, build_error
 from abilities.declarations.limits import (
     MAX_CATEGORY_CHARS,
     MAX_CONTENT_CHARS,
     MAX_KEY_CHARS,
+    MAX_LINK_TERM_CHARS,
     MAX_LINK_TYPE_CHARS,
     MAX_LINKS,
     MAX_METADATA_BYTES,
+    MAX_METADATA_DEPTH,
     MAX_SUMMARY_CHARS,
     MAX_TAG_CHARS,
     MAX_TAGS,
@@ -22,7 +32,7 @@ from abilities.declarations.limits import (
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
 
-NAMESPACE = "[a-z0-9][a-z0-9_-]{0,62}"
+NAMESPACE = "[A-Za-z0-9_.@:+=-]{1,128}"
 """A namespace, as an unanchored regular expression."""
 
 _KEY_CHAR = r"[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]"
@@ -35,6 +45,41 @@ ID_PATTERN = "^[a-f0-9]{8}-[a-f0-9]{4}-4[a-f0-9]{3}-[89ab][a-f0-9]{3}-[a-f0-9]{1
 
 SCORES = {"high": 0.9, "medium": 0.6, "low": 0.3}
 """The memory_score that an importance stands for, until one is set."""
+
+
+def parse_namespace(value: object) -> str:
+    """Return the namespace that a developer named; a whole number stands for its digits.
+
+    Raises ValueError for what cannot be one.
+    """
+    # Users are often known by a number; true is one to Python, and surely a mistake.
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+
+    if not isinstance(value, str) or not re.fullmatch(NAMESPACE, value):
+        raise ValueError(
+            "a namespace is 1 to 128 letters (A-Z, a-z), digits and characters of '_-.@:+='"
+        )
+
+    return value
+
+
+Namespace = Annotated[str, BeforeValidator(parse_namespace)]
+KEY_RULE: JsonObject = {
+    "min_length": 1,
+    "max_length": MAX_KEY_CHARS,
+    "format": "printable characters, with no space at either end",
+}
+"""The rule for a key, as faults tell it."""
+
+TEXT_FORM = "text without NUL and lone surrogates"
+"""What every store can hold, in words."""
+
+METADATA_FORM = (
+    f"JSON of at most {MAX_METADATA_DEPTH} levels, "
+    "without NaN, infinities and integers over 64 bits"
+)
+"""What metadata can be, in words."""
 
 
 def is_key(key: object) -> bool:
@@ -56,7 +101,7 @@ def is_key(key: object) -> bool:
 
 def _check_key(key: str) -> str:
     if not is_key(key):
-        raise PydanticCustomError("invalid_key", "The key is not valid.")
+        raise build_error("invalid_key", **KEY_RULE)
 
     return key
 
@@ -64,7 +109,7 @@ def _check_key(key: str) -> str:
 def _check_id(text: str) -> str:
     # The pattern's own '$' would accept a line feed at the end.
     if not re.fullmatch(ID_PATTERN[1:-1], text):
-        raise PydanticCustomError("invalid_id", "The id is not valid.")
+        raise build_error("invalid_id")
 
     return text
 
@@ -72,31 +117,46 @@ def _check_id(text: str) -> str:
 def _check_storable(text: str) -> str:
     """Refuse what some store cannot hold: PostgreSQL no NUL, UTF-8 no lone surrogate."""
     if "\0" in text or has_surrogate(text):
-        raise PydanticCustomError(
-            "invalid_parameter", "The text holds NUL or is not valid Unicode."
-        )
+        raise build_error("invalid_format", format=TEXT_FORM)
 
     return text
 
 
 def _check_metadata(metadata: JsonObject) -> JsonObject:
-    """Refuse metadata that is too large or that JSON changes: NaN, integers over 64 bits."""
+    """Refuse metadata that is too large, too deep, or that JSON changes, such as NaN."""
     try:
         encoded = orjson.dumps(metadata)
     except TypeError:
         raise _unusable_metadata() from None
 
+    if len(encoded) > MAX_METADATA_BYTES:
+        raise build_error("too_long", max_bytes=MAX_METADATA_BYTES)
+
+    decoded = orjson.loads(encoded)
+    if measure_depth(decoded) > MAX_METADATA_DEPTH:
+        raise _unusable_metadata()
+
     # The round trip shows what orjson writes but cannot give back, such as NaN.
-    if len(encoded) > MAX_METADATA_BYTES or orjson.loads(encoded) != metadata:
+    if decoded != metadata:
         raise _unusable_metadata()
 
     return metadata
 
 
+def measure_depth(value: object) -> int:
+    """Return how many objects and arrays lie within each other, the outermost included."""
+    if isinstance(value, dict):
+        inner = list(cast(JsonObject, value).values())
+    elif isinstance(value, list):
+        inner = cast(list[object], value)
+    else:
+        return 0
+
+    return 1 + max(map(measure_depth, inner), default=0)
+
+
 def _unusable_metadata() -> PydanticCustomError:
-    return PydanticCustomError(
-        "invalid_parameter", "Metadata is over 4 KiB, or holds what JSON cannot carry."
-    )
+    return build_error("invalid_format", format=METADATA_FORM)
 
 
 Text: Checked = Checked(_check_storable, pattern=r"^[^\x00]*$")
@@ -104,6 +164,9 @@ Text: Checked = Checked(_check_storable, pattern=r"^[^\x00]*$")
 
 Type = Literal["core", "learning", "task"]
 Importance = Literal["high", "medium", "low"]
+Direction = Literal["out", "in", "both"]
+"""Which links to follow or show: those of a memory, those that lead to it, or both."""
+
 Score = Annotated[float, Field(ge=0, le=1), Number]
 Id = Annotated[
     str, AfterValidator(_check_id), WithJsonSchema({"type": "string", "pattern": ID_PATTERN})
@@ -119,7 +182,17 @@ Category = Annotated[str, Field(max_length=MAX_CATEGORY_CHARS), Text]
 Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS), Text]
 Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS), Array]
 LinkType = Annotated[str, Field(min_length=1, max_length=MAX_LINK_TYPE_CHARS), Text]
-Metadata = Annotated[dict[str, JsonValue], AfterValidator(_check_metadata), Object]
+LinkTerm = Annotated[str, Field(max_length=MAX_LINK_TERM_CHARS), Text]
+
+
+@with_config(ConfigDict(extra="allow", strict=True))
+class MetadataFields(TypedDict, total=False):
+    """The user's own values, and the score, which many clients send along with them."""
+
+    memory_score: Score | None
+
+
+Metadata = Annotated[MetadataFields, AfterValidator(_check_metadata), Object]
 
 
 class LinkInput(Model):
@@ -131,6 +204,10 @@ class LinkInput(Model):
     )
     type: LinkType = Field(
         default="association", description="The kind of link; default association."
+    )
+    term: LinkTerm | None = Field(
+        default=None,
+        description="A word or phrase that the link stands for; left out, it stays as it is.",
     )
 
 
@@ -151,6 +228,9 @@ class LinkData(Model):
     key: str = Field(description="The key of the memory linked to.")
     link_weight: float = Field(description="How strong the link is, 0 to 1.")
     type: str = Field(default="association", description="The kind of link; default association.")
+    term: str = Field(
+        default="", description="The word or phrase that it stands for; left out if it has none."
+    )
 
 
 class Memory(Model):
@@ -179,5 +259,15 @@ class Memory(Model):
     links: list[LinkData] | None = Field(default=None, description="Its best links, 20 at most.")
     links_total: int | None = Field(
         default=None, description="How many links it has; left out if it has none."
+    )
+    backlinks: list[LinkData] | None = Field(
+        default=None, description="The best links that lead to it, by their memories; 20 at most."
+    )
+    backlinks_total: int | None = Field(
+        default=None, description="How many links lead to it; shown by memory_get."
+    )
+    version: int | None = Field(
+        default=None,
+        description="Grows with every change, never repeats in its namespace; left out in walks.",
     )
     metadata: dict[str, Any] = Field(description="memory_score, and the user's own values.")

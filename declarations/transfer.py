@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import (
     NAMESPACE,
     Category,
@@ -11,8 +12,10 @@ from abilities.declarations.memory import (
     Id,
     Importance,
     Key,
+    LinkTerm,
     LinkType,
     Metadata,
+    MetadataFields,
     Score,
     Summary,
     Tags,
@@ -39,8 +42,9 @@ class ExportedLink(Model):
     """A link of an exported memory."""
 
     key: Key
-    link_weight: Annotated[float, Field(ge=0, le=1)]
+    link_weight: Score
     type: LinkType = "association"
+    term: LinkTerm = ""
 
 
 class ExportedMemory(Model):
@@ -57,11 +61,11 @@ class ExportedMemory(Model):
     importance: Importance
     archived: bool = False
     memory_score: Score | None = None
-    metadata: Metadata = Field(default={})
+    metadata: Metadata = Field(default=MetadataFields())
     created_at: Time
     updated_at: Time
     accessed_at: Time
-    access_count: Annotated[int, Field(ge=0, le=2**53)] = 0
+    access_count: Annotated[int, Field(ge=0, le=MAX_ACCESS_COUNT)] = 0
     links: list[ExportedLink] = Field(default=[])
 
 

@@ -1,5 +1,6 @@
 """Checks and conversions of plain values."""
 
+import json
 import re
 import unicodedata
 from datetime import UTC, datetime
@@ -19,6 +20,13 @@ _CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+# Controls, separators, bidi controls, characters without width, fillers, tags, lone surrogates.
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
 
 def has_control_character(text: str) -> bool:
     """Return whether a text holds a control, a line or paragraph separator, or a bidi control."""
@@ -28,6 +36,26 @@ def has_control_character(text: str) -> bool:
 def has_surrogate(text: str) -> bool:
     """Return whether a text holds a lone surrogate, which UTF-8 cannot carry."""
     return _SURROGATE.search(text) is not None
+
+
+def escape_unseen(text: str, keep: str = "") -> str:
+    r"""Return text with each character that is obeyed or hidden instead of shown as an escape.
+
+    These are controls, separators of lines, bidi controls, and characters without width. They are
+    escaped as in JSON, so a JSON document still means the same. Those in ``keep`` stay.
+
+    >>> print(escape_unseen("a\x1b[31m\u202egpj.exe 名"))
+    a\u001b[31m\u202egpj.exe 名
+    """
+
+    def escape(match: re.Match[str]) -> str:
+        char = match[0]
+        if char in keep:
+            return char
+
+        return json.dumps(char)[1:-1]
+
+    return _UNSEEN.sub(escape, text)
 
 
 def as_object(value: object) -> JsonObject | None:
@@ -44,6 +72,9 @@ def parse_json(text: str | bytes) -> Any:
     Integers may have any size. Raises ValueError for anything that is not JSON, including NaN,
     infinities, invalid UTF-8 and lone surrogates.
     """
+    if isinstance(text, str):
+        text = text.encode()  # pydantic takes a text with a lone surrogate for no text at all
+
     return from_json(text, allow_inf_nan=False)
 
 

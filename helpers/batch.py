@@ -6,9 +6,9 @@ Who changes what, and under which lock:
 what                           is changed by                               under
 =============================  ==========================================  ======================
 a worker's state and item      its `Batch`, through the worker's methods   the batch's lock
-a worker's place               its session, on the worker's own thread     no lock: only one does
+a worker's visit               the worker, on its own thread               no lock: only one does
 a batch's items and results    the `Batch`, on any thread                  the batch's lock
-counts of stuck calls          the `CircuitBreaker`, on any thread         the breaker's lock
+who is stuck in which place    the `CircuitBreaker`, on any thread         the breaker's lock
 threads and running workers    the `WorkerPool`, on any thread             the pool's lock
 =============================  ==========================================  ======================
 
@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from abilities.declarations.faults import AbilitiesError, Refused
-from abilities.helpers.circuit_breaker import CircuitBreaker
+from abilities.helpers.circuit_breaker import CircuitBreaker, Visit, WorkPlace
 
 ITEM_SECONDS = 2.0
 """After that long an item is late, and may be given up."""
@@ -35,7 +35,7 @@ SessionT = TypeVar("SessionT")
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
-WorkerState = Literal["idle", "working", "abandoned"]
+WorkerState = Literal["idle", "working", "abandoned", "ended"]
 
 
 class Abandoned(AbilitiesError):
@@ -43,22 +43,24 @@ class Abandoned(AbilitiesError):
 
 
 class Worker:
-    """One thread's part in a batch: the item it works on, since when, and in which place.
+    """One thread's part in a batch: the item it works on, until when, and in which place.
 
     =========  ==================================================  ================================
     state      the thread                                          next
     =========  ==================================================  ================================
-    idle       is between two items, or opens or closes a session  working, by `begin`
-    working    works on the item ``index``                         idle, by `end`, or abandoned, by
-                                                                   `abandon`
+    idle       is between two items, or opens or closes a session  working, by `begin`; abandoned,
+                                                                   by `abandon`; ended, by `leave`
+    working    works on the item ``index``                         idle, by `end`; the others as
+                                                                   above
     abandoned  got stuck; its item was answered without it, and    none: the thread ends as soon as
                its result will be dropped                          it comes back
+    ended      has left the batch                                  none
     =========  ==================================================  ================================
 
-    `begin`, `end` and `abandon` are for the batch, which holds its lock. Sessions set ``place``
-    (the name of a root) before they may get stuck there, and call `check` between blocking steps,
-    both on the worker's own thread. Other threads may read without a lock; then they may see a
-    state that has just changed.
+    `begin`, `end`, `abandon` and `leave` are for the batch, which holds its lock. Sessions call
+    `enter` before they may get stuck in a place, and `check` between blocking steps, both on the
+    worker's own thread. Other threads may read without a lock; then they may see a state that has
+    just changed.
     """
 
     def __init__(self, batch: "AnyBatch", *, pooled: bool) -> None:
@@ -66,24 +68,34 @@ class Worker:
         self.pooled = pooled
         self.state: WorkerState = "idle"
         self.index: int = -1
-        self.deadline: float = 0.0
-        self.place: str = ""
-        self.stuck_place: str = ""
+        self.deadline: float = time.monotonic() + ITEM_SECONDS
+        self._visit: Visit | None = None
 
     def check(self) -> None:
         """Raise Abandoned if nobody waits for this item any more."""
         if self.state == "abandoned" or self.batch.closed:
             raise Abandoned()
 
-    def refuse_stuck(self) -> None:
-        """Raise Refused("timeout") at once if too many other calls are stuck in this place."""
-        if self.batch.is_stuck_elsewhere(self.place):
+    def enter(self, place: WorkPlace) -> None:
+        """Go on in a place, for example a file, and leave the one before, which has worked.
+
+        Raises Abandoned; Refused("timeout") at once if too many other calls are stuck there.
+        """
+        self._leave_place()
+
+        # In this order: whoever abandons the worker sets the state first and counts this visit
+        # then, so that either the visit is counted or the state is seen here.
+        self._visit = self.batch.breaker.enter(place, self.batch)
+        if self.state == "abandoned":
+            raise Abandoned()
+
+        if self._visit is None:
             raise Refused("timeout")
 
     @property
     def is_late(self) -> bool:
-        """Whether the current item has used up its time."""
-        return self.state == "working" and time.monotonic() >= self.deadline
+        """Whether the thread has used up its time for the current item, or for a step between."""
+        return self.state in ("idle", "working") and time.monotonic() >= self.deadline
 
     def begin(self, index: int) -> None:
         """Go from idle to working on an item."""
@@ -92,13 +104,34 @@ class Worker:
         self.state = "working"
 
     def end(self) -> None:
-        """Go from working to idle."""
+        """Go from working to idle. The place that the thread came back from works."""
         self.state = "idle"
+        if self._visit is not None:
+            self.batch.breaker.confirm(self._visit)
 
     def abandon(self) -> None:
-        """Go from working to abandoned, for good. ``stuck_place`` is where that happened."""
-        self.stuck_place = self.place  # the thread may enter another place before it ends
+        """Go to abandoned, for good. Until the thread comes back, it counts as stuck."""
         self.state = "abandoned"
+        visit = self._visit  # read once: the thread may go on meanwhile
+        if visit is not None:
+            self.batch.breaker.count_stuck(visit)
+
+    def leave(self) -> None:
+        """Leave the last place: the thread has come back, and is done."""
+        if self.state != "abandoned":
+            self.state = "ended"
+
+        self._leave_place()
+
+    def _leave_place(self) -> None:
+        visit = self._visit
+        if visit is None:
+            return
+
+        self._visit = None
+        if self.state == "working":
+            self.batch.breaker.confirm(visit)
+        self.batch.breaker.leave(visit)
 
 
 class Batch(Generic[SessionT, ItemT, ResultT]):
@@ -118,10 +151,10 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
         wake: Callable[[], None],
     ) -> None:
         self.closed: bool = False
+        self.breaker = breaker
         self._open_session = open_session
         self._function = function
         self._items = items
-        self._breaker = breaker
         self._wake = wake
         self._lock = threading.Lock()
         self._results: list[ResultT | Exception | None] = [None] * len(items)
@@ -165,21 +198,21 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
         self.closed = True  # without the lock: it is only ever set, and a check may see it late
 
     def give_up(self, worker: Worker, *, call_is_over: bool = False) -> bool:
-        """Answer a late item with a timeout and abandon its worker.
+        """Abandon a late worker, and answer its item with a timeout.
 
         Returns whether that happened: the worker may have finished the item meanwhile. If the call
-        is over, its item need not be late.
+        is over, a worker need not be late.
         """
         with self._lock:
-            if worker.state != "working":
-                return False
-
-            if not call_is_over and not worker.is_late:
-                return False  # it began another item meanwhile
+            works = worker.state == "working"
+            is_due = works if call_is_over else worker.is_late
+            if not is_due:
+                return False  # it has ended, or began another item meanwhile
 
             worker.abandon()
-            self._breaker.add(worker.stuck_place, id(self))
-            self._answer(worker.index, Refused("timeout"))
+            if works:
+                self._answer(worker.index, Refused("timeout"))
+
             return True
 
     def time_out_waiting(self) -> None:
@@ -192,10 +225,6 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
         """Return the workers that work on an item now."""
         with self._lock:
             return [worker for worker in self._workers if worker.state == "working"]
-
-    def is_stuck_elsewhere(self, place: str) -> bool:
-        """Return whether too many other calls are stuck in a place."""
-        return self._breaker.is_open(place, id(self))
 
     def _apply(self, session: SessionT, index: int) -> ResultT | Exception:
         """Return an item's result; an exception is the outcome of this item alone."""
@@ -227,10 +256,7 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
         """Forget a worker whose thread is done; one that was stuck is stuck no more."""
         with self._lock:
             self._workers.discard(worker)
-            if worker.state == "abandoned":
-                self._breaker.remove(worker.stuck_place, id(self))
-            else:
-                worker.end()
+            worker.leave()
 
     def _answer(self, index: int, result: ResultT | Exception) -> None:
         """Keep an item's result, and wake the caller after the last. The lock is held."""

@@ -1,4 +1,4 @@
-"""Tokens: who may call a server, for which namespace, to read or to write. Only hashes are kept.
+"""Tokens: who may call a server, for which namespace, and what for. Only hashes are kept.
 
 A token is ``abl_ID_SECRET`` with a secret of 256 random bits, which nobody can guess: a plain
 SHA-256 hides it as well as a slow hash would. The prefix lets secret scanners find a leaked token.
@@ -10,19 +10,27 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Generator
+import stat
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
-from abilities.declarations.memory import NAMESPACE
+from abilities.declarations.memory import Namespace
 from abilities.declarations.model import Model
-from abilities.declarations.values import utc_now
+from abilities.declarations.values import has_control_character, has_surrogate, utc_now
 from abilities.helpers.durable import AtomicFile
 
-Scope = Literal["read", "write"]
+Scope = Literal["read", "write", "metrics"]
+"""What a token allows: abilities that read, all abilities, or only a server's metrics."""
+
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""The largest tokens file that is read; it has room for more than 15,000 tokens."""
+
+TOKEN_SUFFIXES = ("-lock", ".part")
+"""How the names of files go on that lie beside the tokens file while it is changed."""
 
 _TOKEN = re.compile(r"abl_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 _IMPOSSIBLE_HASH = "0" * 64
@@ -32,11 +40,24 @@ class Token(Model):
     """What is kept of a token; ``sha256`` is the hash of its secret in hexadecimal."""
 
     id: Annotated[str, Field(pattern="^[0-9a-f]{8}$")]
-    namespace: Annotated[str, Field(pattern=f"^{NAMESPACE}$")]
+    namespace: Namespace
     scope: Scope
     created_at: str
     label: Annotated[str, Field(max_length=100, description="Who has it.")] = ""
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+    @property
+    def plain_label(self) -> str:
+        """The label without characters that could steer a terminal, for logs and lists."""
+        shown: list[str] = []
+
+        for char in self.label:
+            if has_control_character(char) or has_surrogate(char):
+                shown.append("\ufffd")
+            else:
+                shown.append(char)
+
+        return "".join(shown)
 
 
 _TOKENS = TypeAdapter(list[Token])
@@ -45,35 +66,38 @@ _TOKENS = TypeAdapter(list[Token])
 class _FileState(NamedTuple):
     """What differs when a file was replaced or changed."""
 
+    device: int
     inode: int
     modified_ns: int
+    changed_ns: int
     size: int
 
+    @classmethod
+    def from_status(cls, status: os.stat_result) -> "_FileState":
+        return cls(
+            status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+        )
 
-class TokenFile:
-    """The tokens of a server, in a JSON file of their own, which is read again after every change.
 
-    Methods raise ValueError if the file exists but cannot be used.
+class TokenSet(NamedTuple):
+    """What a tokens file held when it was read.
+
+    ``problem`` says why a file cannot be used; then it has no tokens. ``exists`` is False if there
+    was no file at all.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._state: _FileState | None = None
-        self._tokens: dict[str, Token] = {}
-
-    def tokens(self) -> list[Token]:
-        """Return the tokens, oldest first; none if there is no file. Raises ValueError."""
-        return list(self._read().values())
+    by_id: Mapping[str, Token]
+    exists: bool = True
+    problem: str = ""
 
     def find(self, text: str) -> Token | None:
-        """Return the token that a caller sent; None for any other text. Raises ValueError.
+        """Return the token that a caller sent; None for any other text.
 
         Every text takes the same comparison, in constant time, so that the time says nothing about
         which ids exist or how much of a secret is right.
         """
-        tokens = self._read()
         parts = _TOKEN.fullmatch(text)
-        token = tokens.get(parts[1]) if parts else None
+        token = self.by_id.get(parts[1]) if parts else None
 
         secret = parts[2] if parts else ""
         expected_hash = token.sha256 if token else _IMPOSSIBLE_HASH
@@ -81,12 +105,67 @@ class TokenFile:
 
         return token if is_same else None
 
+    @property
+    def namespaces(self) -> set[str]:
+        """The namespaces whose memories and files the tokens open."""
+        tokens = self.by_id.values()
+        return {token.namespace for token in tokens if token.scope != "metrics"}
+
+    def is_token_needed(self, require_tokens: bool | None) -> bool | None:
+        """Return whether callers on this machine need a token, given the setting.
+
+        None means that the file cannot tell: there is none, so it depends on whether there ever
+        were tokens. A file without tokens was left by those that were revoked or lost.
+        """
+        if require_tokens is not None:
+            return require_tokens
+
+        return True if self.exists else None
+
+
+class TokenFile:
+    """The tokens of a server, in a JSON file of their own, which is read again after every change.
+
+    The path may be a link, as those of mounted secrets are. Only a regular file is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._state: _FileState | None = None
+        self._tokens: dict[str, Token] = {}
+
+    def load(self) -> TokenSet:
+        """Return what the file holds; it is parsed only if it changed since the last call."""
+        try:
+            status = self.path.stat()
+            if self._state != _FileState.from_status(status):
+                self._parse(status)
+        except FileNotFoundError:
+            self._state = None
+            if self.path.is_symlink():
+                return TokenSet({}, problem="the tokens file is a link that leads to no file")
+
+            return TokenSet({}, exists=False)
+        except (OSError, ValueError) as error:
+            self._state = None
+            return TokenSet({}, problem=_describe_problem(error))
+
+        return TokenSet(self._tokens)
+
+    def tokens(self) -> list[Token]:
+        """Return the tokens, oldest first; none if there is no file. Raises ValueError."""
+        return list(self._read().values())
+
+    def find(self, text: str) -> Token | None:
+        """Return the token that a caller sent; None for any other text. Raises ValueError."""
+        return TokenSet(self._read()).find(text)
+
     def add(self, namespace: str, scope: Scope, label: str = "") -> tuple[Token, str]:
         """Add a token, and return it with its text, which is known only now. Raises ValueError."""
         secret = secrets.token_urlsafe(32)
 
         with self._lock():
-            tokens = dict(self._read())
+            tokens = self._read()
             token = Token(
                 id=_choose_id(tokens),
                 namespace=namespace,
@@ -102,7 +181,7 @@ class TokenFile:
     def revoke(self, name: str) -> Token | None:
         """Remove the token with an id, and return it; None if there is none. Raises ValueError."""
         with self._lock():
-            tokens = dict(self._read())
+            tokens = self._read()
             token = tokens.pop(name, None)
             if token is not None:
                 self._write(list(tokens.values()))
@@ -110,23 +189,30 @@ class TokenFile:
         return token
 
     def _read(self) -> dict[str, Token]:
-        """Return the tokens by id; the file is parsed only if it changed since the last call."""
-        try:
-            status = self.path.stat()
-            state = _FileState(status.st_ino, status.st_mtime_ns, status.st_size)
+        """Return the tokens by id. Raises ValueError if the file cannot be used."""
+        tokens = self.load()
+        if tokens.problem:
+            raise ValueError(tokens.problem)
 
-            if state != self._state:
-                tokens = _TOKENS.validate_json(self.path.read_bytes())
-                self._tokens = {token.id: token for token in tokens}
-                self._state = state
-        except FileNotFoundError:
-            self._state = None
-            self._tokens = {}
-        except (OSError, ValidationError) as error:
-            self._state = None
-            raise ValueError("the tokens file cannot be read, or holds something else") from error
+        return dict(tokens.by_id)
 
-        return self._tokens
+    def _parse(self, status: os.stat_result) -> None:
+        """Read the tokens and remember the state of the file. Raises OSError, ValueError."""
+        # Before it is opened, because opening is enough to set off some devices.
+        _check_kind(status)
+
+        # A FIFO that takes the file's place in this moment would block without O_NONBLOCK.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        with open(os.open(self.path, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            _check_kind(status)
+            content = file.read(MAX_FILE_BYTES + 1)
+
+        if len(content) > MAX_FILE_BYTES:
+            raise _UnusableFile(_TOO_LARGE)
+
+        self._tokens = {token.id: token for token in _TOKENS.validate_json(content)}
+        self._state = _FileState.from_status(status)
 
     def _write(self, tokens: list[Token]) -> None:
         with AtomicFile(self.path).open() as file:
@@ -147,6 +233,28 @@ class TokenFile:
             yield
         finally:
             os.close(descriptor)
+
+
+class _UnusableFile(ValueError):
+    """A tokens file that is not even read; the message says why."""
+
+
+_NOT_REGULAR = "the tokens file is not a regular file"
+_TOO_LARGE = f"the tokens file is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB"
+
+
+def _check_kind(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _UnusableFile(_NOT_REGULAR)
+    if status.st_size > MAX_FILE_BYTES:
+        raise _UnusableFile(_TOO_LARGE)
+
+
+def _describe_problem(error: OSError | ValueError) -> str:
+    if isinstance(error, _UnusableFile):
+        return str(error)
+
+    return "the tokens file cannot be read, or holds something else"
 
 
 def _choose_id(taken: dict[str, Token]) -> str:

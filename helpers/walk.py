@@ -1,28 +1,46 @@
 """The walk from one memory along its links; sans-IO: it asks for links and is sent links.
 
-Pre-order, depth first, each memory's links best first. A memory is retrieved once, when it is first
-met. If it is met again on a shorter way, the walk goes on from there: only the links that it kept
-are looked at again, and its breadth is not spent twice. (With a plain visited set, a memory first
-met at the depth limit would hide what a shorter way to it allows.)
+A memory's *choice* is the ``breadth`` other memories that its links rank best. It depends on
+nothing but those links, so a memory never brings more than ``breadth`` others into a walk.
 
-Invariant: a memory's depth is the length of the shortest way to it over kept links, and unless the
-total stopped the walk, every kept link of every memory shallower than ``depth`` leads to a memory
-that was returned, is missing or is archived.
+The walk retrieves memories depth first along their choices. If it meets a memory again on a shorter
+way, it goes on from there with the larger remainder of depth. (With a plain visited set, a memory
+first met at the depth limit would hide what a shorter way to it allows.) Then it arranges what it
+retrieved as a tree of shortest ways, and lists that tree depth first.
+
+Invariants: unless the total stopped the walk, it retrieved every memory within ``depth`` steps of
+the target over choices. A memory stands after its parent and one level below it, and no memory has
+more than ``breadth`` children.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar
 
 Cut = Literal["depth", "breadth", "total"]
 
 State = Literal["present", "absent", "invalid"]
-"""Of a link's target; absent is one that is missing or archived."""
+"""Of the memory at a link's other end; absent is one that is missing or archived."""
 
 FRONTIER = 10
 """How many of the best candidates that were not retrieved are shown at the end of a walk."""
 
+RANK_ONE = 1_000_000
+"""The rank of a link of weight 1 to a memory of score 1."""
+
+MAX_SKIPPED = 1_000
+"""How many missing and how many invalid links are counted; a memory may have any number."""
+
 _LIMITS: tuple[Cut, ...] = ("depth", "breadth", "total")
+
+
+def compute_rank(weight: float, score: float) -> int:
+    """Return a link's rank: weight times score in millionths, rounded half up.
+
+    Integers decide ties as the numbers were written: 0.6 x 0.6 equals 0.4 x 0.9, which the products
+    of floats do not.
+    """
+    return int(weight * score * RANK_ONE + 0.5)
 
 
 class WalkLimits(NamedTuple):
@@ -34,17 +52,25 @@ class WalkLimits(NamedTuple):
 
 
 class WalkLink(NamedTuple):
-    """A link as a store describes it: ``score`` is link_weight times the target's memory_score."""
+    """A link as a store describes it, seen from the memory whose links were requested.
+
+    ``key`` is the memory at its other end. ``rank`` comes from `compute_rank`; it is negative
+    unless that memory is present. ``incoming`` says that the link leads from there to here.
+    """
 
     key: str
     weight: float
     type: str
-    score: float
+    rank: int
     state: State
+    incoming: bool = False
 
 
 class LinkRequest(NamedTuple):
-    """A request for some of a memory's links, best first, beginning after ``offset`` of them."""
+    """A request for some of a memory's links, beginning after ``offset`` of them.
+
+    They are ordered by falling rank, falling weight and key, so absent ones come last.
+    """
 
     key: str
     offset: int
@@ -52,44 +78,49 @@ class LinkRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """A memory that was retrieved, and the way on which it was reached.
+    """A retrieved memory in its place: ``parent`` and ``link`` are its last step from the target.
 
-    ``expanded`` says that the walk has begun to follow its links. ``known`` are the links that the
-    store sent, all of them if ``exhausted``; the first ``looked`` of those were looked at. ``kept``
-    are the ones that lead to a retrieved memory, and ``taken`` counts those retrieved from here.
+    ``kept`` are the links of its choice that lead to retrieved memories, best first.
     """
 
     key: str
     depth: int
     parent: "Step | None" = None
     link: WalkLink | None = None
-    expanded: bool = False
-    taken: int = 0
-    looked: int = 0
     kept: list["tuple[Step, WalkLink]"] = field(default_factory=list["tuple[Step, WalkLink]"])
-    known: list[WalkLink] = field(default_factory=list[WalkLink])
-    exhausted: bool = False
 
 
 class Candidate(NamedTuple):
-    """A memory that was not retrieved, and the limit that cut it."""
+    """A memory that was not retrieved, and the limit that cut it; ``source`` has the link to it."""
 
     key: str
     source: str
-    score: float
+    rank: int
     weight: float
     cut_by: Cut
+    incoming: bool = False
+
+    @classmethod
+    def build(cls, step: Step, link: WalkLink, cut_by: Cut) -> "Candidate":
+        """Return the candidate that a link of a retrieved memory leads to."""
+        return cls(link.key, step.key, link.rank, link.weight, cut_by, link.incoming)
 
 
 @dataclass(slots=True)
 class WalkOutcome:
-    """A walk's steps in retrieval order, the target first, and what it counted."""
+    """A walk's steps in the order of the answer, the target first, and what it counted.
+
+    ``cycles`` counts links of a choice that lead back to a memory on the way there.
+    ``has_more_frontier`` says whether candidates beyond the frontier were cut too.
+    """
 
     steps: list[Step]
     duplicates: int = 0
     missing: int = 0
     invalid: int = 0
+    cycles: int = 0
     frontier: list[Candidate] = field(default_factory=list[Candidate])
+    has_more_frontier: bool = False
     cut_by: list[Cut] = field(default_factory=list[Cut])
 
 
@@ -99,91 +130,147 @@ Conversation = Generator[LinkRequest, Sequence[WalkLink], T]
 """Yields requests and is sent links, until it returns a result."""
 
 
+@dataclass(slots=True)
+class _Memory:
+    """A retrieved memory while the walk goes on.
+
+    ``met_depth`` is the least depth at which it was met. ``known`` are the links that the store
+    sent, all of them if ``exhausted``.
+    """
+
+    key: str
+    met_depth: int
+    choice: list[WalkLink] | None = None
+    known: list[WalkLink] = field(default_factory=list[WalkLink])
+    exhausted: bool = False
+
+    def learn_links(self) -> Conversation[bool]:
+        """Ask for the links after the known ones; return whether there are any."""
+        # A store decides how many links it sends at once; only an empty answer ends them.
+        if not self.exhausted:
+            links = yield LinkRequest(self.key, len(self.known))
+            self.known.extend(links)
+            self.exhausted = not links
+
+        return not self.exhausted
+
+
 class Walk:
     """One walk; `run` is the conversation with a store, which knows the links."""
 
     def __init__(self, target: str, limits: WalkLimits) -> None:
-        first = Step(target, 0)
-
         self._limits = limits
-        self._outcome = WalkOutcome([first])
-        self._by_key = {target: first}
+        self._retrieved = {target: _Memory(target, 0)}
         self._stopped = False
+        self._outcome = WalkOutcome([Step(target, 0)])
 
     def run(self) -> Conversation[WalkOutcome]:
         """Walk. Each request is answered with that memory's next links, none after the last."""
-        yield from self._expand(self._outcome.steps[0])
+        (target,) = self._retrieved.values()
+
+        yield from self._visit(target, 0)
+        yield from self._arrange()
+        yield from self._count_skipped()
         yield from self._find_frontier()
+
         return self._outcome
 
-    def _expand(self, step: Step) -> Conversation[None]:
-        """Follow a memory's links, or those that it kept if this was done before."""
-        if step.depth >= self._limits.depth:
+    def _visit(self, memory: _Memory, depth: int) -> Conversation[None]:
+        """Retrieve what a memory's choice leads to, as far as the limits allow."""
+        if depth == self._limits.depth:
             return
 
-        if step.expanded:
-            for target, link in step.kept:
-                yield from self._shorten(step, target, link)
-            return
+        choice = yield from self._choose(memory)
+        for link in choice:
+            existing = self._retrieved.get(link.key)
 
-        if self._stopped:
-            return
+            if existing is None:
+                if len(self._retrieved) == self._limits.total:
+                    self._stopped = True
+                    return
+                existing = self._retrieved[link.key] = _Memory(link.key, depth + 1)
+            elif existing.met_depth > depth + 1:
+                existing.met_depth = depth + 1
+            else:
+                continue  # a way that is not shorter allows nothing new
 
-        step.expanded = True
-        while step.taken < self._limits.breadth and not self._stopped:
-            yield from self._learn_links(step, step.looked)
-            if step.looked >= len(step.known):
+            yield from self._visit(existing, depth + 1)
+            if self._stopped:
                 return
-            yield from self._follow(step, step.known[step.looked])
 
-    def _follow(self, step: Step, link: WalkLink) -> Conversation[None]:
-        """Follow one link: retrieve its memory, meet it again, or count why neither is possible."""
-        existing = self._by_key.get(link.key)
+    def _choose(self, memory: _Memory) -> Conversation[list[WalkLink]]:
+        """Return a memory's choice: the best link to each of the best other present memories."""
+        if memory.choice is not None:
+            return memory.choice
 
-        if link.state == "invalid":
-            step.looked += 1
-            self._outcome.invalid += 1
-        elif link.state == "absent":
-            step.looked += 1
-            self._outcome.missing += 1
-        elif existing is not None:
-            step.looked += 1
-            self._outcome.duplicates += 1
-            step.kept.append((existing, link))
-            yield from self._shorten(step, existing, link)
-        elif len(self._outcome.steps) >= self._limits.total:
-            self._stopped = True  # the link is not looked at: it may be a candidate of the frontier
-        else:
-            step.looked += 1
-            step.taken += 1
-            yield from self._retrieve(step, link)
+        chosen: dict[str, WalkLink] = {}
+        position = 0
 
-    def _retrieve(self, parent: Step, link: WalkLink) -> Conversation[None]:
-        step = Step(link.key, parent.depth + 1, parent, link)
-        self._by_key[link.key] = step
-        self._outcome.steps.append(step)
-        parent.kept.append((step, link))
-        yield from self._expand(step)
+        while len(chosen) < self._limits.breadth:
+            if position == len(memory.known) and not (yield from memory.learn_links()):
+                break
 
-    def _shorten(self, step: Step, target: Step, link: WalkLink) -> Conversation[None]:
-        """If a memory is met on a shorter way than before, go on from there."""
-        # A longer way allows nothing that the shorter one did not.
-        depth = step.depth + 1
-        if depth >= target.depth:
-            return
+            link = memory.known[position]
+            if link.state == "absent":
+                break  # absent ones rank last: no present one follows
 
-        target.depth = depth
-        target.parent = step
-        target.link = link
-        yield from self._expand(target)
+            position += 1
+            if link.state == "present" and link.key != memory.key and link.key not in chosen:
+                chosen[link.key] = link
 
-    def _learn_links(self, step: Step, position: int) -> Conversation[None]:
-        """Ask for a memory's links until the one at ``position`` is known, or there are no more."""
-        # A store decides how many links it sends at once; only an empty answer ends them.
-        while position >= len(step.known) and not step.exhausted:
-            links = yield LinkRequest(step.key, len(step.known))
-            step.known.extend(links)
-            step.exhausted = not links
+        memory.choice = list(chosen.values())
+        return memory.choice
+
+    def _arrange(self) -> Conversation[None]:
+        """Arrange what was retrieved as a tree of shortest ways, and list it depth first.
+
+        Level by level, and within a level in the order of the answer, a memory takes those of its
+        choice that have no parent yet.
+        """
+        (target,) = self._outcome.steps
+        placed = {target.key: target}
+        children: dict[str, list[Step]] = {}
+        queue = [target]
+
+        for step in queue:
+            children[step.key] = []
+            if step.depth == self._limits.depth:
+                continue
+
+            for link in (yield from self._choose(self._retrieved[step.key])):
+                if link.key not in self._retrieved:
+                    continue
+
+                child = placed.get(link.key)
+                if child is None:
+                    child = placed[link.key] = Step(link.key, step.depth + 1, step, link)
+                    children[step.key].append(child)
+                    queue.append(child)
+
+                step.kept.append((child, link))
+                self._outcome.cycles += _is_ancestor(child, step)
+
+            self._outcome.duplicates += len(step.kept) - len(children[step.key])
+
+        self._outcome.steps = list(_list_depth_first(target, children))
+
+    def _count_skipped(self) -> Conversation[None]:
+        """Count the absent and invalid links of memories whose choice is not full."""
+        outcome = self._outcome
+
+        for step in outcome.steps:
+            memory = self._retrieved[step.key]
+            if step.depth == self._limits.depth or len(memory.choice or ()) == self._limits.breadth:
+                continue
+
+            position = 0
+            while position < len(memory.known) or (yield from memory.learn_links()):
+                state = memory.known[position].state
+                position += 1
+                outcome.missing += state == "absent"
+                outcome.invalid += state == "invalid"
+                if MAX_SKIPPED in (outcome.missing, outcome.invalid):
+                    return
 
     def _find_frontier(self) -> Conversation[None]:
         """Find the best candidates that were not retrieved, and the limits that cut any."""
@@ -191,47 +278,73 @@ class Walk:
         reached: set[Cut] = set()
 
         for step in self._outcome.steps:
-            cut_by = self._find_limit(step)
-            links = yield from self._list_candidates(step)
-            if links:
-                reached.add(cut_by)
+            candidates = yield from self._list_candidates(step)
 
-            # Of equals the first one met stays.
-            for link in links:
-                rival = best.get(link.key)
-                if rival is None or (link.score, link.weight) > (rival.score, rival.weight):
-                    best[link.key] = Candidate(link.key, step.key, link.score, link.weight, cut_by)
+            # Of equals the first one listed stays.
+            for candidate in candidates:
+                reached.add(candidate.cut_by)
+                rival = best.get(candidate.key)
+                if rival is None or _order_by_rank(candidate) < _order_by_rank(rival):
+                    best[candidate.key] = candidate
 
-        ranked = sorted(best.values(), key=lambda c: (-c.score, -c.weight, c.key))
+        ranked = sorted(best.values(), key=_order_by_rank)
         self._outcome.frontier = ranked[:FRONTIER]
+        self._outcome.has_more_frontier = len(ranked) > FRONTIER
         self._outcome.cut_by = [limit for limit in _LIMITS if limit in reached]
 
-    def _find_limit(self, step: Step) -> Cut:
-        """Return the limit that kept the walk from looking at a memory's further links."""
-        if step.expanded and step.taken >= self._limits.breadth:
-            return "breadth"
+    def _list_candidates(self, step: Step) -> Conversation[list[Candidate]]:
+        """Return the memories that a memory's links lead to and that were not retrieved.
 
-        if step.depth >= self._limits.depth:
-            return "depth"
+        Beyond its choice one more than the frontier holds is enough to know that there are more.
+        """
+        memory = self._retrieved[step.key]
+        chosen: Sequence[WalkLink] = ()
+        cut_by: Cut = "depth"
 
-        return "total"
+        if step.depth < self._limits.depth:
+            chosen = memory.choice or ()
+            cut_by = "breadth"
 
-    def _list_candidates(self, step: Step) -> Conversation[list[WalkLink]]:
-        """Return a memory's best links, at most ten, to memories that were not retrieved."""
-        candidates: dict[str, WalkLink] = {}
-        position = step.looked
+        candidates = {
+            link.key: Candidate.build(step, link, "total")
+            for link in chosen
+            if link.key not in self._retrieved
+        }
 
-        while len(candidates) < FRONTIER:
-            yield from self._learn_links(step, position)
-            if position >= len(step.known):
+        end = len(candidates) + FRONTIER + 1
+        position = 0
+        while len(candidates) < end:
+            if position == len(memory.known) and not (yield from memory.learn_links()):
                 break
 
-            link = step.known[position]
+            link = memory.known[position]
             if link.state == "absent":
-                break  # absent targets rank last: no present one follows
+                break
 
-            if link.state == "present" and link.key not in self._by_key:
-                candidates.setdefault(link.key, link)
             position += 1
+            if link.key in self._retrieved or link.key in candidates or link.state == "invalid":
+                continue
+            candidates[link.key] = Candidate.build(step, link, cut_by)
 
         return list(candidates.values())
+
+
+def _order_by_rank(candidate: Candidate) -> tuple[int, float, str]:
+    return -candidate.rank, -candidate.weight, candidate.key
+
+
+def _is_ancestor(ancestor: Step, step: Step) -> bool:
+    """Return whether a memory stands on the way from the target to another one."""
+    parent = step.parent
+    while parent is not None:
+        if parent is ancestor:
+            return True
+        parent = parent.parent
+
+    return False
+
+
+def _list_depth_first(step: Step, children: dict[str, list[Step]]) -> Iterator[Step]:
+    yield step
+    for child in children[step.key]:
+        yield from _list_depth_first(child, children)

@@ -4,17 +4,22 @@ The items of a call run one after another on one thread. If an item has not ende
 it is answered with a timeout and its thread is left behind; the items that no thread has taken yet
 go on in several fresh threads. All threads are daemons, so that none can keep the process from
 exiting.
+
+`aiofiles`, with which imports and exports stream, is not used here: it would hop to a thread for
+each ``open``, ``read`` and ``close``, and a hop per file costs three to fourteen times the reading
+of a small file. Its threads cannot be given up either if one of them hangs.
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from queue import SimpleQueue
 
 from abilities.helpers.batch import AnyBatch, Batch, ItemT, ResultT, SessionT, Worker
 from abilities.helpers.circuit_breaker import CircuitBreaker
+from abilities.helpers.turns import TurnQueue, take_turn
 
 CALL_SECONDS = 10.0
 """After that long every item that is left is answered with a timeout."""
@@ -25,6 +30,8 @@ THREADS = 2
 FAN_OUT = 8
 """Threads that share the remaining items of a call in which one got stuck."""
 
+_log = logging.getLogger("abilities")
+
 _POLL_SECONDS = 0.5  # between looks at a call that no thread works on yet
 
 
@@ -32,7 +39,7 @@ class WorkerPool:
     """A few daemon threads that run batches of blocking work for event loops."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[AnyBatch | None] = SimpleQueue()  # None ends a thread
+        self._queue: TurnQueue[AnyBatch] = TurnQueue()
         self._breaker = CircuitBreaker()
         self._lock = threading.Lock()
         self._idle_threads = 0
@@ -67,7 +74,7 @@ class WorkerPool:
                 loop.call_soon_threadsafe(settle)
 
         batch = Batch(open_session, function, items, self._breaker, wake)
-        self._queue.put(batch)
+        self._queue.put("", batch)  # the calls of all namespaces; their callers take turns
         self._start_thread_if_needed()
 
         try:
@@ -75,13 +82,18 @@ class WorkerPool:
         finally:
             batch.close()
 
+        await take_turn()
         return batch.results
+
+    def count_stuck(self) -> int:
+        """Return how many threads are stuck in a file or folder."""
+        return self._breaker.count_lost()
 
     def close(self) -> None:
         """Let idle threads end; a stuck one is left to the end of the process."""
         with self._lock:
             for _ in range(self._threads):
-                self._queue.put(None)
+                self._queue.put_end()
 
     async def _attend(self, batch: AnyBatch, done: "asyncio.Future[None]") -> None:
         """Wait until a batch is done, and give up items that get stuck meanwhile."""
@@ -99,6 +111,7 @@ class WorkerPool:
                 return
 
             self._reclaim_threads()
+            self._start_thread_if_needed()  # the system may have had no room for one before
             self._rescue(batch, call_is_over=time.monotonic() >= end)
 
     def _rescue(self, batch: AnyBatch, *, call_is_over: bool) -> None:
@@ -119,7 +132,8 @@ class WorkerPool:
             thread = threading.Thread(
                 target=batch.run, args=(worker,), name="abilities-rescue", daemon=True
             )
-            thread.start()
+            if not _start(thread):
+                return
 
     def _reclaim_threads(self) -> None:
         """Replace threads that are stuck in cancelled calls, to which nobody attends any more."""
@@ -134,6 +148,7 @@ class WorkerPool:
         if not worker.batch.give_up(worker, call_is_over=call_is_over):
             return False
 
+        _log.warning("a file or folder does not answer", extra={"threads": self.count_stuck()})
         if worker.pooled:
             with self._lock:
                 self._threads -= 1
@@ -144,13 +159,13 @@ class WorkerPool:
     def _start_thread_if_needed(self) -> None:
         """Start a thread if work waits and there is room."""
         with self._lock:
-            work_waits = self._queue.qsize() > self._idle_threads
+            work_waits = len(self._queue) > self._idle_threads
             if not work_waits or self._threads >= THREADS:
                 return
 
-            self._threads += 1
             thread = threading.Thread(target=self._serve, name="abilities-worker", daemon=True)
-            thread.start()
+            if _start(thread):
+                self._threads += 1
 
     def _serve(self) -> None:
         """Run batches until the pool is closed or the thread was abandoned: a thread's body."""
@@ -179,3 +194,13 @@ class WorkerPool:
                 self._threads -= 1
 
         return batch
+
+
+def _start(thread: threading.Thread) -> bool:
+    """Start a thread; return whether the system had room for it."""
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+
+    return True

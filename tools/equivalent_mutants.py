@@ -37,8 +37,8 @@ RACE = "How often a name is tried again shows only while another process keeps c
 SAME_OPENING = "The careful branch opens what the quick one does; a path has at least one part."
 ALWAYS_A_NUMBER = "The operating system always sets errno, so the default is never used."
 COUNTED_BY_ONE = "The number grows by one, so it is equal to the limit before it is greater."
-ONLY_STEP = "The list has exactly one step at that moment, so its last is its first."
-STATES_BY_NAME = "Of the three states 'absent' sorts first and 'present' last."
+
+CHOSEN_NUMBER = "The number is a choice, and tests take it from here."
 
 WALK = "helpers/walk.py"
 BUDGET = "helpers/reply/budget.py"
@@ -46,29 +46,16 @@ CODEC = "helpers/text/codec.py"
 CUTTING = "helpers/text/cutting.py"
 PIECES = "helpers/text/pieces.py"
 CONFINEMENT = "helpers/files/confinement.py"
+BREAKER = "helpers/circuit_breaker.py"
 
 EXPLANATIONS = (
+    Explanation(BREAKER, "STUCK_CALLS", "NumberReplacer", CHOSEN_NUMBER),
+    Explanation(BREAKER, "STUCK_THREADS", "NumberReplacer", CHOSEN_NUMBER),
+    Explanation(BREAKER, "LOST_THREADS", "NumberReplacer", CHOSEN_NUMBER),
+    Explanation(BREAKER, "PAUSE_SECONDS", "NumberReplacer", CHOSEN_NUMBER),
+    Explanation(BREAKER, "STEADY_TRIALS", "NumberReplacer", CHOSEN_NUMBER),
     Explanation(WALK, "Step", "ReplaceTrueWithFalse", SLOTS),
     Explanation(WALK, "WalkOutcome", "ReplaceTrueWithFalse", SLOTS),
-    Explanation(WALK, "Walk.run", "NumberReplacer", ONLY_STEP),
-    Explanation(WALK, "Walk._expand", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._expand", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._follow", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._follow", "ReplaceComparisonOperator_Eq_LtE", STATES_BY_NAME),
-    Explanation(WALK, "Walk._learn_links", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._find_limit", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
-    Explanation(WALK, "Walk._list_candidates", "ReplaceComparisonOperator_GtE_Eq", COUNTED_BY_ONE),
-    Explanation(
-        WALK, "Walk._list_candidates", "ReplaceComparisonOperator_Lt_NotEq", COUNTED_BY_ONE
-    ),
-    Explanation(WALK, "Walk._list_candidates", "ReplaceComparisonOperator_Eq_GtE", STATES_BY_NAME),
-    Explanation(WALK, "Walk._list_candidates", "ReplaceComparisonOperator_Eq_LtE", STATES_BY_NAME),
-    Explanation(
-        WALK,
-        "Walk._list_candidates",
-        "ReplaceComparisonOperator_Eq_Lt",
-        "It goes on over links that are no candidates.",
-    ),
     Explanation(BUDGET, "Cost", "ReplaceTrueWithFalse", SLOTS),
     Explanation(BUDGET, "_fill", "ReplaceBinaryOperator_Mul_Div", SIGNATURE),
     Explanation(

@@ -21,13 +21,14 @@ with atheris.instrument_imports(include=["abilities"]):
     from abilities import AbilityError
     from abilities.builtin.catalog import BUILT_IN
     from abilities.cli.drawing import Drawing, as_mermaid, draw_walk
-    from abilities.declarations.faults import FAULTS, Refused
+    from abilities.declarations.faults import Refused
+    from abilities.declarations.reasons import FAULTS
     from abilities.helpers.files.paths import parse_path
     from abilities.helpers.files.window import read_piece
     from abilities.helpers.reply.render import json_size, render
     from abilities.helpers.text.ranges import WHOLE, Range, parse_range
-    from abilities.helpers.walk import State, Walk, WalkLimits, WalkLink
-    from abilities.registry import validate_arguments
+    from abilities.helpers.walk import State, Walk, WalkLimits, WalkLink, compute_rank
+    from abilities.validation import validate_arguments
 
 FILE = os.memfd_create("fuzz")
 CODES = {meaning.code for meaning in FAULTS.values()}
@@ -43,7 +44,7 @@ PAGE = 3
 """Links that a walk is given at once."""
 
 STATES: list[State] = ["present", "present", "present", "absent", "invalid"]
-SCORES_OF_LAST: dict[State, float] = {"absent": -1.0, "invalid": -2.0}
+RANKS_OF_LAST: dict[State, int] = {"absent": -1, "invalid": -2}
 
 
 def arguments(raw: bytes) -> None:
@@ -95,6 +96,7 @@ def reader(raw: bytes) -> None:
     kind = provider.ConsumeIntInRange(0, 3)
     first = provider.ConsumeIntInRange(0, 40)
     length = provider.ConsumeIntInRange(0, 40)
+    redacts = provider.ConsumeBool()
     content = provider.ConsumeBytes(4096)
 
     os.ftruncate(FILE, 0)
@@ -108,12 +110,14 @@ def reader(raw: bytes) -> None:
             Range(start=first, end=first + length),
             parse_range(f"byte={first}"),
         ]
-        piece = read_piece(FILE, len(content), ranges[kind], max_chars, lambda: None)
+        piece = read_piece(
+            FILE, len(content), ranges[kind], max_chars, lambda: None, redacts=redacts
+        )
     except Refused as error:
         assert FAULTS[error.reason].code in CODES
         return
 
-    assert len(piece.text) <= max_chars
+    assert len(piece.text) <= max_chars or piece.marks
     assert piece.rest or piece.total_chars == len(piece.text)
 
 
@@ -169,11 +173,11 @@ def build_graph(raw: bytes) -> tuple[dict[str, list[WalkLink]], WalkLimits]:
         weight: float = provider.ConsumeIntInRange(0, 4) / 4
         state = STATES[provider.ConsumeIntInRange(0, len(STATES) - 1)]
 
-        score = SCORES_OF_LAST.get(state, weight)
-        links.setdefault(source, []).append(WalkLink(target, weight, "t", score, state))
+        rank = RANKS_OF_LAST.get(state, compute_rank(weight, 1.0))
+        links.setdefault(source, []).append(WalkLink(target, weight, "t", rank, state))
 
     for of_source in links.values():
-        of_source.sort(key=lambda link: (-link.score, -link.weight, link.key))
+        of_source.sort(key=lambda link: (-link.rank, -link.weight, link.key))
 
     return links, limits
 

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tools.equivalent_mutants import (
+    BREAKER,
     BUDGET,
     CODEC,
     CONFINEMENT,
@@ -48,6 +49,7 @@ TESTS = {
     CODEC: _TEXT_TESTS,
     CUTTING: _TEXT_TESTS,
     PIECES: _TEXT_TESTS,
+    BREAKER: ["tests/files/test_circuit_breaker.py", "tests/files/test_circuit_breaker_orders.py"],
     CONFINEMENT: [
         "tests/files/test_confinement.py",
         "tests/files/test_failures.py",

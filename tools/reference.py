@@ -14,8 +14,9 @@ from pathlib import Path
 
 from abilities import schemas
 from abilities.builtin.catalog import BUILT_IN
-from abilities.declarations.faults import FAULTS, Fault
+from abilities.declarations.faults import Fault
 from abilities.declarations.model import Model
+from abilities.declarations.reasons import FAULTS, Meaning, Reason
 from abilities.declarations.records import Truncation
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
@@ -66,6 +67,12 @@ and the limits, and a running server describes the HTTP API at `/docs`.
 
 The same call returns the same answer from Python, LangChain, MCP, HTTP and the command line.
 Arguments in **bold** are required.
+"""
+_REASONS_HEAD = """\
+## Reasons
+
+If the rule for a wrong argument is known, the message says it instead, such as "depth must be 1 to
+6."; [Refusals](refusals.md) explains this.
 """
 
 
@@ -169,23 +176,25 @@ def describe_meaning(field: JsonObject) -> str:
 def run_example(name: str, arguments: str) -> str:
     """Return a console block with a call and what it printed, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        base = Path(folder)
-        (base / "notes.md").write_text(NOTES)
-        (base / "memory.jsonl").write_text(GRAPH)
-        run_command(base, "import", "memory.jsonl")
-        (base / "memory.jsonl").unlink()
+        project = Path(folder, "project")
+        project.mkdir()
+        (project / "notes.md").write_text(NOTES)
+        (project / "memory.jsonl").write_text(GRAPH)
+        run_command(project, "import", "memory.jsonl")
+        (project / "memory.jsonl").unlink()
 
-        output = run_command(base, "call", name, arguments)
+        output = run_command(project, "call", name, arguments)
 
     shown = _VARYING.sub("...", output).rstrip()
     return f"```console\n$ abilities call {name} '{arguments}'\n{shown}\n```\n"
 
 
-def run_command(base: Path, *arguments: str) -> str:
-    """Return what a command prints, run with a store and a home in a folder."""
+def run_command(project: Path, *arguments: str) -> str:
+    """Return what a command prints, run in a project with a store and a home beside it."""
+    base = project.parent
     done = subprocess.run(
         [sys.executable, "-m", "abilities", *arguments],
-        cwd=base,
+        cwd=project,
         env={
             **os.environ,
             "ABILITIES_STORE_URL": f"sqlite:///{base}/memory.db",
@@ -203,12 +212,14 @@ def describe_shared_parts() -> str:
         f"## {name}\n\n{model.__doc__}\n\n{describe_fields(model.model_json_schema())}"
         for name, model in _SHARED.items()
     ]
-    rows = [
-        f"| `{reason}` | {meaning.code} | {meaning.message} |" for reason, meaning in FAULTS.items()
-    ]
-    return "\n".join(
-        [*parts, "## Reasons\n", "| reason | code | message |", "|---|---|---|", *rows, ""]
-    )
+    head = ["| reason | code | retryable | message |", "|---|---|---|---|"]
+    rows = [_describe_reason(reason, meaning) for reason, meaning in FAULTS.items()]
+    return "\n".join([*parts, _REASONS_HEAD, *head, *rows, ""])
+
+
+def _describe_reason(reason: Reason, meaning: Meaning) -> str:
+    retryable = "yes" if meaning.retryable else ""
+    return f"| `{reason}` | {meaning.code} | {retryable} | {meaning.message} |"
 
 
 if __name__ == "__main__":

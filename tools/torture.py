@@ -8,57 +8,15 @@ continues where it stopped; `--fresh` forgets. `--quick` takes less than ten min
 import argparse
 import hashlib
 import json
-import os
-import re
 import shutil
-import subprocess
 import sys
-import tempfile
-import time
-from dataclasses import dataclass, field
+from collections import Counter
 from pathlib import Path
-from typing import NamedTuple, TypedDict
 
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / ".torture"
-LOGS = RESULTS / "logs"
-QUICK_FUZZ_SECONDS = 15
-
-Sizes = dict[str, int]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Something to reach: pytest's arguments, sizes for its tests, and what is fuzzed.
-
-    Sizes are settings of the tests without their prefix ``ABILITIES_``; ``fuzzed`` says how often
-    each target of `tools.fuzz` runs.
-    """
-
-    goal: str
-    tests: list[str]
-    full: Sizes = field(default_factory=dict[str, int])
-    quick: Sizes = field(default_factory=dict[str, int])
-    fuzzed: dict[str, int] = field(default_factory=dict[str, int])
-
-
-class Result(TypedDict):
-    """What a figure reached: sentences of its tests, and the seconds that it took."""
-
-    passed: bool
-    reached: list[str]
-    seconds: int
-
-
-class FuzzResult(NamedTuple):
-    """Whether a target withstood, and how often it ran, in words."""
-
-    passed: bool
-    words: str
-
+from tools.figures import RESULTS, ROOT, Figure, Result, run_blocks
 
 FIGURES = {
     1: Figure(
@@ -69,11 +27,11 @@ FIGURES = {
     ),
     2: Figure(
         "special files < 50 ms; an item <= 2 s; a call <= 10 s; exit < 3 s",
-        ["tests/files/test_workers.py", "-k", "stuck or special"],
+        ["tests/files/test_stalls.py", "tests/files/test_hung_mounts.py"],
     ),
     3: Figure(
         "1,000 cancelled calls leave nothing; 64 calls with 256 descriptors",
-        ["tests/files/test_workers.py", "-k", "thousand or sixty_four"],
+        ["tests/files/test_cancellation.py"],
     ),
     4: Figure(
         "64 calls of 25 files: p99 <= 300 ms, <= 128 MiB over idle",
@@ -150,80 +108,62 @@ FIGURES = {
     ),
     11: Figure(
         "1,000,000 memories imported, exported and checked in bounded memory",
-        ["tests/stores/test_transfer.py", "-k", "bounded_however"],
+        [
+            "tests/stores/test_memory_jsonl.py",
+            "tests/stores/test_transfer.py",
+            "-k",
+            "bounded_however",
+        ],
         full={"MEMORIES": 1_000_000},
         quick={"MEMORIES": 5_000},
     ),
+    12: Figure(
+        "1,000,000 random operations, 100,000 of them on both kinds of store at once: "
+        "what was acknowledged is there",
+        ["tests/stores/test_law_run.py", "-s", "-k", "long_run or lockstep"],
+        full={"LAW_RUN": 45_000, "LAW_LOCKSTEP": 5_000, "LAW_PROCESSES": 2, "LAW_SEED": 0},
+        quick={"LAW_RUN": 2_000, "LAW_LOCKSTEP": 200, "LAW_PROCESSES": 2, "LAW_SEED": 0},
+        blocks=20,
+    ),
+    13: Figure(
+        "a tenant's p99 beside a rude one <= 5 times its p99 alone and <= 500 ms; nothing refused",
+        ["tests/surfaces/test_neighbors.py"],
+        full={"HUB_LINKS": 100_000, "NEIGHBOR_CALLS": 1_000},
+        quick={"HUB_LINKS": 1_000, "NEIGHBOR_CALLS": 120},
+    ),
+    14: Figure(
+        "64 that never read, 260 slow bodies, 2,000 idle sockets with 1,024 descriptors: "
+        ">= 99 % of good calls answered, <= 1 MB of log",
+        ["tests/surfaces/test_rude_clients.py"],
+        full={"GOOD_CALLS": 1_000, "IDLE_SOCKETS": 2_000, "DESCRIPTORS": 1_024},
+        quick={"GOOD_CALLS": 100, "IDLE_SOCKETS": 2_000, "DESCRIPTORS": 1_024},
+    ),
+    15: Figure(
+        "265 names of secrets refused, none of 200 ordinary; >= 95 of 100 secrets in contents "
+        "replaced, none of 1,000 ordinary files touched",
+        ["tests/files/test_secret_names.py", "tests/files/test_redaction.py"],
+        full={"EXAMPLES": 20_000},
+        quick={"EXAMPLES": 200},
+    ),
+    16: Figure(
+        "files answer again <= 5 s after any stall or load ends, in every namespace",
+        [
+            "tests/files/test_recovery.py",
+            "tests/files/test_hung_mounts.py",
+            "tests/files/test_circuit_breaker.py",
+            "tests/files/test_circuit_breaker_orders.py",
+            "tests/files/test_workers.py",
+        ],
+        full={"EXAMPLES": 20_000},
+        quick={"EXAMPLES": 200},
+    ),
+    17: Figure(
+        "an older store of 1,000,000 memories migrated within 128 MiB, and under 200 kills",
+        ["tests/stores/test_sqlite_migration.py", "-k", "killed or memory_for"],
+        full={"MIGRATED": 20_000, "MIGRATED_MOST": 1_000_000, "MIGRATION_KILLS": 200},
+        quick={"MIGRATED": 1_000, "MIGRATED_MOST": 20_000, "MIGRATION_KILLS": 20},
+    ),
 }
-
-
-def run_figure(number: int, *, quick: bool) -> Result:
-    """Run the tests of a figure, then fuzz its targets."""
-    figure = FIGURES[number]
-    began = time.monotonic()
-
-    passed, reached = run_tests(number, figure.quick if quick else figure.full)
-    for target, runs in figure.fuzzed.items():
-        fuzzed = fuzz(target, runs, quick=quick)
-        passed = passed and fuzzed.passed
-        reached.append(fuzzed.words)
-
-    return Result(passed=passed, reached=reached, seconds=round(time.monotonic() - began))
-
-
-def run_tests(number: int, sizes: Sizes) -> tuple[bool, list[str]]:
-    """Run the tests of a figure; return whether they passed, and what they measured."""
-    LOGS.mkdir(parents=True, exist_ok=True)
-    log = LOGS / f"{number}.log"
-    environment = {f"ABILITIES_{name}": str(size) for name, size in sizes.items()}
-    options = ["-p", "no:cacheprovider", "-o", "faulthandler_timeout=0"]
-
-    with (
-        tempfile.NamedTemporaryFile("r", suffix=".jsonl") as measurements,
-        log.open("w") as output,
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *FIGURES[number].tests],
-            cwd=ROOT,
-            env={**os.environ, **environment, "ABILITIES_FIGURES": measurements.name},
-            stdout=output,
-            stderr=output,
-        )
-        lines = [json.loads(line) for line in measurements]
-
-    # A test may measure something for several figures.
-    reached = [words for figure, words in lines if figure == number]
-    counts = re.findall(r"(\d+) passed", log.read_text())
-
-    # A selection that matches no test must not pass for one whose tests all passed.
-    if done.returncode != 0 or not counts:
-        return False, [*reached, f"FAILED: see {log.relative_to(ROOT)}"]
-
-    return True, [*reached, f"{counts[-1]} tests passed"]
-
-
-def fuzz(target: str, runs: int, *, quick: bool) -> FuzzResult:
-    """Fuzz a target.
-
-    What crashes it stays in `.torture/`, and what the fuzzer learned in `.torture/corpus/`.
-    """
-    corpus = RESULTS / "corpus" / target
-    corpus.mkdir(parents=True, exist_ok=True)
-    limit = f"-max_total_time={QUICK_FUZZ_SECONDS}" if quick else f"-runs={runs}"
-    options = [limit, f"-artifact_prefix={RESULTS}/{target}-", str(corpus)]
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.fuzz", target, *options], cwd=ROOT, capture_output=True
-    )
-
-    output = done.stderr.decode(errors="replace")
-    log = LOGS / f"fuzz-{target}.log"
-    log.write_text(output)
-
-    executions = re.search(r"Done (\d+) runs", output)
-    if done.returncode != 0 or executions is None:
-        return FuzzResult(False, f"fuzzing the {target} FAILED: see {log.relative_to(ROOT)}")
-    return FuzzResult(True, f"atheris, the {target}: {int(executions[1]):,} executions")
 
 
 def hash_code() -> str:
@@ -254,11 +194,20 @@ def build_table(results: dict[str, Result], numbers: list[int]) -> Table:
 
     for number in numbers:
         result = results[str(number)]
-        words = "\n".join(result["reached"])
+        words = "\n".join(count_repeated(result["reached"]))
         seconds = str(result["seconds"])
         table.add_row(str(number), FIGURES[number].goal, words, seconds, end_section=True)
 
     return table
+
+
+def count_repeated(sentences: list[str]) -> list[str]:
+    """Return each sentence once, with how often it was said if the blocks repeated it."""
+    counted: list[str] = []
+    for sentence, count in Counter(sentences).items():
+        counted.append(sentence if count == 1 else f"{count} times: {sentence}")
+
+    return counted
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -294,8 +243,13 @@ def main() -> int:
             continue
 
         console.print(f"Figure {number:2}: {FIGURES[number].goal} ...")
-        results[str(number)] = run_figure(number, quick=arguments.quick)
-        path.write_text(json.dumps({"code": code, "figures": results}, indent=1))
+
+        def save(result: Result, number: int = number) -> None:
+            results[str(number)] = result
+            path.write_text(json.dumps({"code": code, "figures": results}, indent=1))
+            console.print(f"           {result['blocks']} of {FIGURES[number].blocks} blocks")
+
+        run_blocks(number, FIGURES[number], earlier, save, quick=arguments.quick)
 
     console.print(build_table(results, arguments.figures))
     has_failed = any(not results[str(number)]["passed"] for number in arguments.figures)

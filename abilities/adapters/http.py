@@ -1,23 +1,22 @@
 """Abilities over HTTP: a route per ability, whose answer is byte for byte that of every surface."""
 
-import json
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
 
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
 from abilities import schemas
+from abilities.adapters.documents import is_json, parse_document
 from abilities.application import Abilities
-from abilities.declarations.faults import Fault
+from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability
+from abilities.helpers.reply.render import json_bytes
 from abilities.registry import AbilityRegistry
 from abilities.replies import Reply, build_failed_reply
 
-MAX_DEPTH = 16
-"""How deep the JSON of a request may be nested."""
 RETRY_SECONDS = 1
 """When to try again, for callers of a busy server (the Retry-After header)."""
 
@@ -43,7 +42,7 @@ _ERROR: JsonObject = {
             "schema": {
                 "type": "object",
                 "required": ["error"],
-                "properties": {"error": Fault.model_json_schema()},
+                "properties": {"error": schemas.build_fault_schema()},
             }
         }
     },
@@ -62,13 +61,21 @@ def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
     ``GET /api/abilities`` lists them; ``POST /api/abilities/NAME`` takes the arguments as JSON.
     """
 
+    # A caller may use all abilities, or those that change nothing: there are two lists at most.
+    @cache
+    def describe(names: tuple[str, ...]) -> bytes:
+        chosen = [ability for ability in registry if ability.name in names]
+        return json_bytes([schemas.build_declaration(ability)["mcp"] for ability in chosen])
+
     # The endpoints have no docstrings: FastAPI would publish them.
-    async def list_abilities(request: Request) -> list[JsonObject]:
+    async def list_abilities(request: Request) -> Response:
         offered = get_abilities(request).offered
-        return [schemas.build_declaration(ability)["mcp"] for ability in offered]
+        names = tuple(ability.name for ability in offered)
+        return Response(describe(names), media_type=_JSON)
 
     async def unknown(name: str) -> Response:
-        return to_response(build_failed_reply(Fault.from_reason("unknown_ability")), status=404)
+        fault = Fault.from_refusal(registry.explain_unknown(name))
+        return to_response(build_failed_reply(fault), status=404)
 
     summary = "List the abilities and their schemas"
     app.add_api_route("/api/abilities", list_abilities, summary=summary)
@@ -92,25 +99,25 @@ def _add_ability_route(app: FastAPI, ability: Ability) -> None:
         methods=["POST"],
         summary=ability.title,
         description=ability.description,
-        openapi_extra=describe_operation(ability, body=body),
+        openapi_extra={
+            "requestBody": describe_body(body),
+            "responses": describe_responses(ability),
+        },
     )
 
 
-def describe_operation(ability: Ability, *, body: JsonObject | None = None) -> JsonObject:
-    """Return what OpenAPI says about a route that calls an ability.
-
-    ``body`` is the schema of the request's body, if the route takes one.
-    """
+def describe_responses(ability: Ability) -> JsonObject:
+    """Return what OpenAPI says about the responses of a route that calls an ability."""
     content: JsonObject = {_JSON: {"schema": schemas.build_output_schema(ability)}}
     if "output_format" in ability.input.model_fields:
         content[_TOON] = {"schema": {"type": "string"}}
 
-    answer: JsonObject = {"description": "The answer.", "content": content}
-    operation: JsonObject = {"responses": {"200": answer, "default": _ERROR}}
-    if body is not None:
-        operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": body}}}
+    return {"200": {"description": "The answer.", "content": content}, "default": _ERROR}
 
-    return operation
+
+def describe_body(schema: JsonObject) -> JsonObject:
+    """Return what OpenAPI says about a request's body, given the schema of its JSON."""
+    return {"required": True, "content": {_JSON: {"schema": schema}}}
 
 
 async def call_with_body(name: str, request: Request, in_path: Mapping[str, object]) -> Response:
@@ -123,18 +130,27 @@ async def call_with_body(name: str, request: Request, in_path: Mapping[str, obje
     except ValueError:
         return to_response(build_failed_reply(Fault.from_reason("malformed_request")))
 
-    if in_path.keys() & body.keys():
-        fault = Fault.from_reason("invalid_parameter", field=next(iter(in_path)))
-        return to_response(build_failed_reply(fault))
+    refusal = find_repetition(body, in_path)
+    if refusal is not None:
+        return to_response(build_failed_reply(Fault.from_refusal(refusal)))
 
     return await call_ability(get_abilities(request), name, {**body, **in_path})
+
+
+def find_repetition(arguments: JsonObject, in_path: Mapping[str, object]) -> Refused | None:
+    """Return the refusal of arguments that repeat one of the path; None if they do not."""
+    for name in in_path:
+        if name in arguments:
+            return Refused("repeated_argument", name)
+
+    return None
 
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
     """Call an ability and return its reply as a response, in the requested format."""
     reply = await abilities.reply(name, arguments)
 
-    if arguments.get("output_format") == "toon" and not reply.failed:
+    if reply.format == "toon":
         return to_response(reply, media=f"{_TOON}; charset=utf-8")
 
     return to_response(reply)
@@ -163,58 +179,12 @@ def get_status(fault: JsonObject) -> int:
 def parse_body(content_type: str | None, body: bytes) -> JsonObject:
     """Return the JSON object in a request's body.
 
-    Raises ValueError for anything else: another media type, invalid UTF-8, NaN, two fields of the
-    same name, and nesting deeper than `MAX_DEPTH`.
+    Raises ValueError for anything else: another media type, and what `parse_document` refuses.
     """
-    media_type, _, _ = (content_type or "").partition(";")
-    if media_type.strip().lower() != _JSON:
+    if not is_json(content_type):
         raise ValueError("the media type is not application/json")
 
-    # The standard library's parser, because faster ones do not report duplicate fields.
-    text = body.decode()
-    _check_depth(text)
-    value = json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
-
-    arguments = as_object(value)
+    arguments = as_object(parse_document(body))
     if arguments is None:
         raise ValueError("the body is not a JSON object")
     return arguments
-
-
-def _check_depth(text: str) -> None:
-    """Raise ValueError for JSON that is nested too deep; the parser would raise RecursionError."""
-    # Few brackets cannot be nested deep. Counting them is much faster than the loop below.
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return
-
-    depth = 0
-    in_string = False
-    is_escaped = False
-
-    for char in text:
-        if in_string:
-            in_string = is_escaped or char != '"'
-            is_escaped = char == "\\" and not is_escaped
-        elif char == '"':
-            in_string = True
-        elif char in "[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise ValueError("the JSON is nested too deep")
-        elif char in "]}":
-            depth -= 1
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> JsonObject:
-    """Return the fields of an object. Raises ValueError if two have the same name."""
-    fields = dict(pairs)
-
-    if len(fields) != len(pairs):
-        raise ValueError("two fields have the same name")
-
-    return fields
-
-
-def _refuse_constant(name: str) -> float:
-    """Raise ValueError for NaN and infinities, which Python's parser takes but JSON has not."""
-    raise ValueError(f"{name} is not JSON")

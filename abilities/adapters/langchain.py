@@ -13,10 +13,10 @@ from pydantic import BaseModel, PrivateAttr
 from typing_extensions import override
 
 from abilities.application import Abilities, build_registry
-from abilities.declarations.faults import Fault
+from abilities.declarations.memory import parse_namespace
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
-from abilities.replies import Reply, build_failed_reply
+from abilities.replies import Reply
 from abilities.schemas import build_input_schema
 from abilities.settings import Settings
 
@@ -36,11 +36,13 @@ def load_tools(
     ``only`` names the tools to load, ``read_only`` leaves out those that change something.
 
     The namespace of a call is ``config["configurable"]["namespace"]``, by default that of the
-    settings. A tool's content is the answer as JSON or TOON text, its artifact the payload. A call
-    that failed as a whole becomes a tool message with status "error".
+    settings; one that cannot be a namespace is the application's mistake, and the call raises
+    ValueError instead of answering the model. A tool's content is the answer as JSON or TOON text,
+    its artifact the payload. A call that failed as a whole becomes a tool message with status
+    "error".
 
     Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not
-    be shared.
+    be shared or does not exist.
     """
     if isinstance(source, Abilities):
         registry = source.registry
@@ -136,21 +138,16 @@ class _Host:
         self._stack = AsyncExitStack()  # never closed: the application lasts as long as the process
 
     async def call(self, name: str, arguments: JsonObject, config: RunnableConfig) -> Reply:
-        """Call an ability in the namespace that the run's configuration names."""
+        """Call an ability in the namespace that the run's configuration names.
+
+        Raises ValueError for one that cannot be a namespace.
+        """
         abilities = await self._get_abilities()
         configurable = config.get("configurable") or {}
-        namespace = configurable.get("namespace", abilities.settings.namespace)
+        # A name that is given and empty is not left out: it must not open another's memories.
+        namespace = parse_namespace(configurable.get("namespace", abilities.settings.namespace))
 
-        if not isinstance(namespace, str):
-            namespace = ""  # is refused like every other name that cannot be a namespace
-
-        try:
-            view = abilities.for_namespace(namespace)
-        except ValueError:
-            fault = Fault.from_reason("invalid_parameter", field="namespace")
-            return build_failed_reply(fault)
-
-        return await view.reply(name, arguments)
+        return await abilities.for_namespace(namespace).reply(name, arguments)
 
     async def _get_abilities(self) -> Abilities:
         """Return the open application; the first call opens it."""

@@ -13,6 +13,8 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from abilities.application import Abilities
+from abilities.declarations.faults import Fault
+from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
 from abilities.schemas import build_annotations, build_input_schema, build_output_schema
@@ -73,7 +75,11 @@ class _Handlers:
         """Call an ability. Raises MCPError: INVALID_PARAMS for an unknown tool."""
         abilities = self._get_abilities(context)
         if params.name not in abilities.registry:
-            raise MCPError(code=types.INVALID_PARAMS, message="Unknown tool.")
+            refusal = abilities.registry.explain_unknown(params.name)
+            message = "Unknown tool."
+            if refusal.did_you_mean is not None:
+                message = f"Unknown tool; did you mean '{refusal.did_you_mean}'?"
+            raise _build_error(Fault.from_refusal(refusal).to_payload(), message)
 
         reply = await abilities.reply(params.name, params.arguments)
 
@@ -102,20 +108,18 @@ class _Handlers:
     ) -> types.ReadResourceResult:
         """Call the ability that a URI stands for.
 
-        Raises MCPError: INVALID_PARAMS for an unknown URI, and for a call that failed, with the
-        fault as its data.
+        Raises MCPError: INVALID_PARAMS for an unknown URI, and for a call that failed.
         """
         abilities = self._get_abilities(context)
         call = _parse_uri(params.uri, abilities.registry)
         if call is None:
-            data = {"uri": params.uri}
-            raise MCPError(code=types.INVALID_PARAMS, message="Unknown resource.", data=data)
+            fault = Fault.from_reason("unknown_address").to_payload()
+            raise _build_error({"uri": params.uri, **fault}, "Unknown resource.")
 
         reply = await abilities.reply(call.name, call.arguments)
         if reply.failed:
             fault = reply.payload["error"]
-            data = {"uri": params.uri, **fault}
-            raise MCPError(code=types.INVALID_PARAMS, message=fault["message"], data=data)
+            raise _build_error({"uri": params.uri, **fault}, fault["message"])
 
         text = types.TextResourceContents(uri=params.uri, mime_type=_JSON, text=reply.text)
         return types.ReadResourceResult(contents=[text])
@@ -127,6 +131,11 @@ class _Handlers:
 
         abilities: Abilities = context.request.scope["abilities"]
         return abilities
+
+
+def _build_error(data: JsonObject, message: str) -> MCPError:
+    """Return the error of a request that holds a wrong name or URI; its data has the fault."""
+    return MCPError(code=types.INVALID_PARAMS, message=message, data=data)
 
 
 def to_tool(ability: Ability, abilities: Abilities) -> types.Tool:

@@ -1,67 +1,86 @@
-"""MCP over stdio, with an answer to every line and a stdout that carries nothing but the protocol.
+"""MCP over stdio: every request gets one answer, and stdout carries nothing but the protocol.
 
-The SDK ignores lines that are not messages, and the client waits forever. Here a line that is not
-JSON is answered with -32700, and JSON that is not a JSON-RPC message with -32600. Lines are bounded
-in length and read on a thread of their own. When the input ends, the requests that have begun are
-answered before the server stops. Whatever else the process prints goes to stderr.
+A line that is not JSON is answered with -32700, and JSON that is not a JSON-RPC request with
+-32600; the SDK would ignore both, and the client would wait forever. Whatever else the process
+prints goes to stderr.
+
+All that waits is bounded. Beyond a number of requests in flight the next ones wait in the pipe, and
+so they do if the client does not take its answers. When the input ends, the requests that have
+begun are answered before the server stops.
 """
 
 import asyncio
 import fcntl
+import itertools
 import logging
 import os
 import sys
-import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
-from itertools import chain
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import anyio
 import mcp_types as types
 import orjson
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
-from pydantic import ValidationError
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 from abilities.adapters.mcp import create_server
+from abilities.adapters.messages import (
+    CANCELLED,
+    InvalidMessage,
+    Notification,
+    Request,
+    RequestId,
+    format_answer,
+    format_error,
+    is_id,
+    parse_message,
+)
+from abilities.adapters.pipes import LineReader, LineWriter
 from abilities.application import Abilities
-from abilities.declarations.values import as_object, parse_json
 
-MAX_LINE = 1024 * 1024
-"""Bytes of one incoming message; a longer line is skipped and answered with an error."""
+MAX_REQUESTS = 64
+"""Requests that may be in flight at the same time; the next ones wait."""
 DRAIN_SECONDS = 12.0
-"""How long begun requests may take after the input has ended; a call takes at most ten seconds."""
+"""How long the server waits for an answer to be ready and taken after the input has ended.
 
-_READ_AHEAD = 64
-"""Lines that are read before the server takes the first of them."""
-_READ_BYTES = 64 * 1024
+A call takes at most ten seconds.
+"""
+
 _PIPE_BYTES = 1024 * 1024
 """The largest pipe that Linux grants to every process (pipe(7))."""
-_TOO_LONG = b""
-"""Stands for a line over the limit; a line that was read is never empty."""
 
 _log = logging.getLogger("abilities")
 
 
 async def serve_stdio(abilities: Abilities) -> None:
-    """Serve MCP on this process's stdin and stdout until stdin ends or nobody reads stdout."""
+    """Serve MCP on this process's stdin and stdout until stdin ends or nobody reads stdout.
+
+    They stay the protocol's: a plugin may print until the process ends, and the client still read.
+    """
+    stdio = _claim_stdio()
+    await serve_pipes(abilities, stdio.stdin, stdio.stdout)
+
+
+async def serve_pipes(abilities: Abilities, stdin: int, stdout: int) -> None:
+    """Serve MCP on two descriptors until the input ends or nobody reads the output."""
     server = create_server(abilities)
     # No buffers: what the server has not taken yet waits as a line, of which there are few.
     to_server, requests = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     answers, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+    pump = _MessagePump(LineReader(stdin), LineWriter(stdout))
 
-    with _claim_stdio() as stdio:
-        pump = _MessagePump(stdio)
-
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(pump.feed, to_server)
-                group.start_soon(pump.drain, from_server)
-                await server.run(requests, answers, server.create_initialization_options())
-                group.cancel_scope.cancel()  # the pump may still wait for a line
-        except* BrokenPipeError:  # nobody reads stdout any more
-            _log.info("the client went away")
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(pump.feed, to_server)
+            group.start_soon(pump.drain, from_server)
+            group.start_soon(pump.give_up, group.cancel_scope)
+            group.start_soon(pump.writer.wait_for_failure)
+            await server.run(requests, answers, server.create_initialization_options())
+            group.cancel_scope.cancel()  # the pump may still wait for a line
+    except* BrokenPipeError:  # nobody reads any more
+        _log.info("the client went away")
 
 
 class _Stdio(NamedTuple):
@@ -71,24 +90,22 @@ class _Stdio(NamedTuple):
     stdout: int
 
 
-@contextmanager
-def _claim_stdio() -> Generator[_Stdio]:
-    """Keep stdin and stdout for the protocol; others read nothing and print to stderr meanwhile."""
+def _claim_stdio() -> _Stdio:
+    """Keep stdin and stdout for the protocol; others read nothing and print to stderr from now."""
     sys.stdout.flush()
     # Descriptors rather than sys.stdin and sys.stdout: subprocesses and C libraries use them too.
     stdio = _Stdio(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
+    os.close(nothing)
     os.dup2(2, 1)
     _widen_pipe(stdio.stdout)
 
-    try:
-        yield stdio
-    finally:
-        sys.stdout.flush()
-        os.dup2(stdio.stdin, 0)
-        os.dup2(stdio.stdout, 1)
-        os.close(nothing)
+    # Whoever opened them may have made them non-blocking, but threads wait on them here.
+    for descriptor in stdio:
+        os.set_blocking(descriptor, True)
+
+    return stdio
 
 
 def _widen_pipe(descriptor: int) -> None:
@@ -104,146 +121,151 @@ def _widen_pipe(descriptor: int) -> None:
 
 
 class _MessagePump:
-    """Carries messages between the process's stdio and the server's streams."""
+    """Carries messages between the lines of a client and the server's streams."""
 
-    def __init__(self, stdio: _Stdio) -> None:
-        self._stdio = stdio
-        self._begun: set[str | int | None] = set()
-        self._answered = asyncio.Event()
+    def __init__(self, reader: LineReader, writer: LineWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._requests = RequestsInFlight()
 
     async def feed(self, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Hand each message to the server, and answer the lines that are none.
 
-        Returns when the input has ended and all requests are answered, or their time is over.
+        Returns when the input has ended and all requests are answered.
         """
-        lines = _LineReader(self._stdio.stdin, asyncio.get_running_loop())
-
         async with to_server:
-            while (line := await lines.read()) is not None:
-                message = self._parse(line)
-                if message is None:
-                    continue
+            while (line := await self.reader.read()) is not None:
+                message = await self._receive(line)
+                if message is not None:
+                    await to_server.send(message)
 
-                if isinstance(message, types.JSONRPCRequest):
-                    self._begun.add(message.id)
-                await to_server.send(SessionMessage(message))
-
-            with anyio.move_on_after(DRAIN_SECONDS):
-                await self._wait_for_answers()
-
-    async def _wait_for_answers(self) -> None:
-        while self._begun:
-            self._answered.clear()
-            await self._answered.wait()
+            await self._requests.wait_until_none()
+            await self.writer.flush()
 
     async def drain(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
         """Write what the server sends."""
         async with from_server:
             async for outgoing in from_server:
-                message = outgoing.message
-                payload = message.model_dump(mode="json", by_alias=True, exclude_unset=True)
-                self._write(orjson.dumps(payload))
+                await self.writer.write(self._format(outgoing.message))
 
-                if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-                    self._begun.discard(message.id)
-                    self._answered.set()
+    async def give_up(self, scope: anyio.CancelScope) -> None:
+        """Cancel a scope if the input has ended and nothing more is answered or taken."""
+        await self.reader.ended.wait()
+        count = -1
 
-    def _parse(self, line: bytes) -> types.JSONRPCMessage | None:
-        """Return the message in a line; None if it holds none, after answering that."""
+        while count != self.writer.count:
+            count = self.writer.count
+            await asyncio.sleep(DRAIN_SECONDS)
+
+        scope.cancel()
+
+    async def _receive(self, line: bytes) -> SessionMessage | None:
+        """Return the message in a line, as the server gets it; None if it gets none."""
         try:
-            value = parse_json(line)
-        except ValueError:
-            message = "Parse error: each line must be one JSON message, 1 MiB at most."
-            self._refuse(None, types.PARSE_ERROR, message)
+            message = parse_message(line)
+        except InvalidMessage as invalid:
+            await self.writer.write(invalid.answer)
             return None
 
-        try:
-            return types.jsonrpc_message_adapter.validate_python(value, by_name=False)
-        except ValidationError:
-            message = "Invalid request: not a JSON-RPC 2.0 message."
-            self._refuse(_find_id(value), types.INVALID_REQUEST, message)
-            return None
+        if isinstance(message, Request):
+            return await self._begin(message)
 
-    def _refuse(self, request_id: str | int | None, code: int, message: str) -> None:
-        error = {"code": code, "message": message}
-        self._write(orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}))
+        if isinstance(message, Notification):
+            return self._translate(message)
 
-    def _write(self, line: bytes) -> None:
-        """Write a whole line. A client that does not read blocks its own server, nothing else."""
-        remaining = memoryview(line + b"\n")
-
-        while remaining:
-            written = os.write(self._stdio.stdout, remaining)
-            remaining = remaining[written:]
-
-
-def _find_id(value: object) -> str | int | None:
-    """Return the id of something that looks like a request, if it has a valid one."""
-    request_id: object = (as_object(value) or {}).get("id")
-
-    if isinstance(request_id, bool) or not isinstance(request_id, str | int):
         return None
 
-    return request_id
+    async def _begin(self, request: Request) -> SessionMessage | None:
+        """Return a request under its number, when there is room for it."""
+        if request.id in self._requests:
+            # Without the id, because that would answer the request that has it.
+            sentence = "Invalid request: its id is that of a request in flight."
+            refusal = InvalidMessage(types.INVALID_REQUEST, sentence=sentence)
+            await self.writer.write(refusal.answer)
+            return None
+
+        number = await self._requests.add(request.id)
+        # Requests that the client cancels are never answered; this is how they end.
+        metadata = ServerMessageMetadata(on_request_unanswered=partial(self._forget, number))
+        return SessionMessage(request._replace(id=number).to_message(), metadata)
+
+    async def _forget(self, number: int) -> None:
+        self._requests.remove(number)
+
+    def _translate(self, notification: Notification) -> SessionMessage | None:
+        """Return a notification with the number of the request that it cancels, if it does.
+
+        Returns None if it cancels what is not in flight.
+        """
+        if notification.method != CANCELLED:
+            return SessionMessage(notification.to_message())
+
+        params = notification.params or {}
+        number = self._requests.find(params.get("requestId"))
+        if number is None:
+            return None
+
+        cancelled = Notification(CANCELLED, {**params, "requestId": number})
+        return SessionMessage(cancelled.to_message())
+
+    def _format(self, message: types.JSONRPCMessage) -> bytes:
+        """Return a message of the server as a line, and forget the request that it answers."""
+        if isinstance(message, types.JSONRPCResponse):
+            return format_answer(self._requests.remove(message.id), "result", message.result)
+
+        if isinstance(message, types.JSONRPCError):
+            error = message.error.model_dump(mode="json", exclude_none=True)
+            return format_error(self._requests.remove(message.id), error)
+
+        return orjson.dumps(message.model_dump(mode="json", by_alias=True, exclude_unset=True))
 
 
-class _LineReader:
-    """Reads lines from a descriptor on a daemon thread, a bounded number of lines ahead."""
+class RequestsInFlight:
+    """The ids of the requests that have begun, each with the number that the server knows it by.
 
-    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._room = threading.BoundedSemaphore(_READ_AHEAD)
-
-        # A daemon, because a blocking read can neither be cancelled nor delay the process's end.
-        threading.Thread(
-            target=self._fill_queue, args=(descriptor,), name="abilities-stdin", daemon=True
-        ).start()
-
-    async def read(self) -> bytes | None:
-        """Return the next line, or None at the end of the input."""
-        line = await self._queue.get()
-        self._room.release()
-        return line
-
-    def _fill_queue(self, descriptor: int) -> None:
-        for line in chain(_split_lines(descriptor), (None,)):
-            self._room.acquire()
-
-            # The server may have stopped while this thread was blocked in a read.
-            if self._loop.is_closed():
-                return
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
-
-
-def _split_lines(descriptor: int) -> Iterator[bytes]:
-    """Yield the lines of a descriptor without their ends, and without blank ones.
-
-    A line over the limit is yielded as `_TOO_LONG`, and never held in memory as a whole.
+    Clients choose ids of any size and may take "1" and 1 for two; the SDK does not.
     """
-    line = bytearray()
-    is_skipping = False
 
-    while chunk := os.read(descriptor, _READ_BYTES):
-        *ends, rest = chunk.split(b"\n")
+    def __init__(self) -> None:
+        self._numbers: dict[RequestId, int] = {}
+        self._ids: dict[int, RequestId] = {}
+        self._next = itertools.count(1)
+        self._room = asyncio.Semaphore(MAX_REQUESTS)
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
 
-        for end in ends:
-            line += end
+    def __len__(self) -> int:
+        return len(self._ids)
 
-            if is_skipping or len(line) > MAX_LINE:
-                yield _TOO_LONG
-            elif line.strip():
-                yield bytes(line)
+    def __contains__(self, request_id: RequestId) -> bool:
+        return request_id in self._numbers
 
-            line = bytearray()
-            is_skipping = False
+    async def add(self, request_id: RequestId) -> int:
+        """Return the number of a new request, as soon as there is room for one more."""
+        await self._room.acquire()
 
-        line += rest
-        if len(line) > MAX_LINE:
-            line = bytearray()
-            is_skipping = True
+        number = next(self._next)
+        self._numbers[request_id] = number
+        self._ids[number] = request_id
+        self._is_empty.clear()
+        return number
 
-    if is_skipping:
-        yield _TOO_LONG
-    elif line.strip():
-        yield bytes(line)
+    def find(self, request_id: object) -> int | None:
+        """Return the number of the request with an id, if it is in flight."""
+        return self._numbers.get(request_id) if is_id(request_id) else None
+
+    def remove(self, number: object) -> RequestId:
+        """Forget a request by its number; return its id."""
+        assert isinstance(number, int)
+        request_id = self._ids.pop(number)
+        del self._numbers[request_id]
+        self._room.release()
+
+        if not self._ids:
+            self._is_empty.set()
+
+        return request_id
+
+    async def wait_until_none(self) -> None:
+        """Wait until no request is in flight."""
+        await self._is_empty.wait()

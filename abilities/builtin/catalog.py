@@ -1,5 +1,7 @@
 """The built-in abilities, in the order in which every surface lists them."""
 
+from dataclasses import replace
+
 from abilities.builtin.bulk_read_memory import bulk_read_memory, memory_get
 from abilities.builtin.file_list import file_list
 from abilities.builtin.file_read_bulk import file_read_bulk
@@ -11,6 +13,8 @@ from abilities.builtin.memories import (
     update_memory,
 )
 from abilities.builtin.memory_read_bulk import memory_read_bulk
+from abilities.declarations.kv_memory import KvBulkReadInput, KvMemoryGetInput
+from abilities.definition import Ability
 
 BUILT_IN = (
     file_read_bulk,
@@ -24,3 +28,19 @@ BUILT_IN = (
     get_memory_stats,
     file_list,
 )
+
+_FOR_KV_MEMORY = {
+    bulk_read_memory: replace(bulk_read_memory, input=KvBulkReadInput),
+    memory_get: replace(memory_get, input=KvMemoryGetInput),
+}
+
+
+def list_built_in(*, for_kv_memory: bool) -> list[Ability]:
+    """Return the built-in abilities.
+
+    ``for_kv_memory`` lets two of them take arguments that clients of kv-memory send.
+    """
+    if not for_kv_memory:
+        return list(BUILT_IN)
+
+    return [_FOR_KV_MEMORY.get(ability, ability) for ability in BUILT_IN]

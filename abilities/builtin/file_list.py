@@ -29,7 +29,7 @@ def parse_listing_request(arguments: FileListInput) -> ListingRequest:
     try:
         glob = Glob(arguments.pattern)
     except Refused as error:
-        raise Refused(error.reason, "pattern") from None
+        raise Refused(error.reason, "pattern", expected=error.expected) from None
 
     return ListingRequest(glob, arguments.after or "", arguments.limit)
 
@@ -37,6 +37,8 @@ def parse_listing_request(arguments: FileListInput) -> ListingRequest:
 async def run(context: Context, arguments: FileListInput) -> JsonObject:
     """List as many of the requested files as fit into the answer."""
     listing = await context.lister.list_files(parse_listing_request(arguments))
+    if not listing.files and not context.lister.has_workspace:
+        raise Refused("no_workspace")  # an empty list would say that a workspace is empty
 
     # Where the next request begins depends on how many files fit, so the widest one is counted.
     answer = _build_frame(listing)

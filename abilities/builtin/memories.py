@@ -14,7 +14,13 @@ from abilities.declarations.memories import (
 )
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.memory.records import build_write_answer, fit_page, to_memory_data
+from abilities.helpers.memory.records import (
+    build_write_answer,
+    describe_mending,
+    fit_page,
+    to_memory_data,
+)
+from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.protocol import Query
 
 STORE_DESCRIPTION = """\
@@ -29,11 +35,10 @@ that is stored later."""
 async def store(context: Context, arguments: StoreMemoryInput) -> JsonObject:
     """Create a memory, or merge the arguments into one that exists."""
     result = await context.memory.change("store", arguments.explicit_arguments())
-    stored = result.stored
-    assert stored is not None  # only a deletion leaves nothing
+    assert result.stored is not None  # only a deletion leaves nothing
 
-    frame: JsonObject = {"id": stored.row.id, "created": result.created, "memory": {}}
-    return build_write_answer(stored, frame, context.max_response_bytes)
+    frame: JsonObject = {"id": result.stored.row.id, "created": result.created, "memory": {}}
+    return build_write_answer(result, frame, context.max_response_bytes)
 
 
 store_memory: Ability = Ability(
@@ -104,18 +109,16 @@ query_memories: Ability = Ability(
 
 UPDATE_DESCRIPTION = """\
 Change some values of one memory, by its id; what you leave out stays as it is.
-'links' adds or changes links, 'remove_links' removes them, '' clears category and summary, \
-'archived': false revives an archived memory. The answer names the fields whose values changed."""
+'key' renames it, and links to it follow; 'links' adds or changes links, 'remove_links' removes \
+them, '' clears category and summary, 'archived': false revives an archived memory. The answer \
+names the fields whose values changed."""
 
 
 async def update(context: Context, arguments: UpdateMemoryInput) -> JsonObject:
     """Change a memory."""
     result = await context.memory.change("update", arguments.explicit_arguments())
-    stored = result.stored
-    assert stored is not None  # only a deletion leaves nothing
-
     frame: JsonObject = {"memory": {}, "updated_fields": list(result.updated)}
-    return build_write_answer(stored, frame, context.max_response_bytes)
+    return build_write_answer(result, frame, context.max_response_bytes)
 
 
 update_memory: Ability = Ability(
@@ -138,12 +141,14 @@ revived with update_memory. A memory deleted for good cannot be restored."""
 
 async def delete(context: Context, arguments: DeleteMemoryInput) -> JsonObject:
     """Archive a memory or delete it for good."""
+    kind: Kind = "archive"
+    action = "archived"
     if arguments.permanent:
-        await context.memory.change("delete", arguments.explicit_arguments())
-        return {"success": True, "action": "deleted", "id": arguments.id}
+        kind, action = "delete", "deleted"
 
-    await context.memory.change("archive", arguments.explicit_arguments())
-    return {"success": True, "action": "archived", "id": arguments.id}
+    result = await context.memory.change(kind, arguments.explicit_arguments())
+    answer: JsonObject = {"success": True, "action": action, "id": arguments.id}
+    return {**answer, **describe_mending(result)}
 
 
 delete_memory: Ability = Ability(

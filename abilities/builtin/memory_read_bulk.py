@@ -42,6 +42,8 @@ def _to_found_item(memory: MemoryText) -> FoundItem:
         data["filename"] = target.filename
     data["content"] = ""
     data["modified_at"] = memory.modified_at
+    if memory.piece.encoding.name != "utf-8":
+        data["encoding"] = memory.piece.encoding.name
 
     return FoundItem(data, memory.piece, target.to_target(target.resume), target.to_target)
 

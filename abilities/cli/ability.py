@@ -5,11 +5,14 @@ import json
 import sys
 
 import click
+from rich.console import Console
 
 from abilities import schemas
 from abilities.builtin.catalog import BUILT_IN
+from abilities.cli.errors import UsageErrorInLines
 from abilities.cli.session import Session, pass_session
 from abilities.cli.table import print_payload
+from abilities.cli.text import echo, echo_payload
 from abilities.declarations.values import parse_json
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
@@ -38,16 +41,18 @@ Examples:
 @pass_session
 def list_(session: Session, as_json: bool) -> None:
     """List the abilities, one per line."""
+    stdout = session.stdout
+
     if as_json:
         entries = [_describe_briefly(ability) for ability in session.registry]
-        click.echo(json.dumps(entries))
+        echo(json.dumps(entries), stdout)
     else:
         for ability in session.registry:
-            click.echo(f"{ability.name:<20} {_first_sentence(ability)}")
+            echo(f"{ability.name:<20} {_first_sentence(ability)}", stdout)
 
     # Programs read stdout, which therefore holds nothing but abilities.
     for problem in session.plugin_problems:
-        click.echo(problem, err=True)
+        echo(problem, err=True)
 
 
 @click.command(epilog=_DESCRIBE_EXAMPLE)
@@ -61,13 +66,16 @@ def list_(session: Session, as_json: bool) -> None:
 @pass_session
 def describe(session: Session, name: str, as_json: bool) -> None:
     """Show what an ability does and which arguments it takes."""
+    stdout = session.stdout
     ability = _find_ability(session.registry, name)
 
     if as_json:
-        click.echo(schemas.format_declaration(ability), nl=False)
+        echo_payload(schemas.format_declaration(ability), stdout, nl=False)
         return
 
-    click.echo(f"{ability.name}: {ability.title}\n\n{ability.description}\n\nArguments:")
+    heading = f"{ability.name}: {ability.title}"
+    for line in (heading, "", *ability.description.split("\n"), "", "Arguments:"):
+        echo(line, stdout)
 
     schema = schemas.build_input_schema(ability)
     required = schema.get("required", ())
@@ -75,7 +83,8 @@ def describe(session: Session, name: str, as_json: bool) -> None:
     for argument, field in schema.get("properties", {}).items():
         kind = field.get("type", "any")
         mark = "required" if argument in required else "optional"
-        click.echo(f"  {argument} ({kind}, {mark}): {field.get('description', '')}")
+        meaning = " ".join(field.get("description", "").split())
+        echo(f"  {argument} ({kind}, {mark}): {meaning}", stdout)
 
 
 @click.command(epilog=_CALL_EXAMPLES)
@@ -115,23 +124,26 @@ def declarations(session: Session, write: bool) -> None:
     if write:
         # The package publishes its own abilities only, not those of plugins.
         for path in schemas.write_declarations(BUILT_IN):
-            click.echo(path)
+            echo(path)
         return
 
+    stdout = session.stdout
     built = [schemas.build_declaration(ability) for ability in session.registry]
-    click.echo(json.dumps(built, ensure_ascii=False))
+    echo(json.dumps(built, ensure_ascii=False), stdout)
 
 
 async def _call_and_print(session: Session, name: str, arguments: object, *, pretty: bool) -> bool:
     """Call an ability, print the reply, and return whether the call failed as a whole."""
+    stdout = session.stdout
+
     async with session.open_application() as abilities:
         _find_ability(abilities.registry, name)
         reply = await abilities.reply(name, arguments)
 
     if pretty:
-        print_payload(reply.payload)
+        print_payload(reply.payload, Console(file=stdout))
     else:
-        click.echo(reply.text)
+        echo_payload(reply.text, stdout)
 
     return reply.failed
 
@@ -140,8 +152,12 @@ def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
     ability = registry.get(name)
 
     if ability is None:
-        names = ", ".join(ability.name for ability in registry)
-        raise click.UsageError(f"there is no ability named {name!r}; choose one of: {names}")
+        suggestion = registry.explain_unknown(name).did_you_mean
+        if suggestion is not None:
+            hint = f"did you mean {suggestion}?"
+        else:
+            hint = "choose one of: " + ", ".join(ability.name for ability in registry)
+        raise click.UsageError(f"there is no ability named {name!r}; {hint}")
 
     return ability
 
@@ -153,9 +169,9 @@ def _read_arguments(text: str) -> object:
     try:
         return parse_json(raw)
     except ValueError as error:
-        raise click.UsageError(
-            f"the arguments are not valid JSON: {error}\n"
-            """Put them in single quotes, for example '{"paths": ["README.md"]}'."""
+        raise UsageErrorInLines(
+            f"the arguments are not valid JSON: {error}",
+            """Put them in single quotes, for example '{"paths": ["README.md"]}'.""",
         ) from None
 
 

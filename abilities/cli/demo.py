@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from abilities.cli.table import print_payload
+from abilities.cli.text import escape_text
 from abilities.declarations.values import JsonObject
 from abilities.settings import Settings
 
@@ -75,7 +76,7 @@ async def run_demo(workspace: Path) -> None:
         settings = Settings(
             agent_dir=agent, workspace_dir=workspace, store_url=f"sqlite:///{scratch}/memory.db"
         )
-        console.print(f"[bold]Workspace[/] {workspace}")
+        console.print("[bold]Workspace[/]", Text(escape_text(str(workspace))))
         console.print("[bold]Agent directory[/] a sample made for this demonstration")
 
         console.rule("[bold]LangChain agent")
@@ -134,7 +135,7 @@ async def _list_files(call: Call, console: Console) -> list[str]:
 
     console.print(
         f"\n[bold]file_list[/] {len(paths)} paths for file_read_bulk{more}: ",
-        Text(", ".join(paths[:5])),
+        Text(escape_text(", ".join(paths[:5]))),
         "…",
     )
     return paths

@@ -62,12 +62,16 @@ class DrawnNode:
 
 
 class DrawnEdge(NamedTuple):
-    """A link between two nodes, given by their keys."""
+    """A link between two nodes, given by their keys.
+
+    ``source`` is the one that the walk was at; the link leads back to it if it is ``incoming``.
+    """
 
     source: str
     target: str
     weight: float
     kind: EdgeKind
+    incoming: bool = False
 
 
 class Drawing(NamedTuple):
@@ -108,12 +112,12 @@ def draw_walk(outcome: WalkOutcome) -> Drawing:
 
         for target, link in step.kept:
             kind: EdgeKind = "way" if target.link is link else "again"
-            drawing.edges.append(DrawnEdge(step.key, target.key, link.weight, kind))
+            drawing.edges.append(DrawnEdge(step.key, target.key, link.weight, kind, link.incoming))
 
     for cut in outcome.frontier:
         depth = depths[cut.source] + 1
         drawing.nodes.append(DrawnNode(cut.key, 0, depth, f"cut by {cut.cut_by}"))
-        drawing.edges.append(DrawnEdge(cut.source, cut.key, cut.weight, "cut"))
+        drawing.edges.append(DrawnEdge(cut.source, cut.key, cut.weight, "cut", cut.incoming))
 
     return drawing
 
@@ -130,7 +134,10 @@ def as_mermaid(drawing: Drawing) -> str:
 
     for edge in drawing.edges:
         arrow = _MERMAID_ARROWS[edge.kind]
-        lines.append(f'    {names[edge.source]} {arrow}|"{edge.weight:g}"| {names[edge.target]}')
+        start, end = names[edge.source], names[edge.target]
+        if edge.incoming:
+            start, end = end, start
+        lines.append(f'    {start} {arrow}|"{edge.weight:g}"| {end}')
 
     lines.append(f"    {_MERMAID_STYLE}")
     return "\n".join(lines) + "\n"

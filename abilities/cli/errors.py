@@ -1,4 +1,4 @@
-"""Errors of a command's work, as sentences for the person who runs it."""
+"""Errors of a command, as sentences for the person who runs it."""
 
 import os
 from collections.abc import Generator
@@ -6,9 +6,17 @@ from contextlib import contextmanager
 
 import click
 
+from abilities.cli.text import escape_text
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.sqlite.backup import UnsoundCopy
+from abilities.helpers.stores.sqlite.backup import NotAStore, UnsoundCopy
 from abilities.helpers.transfer.export_lines import UnusableLine
+
+
+class UsageErrorInLines(click.UsageError):
+    """A usage error of several lines, in none of which foreign text begins another one."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(map(escape_text, lines)))
 
 
 @contextmanager
@@ -21,10 +29,23 @@ def explain_errors() -> Generator[None]:
     except FileExistsError as error:
         path = error.filename or error
         raise click.ClickException(f"{path} already exists; nothing was changed") from None
-    except (UnusableLine, UnsoundCopy) as error:
+    except (UnusableLine, NotAStore, UnsoundCopy) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'the file'}: {error.strerror}") from None
+
+
+@contextmanager
+def escape_errors() -> Generator[None]:
+    """Let whatever an error of the block quotes neither steer the terminal nor begin a line."""
+    try:
+        yield
+    except UsageErrorInLines:
+        raise
+    except click.ClickException as error:
+        # For type checkers it is final; every way in which click shows an error begins with it.
+        vars(error)["message"] = escape_text(error.message)
+        raise
 
 
 def describe_os_error(error: OSError) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from abilities.cli.diagnosis import Diagnosis
-from abilities.cli.folders import SharedFolder, list_folders
+from abilities.helpers.files.bans import find_ban
+from abilities.helpers.files.roots import RootPlace
 from abilities.settings import HOME, Settings
 
 _SETTINGS = {"store": "store_url", "tokens": "tokens_file"}
@@ -15,19 +16,19 @@ _SETTINGS = {"store": "store_url", "tokens": "tokens_file"}
 
 def check_folders(settings: Settings) -> Iterator[Diagnosis]:
     """Check that the agent's directory and the workspace can be read and do not overlap."""
-    try:
-        settings.check_roots()
-    except ValueError as error:
+    agent, workspace = settings.agent_root, settings.workspace_root
+    yield check_folder(agent)
+
+    if workspace is None:
+        ban = find_ban(settings.workspace_dir)
         yield Diagnosis(
-            "broken",
-            "directories",
-            str(error),
-            "set agent_dir and workspace_dir to folders that an agent may read",
+            "note",
+            "workspace directory",
+            f"none: the current directory is {ban}, which is not shared",
+            "start in a project folder, or set workspace_dir",
         )
         return
 
-    agent, workspace = list_folders(settings)
-    yield check_folder(agent)
     yield check_folder(workspace)
 
     # Links must not hide that two names lead to one place.
@@ -43,13 +44,19 @@ def check_folders(settings: Settings) -> Iterator[Diagnosis]:
         )
 
 
-def check_folder(folder: SharedFolder) -> Diagnosis:
+def check_folder(root: RootPlace) -> Diagnosis:
     """Check that a directory exists, can be read, and cannot be written to by everybody."""
-    about = f"{folder.name} directory"
-    path = folder.path
+    about = f"{root.name} directory"
+    path = root.path
+
+    try:
+        root.check()
+    except ValueError as error:
+        mend = f"set {root.setting} to a folder that an agent may read"
+        return Diagnosis("broken", about, str(error), mend)
 
     if not path.is_dir():
-        return _diagnose_missing(folder, about)
+        return _diagnose_missing(root, about)
 
     # Opening it is the only sure way to know: there is more to access than permission bits.
     try:
@@ -62,7 +69,7 @@ def check_folder(folder: SharedFolder) -> Diagnosis:
             "unsafe",
             about,
             f"every user can write to {path}, and so tell the agent anything",
-            f"set {folder.setting} to a folder of your own, or: chmod o-w {path}",
+            f"set {root.setting} to a folder of your own, or: chmod o-w {path}",
         )
 
     return Diagnosis("ok", about, str(path))
@@ -89,22 +96,20 @@ def check_privacy(path: Path, about: str, *, secret: bool) -> Iterator[Diagnosis
 
 
 def check_separation(path: Path, about: str, settings: Settings) -> Iterator[Diagnosis]:
-    """Check that a file of ours, the "store" or the "tokens", is not where agents read."""
-    deny = settings.policy.deny
+    """Check that a file of ours, the "store" or the "tokens", does not lie in a root."""
     file = resolve_path(path)
 
-    for folder in list_folders(settings):
-        base = resolve_path(folder.path)
+    for root in settings.roots:
+        base = resolve_path(root.path)
 
-        # What the deny list covers may lie there: agents cannot read it.
-        if base not in file.parents or deny.denies(str(file.relative_to(base))):
+        if base not in file.parents:
             continue
 
         yield Diagnosis(
-            "unsafe",
+            "note",
             about,
-            f"{path} lies in the {folder.name} directory, "
-            "where agents and their tools can reach it",
+            f"{path} lies in the {root.name} directory: the abilities refuse to read it, "
+            "but other tools that work there can reach it",
             f"move it out, for example into {HOME}, and set {_SETTINGS[about]}",
         )
 
@@ -114,29 +119,21 @@ def resolve_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _diagnose_missing(folder: SharedFolder, about: str) -> Diagnosis:
-    if folder.path.exists():
+def _diagnose_missing(root: RootPlace, about: str) -> Diagnosis:
+    """Describe an optional directory that is not there."""
+    if root.path.exists():
         return Diagnosis(
             "broken",
             about,
-            f"{folder.path} is not a directory",
-            f"set {folder.setting} to a directory",
+            f"{root.path} is not a directory",
+            f"set {root.setting} to a directory",
         )
 
-    if folder.optional:
-        return Diagnosis(
-            "ok",
-            about,
-            f"{folder.path} does not exist, so nothing is read from it",
-            "to keep notes there: abilities init",
-        )
+    mend = "to keep notes there: abilities init"
+    if root.name == "workspace":
+        mend = f"to share files: mkdir {root.path}"
 
-    return Diagnosis(
-        "broken",
-        about,
-        f"{folder.path} does not exist",
-        f"create it, or set {folder.setting} to another folder",
-    )
+    return Diagnosis("ok", about, f"{root.path} does not exist, so nothing is read from it", mend)
 
 
 def _can_others_enter(path: Path) -> bool:

@@ -2,12 +2,15 @@
 
 import asyncio
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from abilities.cli.drawing import as_mermaid, as_svg, draw_walk
 from abilities.cli.errors import explain_errors
 from abilities.cli.session import Session, pass_session
+from abilities.cli.text import echo, echo_payload
+from abilities.declarations.memory import Direction
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 
 _EXAMPLES = """\b
@@ -31,7 +34,7 @@ Examples:
     type=click.IntRange(1, 20),
     default=5,
     show_default=True,
-    help="Take at most this many new memories from each memory.",
+    help="Take at most this many memories from each memory's links.",
 )
 @click.option(
     "--total",
@@ -39,6 +42,13 @@ Examples:
     default=20,
     show_default=True,
     help="Retrieve at most this many memories, KEY included.",
+)
+@click.option(
+    "--direction",
+    type=click.Choice(get_args(Direction)),
+    default="out",
+    show_default=True,
+    help="Follow the links of each memory, those that lead to it, or both.",
 )
 @click.option(
     "--format",
@@ -61,6 +71,7 @@ def graph(
     depth: int,
     breadth: int,
     total: int,
+    direction: Direction,
     form: str,
     output: Path | None,
 ) -> None:
@@ -72,7 +83,7 @@ def graph(
     limits = WalkLimits(depth, breadth, total)
 
     with explain_errors():
-        drawing = draw_walk(asyncio.run(_walk(session, key, limits)))
+        drawing = draw_walk(asyncio.run(_walk(session, key, limits, direction)))
 
     if form == "mermaid":
         text = as_mermaid(drawing)
@@ -85,17 +96,19 @@ def graph(
             ) from None
 
     if output is None:
-        click.echo(text, nl=False)
+        echo_payload(text, nl=False)
         return
 
     with explain_errors():
         output.write_text(text, encoding="utf-8")
 
-    click.echo(f"Wrote {output}.", err=True)
+    echo(f"Wrote {output}.", err=True)
 
 
-async def _walk(session: Session, key: str, limits: WalkLimits) -> WalkOutcome:
+async def _walk(
+    session: Session, key: str, limits: WalkLimits, direction: Direction
+) -> WalkOutcome:
     async with session.open_application() as abilities:
-        result = await abilities.context.memory.walk(key, limits)
+        result = await abilities.context.memory.walk(key, limits, direction)
 
     return result.outcome

@@ -6,18 +6,23 @@ wrong.
 """
 
 import asyncio
+import logging
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
+from typing_extensions import override
 
 from abilities.cli import ability, serve, store
 from abilities.cli.demo import run_demo
 from abilities.cli.doctor import doctor
-from abilities.cli.errors import explain_errors
-from abilities.cli.folders import list_folders
+from abilities.cli.errors import escape_errors, explain_errors
 from abilities.cli.graph import graph
+from abilities.cli.logs import show_store_messages, show_warnings
+from abilities.cli.repair import repair
 from abilities.cli.session import Options, Session, pass_session
+from abilities.cli.text import echo
 from abilities.cli.token import token
 
 _STARTER_NOTES = """\
@@ -27,12 +32,27 @@ What this agent should always remember. One fact per line.
 """
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """The commands; whatever their errors quote, it does not steer the terminal."""
+
+    @override
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with escape_errors():
+            return super().make_context(*arguments, **options)
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        with escape_errors():
+            return super().invoke(ctx)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="agent-abilities")
 @click.option(
     "--workspace-dir",
     type=click.Path(path_type=Path),
-    help="The folder to read files from (default: the current one).",
+    help="The folder to read files from (default: the current one, unless it must not be shared, "
+    "such as '/' or your home).",
 )
 @click.option(
     "--agent-dir",
@@ -55,6 +75,12 @@ def main(context: click.Context, /, workspace_dir: Path | None, agent_dir: Path 
     if agent_dir is not None:
         options["agent_dir"] = agent_dir
 
+    # Connections that are tried again are no news to whoever typed a command. A server has a log,
+    # and these warnings stay in it.
+    logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+
+    show_warnings()
+    show_store_messages()
     context.obj = Session(options)
 
 
@@ -70,22 +96,22 @@ def init(session: Session, directory: Path | None) -> None:
         session = session.override({"agent_dir": directory})
 
     settings = session.settings
-    agent, _ = list_folders(settings)
+    agent = settings.agent_root.path
     names = settings.memory_files
-    notes = agent.path / names.long_term
+    notes = agent / names.long_term
     # The name is a pattern, and its folders may hold the date as well.
-    todays_notes = agent.path / datetime.now(settings.zone).strftime(names.short_term)
+    todays_notes = agent / names.name_day(datetime.now(settings.zone).date())
 
     with explain_errors():
         todays_notes.parent.mkdir(parents=True, exist_ok=True)
         created = _create_notes(notes)
 
     if not created:
-        click.echo(f"{notes} already exists; nothing was changed.")
+        echo(f"{notes} already exists; nothing was changed.")
         return
 
-    click.echo(f"Created {notes}")
-    click.echo(f"Daily notes go into one file per day, today's is {todays_notes}")
+    echo(f"Created {notes}")
+    echo(f"Daily notes go into one file per day, today's is {todays_notes}")
 
 
 @main.command()
@@ -96,11 +122,16 @@ def demo(session: Session) -> None:
     Runs twice, as a LangChain agent and as an MCP client, on files of the workspace and on sample
     memories. Your own memories are neither read nor changed.
     """
-    workspace = session.shareable_settings.workspace_dir
+    workspace = session.shareable_settings.workspace_root
+    if workspace is None:
+        raise click.UsageError(
+            "the demonstration reads the files of a workspace; "
+            "start in a project folder, or set --workspace-dir"
+        )
 
     # The demonstration also acts as an MCP client, and MCP is an optional dependency.
     try:
-        asyncio.run(run_demo(workspace))
+        asyncio.run(run_demo(workspace.path))
     except ImportError:
         raise click.UsageError(
             "the demonstration needs MCP; run: pip install 'agent-abilities[mcp]'"
@@ -117,5 +148,5 @@ def _create_notes(path: Path) -> bool:
     return True
 
 
-for _command in (*ability.COMMANDS, *serve.COMMANDS, *store.COMMANDS, doctor, graph, token):
+for _command in (*ability.COMMANDS, *serve.COMMANDS, *store.COMMANDS, doctor, graph, repair, token):
     main.add_command(_command)

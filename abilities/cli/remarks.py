@@ -5,9 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
-
-from abilities.cli.text import escape_text, format_count
+from abilities.cli.text import echo, format_count
 from abilities.helpers.transfer.importing import ImportNote
 
 SHOWN_REMARKS = 20
@@ -18,7 +16,8 @@ SHOWN_REMARKS = 20
 def report_notes(report: Path | None) -> Generator[Callable[[ImportNote], None]]:
     """Print the first remarks, count the others, and write all of them to ``report`` if given.
 
-    The block calls what it gets with each remark. Raises OSError if the report cannot be written.
+    Remarks on kinds of rows are few and come last, so they are all printed. The block calls what it
+    gets with each remark. Raises OSError if the report cannot be written.
     """
     # Opened before the import begins, so that a wrong path costs nothing.
     file = report.open("w", encoding="utf-8") if report else None
@@ -26,13 +25,14 @@ def report_notes(report: Path | None) -> Generator[Callable[[ImportNote], None]]
 
     def tell(note: ImportNote) -> None:
         nonlocal count
-        count += 1
 
         if file:
             file.write(json.dumps(note._asdict(), ensure_ascii=False) + "\n")
 
-        if count <= SHOWN_REMARKS:
-            click.echo(_format_note(note), err=True)
+        if note.rows is None:
+            count += 1
+        if note.rows is not None or count <= SHOWN_REMARKS:
+            echo(_format_note(note), err=True)
 
     try:
         yield tell
@@ -43,14 +43,13 @@ def report_notes(report: Path | None) -> Generator[Callable[[ImportNote], None]]
     if count > SHOWN_REMARKS:
         rest = format_count(count - SHOWN_REMARKS, "more remark")
         hint = f"all of them are in {report}" if report else "--report FILE writes all of them"
-        click.echo(f"... and {rest}; {hint}.", err=True)
+        echo(f"... and {rest}; {hint}.", err=True)
 
 
 def _format_note(note: ImportNote) -> str:
-    """Return a remark as a line, with what comes from the imported file made harmless."""
-    place = escape_text(note.place)
+    place = note.place
 
     if note.key:
-        place = f"{place} ({escape_text(note.key)})"
+        place = f"{place} ({note.key})"
 
-    return f"{place}: {escape_text(note.words)}"
+    return f"{place}: {note.words}"

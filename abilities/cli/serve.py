@@ -4,19 +4,26 @@ import asyncio
 import socket
 import threading
 import webbrowser
+from contextlib import suppress
+from functools import partial
 
 import click
 
-from abilities.cli.errors import describe_os_error
+from abilities.application import Abilities
+from abilities.cli.errors import UsageErrorInLines, describe_os_error
 from abilities.cli.session import Session, pass_session
+from abilities.cli.store_checks import describe_failure
+from abilities.cli.text import echo
+from abilities.cli.token_checks import WAY_OUT, find_lock
+from abilities.declarations.faults import Fault, Refused
 from abilities.helpers.tokens import TokenFile
 from abilities.settings import Settings
 
 IDLE_SECONDS = 10
 """How long a connection without requests is kept open."""
 
-DRAIN_SECONDS = 12
-"""How long a stopping server waits for running calls, which take ten seconds at most."""
+DRAIN_SECONDS = 9
+"""How long a stopping server waits for running calls; those that take longer are told so."""
 
 _MCP_EXAMPLE = """\b
 Example of a client's configuration:
@@ -43,9 +50,9 @@ Examples:
 def serve(session: Session, host: str, port: int) -> None:
     """Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).
 
-    Without tokens only this machine can connect. As soon as there is a token (see 'abilities
-    token') every caller needs one, and the server may listen on other addresses than loopback; put
-    a proxy that speaks TLS in front of it.
+    As long as there never was a token, only this machine can connect. Once there was one (see
+    'abilities token') every caller needs one, and the server may listen on other addresses than
+    loopback; put a proxy that speaks TLS in front of it.
     """
     _serve(session, host, port, open_browser=False)
 
@@ -115,17 +122,18 @@ def _check_reach(settings: Settings, host: str) -> None:
             "serving is not installed; run: pip install 'agent-abilities[http,mcp]'"
         ) from None
 
+    tokens = TokenFile(settings.tokens_file).load()
+
     try:
-        tokens = TokenFile(settings.tokens_file).tokens()
-        settings.check_namespaces({token.namespace for token in tokens})
+        settings.check_namespaces(tokens.namespaces)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
-    if is_beyond_loopback(settings, host) and not tokens:
-        raise click.UsageError(
+    if is_beyond_loopback(settings, host) and not tokens.by_id:
+        raise UsageErrorInLines(
             f"without tokens only {', '.join(LOOPBACK)} can be served, and allowed_hosts must be "
-            "empty: anybody who can connect would need no password.\n"
-            "Create a token first: abilities token add --namespace NAME --scope read"
+            "empty: anybody who can connect would need no password.",
+            "Create a token first: abilities token add --namespace NAME --scope read",
         )
 
 
@@ -150,7 +158,6 @@ async def _run_server(
     from abilities.server.app import create_app
     from abilities.server.logs import log_to_stderr
     from abilities.server.shutdown import GracefulServer
-    from abilities.server.timeouts import TimeoutProtocol
 
     # Before anything opens, so that what goes wrong then is logged in the same form.
     log_to_stderr()
@@ -159,7 +166,7 @@ async def _run_server(
         _print_problems(abilities.problems)
         config = uvicorn.Config(
             create_app(abilities, host),
-            http=TimeoutProtocol,
+            ws="none",  # there is nothing to upgrade to
             log_config=None,  # keeps what log_to_stderr has set up
             access_log=False,  # telemetry logs the requests
             server_header=False,  # tells attackers nothing
@@ -175,14 +182,56 @@ async def _run_server(
             # take seconds, hence the thread.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
+        # The store may take a while to answer, and requests need not wait for it.
+        reporting = asyncio.create_task(_report_state(abilities))
         await GracefulServer(config).serve(sockets=[listener])
+        reporting.cancel()
+
+
+async def _report_state(abilities: Abilities) -> None:
+    """Say what keeps callers out, if anything does: the store, or a token that nobody has."""
+    await _report_store(abilities)
+    await _check_lock(abilities)
+
+
+async def _report_store(abilities: Abilities) -> None:
+    """Say what to do about the store if it does not answer."""
+    try:
+        await abilities.check_ready()
+    except Exception as error:  # whatever is wrong with the store, the server runs
+        words = describe_failure(Fault.from_exception(error))
+        if words is not None:
+            echo(words, err=True)
+
+
+async def _check_lock(abilities: Abilities) -> None:
+    """Let the store remember tokens, or say if nobody can call, because there is none."""
+    tokens = TokenFile(abilities.settings.tokens_file).load()
+
+    if tokens.by_id:
+        # If the store does not answer now, it is told when the first request comes.
+        with suppress(Refused):
+            await abilities.remember_tokens()
+        return
+
+    lock = await find_lock(abilities.settings, tokens, partial(_recall_tokens, abilities))
+    if lock.is_locked:
+        echo(f"Every caller is refused: {lock.reason}.", err=True)
+        echo(f"To go on, {WAY_OUT}.", err=True)
+
+
+async def _recall_tokens(abilities: Abilities) -> bool | None:
+    try:
+        return await abilities.recall_tokens()
+    except Refused:
+        return None
 
 
 def _print_addresses(settings: Settings, host: str, address: str) -> None:
     from abilities.server.app import list_host_names
 
     # Programs that start a server wait for this line, and read the port from it.
-    click.echo(
+    echo(
         f"Serving {address}/api and {address}/mcp, and the explorer at {address}/ "
         "- press Ctrl-C to stop.",
         err=True,
@@ -190,7 +239,7 @@ def _print_addresses(settings: Settings, host: str, address: str) -> None:
 
     if host != "127.0.0.1" or settings.allowed_hosts:
         names = ", ".join(list_host_names(settings, host))
-        click.echo(
+        echo(
             f"Requests must use one of these host names: {names}. Add others to 'allowed_hosts'.",
             err=True,
         )
@@ -205,7 +254,7 @@ def _format_address(host: str, port: int) -> str:
 
 def _print_problems(problems: list[str]) -> None:
     for problem in problems:
-        click.echo(problem, err=True)
+        echo(problem, err=True)
 
 
 COMMANDS = (serve, explore, mcp)

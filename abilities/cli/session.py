@@ -4,12 +4,14 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TypedDict
+from typing import TextIO, TypedDict
 
 import click
 from pydantic import ValidationError
 
 from abilities.application import Abilities, build_registry
+from abilities.cli.errors import UsageErrorInLines
+from abilities.cli.stdout import claim_stdout, divert_stdout
 from abilities.helpers.stores.opening import open_store
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.registry import AbilityRegistry
@@ -44,7 +46,7 @@ class Session:
         try:
             return Settings(**self._options)
         except ValidationError as error:
-            raise click.UsageError(_describe_invalid_settings(error)) from None
+            raise UsageErrorInLines(*_describe_invalid_settings(error)) from None
         except (ValueError, OSError) as error:
             raise click.UsageError(f"the settings file cannot be used: {error}") from None
 
@@ -58,6 +60,11 @@ class Session:
 
         return self.settings
 
+    @cached_property
+    def stdout(self) -> TextIO:
+        """The stream for what a command prints; plugins print to stderr once this was read."""
+        return claim_stdout()
+
     @property
     def registry(self) -> AbilityRegistry:
         """The abilities that are offered. Raises click.UsageError."""
@@ -70,7 +77,8 @@ class Session:
 
     @cached_property
     def _discovery(self) -> tuple[AbilityRegistry, list[str]]:
-        return build_registry(self.settings)
+        with divert_stdout():
+            return build_registry(self.settings)
 
     @asynccontextmanager
     async def open_application(self) -> AsyncGenerator[Abilities]:
@@ -84,7 +92,8 @@ class Session:
         # Only what opening raises is wrong usage; what the block raises passes through.
         async with AsyncExitStack() as stack:
             try:
-                abilities = await stack.enter_async_context(Abilities.open(settings))
+                with divert_stdout():
+                    abilities = await stack.enter_async_context(Abilities.open(settings))
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
 
@@ -92,7 +101,10 @@ class Session:
 
     @asynccontextmanager
     async def open_store(self) -> AsyncGenerator[ServableStore]:
-        """Open the store alone for the length of a block. Raises click.UsageError."""
+        """Open the store alone for the length of a block, however long that takes.
+
+        Raises click.UsageError, Refused.
+        """
         settings = self.settings
 
         # The form of the URL is known to be right; what the store needs may not be installed.
@@ -102,7 +114,20 @@ class Session:
             raise click.UsageError(f"store_url: {error}") from None
 
         try:
+            await store.prepare()
             yield store
+        finally:
+            await store.close()
+
+    async def remember_tokens(self) -> None:
+        """Let the store remember that there are tokens; do not wait for a long migration.
+
+        Raises Refused; ValueError if the database driver of the store is not installed.
+        """
+        store = open_store(self.settings.store_url)
+
+        try:
+            await store.set_mark("tokens")
         finally:
             await store.close()
 
@@ -111,7 +136,7 @@ pass_session = click.make_pass_decorator(Session)
 """Gives a command the session as its first argument."""
 
 
-def _describe_invalid_settings(error: ValidationError) -> str:
+def _describe_invalid_settings(error: ValidationError) -> list[str]:
     lines = ["these settings are invalid:"]
 
     for problem in error.errors():
@@ -119,4 +144,4 @@ def _describe_invalid_settings(error: ValidationError) -> str:
         name = ".".join(map(str, problem["loc"]))
         lines.append(f"  {name}: {problem['msg'].removeprefix('Value error, ')}")
 
-    return "\n".join(lines)
+    return lines

@@ -1,25 +1,24 @@
-"""What `abilities doctor` checks of the installation, settings, tokens and abilities."""
+"""What `abilities doctor` checks of the installation, settings and abilities."""
 
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 
 from abilities.application import build_registry
 from abilities.cli.diagnosis import Diagnosis
-from abilities.cli.file_checks import check_privacy, check_separation
-from abilities.cli.text import format_count
+from abilities.cli.file_checks import check_privacy
+from abilities.cli.stdout import divert_stdout
 from abilities.helpers.files.deny import DenyList
-from abilities.helpers.tokens import Token, TokenFile
-from abilities.settings import HOME, Settings
+from abilities.helpers.files.secret_names import list_denied
+from abilities.settings import Settings, find_settings_file
 
 _EXTRAS = {"mcp": "mcp", "http": "fastapi", "postgres": "psycopg", "graph": "networkx"}
 """The extras of the package, each with a module that only it installs."""
 
-# One name for every kind of secret that the default deny list covers.
+# The names that no deny list should lack.
 _SECRETS = (
     ".env", "server.pem", "a.key", "a.p12", "id_rsa", "id_ed25519",
     ".netrc", ".npmrc", ".pypirc", ".pgpass",
@@ -68,7 +67,7 @@ def check_user() -> Iterator[Diagnosis]:
 
 def check_settings(settings: Settings) -> Iterator[Diagnosis]:
     """Say where the settings come from, whether their file is private, and what time it is."""
-    file = Path(os.environ.get("ABILITIES_CONFIG", HOME / "config.toml")).expanduser()
+    file = find_settings_file()
     words = str(file) if file.exists() else f"no settings file at {file}"
     variables = sorted(
         name for name in os.environ if name.startswith("ABILITIES_") and name != "ABILITIES_CONFIG"
@@ -98,45 +97,43 @@ def check_deny_list(settings: Settings) -> Iterator[Diagnosis]:
             "unsafe",
             "deny",
             f"the deny list does not cover {', '.join(uncovered)}",
-            "add them to 'deny': a list of your own replaces the default one",
-        )
-
-
-def check_tokens(settings: Settings) -> Iterator[Diagnosis]:
-    """Check that the tokens file works, is private, and lets 'abilities serve' start."""
-    path = settings.tokens_file
-
-    try:
-        tokens = TokenFile(path).tokens()
-    except ValueError as error:
-        yield Diagnosis(
-            "broken",
-            "tokens",
-            f"{path}: {error}; every caller is refused",
-            "restore the file, or remove it and make new tokens: abilities token add",
+            "put '...' into 'deny', which stands for the default list",
         )
         return
 
-    # Reading has shown that the file is sound or missing, and a missing one is no fault.
-    if path.exists():
-        yield from check_privacy(path, "tokens", secret=True)
-        yield from check_separation(path, "tokens", settings)
+    missing = set(list_denied()).difference(settings.deny)
 
-    if tokens:
-        yield from _check_namespaces(settings, tokens)
-    else:
-        yield from _check_without_tokens(settings)
+    if missing:
+        yield Diagnosis(
+            "note",
+            "deny",
+            f"the deny list lacks {len(missing)} of the {len(list_denied())} default entries",
+            "put '...' into 'deny', which stands for the default list",
+        )
 
 
 def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
     """Count the abilities that are offered, and report each plugin that did not load."""
-    registry, problems = build_registry(settings)
-    words = f"{len(registry)} are offered"
+    # Built once with all of them: plugins are discovered only once.
+    with divert_stdout():
+        registry, problems = build_registry(settings.model_copy(update={"disabled": ()}))
+    names = {ability.name for ability in registry}
+    words = f"{len(names.difference(settings.disabled))} are offered"
 
     if settings.disabled:
         words += f"; disabled: {', '.join(settings.disabled)}"
 
     yield Diagnosis("ok", "abilities", words)
+
+    # Somebody believes that these are off.
+    unknown = sorted(set(settings.disabled) - names)
+    if unknown:
+        yield Diagnosis(
+            "unsafe",
+            "abilities",
+            f"disabled names what is no ability: {', '.join(unknown)}",
+            "correct the names; in the environment they stand with commas between them",
+        )
 
     for problem in problems:
         # Only a note: the other abilities work without it.
@@ -145,37 +142,4 @@ def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
             "plugins",
             problem,
             "update or remove that package, or set plugins = false",
-        )
-
-
-def _check_without_tokens(settings: Settings) -> Iterator[Diagnosis]:
-    yield Diagnosis("ok", "tokens", "none: 'abilities serve' answers only this machine")
-
-    if settings.allowed_hosts:
-        names = ", ".join(settings.allowed_hosts)
-        yield Diagnosis(
-            "broken",
-            "tokens",
-            f"allowed_hosts ({names}) needs tokens, and there are none: "
-            "'abilities serve' does not start",
-            "make a token: abilities token add --scope read",
-        )
-
-
-def _check_namespaces(settings: Settings, tokens: Sequence[Token]) -> Iterator[Diagnosis]:
-    namespaces = sorted({token.namespace for token in tokens})
-    writing = sum(token.scope == "write" for token in tokens)
-    count = format_count(len(tokens), "token")
-    yield Diagnosis(
-        "ok", "tokens", f"{count}, {writing} with write scope; namespaces: {', '.join(namespaces)}"
-    )
-
-    try:
-        settings.check_namespaces(namespaces)
-    except ValueError as error:
-        yield Diagnosis(
-            "broken",
-            "tokens",
-            str(error),
-            "change these settings: until then 'abilities serve' does not start",
         )

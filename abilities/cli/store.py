@@ -7,17 +7,17 @@ from collections import Counter
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from abilities.cli.errors import explain_errors
 from abilities.cli.progress import show_progress
 from abilities.cli.remarks import SHOWN_REMARKS, report_notes
 from abilities.cli.session import Session, pass_session
-from abilities.cli.text import escape_text, format_count
+from abilities.cli.text import echo, format_count
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.sqlite.backup import backup, restore
 from abilities.helpers.transfer.exporting import ExportResult, export
-from abilities.helpers.transfer.importing import ImportOptions, import_memories, open_source
+from abilities.helpers.transfer.importing import ImportOptions, import_memories
+from abilities.helpers.transfer.opening import open_source
 from abilities.settings import Settings
 
 _OUTCOMES = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
@@ -25,10 +25,14 @@ _OUTCOMES = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
 
 _MARKS = {"sound": ("ok", "green"), "note": ("note", "yellow"), "damaged": ("damaged", "red")}
 
+_ADVICE = "To mend it: abilities repair"
+"""What is said where damage is found."""
+
 _IMPORT_EXAMPLES = """\b
 Examples:
   abilities import memory.jsonl --dry-run
   abilities import memory.jsonl --namespace team --report remarks.jsonl
+  cat memory.jsonl | abilities import -
 """
 
 _EXPORT_EXAMPLES = """\b
@@ -66,22 +70,21 @@ def import_(
     """Import memories from FILE.
 
     FILE is an export of this package, the memory.jsonl of the official MCP memory server, or a
-    kv-memory SQLite database; '-' reads an export from stdin. Importing a file again changes
-    nothing: if an import is interrupted, run it again to finish it.
+    kv-memory SQLite database; '-' reads an export or a memory.jsonl from stdin. Importing a file
+    again changes nothing: if an import is interrupted, run it again to finish it.
+
+    What does not fit is adjusted and reported. What has no place here is counted and reported.
 
     Exits with 1 if a memory was refused; all others are imported.
     """
-    settings = session.settings
-    _check_namespace(settings, namespace)
-    options = ImportOptions(
-        namespace or settings.namespace, namespace is not None, replace, dry_run
-    )
+    _check_namespace(session.settings, namespace)
+    options = ImportOptions(replace, dry_run)
 
     with explain_errors():
-        counts = asyncio.run(_import(session, _to_path(file), options, report))
+        counts = asyncio.run(_import(session, _to_path(file), namespace, options, report))
 
     verb = "Would import" if dry_run else "Imported"
-    click.echo(f"{verb}: {_format_counts(counts)}.", err=True)
+    echo(f"{verb}: {_format_counts(counts)}.", err=True)
 
     if counts["refused"]:
         sys.exit(1)
@@ -131,9 +134,16 @@ def backup_(session: Session, file: Path) -> None:
         raise click.ClickException(f"there is no folder {file.parent}")
 
     with explain_errors(), show_progress("Copying, then checking the copy", 1.0) as bar:
-        backup(store, file, bar.reach)
+        damage = backup(store, file, bar.reach)
 
-    click.echo(f"Wrote {file}, a complete and checked copy of the store.", err=True)
+    if not damage:
+        echo(f"Wrote {file}, a complete and checked copy of the store.", err=True)
+        return
+
+    words = " ".join(finding.words for finding in damage)
+    echo(f"Wrote {file}, a copy with the same damage as the store. {words}", err=True)
+    echo(_ADVICE, err=True)
+    sys.exit(1)
 
 
 @click.command("restore")
@@ -147,8 +157,9 @@ def backup_(session: Session, file: Path) -> None:
 def restore_(session: Session, file: Path, replace: bool) -> None:
     """Put the backup FILE in the store's place.
 
-    FILE is checked first. With --replace the existing store is kept beside the new one, under
-    another name. Stop all processes that use the store before you replace it.
+    FILE is checked first. One with damaged memories is restored too; exits with 1 then, and
+    'abilities repair' mends them. With --replace the existing store is kept beside the new one,
+    under another name. Stop all processes that use the store before you replace it.
     """
     store = _require_store_file(session.settings)
 
@@ -159,12 +170,17 @@ def restore_(session: Session, file: Path, replace: bool) -> None:
         )
 
     with explain_errors(), show_progress("Copying, then checking the copy", 1.0) as bar:
-        previous = restore(file, store, bar.reach, replace=replace)
+        restored = restore(file, store, bar.reach, replace=replace)
 
-    click.echo(f"Restored {store}.", err=True)
+    echo(f"Restored {store}.", err=True)
 
-    if previous is not None:
-        click.echo(f"The previous store is kept as {previous}.", err=True)
+    if restored.previous is not None:
+        echo(f"The previous store is kept as {restored.previous}.", err=True)
+
+    if restored.damage:
+        words = " ".join(finding.words for finding in restored.damage)
+        echo(f"The backup is damaged, and so is the store now. {words} {_ADVICE}", err=True)
+        sys.exit(1)
 
 
 @click.command()
@@ -176,8 +192,9 @@ def restore_(session: Session, file: Path, replace: bool) -> None:
 def check(session: Session, as_json: bool, full: bool) -> None:
     """Check the integrity of the store.
 
-    Looks at its pages, hashes, links, counters and side files, and changes nothing. Exits with 0 if
-    the store is sound (links to missing memories are only noted) and with 1 if anything is damaged.
+    Looks at its pages, hashes, links, counters and side files, and changes nothing; only a store of
+    an older version is migrated first, as by every command. Exits with 0 if the store is sound
+    (links to missing memories are only noted) and with 1 if anything is damaged.
     """
     _check_store_exists(session.settings)
 
@@ -186,26 +203,33 @@ def check(session: Session, as_json: bool, full: bool) -> None:
 
     if as_json:
         objects = [{**finding._asdict(), "examples": [*finding.examples]} for finding in findings]
-        click.echo(json.dumps(objects))
+        echo(json.dumps(objects))
     else:
         _print_findings(findings)
 
     if any(finding.state == "damaged" for finding in findings):
+        echo(_ADVICE, err=True)
         sys.exit(1)
 
 
 async def _import(
-    session: Session, path: Path | None, options: ImportOptions, report: Path | None
+    session: Session,
+    path: Path | None,
+    namespace: str | None,
+    options: ImportOptions,
+    report: Path | None,
 ) -> Counter[str]:
-    # First the file: one that cannot be imported need not open a store.
-    source = await open_source(path, options)
+    opening = open_source(
+        path, namespace or session.settings.namespace, all_into_it=namespace is not None
+    )
 
-    async with session.open_store() as store:
+    # First the file: one that cannot be imported need not open a store.
+    async with opening as source, session.open_store() as store:
         with (
             report_notes(report) as tell,
             show_progress(f"Importing {source.kind}", source.length or None) as bar,
         ):
-            return await import_memories(store, source.source, options, tell, bar.reach)
+            return await import_memories(store, source, options, tell, bar.reach)
 
 
 async def _export(
@@ -234,28 +258,24 @@ def _format_counts(counts: Counter[str]) -> str:
 
 def _print_export(result: ExportResult) -> None:
     for memory in result.damaged[:SHOWN_REMARKS]:
-        click.echo(f"{escape_text(memory.key)}: {memory.reason}; not exported", err=True)
+        echo(f"{memory.key}: {memory.reason}; not exported", err=True)
 
     exported = format_count(result.memories, "memory", "memories")
 
     if result.damaged:
         damaged = format_count(len(result.damaged), "damaged memory", "damaged memories")
-        click.echo(f"Exported {exported}, left out {damaged}.", err=True)
+        echo(f"Exported {exported}, left out {damaged}.", err=True)
     else:
-        click.echo(f"Exported {exported}.", err=True)
+        echo(f"Exported {exported}.", err=True)
 
 
 def _print_findings(findings: list[IntegrityFinding]) -> None:
-    console = Console(highlight=False)
-
     for finding in findings:
-        mark, style = _MARKS[finding.state]
-        console.print(f"{mark:<8}", style=style, end="")
-        console.print(finding.words, markup=False)
+        mark, color = _MARKS[finding.state]
+        echo(finding.words, head=click.style(f"{mark:<8}", fg=color))
 
-        # Keys come from the store, which may be damaged or hostile.
         for example in finding.examples:
-            console.print(f"        {escape_text(example)}", markup=False)
+            echo(f"        {example}")
 
 
 def _to_path(file: Path) -> Path | None:

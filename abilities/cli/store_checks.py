@@ -4,14 +4,19 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.file_checks import check_privacy, check_separation, resolve_path
 from abilities.cli.text import format_count
-from abilities.declarations.faults import Fault
+from abilities.declarations.faults import Fault, Refused
 from abilities.helpers.stores.opening import open_store
+from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.stores.sqlite.file import connect_to_file
+from abilities.helpers.stores.sqlite.schema import is_outdated
 from abilities.settings import Settings
 
 MIN_SQLITE = (3, 37, 0)
@@ -47,11 +52,25 @@ _ENCRYPTING_MODES = ("require", "verify-ca", "verify-full")
 _LOCAL_HOSTS = ("", "localhost", "127.0.0.1", "[::1]")
 """Hosts in a URL that are this machine; "" is libpq's default, a socket."""
 
+
+class StoreAnswer(NamedTuple):
+    """What the store answers: to a look at it, and whether it remembers that there were tokens."""
+
+    diagnoses: list[Diagnosis]
+    remembers_tokens: bool | None = None
+    """None if it does not say."""
+
+
 _MENDING = {
-    "storage_moved": "put the file back where it was, or remove the -wal and -lock files that "
-    "it left behind",
-    "corrupted": "stop what uses the store, then: abilities restore BACKUP --replace",
+    "storage_moved": "put the file back where it was, with its -wal and -shm files, which hold "
+    "memories; if only those are missing, stop all that uses the store, then start it again",
+    "corrupted": "stop what uses the store, then: abilities repair, "
+    "or abilities restore BACKUP --replace",
     "schema_too_new": "install the version that wrote the store, or a newer one",
+    "schema_too_old": "let a user who may write to the store open it once",
+    "storage_denied": "for a file, let this user read and write it and its folder; for a database, "
+    "check the role and password in store_url, and the role's rights",
+    "storage_missing": "create the database, or correct its name at the end of store_url",
     "unavailable": "check that the database runs and that store_url names it",
 }
 """What to do about a store that does not answer, by the fault's reason."""
@@ -138,38 +157,86 @@ def check_connection(url: str) -> Iterator[Diagnosis]:
         )
 
 
-async def check_store_answers(settings: Settings) -> list[Diagnosis]:
-    """Check that the store can be opened and read. A store that does not exist is not created."""
+def describe_failure(fault: Fault) -> str | None:
+    """Return what is wrong with a store and what to do; None if it is only to wait."""
+    mend = _MENDING.get(fault.reason)
+    if mend is None:
+        return None
+
+    return f"{fault.message} What to do: {mend}."
+
+
+async def check_store_answers(settings: Settings) -> StoreAnswer:
+    """Check that the store can be opened and read, and ask it whether there were tokens.
+
+    A store that does not exist is not created, and one of an older version is not migrated.
+    """
     path = settings.store_path
     place = _describe_place(settings)
 
     # Its log or lock may be left without it: then it was moved, and opening it says so.
     if path is not None and not any(path.parent.glob(f"{path.name}*")):
-        return [Diagnosis("ok", "store", f"{place} does not exist; it is created when first used")]
+        words = f"{place} does not exist; it is created when first used"
+        return StoreAnswer([Diagnosis("ok", "store", words)], remembers_tokens=False)
+
+    if path is not None and _is_migration_due(path):
+        words = f"{place} is older; it is migrated when next opened"
+        diagnosis = Diagnosis("note", "store", words)
+        return StoreAnswer([diagnosis], await recall_tokens(settings))
 
     try:
         store = open_store(settings.store_url, max_memories=settings.max_memories)
     except ValueError as error:
-        return [Diagnosis("broken", "store", str(error), "install it, or set another store_url")]
+        mend = "install it, or set another store_url"
+        return StoreAnswer([Diagnosis("broken", "store", str(error), mend)])
+
+    try:
+        diagnosis = await _diagnose_answer(store, settings)
+        return StoreAnswer([diagnosis], await _recall_from(store))
+    finally:
+        await store.close()
+
+
+async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosis:
+    place = _describe_place(settings)
 
     try:
         stats = await store.read_stats(settings.namespace)
     except Exception as error:  # whatever is wrong with a store, the other checks go on
         fault = Fault.from_exception(error)
         mend = _MENDING.get(fault.reason, "for more details: abilities call get_memory_stats")
-        return [Diagnosis("broken", "store", f"{place}: {fault.message}", mend)]
+        return Diagnosis("broken", "store", f"{place}: {fault.message}", mend)
+
+    count = format_count(stats.total, "memory", "memories")
+    return Diagnosis(
+        "ok",
+        "store",
+        f"{place} answers: {count} in namespace {settings.namespace}",
+        "to check its integrity: abilities check; to mend what it finds: abilities repair",
+    )
+
+
+async def recall_tokens(settings: Settings) -> bool | None:
+    """Return whether the store remembers that there were tokens; None if it does not answer.
+
+    A store that does not exist is not created.
+    """
+    try:
+        store = open_store(settings.store_url)
+    except ValueError:
+        return None
+
+    try:
+        return await _recall_from(store)
     finally:
         await store.close()
 
-    count = format_count(stats.total, "memory", "memories")
-    return [
-        Diagnosis(
-            "ok",
-            "store",
-            f"{place} answers: {count} in namespace {settings.namespace}",
-            "to check its integrity: abilities check",
-        )
-    ]
+
+async def _recall_from(store: ServableStore) -> bool | None:
+    try:
+        return await store.has_mark("tokens")
+    except Refused:
+        return None
 
 
 def find_file_system(path: Path) -> str:
@@ -191,6 +258,15 @@ def find_file_system(path: Path) -> str:
             longest = len(mount.parts)
 
     return kind
+
+
+def _is_migration_due(path: Path) -> bool:
+    """Return whether opening a store would migrate it; False if it cannot be told."""
+    try:
+        with closing(connect_to_file(path, "ro")) as connection:
+            return is_outdated(connection)
+    except (Refused, sqlite3.Error, UnicodeDecodeError):
+        return False  # opening it says why
 
 
 def _list_hosts(netloc: str) -> list[str]:

@@ -1,10 +1,13 @@
 """An ability's answer as people read it: a table, a sentence or indented JSON."""
 
+import json
+
 from rich.console import Console
+from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
-from abilities.cli.text import replace_control_characters
+from abilities.cli.text import escape_lines, escape_text
 from abilities.declarations.values import JsonObject
 
 _HEADINGS = ("", "item", "from", "characters", "what to know")
@@ -18,12 +21,13 @@ def print_payload(payload: JsonObject, console: Console | None = None) -> None:
         fault = payload["error"]
         sentence = f"{fault['code']} ({fault['reason']}): {fault['message']}"
         # Text, unlike a string, is printed as it stands: markup in it is not obeyed.
-        console.print(Text(sentence, style="red"))
+        console.print(Text(escape_text(sentence), style="red"))
     elif "results" in payload and "summary" in payload:
         console.print(_build_table(payload["results"]))
         console.print(_format_summary(payload), highlight=False)
     else:
-        console.print_json(data=payload)
+        document = json.dumps(payload, indent=2, ensure_ascii=False)
+        console.print(JSONHighlighter()(Text(escape_lines(document))), soft_wrap=True)
 
 
 def _build_table(records: list[JsonObject]) -> Table:
@@ -56,13 +60,20 @@ def _build_success_row(record: JsonObject) -> list[Text]:
     origin = data.get("source") or data.get("date") or data.get("filename", "")
     chars = f"{len(data['content']):,}"
 
-    return [mark, _format_item(record), Text(origin), Text(chars), Text(note, style="dim")]
+    return [
+        mark,
+        _format_item(record),
+        Text(escape_text(origin)),
+        Text(chars),
+        Text(note, style="dim"),
+    ]
 
 
 def _build_failure_row(record: JsonObject) -> list[Text]:
     fault = record["error"]
     mark = Text("failed", style="red")
-    sentence = Text(f"{fault['code']}: {fault['message']}", style="red")
+    words = escape_text(f"{fault['code']}: {fault['message']}")
+    sentence = Text(words, style="red")
 
     return [mark, _format_item(record), Text(), Text(), sentence]
 
@@ -78,7 +89,7 @@ def _format_truncation(truncation: JsonObject) -> str:
 
 
 def _format_item(record: JsonObject) -> Text:
-    return Text(replace_control_characters(record["input"]))
+    return Text(escape_text(record["input"]))
 
 
 def _format_summary(payload: JsonObject) -> str:

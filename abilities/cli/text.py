@@ -1,6 +1,11 @@
-"""Text for a terminal: counts in words, and foreign text made harmless."""
+"""Text for a terminal: counts in words, and the one way to print, in which nothing steers it."""
 
-from abilities.declarations.values import has_control_character, has_surrogate
+import sys
+from typing import TextIO
+
+import click
+
+from abilities.declarations.values import escape_unseen
 
 
 def format_count(number: int, noun: str, plural: str | None = None) -> str:
@@ -16,25 +21,34 @@ def format_count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def escape_text(text: str) -> str:
-    r"""Return text as it is, or as an ASCII literal in quotes if it could steer the terminal.
+    r"""Return foreign text for one line of a terminal: what could steer it is an escape.
 
-    >>> print(escape_text("long " * 50 + "名"), escape_text("a\x1b[31m"))  # doctest: +ELLIPSIS
-    long long ...名 'a\x1b[31m'
+    >>> print(escape_text("two\nlines, a\x1b[31m 名"))
+    two\nlines, a\u001b[31m 名
     """
-    if has_control_character(text) or has_surrogate(text):
-        return ascii(text)
-
-    return text
+    return escape_unseen(text)
 
 
-def replace_control_characters(text: str) -> str:
-    """Return text with U+FFFD in place of each character that could steer a terminal."""
-    shown: list[str] = []
+def escape_lines(text: str) -> str:
+    """Return text of several lines for a terminal: as `escape_text`, but line ends stay."""
+    return escape_unseen(text, keep="\n\t")
 
-    for char in text:
-        if has_control_character(char):
-            shown.append("\ufffd")
-        else:
-            shown.append(char)
 
-    return "".join(shown)
+def echo(text: object, file: TextIO | None = None, *, err: bool = False, head: str = "") -> None:
+    """Print one line, for people or of JSON; nothing in it steers the terminal or begins a line.
+
+    ``head`` is printed before it as it is, with the colors that it has.
+    """
+    click.echo(head + escape_text(str(text)), file, err=err)
+
+
+def echo_payload(text: str, file: TextIO | None = None, *, nl: bool = True) -> None:
+    """Print what programs read: as it is, or on a terminal with escapes as in `escape_lines`.
+
+    Its lines are its own: JSON and drawings hold no line end of foreign text.
+    """
+    stream = file or sys.stdout
+    if stream.isatty():
+        text = escape_lines(text)
+
+    click.echo(text, stream, nl=nl)

@@ -1,19 +1,26 @@
 """The commands that look after a server's tokens."""
 
+import asyncio
 import json
 import sys
+from functools import partial
 
 import click
 
-from abilities.cli.folders import list_folders
 from abilities.cli.session import Session, pass_session
-from abilities.helpers.tokens import Scope, TokenFile
+from abilities.cli.store_checks import recall_tokens
+from abilities.cli.text import echo, escape_text
+from abilities.cli.token_checks import WAY_OUT, find_lock
+from abilities.declarations.faults import Refused
+from abilities.helpers.tokens import Scope, Token, TokenFile, TokenSet
+from abilities.settings import Settings
 
 MAX_LABEL_CHARS = 100
 
-_ADD_EXAMPLE = """\b
-Example:
+_ADD_EXAMPLES = """\b
+Examples:
   abilities token add --namespace team --scope read --label 'laptop of Ada'
+  abilities token add --scope metrics --label prometheus > /etc/prometheus/abilities.token
 """
 
 
@@ -21,21 +28,21 @@ Example:
 def token() -> None:
     """Make, list and revoke the tokens of 'abilities serve'.
 
-    As soon as there is one token, every caller of the server needs one. A running server notices
-    changes at once.
+    Once there was a token, every caller of the server needs one, also after the last one was
+    revoked. A running server notices changes within a second.
     """
 
 
-@token.command(epilog=_ADD_EXAMPLE)
+@token.command(epilog=_ADD_EXAMPLES)
 @click.option(
     "--namespace",
     help="The namespace whose memories and files the token opens (default: the configured one).",
 )
 @click.option(
     "--scope",
-    type=click.Choice(["read", "write"]),
+    type=click.Choice(["read", "write", "metrics"]),
     required=True,
-    help="What the token allows; 'write' includes reading.",
+    help="What the token allows: 'write' includes reading; 'metrics' is only for GET /metrics.",
 )
 @click.option(
     "--label",
@@ -50,31 +57,37 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str) -> No
     """
     if len(label) > MAX_LABEL_CHARS:
         raise click.BadParameter(f"at most {MAX_LABEL_CHARS} characters", param_hint="--label")
+    if escape_text(label) != label:
+        raise click.BadParameter("must not hold control characters", param_hint="--label")
+    if namespace is not None and scope == "metrics":
+        raise click.BadParameter("a token for metrics opens no namespace", param_hint="--namespace")
 
     settings = session.settings
     file = TokenFile(settings.tokens_file)
 
-    # A token that makes namespaces share files would keep the server from starting.
     try:
         settings = settings.for_namespace(namespace or settings.namespace)
-        existing = [token.namespace for token in file.tokens()]
-        settings.check_namespaces([settings.namespace, *existing])
+        _check_namespaces(settings, file, scope)
         created, text = file.add(settings.namespace, scope, label)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
 
     # The token alone is on stdout, so that it can be piped into a file or a secret store.
-    click.echo(
-        f"Token {created.id} may {scope} in namespace {created.namespace}. "
-        "Save it now, it is not shown again:",
+    echo(
+        f"Token {created.id} {_describe_scope(created)}. Save it now, it is not shown again:",
         err=True,
     )
-    click.echo(text)
+    echo(text)
+    _remember_tokens(session)
 
-    for folder in list_folders(settings):
-        if not folder.optional and not folder.path.is_dir():
-            click.echo(
-                f"Its {folder.name} directory {folder.path} does not exist yet; "
+    if scope == "metrics":
+        return
+
+    for root in settings.roots:
+        # A default directory need not exist, and nobody asked for it.
+        if root.required is not None and not root.path.is_dir():
+            echo(
+                f"Its {root.name} directory {root.path} does not exist yet; "
                 "create it to share files.",
                 err=True,
             )
@@ -94,36 +107,85 @@ def list_(session: Session, as_json: bool) -> None:
         raise click.UsageError(str(error)) from None
 
     if as_json:
-        click.echo(json.dumps([token.model_dump(exclude={"sha256"}) for token in tokens]))
+        echo(json.dumps([token.model_dump(exclude={"sha256"}) for token in tokens]))
         return
 
     for token in tokens:
-        columns = (token.id, f"{token.scope:<5}", token.created_at, token.namespace, token.label)
-        click.echo("  ".join(columns).rstrip())
+        namespace = "(all)" if token.scope == "metrics" else token.namespace
+        columns = (token.id, f"{token.scope:<7}", token.created_at, namespace, token.plain_label)
+        echo("  ".join(columns).rstrip())
 
     if not tokens:
-        click.echo(
-            "There are no tokens: 'abilities serve' answers only this machine, "
-            "without asking for one.",
-            err=True,
-        )
+        _print_lock(session, "There are no tokens.")
 
 
 @token.command()
 @click.argument("token_id", metavar="ID")
 @pass_session
 def revoke(session: Session, token_id: str) -> None:
-    """Revoke a token by its ID, at once.
+    """Revoke a token by its ID. Running servers refuse it within a second.
 
     'abilities token list' shows the IDs. Exits with 1 if there is no such token.
     """
+    file = TokenFile(session.settings.tokens_file)
+
     try:
-        revoked = TokenFile(session.settings.tokens_file).revoke(token_id)
+        revoked = file.revoke(token_id)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
 
     if revoked is None:
-        click.echo(f"There is no token with the ID {token_id!r}.", err=True)
+        echo(f"There is no token with the ID {token_id!r}.", err=True)
         sys.exit(1)
 
-    click.echo(f"Revoked {revoked.id}.", err=True)
+    echo(f"Revoked {revoked.id}.", err=True)
+
+    if not file.load().by_id:
+        _print_lock(session, "That was the last token.")
+
+
+def _check_namespaces(settings: Settings, file: TokenFile, scope: Scope) -> None:
+    """Raise ValueError for a token that would keep the server from starting."""
+    tokens = TokenSet({token.id: token for token in file.tokens()})
+    namespaces = tokens.namespaces
+    if scope != "metrics":
+        namespaces.add(settings.namespace)
+
+    settings.check_namespaces(namespaces)
+
+
+def _describe_scope(token: Token) -> str:
+    if token.scope == "metrics":
+        return "may read the metrics of all namespaces, and nothing else"
+
+    return f"may {token.scope} in namespace {token.namespace}"
+
+
+def _remember_tokens(session: Session) -> None:
+    """Let the store remember that there are tokens, or say that it does not answer."""
+    if session.settings.require_tokens is False:
+        echo("require_tokens is set to false: callers on this machine need no token.", err=True)
+
+    try:
+        asyncio.run(session.remember_tokens())
+    except (Refused, ValueError):
+        echo(
+            "The store does not answer, so it does not remember yet that there are tokens. "
+            "'abilities serve' lets it remember when it next sees them.",
+            err=True,
+        )
+
+
+def _print_lock(session: Session, cause: str) -> None:
+    """Print after its cause who may call a server that has no tokens."""
+    settings = session.settings
+    tokens = TokenFile(settings.tokens_file).load()
+    lock = asyncio.run(find_lock(settings, tokens, partial(recall_tokens, settings)))
+
+    if lock.is_locked:
+        echo(f"{cause} 'abilities serve' refuses every caller: {lock.reason}.", err=True)
+        echo(f"To go on, {WAY_OUT}.", err=True)
+        return
+
+    words = "'abilities serve' answers only this machine, without asking for one"
+    echo(f"{cause} {words}: {lock.reason}.", err=True)

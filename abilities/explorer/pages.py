@@ -44,7 +44,6 @@ class StaticPage(NamedTuple):
             "Content-Security-Policy": self.policy,
             "Referrer-Policy": "no-referrer",
             "Cross-Origin-Opener-Policy": "same-origin",
-            "Cross-Origin-Resource-Policy": "same-origin",
         }
 
 

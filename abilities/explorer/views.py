@@ -59,9 +59,7 @@ async def show_memory(context: Context, arguments: MemoryViewInput) -> MemoryVie
     )
 
     memory = to_memory_data(stored, counters=True, links=True)
-    backlinks = [
-        LinkData(key=link.source, link_weight=link.weight, type=link.type) for link in page.links
-    ]
+    backlinks = [LinkData.model_validate(link.to_data(incoming=True)) for link in page.links]
 
     return MemoryViewAnswer(
         memory=Memory.model_validate(memory), backlinks=backlinks, backlinks_total=page.total

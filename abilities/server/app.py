@@ -1,12 +1,13 @@
 """One ASGI application: the HTTP API, MCP over streamable HTTP and the explorer, behind a guard."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import cast
 
 from fastapi import FastAPI
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
@@ -16,25 +17,30 @@ from typing_extensions import override
 from abilities.adapters.http import add_ability_routes, to_response
 from abilities.adapters.mcp import create_server
 from abilities.application import Abilities
-from abilities.declarations.faults import Fault
+from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES
 from abilities.explorer.routes import add_explorer
 from abilities.helpers.reply.render import render
 from abilities.helpers.tokens import TokenFile
 from abilities.replies import Reply, build_failed_reply
-from abilities.server.callers import Callers
+from abilities.server.callers import METRICS, Caller, Callers
 from abilities.server.guard import Guard
+from abilities.server.hosts import HostCheck
+from abilities.server.kv_memory import KV_MEMORY
+from abilities.server.mcp import create_mcp_route
 from abilities.server.oauth import METADATA, add_metadata, build_challenge
-from abilities.server.rest import add_memories
+from abilities.server.rest import PLAIN, Dialect, add_memories
 from abilities.server.telemetry import Telemetry
-from abilities.settings import Settings
+from abilities.settings import Compat, Settings
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """The names of addresses that only this machine can reach."""
 
+_DIALECTS: dict[Compat | None, Dialect] = {None: PLAIN, "kv-memory": KV_MEMORY}
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 _HEALTH, _READY = "/healthz", "/readyz"
+_NOT_READY = 503
 _OK = {"status": "ok"}
 _PROMETHEUS = "text/plain; version=1.0.0; charset=utf-8"
 
@@ -60,17 +66,21 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
     a token.
     """
     settings = abilities.settings
-    telemetry = Telemetry(abilities.registry, lambda: abilities.queue_size)
+    telemetry = Telemetry(
+        abilities.registry, lambda: abilities.queue_size, lambda: abilities.stuck_threads
+    )
     observed = abilities.with_middleware(telemetry.observe)
 
     app = _create_api(observed, telemetry)
     add_metadata(app, settings.authorization_servers)
 
-    demanded = is_beyond_loopback(settings, address)
+    is_public = is_beyond_loopback(settings, address)
+    names = [_format_host(name) for name in list_host_names(settings, address)]
+
     return Guard(
         app,
-        hosts=[_format_host(name) for name in list_host_names(settings, address)],
-        callers=Callers(observed, TokenFile(settings.tokens_file), demanded=demanded),
+        hosts=HostCheck(names, PAGES),
+        callers=Callers(observed, TokenFile(settings.tokens_file), is_public=is_public),
         open_paths=(_HEALTH, _READY, METADATA, *PAGES),
         challenge=build_challenge(settings.authorization_servers),
     )
@@ -94,13 +104,7 @@ def _format_host(name: str) -> str:
 def _create_api(abilities: Abilities, telemetry: Telemetry) -> FastAPI:
     """Create all routes, for requests that the guard lets through."""
     server = create_server(abilities)
-    mcp = server.streamable_http_app(
-        # Stateless, so that any process can answer any request, and none holds sessions.
-        stateless_http=True,
-        json_response=True,
-        # The guard checks hosts and origins, before the SDK sees anything of a request.
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
+    mcp_route = create_mcp_route(server)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -111,27 +115,36 @@ def _create_api(abilities: Abilities, telemetry: Telemetry) -> FastAPI:
         title="agent-abilities",
         version=version("agent-abilities"),
         lifespan=lifespan,
+        openapi_url=None,  # FastAPI would render the document anew for each request
         # FastAPI's pages load their scripts from another host; the explorer has its own at /docs.
         docs_url=None,
         redoc_url=None,
         # FastAPI's spans hold addresses and with them keys; those of the telemetry hold none.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
+    _add_document(app)
     _add_operations(app, abilities, telemetry)
     add_ability_routes(app, abilities.registry)
-    add_memories(app)
+    add_memories(app, abilities.registry, _DIALECTS[abilities.settings.compat])
     add_explorer(app)
 
-    for route in mcp.routes:
-        # Without sessions there is nothing to listen to, so GET stays refused (405).
-        endpoint = cast(Route, route).endpoint
-        app.router.routes.append(Route("/mcp", endpoint, methods=["POST"]))
+    app.router.routes.append(mcp_route)
 
     # Starlette's own responses to these are plain text or have another shape.
     app.add_exception_handler(404, _answer_not_found)
     app.add_exception_handler(405, _answer_not_allowed)
     app.add_exception_handler(Exception, _leave_to_guard)
     return app
+
+
+def _add_document(app: FastAPI) -> None:
+    """Offer the OpenAPI document, which is rendered once, when all routes are there."""
+    render_once = cache(lambda: render(app.openapi()).encode())
+
+    async def document(_: Request) -> Response:
+        return Response(render_once(), media_type="application/json")
+
+    app.router.routes.append(Route("/openapi.json", document))
 
 
 def _add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) -> None:
@@ -144,17 +157,23 @@ def _add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) ->
         return _OK
 
     async def ready() -> Response:
-        if not await abilities.is_ready():
-            return to_response(build_failed_reply(Fault.from_reason("unavailable")))
+        try:
+            await abilities.check_ready()
+        except Refused as refused:
+            fault = Fault.from_refusal(refused)
+            return to_response(build_failed_reply(fault), status=_NOT_READY)
 
         return to_response(Reply(_OK, render(_OK), failed=False))
 
-    async def metrics() -> Response:
-        return Response(telemetry.format_metrics(), media_type=_PROMETHEUS)
+    async def metrics(request: Request) -> Response:
+        caller: Caller = request.scope["caller"]
+        # The figures of many namespaces take a while to write.
+        text = await asyncio.to_thread(telemetry.metrics.format, caller.metrics_namespace)
+        return Response(text, media_type=_PROMETHEUS)
 
     app.add_api_route(_HEALTH, health, name="_health", summary="Whether the process answers")
     app.add_api_route(_READY, ready, summary="Whether the store answers too")
-    app.add_api_route("/metrics", metrics, include_in_schema=False)
+    app.add_api_route(METRICS, metrics, include_in_schema=False)
 
 
 async def _answer_not_found(_: Request, __: Exception) -> Response:

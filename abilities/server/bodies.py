@@ -2,12 +2,13 @@
 
 import asyncio
 import re
+from collections.abc import Hashable
 
 from starlette.types import Message, Receive
 
+from abilities.server.crowd import Crowd
 from abilities.server.headers import Headers
 from abilities.server.refusals import RefusedRequest
-from abilities.server.slots import Slots
 
 MAX_BODY = 256 * 1024
 """Bytes of one request body."""
@@ -28,30 +29,56 @@ def check_body_length(headers: Headers) -> None:
         raise RefusedRequest(413, "malformed_request")
 
 
+def check_no_body(headers: Headers) -> None:
+    """Raise RefusedRequest(413) if a request announces a body, although its path takes none."""
+    if headers.get("content-length", ["0"]) != ["0"] or "transfer-encoding" in headers:
+        raise RefusedRequest(413, "malformed_request")
+
+
 class BodyReader:
     """Reads whole request bodies within their limits.
 
-    Bodies on their way do not count as calls: slow senders must not keep others out.
+    Bodies on their way do not count as calls. If too many arrive, the oldest of the caller that
+    sends the most gives way, so that nobody keeps others out by sending slowly.
     """
 
     def __init__(self) -> None:
-        self._arriving = Slots(MAX_ARRIVING)
+        self._arriving = Crowd[Hashable, asyncio.Timeout]()
 
-    async def read(self, method: str, receive: Receive) -> bytes | None:
-        """Return the body of a request, or None if its sender went away.
+    async def read(self, method: str, receive: Receive, caller: Hashable) -> bytes | None:
+        """Return the body of a caller's request, or None if its sender went away.
 
         A method that has no body gets an empty one, and nothing is received. Raises
-        RefusedRequest: 408 for a slow body, 413 for a large one, 429 if too many arrive already.
+        RefusedRequest: 408 for a slow body, 413 for a large one, 429 for one that gives way.
         """
         if method in _WITHOUT_BODY:
             return b""
 
-        with self._arriving.take():
-            try:
-                async with asyncio.timeout(BODY_SECONDS):
-                    return await _receive_body(receive)
-            except TimeoutError:
-                raise RefusedRequest(408, "malformed_request") from None
+        timeout = asyncio.timeout(BODY_SECONDS)
+
+        try:
+            async with timeout:
+                self._make_room()
+                self._arriving.add(caller, timeout)
+                return await _receive_body(receive)
+        except TimeoutError:
+            if timeout not in self._arriving:
+                raise RefusedRequest(429, "overloaded") from None
+
+            raise RefusedRequest(408, "malformed_request") from None
+        finally:
+            self._arriving.remove(timeout)
+
+    def _make_room(self) -> None:
+        """Let the oldest body of the caller with the most give way if there are too many."""
+        if len(self._arriving) < MAX_ARRIVING:
+            return
+
+        timeout = self._arriving.pick()
+        self._arriving.remove(timeout)
+
+        if not timeout.expired():
+            timeout.reschedule(asyncio.get_running_loop().time())
 
 
 async def _receive_body(receive: Receive) -> bytes | None:

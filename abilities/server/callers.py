@@ -2,58 +2,141 @@
 
 import logging
 from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import NamedTuple
 
 from abilities.application import Abilities
-from abilities.helpers.tokens import Token, TokenFile
+from abilities.declarations.values import JsonObject
+from abilities.helpers.tokens import Token, TokenFile, TokenSet
+from abilities.server.headers import Headers
 from abilities.server.refusals import RefusedRequest
+from abilities.server.token_memory import TokenMemory
+from abilities.server.token_watch import TokenWatch
+
+METRICS = "/metrics"
+"""The only address that a token of scope "metrics" opens."""
 
 _log = logging.getLogger("abilities")
 
 
-class Callers:
-    """Finds the `Abilities` of a request: those of its token's namespace and scope.
+class Caller(NamedTuple):
+    """Who sent a request: its namespace, and its token if it has one."""
 
-    As long as there are no tokens, everyone is in the namespace of the settings, unless
-    ``demanded``. Once there was a token, one is needed for as long as the process lives: losing the
-    tokens file locks callers out, it does not let everyone in.
+    namespace: str
+    token: Token | None = None
+
+    @property
+    def metrics_namespace(self) -> str | None:
+        """The only namespace whose metrics the caller may see; None if all, and the process's."""
+        if self.token is None or self.token.scope == "metrics":
+            return None
+
+        return self.namespace
+
+    @property
+    def details(self) -> JsonObject:
+        """What the log says of the caller: never more than is known, and nothing secret."""
+        details: JsonObject = {}
+
+        if self.namespace:
+            details["namespace"] = self.namespace
+        if self.token is not None:
+            details["token"] = self.token.id
+            details["label"] = self.token.plain_label
+
+        return details
+
+
+UNKNOWN_CALLER = Caller("")
+"""Who sends a request, before that is known."""
+
+current_caller: ContextVar[Caller] = ContextVar("current_caller", default=UNKNOWN_CALLER)
+"""Who sent the request that is being answered; for the log and the metrics."""
+
+
+class Callers:
+    """Finds who sent a request, and so the `Abilities` that it may use.
+
+    Callers need a token if others than this machine can come (``is_public``), if the settings say
+    so, or, unless they say otherwise, if there is a tokens file or ever was a token. Losing the
+    tokens locks callers out, it does not let everyone in. If no token is needed, everyone is in the
+    namespace of the settings.
     """
 
-    def __init__(self, abilities: Abilities, tokens: TokenFile, *, demanded: bool = False) -> None:
+    def __init__(self, abilities: Abilities, file: TokenFile, *, is_public: bool) -> None:
         self._abilities = abilities
-        self._tokens = tokens
-        self._demanded = demanded
+        self._file = file
+        self._is_public = is_public
+        self._watch = TokenWatch(self._load)
+        self._memory = TokenMemory(abilities)
+        self._problem = ""  # the last one that was logged
 
-    def identify(self, authorization: Sequence[str]) -> Abilities:
-        """Return the application for the values of a request's Authorization headers.
+    async def identify(self, headers: Headers) -> Caller:
+        """Return who sent a request, by its headers.
 
-        Raises RefusedRequest(401): the request needs a valid token, or the tokens file is damaged.
+        Raises RefusedRequest: 401 if the request needs a valid token; 503 and others if it cannot
+        be told, because the tokens file or the store does not answer.
         """
-        try:
-            if not self._is_token_needed():
-                return self._abilities
+        authorization = headers.get("authorization", [])
+        tokens = await self._watch.read_recent()
+        if tokens.by_id:
+            self._memory.remember()
 
-            token = self._find_token(authorization)
-        except ValueError as error:
-            _log.error("every token is refused: %s", error)
-            token = None
+        # A token that was sent is checked in any case, so that nobody uses another's namespace.
+        is_checked = bool(authorization and (tokens.by_id or tokens.problem))
+        if not is_checked and not await self._is_token_needed(tokens):
+            return Caller(self._abilities.settings.namespace)
 
+        token = await self._find_token(tokens, authorization)
         if token is None:
             raise RefusedRequest(401, "unauthorized")
 
-        read_only = token.scope == "read"
-        return self._abilities.for_namespace(token.namespace, read_only=read_only)
+        return Caller(token.namespace, token)
 
-    def _is_token_needed(self) -> bool:
-        """Whether callers need a token. Raises ValueError if the tokens cannot be used."""
-        tokens = self._tokens.tokens()
-        self._demanded = self._demanded or bool(tokens)
+    def open_abilities(self, caller: Caller, path: str) -> Abilities | None:
+        """Return what a caller may use at an address; None for metrics alone.
 
-        if self._demanded:
-            self._abilities.settings.check_namespaces(token.namespace for token in tokens)
+        Raises RefusedRequest(403) for a token that does not open the address.
+        """
+        if caller.token is None:
+            return self._abilities
 
-        return self._demanded
+        if caller.token.scope == "metrics":
+            if path != METRICS:
+                raise RefusedRequest(403, "scope")
+            return None
 
-    def _find_token(self, authorization: Sequence[str]) -> Token | None:
+        read_only = caller.token.scope == "read"
+        return self._abilities.for_namespace(caller.namespace, read_only=read_only)
+
+    def _load(self) -> TokenSet:
+        """Look at the file; this is called on a thread."""
+        tokens = self._file.load()
+
+        try:
+            self._abilities.settings.check_namespaces(tokens.namespaces)
+        except ValueError as error:
+            tokens = TokenSet({}, problem=str(error))
+
+        # Once, and not for each request that is refused because of it.
+        if tokens.problem and tokens.problem != self._problem:
+            _log.error("every token is refused: %s", tokens.problem)
+
+        self._problem = tokens.problem
+        return tokens
+
+    async def _is_token_needed(self, tokens: TokenSet) -> bool:
+        """Whether callers without a token are refused. Raises RefusedRequest."""
+        if self._is_public:
+            return True
+
+        is_needed = tokens.is_token_needed(self._abilities.settings.require_tokens)
+        if is_needed is None:
+            return await self._memory.recall()
+
+        return is_needed
+
+    async def _find_token(self, tokens: TokenSet, authorization: Sequence[str]) -> Token | None:
         """Return the token that a request carries; None if there is none, or not exactly one."""
         if len(authorization) != 1:
             return None
@@ -62,4 +145,10 @@ class Callers:
         if scheme.lower() != "bearer":
             return None
 
-        return self._tokens.find(text.strip())
+        token = tokens.find(text.strip())
+        if token is not None:
+            return token
+
+        # It may have been made a moment ago.
+        tokens = await self._watch.read_now()
+        return tokens.find(text.strip())

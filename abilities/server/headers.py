@@ -6,6 +6,8 @@ from abilities.server.refusals import RefusedRequest
 
 MAX_HEADERS = 16 * 1024
 """Bytes of all request headers together, as they are sent."""
+MAX_REQUEST_LINE = 8 * 1024
+"""Bytes of the path and query of a request."""
 
 _SEPARATORS = len(": \r\n")
 
@@ -38,7 +40,12 @@ def read_headers(scope: Scope) -> Headers:
 
 
 def check_header_size(scope: Scope) -> None:
-    """Raise RefusedRequest(431) if the headers are too large."""
+    """Raise RefusedRequest, 414 for a long path and query, 431 for headers that are too large."""
+    line = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+
+    if line > MAX_REQUEST_LINE:
+        raise RefusedRequest(414, "malformed_request")
+
     size = sum(len(name) + len(value) + _SEPARATORS for name, value in scope["headers"])
 
     if size > MAX_HEADERS:

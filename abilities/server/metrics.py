@@ -1,23 +1,33 @@
 """Metrics: what one call amounted to, and the sums over all calls for Prometheus."""
 
 import collections
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol, cast
 
 from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
     Histogram,
+    Metric,
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+from typing_extensions import override
 
 from abilities.declarations.values import JsonObject, as_object
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BYTES = (256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)
 _DEPTHS = (0, 1, 2, 3, 4, 5, 6)
+
+MAX_NAMESPACES = 50
+"""Namespaces that are told apart; the calls of further ones are counted together."""
+
+OTHERS = "(others)"
+"""Stands for these namespaces; no namespace has such a name."""
 
 _LISTS = ("results", "associatedMemories", "memories", "files", "failed")
 """The fields in which answers hold the records of items that were requested or found."""
@@ -69,18 +79,18 @@ def _iterate_records(payload: JsonObject) -> Iterator[JsonObject]:
                 yield record
 
 
-class ServerMetrics:
-    """The metrics of a server, in a registry of their own.
+class _Source(Protocol):
+    def collect(self) -> Iterable[Metric]: ...
 
-    ``count_waiting`` returns how many calls wait for the store at the moment.
-    """
 
-    def __init__(self, count_waiting: Callable[[], int]) -> None:
-        # Not the process-wide registry, so that several applications can live in one process.
-        registry = CollectorRegistry()
+class _NamespaceMetrics:
+    """The metrics of one namespace, which each sample names, in a registry of its own."""
+
+    def __init__(self, namespace: str) -> None:
         label = ["ability"]
-        ProcessCollector(registry=registry)
+        registry = CollectorRegistry()
 
+        self._namespace = namespace
         self._registry = registry
         self._calls = Counter("abilities_calls", "Calls.", label, registry=registry)
         self._items = Counter(
@@ -101,14 +111,8 @@ class ServerMetrics:
         self._depth = Histogram(
             "abilities_walk_depth", "Depth a walk reached.", registry=registry, buckets=_DEPTHS
         )
-        self.in_flight = Gauge(
-            "abilities_calls_in_flight", "Calls being answered.", registry=registry
-        )
-        queue = Gauge("abilities_store_queue", "Calls that wait for the store.", registry=registry)
-        queue.set_function(count_waiting)
 
     def count(self, ability: str, call: CallMetrics, size: int, seconds: float) -> None:
-        """Count one call; ``size`` is that of its reply in bytes."""
         self._calls.labels(ability).inc()
         self._items.labels(ability).inc(call.items)
         self._truncations.labels(ability).inc(call.truncated)
@@ -121,6 +125,86 @@ class ServerMetrics:
         if call.depth is not None:
             self._depth.observe(call.depth)
 
-    def format(self) -> bytes:
-        """Return the metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics, with the namespace as a label of every sample."""
+        for metric in self._registry.collect():
+            samples: list[Sample] = []
+            for sample in metric.samples:
+                labels = {"namespace": self._namespace, **sample.labels}
+                samples.append(sample._replace(labels=labels))
+
+            metric.samples = samples
+            yield metric
+
+
+class _Merged(Collector):
+    """The metrics of several sources; those of one name become one metric with all samples."""
+
+    def __init__(self, sources: Sequence[_Source]) -> None:
+        self._sources = sources
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        merged: dict[str, Metric] = {}
+
+        for source in self._sources:
+            for metric in source.collect():
+                merged.setdefault(metric.name, metric)
+                if merged[metric.name] is not metric:
+                    merged[metric.name].samples.extend(metric.samples)
+
+        yield from merged.values()
+
+
+class ServerMetrics:
+    """The metrics of a server: those of each namespace, and those of the process.
+
+    There are at most `MAX_NAMESPACES` of the former. ``count_waiting`` returns how many calls wait
+    for the store at the moment, ``count_stuck`` how many threads are stuck in files.
+    """
+
+    def __init__(self, count_waiting: Callable[[], int], count_stuck: Callable[[], int]) -> None:
+        # Not the process-wide registry, so that several applications can live in one process.
+        self._process = CollectorRegistry()
+        self._namespaces: dict[str, _NamespaceMetrics] = {}
+
+        ProcessCollector(registry=self._process)
+        self.in_flight = Gauge(
+            "abilities_calls_in_flight", "Calls being answered.", registry=self._process
+        )
+        queue = Gauge(
+            "abilities_store_queue", "Calls that wait for the store.", registry=self._process
+        )
+        queue.set_function(count_waiting)
+        stuck = Gauge(
+            "abilities_file_threads_stuck",
+            "Threads that are stuck in files and folders that do not answer.",
+            registry=self._process,
+        )
+        stuck.set_function(count_stuck)
+
+    def count(
+        self, namespace: str, ability: str, call: CallMetrics, size: int, seconds: float
+    ) -> None:
+        """Count one call in a namespace; ``size`` is that of its reply in bytes."""
+        if namespace not in self._namespaces and len(self._namespaces) >= MAX_NAMESPACES:
+            namespace = OTHERS
+
+        if namespace not in self._namespaces:
+            self._namespaces[namespace] = _NamespaceMetrics(namespace)
+
+        self._namespaces[namespace].count(ability, call, size, seconds)
+
+    def format(self, namespace: str | None = None) -> bytes:
+        """Return metrics in Prometheus' text format: those of one namespace, or by default all."""
+        if namespace is None:
+            return _format([self._process, *self._namespaces.values()])
+
+        own = self._namespaces.get(namespace)
+        return _format([own] if own else [])
+
+
+def _format(sources: Sequence[_Source]) -> bytes:
+    registry = CollectorRegistry()
+    registry.register(_Merged(sources))
+    return generate_latest(registry)

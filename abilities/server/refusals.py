@@ -1,6 +1,7 @@
 """A request that is turned away before any ability sees it."""
 
-from abilities.declarations.faults import Reason, Refused
+from abilities.declarations.faults import Refused
+from abilities.declarations.reasons import Reason
 
 
 class RefusedRequest(Refused):

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -16,10 +16,13 @@ from abilities import schemas
 from abilities.adapters.http import (
     call_ability,
     call_with_body,
-    describe_operation,
+    describe_body,
+    describe_responses,
+    find_repetition,
     get_abilities,
     to_response,
 )
+from abilities.application import Abilities
 from abilities.builtin.bulk_read_memory import bulk_read_memory, memory_get
 from abilities.builtin.memories import (
     delete_memory,
@@ -28,9 +31,10 @@ from abilities.builtin.memories import (
     store_memory,
     update_memory,
 )
-from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
+from abilities.registry import AbilityRegistry
 from abilities.replies import build_failed_reply
 
 
@@ -53,15 +57,33 @@ class _Operation(NamedTuple):
         return self.method in ("POST", "PATCH")
 
 
+class Dialect(NamedTuple):
+    """How calls are answered at an address: by a call, by a refusal before it, and in OpenAPI."""
+
+    call: Callable[[Abilities, str, JsonObject], Awaitable[Response]]
+    refuse: Callable[[Fault], Response]
+    describe_responses: Callable[[Ability], JsonObject]
+
+
+def _refuse(fault: Fault) -> Response:
+    return to_response(build_failed_reply(fault))
+
+
+PLAIN = Dialect(call_ability, _refuse, describe_responses)
+"""Answers as every surface gives them."""
+
 _OPERATIONS = (
     _Operation("query", "GET", "/api/memories", query_memories, lists=("tags",)),
     _Operation("store", "POST", "/api/memories", store_memory),
     _Operation("update", "PATCH", "/api/memories/by-id/{id}", update_memory),
     _Operation("delete", "DELETE", "/api/memories/by-id/{id}", delete_memory),
     _Operation("stats", "GET", "/api/stats", get_memory_stats),
+)
+_READS = (
     _Operation("walk", "GET", "/api/memories/{key}/bulk", bulk_read_memory),
     _Operation("read", "GET", "/api/memories/{key}", memory_get),
 )
+"""The addresses that another dialect may answer."""
 
 
 class _RawRoute(APIRoute):
@@ -74,21 +96,34 @@ class _RawRoute(APIRoute):
         return super().matches({**scope, "path": raw_path.decode("latin-1")})
 
 
-def add_memories(app: FastAPI) -> None:
-    """Offer ``/api/stats`` and ``/api/memories``, and below it KEY, KEY/bulk and by-id/ID."""
-    for operation in _OPERATIONS:
+def add_memories(app: FastAPI, registry: AbilityRegistry, reads: Dialect) -> None:
+    """Offer ``/api/stats`` and ``/api/memories``, and below it KEY, KEY/bulk and by-id/ID.
+
+    ``reads`` is the dialect of KEY and KEY/bulk. An address whose ability is not in the registry
+    does not exist.
+    """
+    dialects = [(operation, PLAIN) for operation in _OPERATIONS]
+    dialects += [(operation, reads) for operation in _READS]
+
+    for operation, dialect in dialects:
+        ability = registry.get(operation.ability.name)
+        if ability is None:
+            continue
+
         app.router.add_api_route(
             operation.path,
-            _create_endpoint(operation),
+            _create_endpoint(operation, dialect),
             name=operation.name,
             methods=[operation.method],
-            summary=operation.ability.title,
-            openapi_extra=_describe(operation),
+            summary=ability.title,
+            openapi_extra=_describe(operation, ability, dialect),
             route_class_override=_RawRoute,
         )
 
 
-def _create_endpoint(operation: _Operation) -> Callable[[Request], Awaitable[Response]]:
+def _create_endpoint(
+    operation: _Operation, dialect: Dialect
+) -> Callable[[Request], Awaitable[Response]]:
     name = operation.ability.name
 
     # The endpoints have no docstrings: FastAPI would publish them.
@@ -96,52 +131,47 @@ def _create_endpoint(operation: _Operation) -> Callable[[Request], Awaitable[Res
         return await call_with_body(name, request, request.path_params)
 
     async def call_by_address(request: Request) -> Response:
-        try:
-            arguments = _read_query(request, operation.lists) | _read_path(request)
-        except Refused as error:
-            fault = Fault.from_reason(error.reason, field=error.field)
-            return to_response(build_failed_reply(fault))
+        in_query = _read_query(request, operation.lists)
+        in_path = _read_path(request)
+        refusal = find_repetition(in_query, in_path)
+        if refusal is not None:
+            return dialect.refuse(Fault.from_refusal(refusal))
 
-        return await call_ability(get_abilities(request), name, arguments)
+        arguments = {**in_query, **in_path}
+        return await dialect.call(get_abilities(request), name, arguments)
 
     return call_by_body if operation.has_body else call_by_address
 
 
 def _read_query(request: Request, lists: Sequence[str]) -> JsonObject:
-    """Return the query parameters. Raises Refused for one that is repeated and not in ``lists``."""
-    parameters: JsonObject = {}
-
+    """Return the query parameters; one that is repeated, or one of ``lists``, has a list."""
+    values: dict[str, list[str]] = {}
     for name, value in request.query_params.multi_items():
-        if name in lists:
-            parameters.setdefault(name, []).append(value)
-        elif name not in parameters:
-            parameters[name] = value
-        else:
-            raise Refused("invalid_parameter", name if name.isidentifier() else None)
+        values.setdefault(name, []).append(value)
+
+    parameters: JsonObject = {}
+    for name, given in values.items():
+        is_list = name in lists or len(given) > 1
+        parameters[name] = given if is_list else given[0]
 
     return parameters
 
 
 def _read_path(request: Request) -> JsonObject:
-    """Return the arguments in the path. A key is percent-decoded; an id has no such characters.
-
-    Raises Refused("invalid_key").
-    """
+    """Return the arguments in the path. A key is percent-decoded; an id has no such characters."""
     arguments: JsonObject = dict(request.path_params)
 
     if "key" in arguments:
-        try:
-            arguments["key"] = unquote_to_bytes(arguments["key"]).decode()
-        except UnicodeDecodeError:
-            raise Refused("invalid_key", "key") from None
+        # Bytes that are not UTF-8 become surrogates, which no key may contain.
+        arguments["key"] = unquote(arguments["key"], errors="surrogateescape")
 
     return arguments
 
 
-def _describe(operation: _Operation) -> JsonObject:
+def _describe(operation: _Operation, ability: Ability, dialect: Dialect) -> JsonObject:
     """Return what OpenAPI says about an operation, with the ability's arguments in their places."""
     has_body = operation.has_body
-    schema = schemas.build_exact_schema(operation.ability, nullable=has_body)
+    schema = schemas.build_exact_schema(ability, nullable=has_body)
     fields: JsonObject = schema["properties"]
     required: list[str] = schema.get("required", [])
 
@@ -160,7 +190,13 @@ def _describe(operation: _Operation) -> JsonObject:
         }
         parameters.append(parameter)
 
-    schema["properties"] = {name: fields[name] for name in others}
-    schema["required"] = [name for name in required if name in others]
-    body = schema if has_body else None
-    return {**describe_operation(operation.ability, body=body), "parameters": parameters}
+    described: JsonObject = {
+        "parameters": parameters,
+        "responses": dialect.describe_responses(ability),
+    }
+    if has_body:
+        schema["properties"] = {name: fields[name] for name in others}
+        schema["required"] = [name for name in required if name in others]
+        described["requestBody"] = describe_body(schema)
+
+    return described

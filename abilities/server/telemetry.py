@@ -1,6 +1,7 @@
 """Telemetry of each call: a line in the log, metrics for Prometheus, a span.
 
-None of them ever holds content, keys or paths.
+None of them ever holds content, keys or paths. The line names the caller: its namespace, and the id
+and label of its token.
 """
 
 import logging
@@ -13,6 +14,7 @@ from uuid import uuid4
 from opentelemetry import context, propagate, trace
 
 from abilities.replies import Reply
+from abilities.server.callers import UNKNOWN_CALLER, Caller, current_caller
 from abilities.server.metrics import CallMetrics, ServerMetrics
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -36,6 +38,8 @@ def begin_request(headers: Mapping[str, Sequence[str]]) -> str:
     if not _REQUEST_ID.fullmatch(name):
         name = uuid4().hex
 
+    # Of requests that one connection sends at once, each one begins in the context of the last.
+    current_caller.set(UNKNOWN_CALLER)
     request_id.set(name)
     return name
 
@@ -45,21 +49,27 @@ class Telemetry:
 
     ``known`` holds the names of the abilities: a call of any other name is counted as "unknown",
     so that callers cannot make up metrics. ``count_waiting`` returns how many calls wait for the
-    store at the moment.
+    store at the moment, ``count_stuck`` how many threads are stuck in files.
     """
 
-    def __init__(self, known: Container[str], count_waiting: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        known: Container[str],
+        count_waiting: Callable[[], int],
+        count_stuck: Callable[[], int],
+    ) -> None:
         self._known = known
-        self._metrics = ServerMetrics(count_waiting)
+        self.metrics = ServerMetrics(count_waiting, count_stuck)
 
     async def observe(self, name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
         """Make a call and record it: the `Middleware` around each call of the server."""
         ability = name if name in self._known else "unknown"
+        caller = current_caller.get()
         tracer = trace.get_tracer("abilities")
         started = time.perf_counter()
 
         with (
-            self._metrics.in_flight.track_inprogress(),
+            self.metrics.in_flight.track_inprogress(),
             tracer.start_as_current_span(ability) as span,
         ):
             reply = await call()
@@ -69,13 +79,9 @@ class Telemetry:
             seconds = time.perf_counter() - started
             _describe_span(span, reply, metrics, size)
 
-        self._metrics.count(ability, metrics, size, seconds)
-        _log_call(ability, metrics, size, seconds)
+        self.metrics.count(caller.namespace, ability, metrics, size, seconds)
+        _log_call(caller, ability, metrics, size, seconds)
         return reply
-
-    def format_metrics(self) -> bytes:
-        """Return the metrics in Prometheus' text format."""
-        return self._metrics.format()
 
 
 def _describe_span(span: trace.Span, reply: Reply, metrics: CallMetrics, size: int) -> None:
@@ -89,8 +95,11 @@ def _describe_span(span: trace.Span, reply: Reply, metrics: CallMetrics, size: i
         span.set_status(trace.StatusCode.ERROR, reply.payload["error"]["reason"])
 
 
-def _log_call(ability: str, metrics: CallMetrics, size: int, seconds: float) -> None:
+def _log_call(
+    caller: Caller, ability: str, metrics: CallMetrics, size: int, seconds: float
+) -> None:
     details = {
+        **caller.details,
         "ability": ability,
         "items": metrics.items,
         "faults": dict(metrics.faults),

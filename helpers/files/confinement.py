@@ -11,14 +11,15 @@ import os
 import stat
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Literal
 
-from abilities.declarations.faults import Reason, Refused
+from abilities.declarations.faults import Refused
+from abilities.declarations.reasons import Reason
 from abilities.helpers.files.deny import DenyList
+from abilities.helpers.files.own_files import OwnFiles
 
-_ROOT_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC  # a root itself may be a link
-_DIRECTORY_FLAGS = _ROOT_FLAGS | os.O_NOFOLLOW
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = (
     os.O_RDONLY
     | os.O_NONBLOCK  # else opening a pipe waits for its writer
@@ -45,86 +46,19 @@ _REASONS: dict[int, Reason] = {
 }
 
 
+Absence = Literal["nothing", "directory", "nothing behind a link"]
+"""Why a root has no file of a name. Another root is tried, unless a link led to where it is not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What may be opened beneath a root."""
+    """What may be opened beneath a root, and whether secrets in it are shown."""
 
     deny: DenyList
     follow_links: bool
     deny_hardlinks: bool
-
-
-class Root:
-    """A directory that files are read from, by its absolute path.
-
-    It is opened anew for each call: a directory that was replaced is served as it is now, and one
-    that is gone is unavailable.
-
-    An optional root may be missing, and then holds no files. That ends for good when it is opened
-    for the first time: from then on a missing directory is a loss, not an empty root. Threads may
-    share a root, and should: a second object for the same directory does not know that the
-    first has opened it.
-    """
-
-    def __init__(self, name: str, path: Path, *, optional: bool = False) -> None:
-        self.name = name
-        self.path = path
-        self._may_be_missing = optional
-        # Goes from False to True once, in one assignment, so threads need no lock for it. None may
-        # be held while opening either: a dead drive would then stop every thread.
-        self._has_existed = False
-
-    @property
-    def optional(self) -> bool:
-        """Whether the directory may be missing: it was declared so, and has never been opened."""
-        return self._may_be_missing and not self._has_existed
-
-    def open(self) -> int | None:
-        """Return a descriptor of the directory; None for an optional root that never existed.
-
-        The caller closes the descriptor.
-
-        Raises Refused: root_unavailable, access_denied, resource_exhausted.
-        """
-        try:
-            descriptor = os.open(self.path, _ROOT_FLAGS)
-        except OSError as error:
-            if error.errno == errno.ENOENT and self.optional:
-                return None
-
-            reason = translate_os_error(error).reason
-            if reason not in ("access_denied", "resource_exhausted"):
-                reason = "root_unavailable"
-            raise Refused(reason) from None
-
-        if _is_forbidden(os.fstat(descriptor)):
-            os.close(descriptor)
-            raise Refused("root_unavailable")
-
-        self._has_existed = True
-        return descriptor
-
-
-def is_forbidden_root(path: Path) -> bool:
-    """Return whether a path is the file system's root or the home directory.
-
-    These are never shared whole.
-    """
-    try:
-        return _is_forbidden(os.stat(path))
-    except OSError:
-        return False
-
-
-def _is_forbidden(status: os.stat_result) -> bool:
-    return _is_same(status, "/") or _is_same(status, os.path.expanduser("~"))
-
-
-def _is_same(status: os.stat_result, path: str) -> bool:
-    try:
-        return os.path.samestat(status, os.stat(path))
-    except OSError:
-        return False
+    redacts: bool
+    own: OwnFiles = field(default_factory=OwnFiles)
 
 
 def translate_os_error(error: OSError) -> Refused:
@@ -132,35 +66,40 @@ def translate_os_error(error: OSError) -> Refused:
     return Refused(_REASONS.get(error.errno or 0, "io_error"))
 
 
-def open_file(root: int, parts: Sequence[str], policy: Policy) -> tuple[int, os.stat_result] | None:
+def open_file(
+    root: int, parts: Sequence[str], policy: Policy
+) -> tuple[int, os.stat_result] | Absence:
     """Open a regular file beneath a root for reading.
 
-    Returns its descriptor, which the caller closes, and its status; None if there is truly
-    nothing, so that another root may be tried.
+    Returns its descriptor, which the caller closes, and its status; or says that there is none,
+    either because nothing has this name or because a directory has it.
 
     ``parts`` are names as `parse_path` returns them: none is empty, ``.``, ``..`` or holds a
-    ``/``. The deny list is checked against what links lead to; the caller checks ``parts``
-    themselves, once for all roots.
+    ``/``. The deny list is checked against every name that links lead through; the caller checks
+    ``parts`` themselves, once for all roots.
 
-    Raises Refused: not_found (a dangling link), denied, symlink_escape, symlink_loop,
-    symlink_refused, is_directory, not_regular_file, hard_link, access_denied, path_too_deep,
+    Raises Refused: dangling_link, denied, symlink_escape, symlink_loop, symlink_refused,
+    is_directory (behind a link), not_regular_file, hard_link, access_denied, path_too_deep,
     path_too_long, resource_exhausted, io_error.
     """
+    is_direct = True
     try:
         if len(parts) == 1:
             descriptor = os.open(parts[0], _FILE_FLAGS, dir_fd=root)
         else:
             descriptor = _open_without_links(root, parts)
     except FileNotFoundError:
-        return None
+        return "nothing"
     except OSError as error:
         if error.errno not in _LINK_ERRORS:
             raise translate_os_error(error) from None
 
         resolved = _open_through_links(root, parts, policy)
-        if resolved is None:
-            return None
+        if isinstance(resolved, str):
+            return resolved
+
         descriptor = resolved
+        is_direct = False
 
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and not (policy.deny_hardlinks and status.st_nlink > 1):
@@ -169,9 +108,14 @@ def open_file(root: int, parts: Sequence[str], policy: Policy) -> tuple[int, os.
     os.close(descriptor)
     if stat.S_ISREG(status.st_mode):
         raise Refused("hard_link")
-    if stat.S_ISDIR(status.st_mode):
+
+    if not stat.S_ISDIR(status.st_mode):
+        raise Refused("not_regular_file")
+
+    if not is_direct:
         raise Refused("is_directory")
-    raise Refused("not_regular_file")
+
+    return "directory"
 
 
 def open_directory(name: str, parent: int) -> int:
@@ -201,15 +145,18 @@ def _open_without_links(root: int, parts: Sequence[str]) -> int:
             os.close(parent)
 
 
-def _open_through_links(root: int, parts: Sequence[str], policy: Policy) -> int | None:
-    resolver = _LinkResolver(root, policy)
+def _open_through_links(root: int, parts: Sequence[str], policy: Policy) -> int | Absence:
+    resolver = _LinkResolver(root, parts, policy)
     try:
-        return resolver.open(parts)
+        return resolver.open()
     except FileNotFoundError:
+        if resolver.is_in_link:
+            raise Refused("dangling_link") from None
+
         if resolver.links:
-            # A dangling link: something is there, so no other root is tried.
-            raise Refused("not_found") from None
-        return None
+            return "nothing behind a link"
+
+        return "nothing"
     except OSError as error:
         raise translate_os_error(error) from None
     finally:
@@ -224,19 +171,29 @@ class _LinkResolver:
     that was moved meanwhile has another parent.
     """
 
-    def __init__(self, root: int, policy: Policy) -> None:
+    def __init__(self, root: int, parts: Sequence[str], policy: Policy) -> None:
         self._stack = [root]
         self._names: list[str] = []
+        self._pending = deque(parts)
         self._policy = policy
         self._retries = 0
         self.links = 0
 
-    def open(self, parts: Sequence[str]) -> int:
+        # Requested names that follow the last link among them; while at least as many are pending,
+        # the current name stands in a link's target.
+        self._after_link = len(parts)
+
+    @property
+    def is_in_link(self) -> bool:
+        """Whether the current name comes from a link and not from the request."""
+        return len(self._pending) >= self._after_link
+
+    def open(self) -> int:
         """Return a descriptor of the file that the last name leads to.
 
         Raises Refused and OSError.
         """
-        pending = deque(parts)
+        pending = self._pending
 
         while pending:
             name = pending.popleft()
@@ -245,10 +202,16 @@ class _LinkResolver:
 
             if name == "..":
                 self._leave_directory()
-            elif pending:
-                self._enter_directory(name, pending)
+                continue
+
+            # Also a folder or link on the way: a link to a secret may itself be called ".env".
+            if self._policy.deny.denies("/".join((*self._names, name))):
+                raise Refused("denied")
+
+            if pending:
+                self._enter_directory(name)
             else:
-                descriptor = self._open_last(name, pending)
+                descriptor = self._open_last(name)
                 if descriptor is not None:
                     return descriptor
 
@@ -259,11 +222,11 @@ class _LinkResolver:
         for descriptor in self._stack[1:]:
             os.close(descriptor)
 
-    def _enter_directory(self, name: str, pending: deque[str]) -> None:
+    def _enter_directory(self, name: str) -> None:
         """Put a directory on the stack, or a link's target in front of the pending names."""
         descriptor = self._try_open(name, _DIRECTORY_FLAGS)
         if descriptor is None:
-            self._expand_link(name, pending)
+            self._expand_link(name)
             return
 
         self._stack.append(descriptor)
@@ -271,14 +234,11 @@ class _LinkResolver:
         if len(self._stack) > _MAX_DEPTH:
             raise Refused("path_too_deep")
 
-    def _open_last(self, name: str, pending: deque[str]) -> int | None:
+    def _open_last(self, name: str) -> int | None:
         """Open the last name; None if it is a link, whose target is then pending."""
-        if self._policy.deny.denies("/".join((*self._names, name))):
-            raise Refused("denied")
-
         descriptor = self._try_open(name, _FILE_FLAGS)
         if descriptor is None:
-            self._expand_link(name, pending)
+            self._expand_link(name)
 
         return descriptor
 
@@ -298,14 +258,14 @@ class _LinkResolver:
                 return None
             raise
 
-    def _expand_link(self, name: str, pending: deque[str]) -> None:
+    def _expand_link(self, name: str) -> None:
         """Put a link's target in front of the pending names.
 
         A name that has changed its kind meanwhile is put back, to be tried again.
         """
-        target = self._read_link(name, is_last=not pending)
+        target = self._read_link(name, is_last=not self._pending)
         if target is None:
-            pending.appendleft(name)
+            self._pending.appendleft(name)
             return
 
         if not self._policy.follow_links:
@@ -318,8 +278,9 @@ class _LinkResolver:
         if target.startswith("/"):
             raise Refused("symlink_escape")
 
+        self._after_link = min(self._after_link, len(self._pending))
         # 'name/' leaves '' behind the name, which is then not the last and must be a directory.
-        pending.extendleft(reversed(target.split("/")))
+        self._pending.extendleft(reversed(target.split("/")))
 
     def _read_link(self, name: str, *, is_last: bool) -> str | None:
         """Return a link's text; None if the name changes under us and is to be tried again.

@@ -1,22 +1,21 @@
 """Names that are never shared with an agent."""
 
-import re
-import unicodedata
 from collections.abc import Iterable
 
-_WILDCARDS = {"*": "[^/]*", "?": "[^/]"}
-
-_INVISIBLE = "Cf"
-"""The category of invisible characters, which some file systems ignore in names."""
+from abilities.helpers.files.patterns import NamePatterns
+from abilities.helpers.files.spellings import fold, list_originals
 
 
 class DenyList:
-    """Names that are never shared with an agent, matched at any depth and in any case.
+    """Names that are never shared with an agent, matched at any depth and in any spelling.
 
     A pattern is one name, such as ``*.pem``, or several, such as ``.docker/config.json``. ``*``
     and ``?`` stay within a name. Whatever lies beneath a match is denied too; a trailing ``/**``
     may say so. ``!name`` makes an exception: ``!.env.example`` is shared although ``.env.*`` is
-    not.
+    not. An exception of several names, such as ``!tests/*.pem``, holds for each of them.
+
+    Copies and backups are denied like what they were made from, and so are the short names of
+    FAT and NTFS.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -24,48 +23,46 @@ class DenyList:
         spared: list[str] = []
         for pattern in patterns:
             if pattern.startswith("!"):
-                spared.append(_translate(pattern[1:]))
+                spared.append(fold(pattern[1:]))
             else:
-                denied.append(_translate(pattern))
+                denied.append(fold(pattern))
 
-        self._denied = _compile(denied, spared)
+        self._denied = NamePatterns(denied)
+        self._spared = NamePatterns(spared)
 
     def denies(self, path: str) -> bool:
         """Return whether a path, relative to its root, is on the list."""
-        return self._denied is not None and self._denied.search(_fold(path)) is not None
+        folded = fold(path)
+        if self._denies_spelling(folded):
+            return True
 
+        return "~" in folded and self._denies_spelling(self._denied.lengthen(folded))
 
-def _compile(denied: list[str], spared: list[str]) -> re.Pattern[str] | None:
-    """Compile one expression that finds a denied name in a path; None if nothing is denied."""
-    if not denied:
-        return None
+    def _denies_spelling(self, path: str) -> bool:
+        """Return whether a folded path, or one that it may be a copy of, is on the list."""
+        keys = self._denied.find_keys(path)
+        if not keys:
+            return False  # as nearly every path
 
-    exception = ""
-    if spared:
-        exception = rf"(?!(?:{'|'.join(spared)})(?:/|\Z))"
+        if self._matches(path, keys, frozenset()):
+            return True
 
-    return re.compile(rf"(?:\A|/){exception}(?:{'|'.join(denied)})(?:/|\Z)")
+        # What is an exception under its own name is not denied as a copy of something else.
+        spared = self._find_spared(path)
+        return any(self._matches(original, keys, spared) for original in list_originals(path))
 
+    def _matches(self, path: str, keys: list[str], spared: frozenset[int]) -> bool:
+        """Return whether any name in a path is denied, and not spared by its index."""
+        starts = {match.start for match in self._denied.find_matches(path, keys)}
+        if not starts:
+            return False
 
-def _translate(pattern: str) -> str:
-    """Translate a pattern into a regular expression."""
-    names = pattern.removesuffix("/**").strip("/")
-    expression = ""
+        return not starts <= spared | self._find_spared(path)
 
-    for char in _fold(names):
-        expression += _WILDCARDS.get(char, re.escape(char))
+    def _find_spared(self, path: str) -> frozenset[int]:
+        """Return the indexes of the names that are exceptions."""
+        spared: set[int] = set()
+        for match in self._spared.find_matches(path, self._spared.find_keys(path)):
+            spared.update(match)
 
-    return expression
-
-
-def _fold(path: str) -> str:
-    """Return one spelling for all names that a file system may take for the same one.
-
-    Letter case, Unicode normalization and invisible characters make no difference.
-    """
-    if path.isascii():
-        return path.lower()
-
-    folded = unicodedata.normalize("NFKC", path).casefold()
-    visible = [char for char in folded if unicodedata.category(char) != _INVISIBLE]
-    return "".join(visible)
+        return frozenset(spared)

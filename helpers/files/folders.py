@@ -67,13 +67,22 @@ def _find_kind(entry: "os.DirEntry[str]") -> Kind:
 def list_keys(kinds_by_name: dict[str, KindsByRoot]) -> Iterator[str]:
     """Yield names of files and links, and names of folders with a slash: so they sort as paths do.
 
-    A name that is a file in one root and a folder in a later one yields both: files in the folder
-    can be read too, because nothing can lie beneath a file.
+    A name that is a file in one root and a folder in another yields both: files in the folder can
+    be read too, because nothing can lie beneath a file, and the file, because a folder hides none.
     """
     for name, kinds in kinds_by_name.items():
         if "folder" in kinds.values():
             yield name + "/"
 
-        first_root = min(kinds)
-        if kinds[first_root] in ("file", "link"):
+        root = find_first_root(kinds)
+        if root is not None and kinds[root] in ("file", "link"):
             yield name
+
+
+def find_first_root(kinds: KindsByRoot) -> int | None:
+    """Return the first root in which a name is no folder, where a reader would stop; or None."""
+    for root in sorted(kinds):
+        if kinds[root] != "folder":
+            return root
+
+    return None

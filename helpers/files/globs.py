@@ -52,7 +52,7 @@ class Glob:
 
         Raises Refused if it could never match, with the reason that such a path would get
         (path_too_long, control_character, backslash, absolute_path, parent_traversal,
-        path_too_deep), or invalid_parameter if its braces stand for too many patterns.
+        path_too_deep), or invalid_format if its braces stand for too many patterns.
         """
         _check(pattern)
         alternatives = _expand_braces(pattern)
@@ -137,7 +137,8 @@ def _expand_braces(pattern: str) -> list[str]:
                 pending.append(before + choice + after)
 
         if len(pending) + len(expanded) > MAX_ALTERNATIVES:
-            raise Refused("invalid_parameter")
+            form = f"braces that stand for at most {MAX_ALTERNATIVES} patterns"
+            raise Refused("invalid_format", "pattern", expected={"format": form})
 
     return expanded
 

@@ -1,4 +1,8 @@
-"""Find lines in a file without holding it in memory. A line ends at LF, which belongs to it."""
+"""Read parts of an open file: present bytes, and lines without holding the file in memory.
+
+A line ends at LF, which belongs to it. A file that has become shorter since it was opened is never
+taken for one that ends there.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,19 +17,40 @@ SCAN_LIMIT = 64 * 1024 * 1024
 _CHUNK = 256 * 1024
 
 
+def read_present(fd: int, size: int, position: int, count: int) -> bytes:
+    """Read ``count`` bytes of a file that had ``size`` bytes when it was opened.
+
+    There are fewer only if the file ended before them then. Raises Refused("changed") if it has
+    become shorter since, and OSError.
+    """
+    present = min(count, size - position)
+    raw = os.pread(fd, count, position)
+
+    while len(raw) < present:
+        more = os.pread(fd, present - len(raw), position + len(raw))
+        if not more:
+            raise Refused("changed")
+        raw += more
+
+    return raw
+
+
 def skip_lines(
-    fd: int, position: int, count: int, encoding: Encoding, check: Callable[[], None]
+    fd: int, size: int, position: int, count: int, encoding: Encoding, check: Callable[[], None]
 ) -> int:
     """Return the byte position after ``count`` line ends, counted from ``position``.
 
-    If there are fewer, this is the end of the file. ``check`` is called before each read and may
-    raise to stop the search.
+    If there are fewer, this is the end of the file, which had ``size`` bytes when it was opened.
+    ``check`` is called before each read and may raise to stop the search.
 
-    Raises Refused("range_too_far") if the search goes beyond the first 64 MiB, and OSError.
+    Raises Refused: range_too_far if the search goes beyond the first 64 MiB, changed if the file
+    has become shorter; and OSError.
     """
     while count > 0:
         check()
         chunk = os.pread(fd, _CHUNK, position)
+        if not chunk and position < size:
+            raise Refused("changed")
         if not chunk:
             break
 

@@ -4,16 +4,25 @@ import os
 import stat
 import time
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.batch import Worker
-from abilities.helpers.files.confinement import Policy, Root, open_directory, open_file
-from abilities.helpers.files.folders import Folder, KindsByRoot, list_keys, read_kinds
+from abilities.helpers.files.confinement import Policy, open_directory, open_file
+from abilities.helpers.files.folders import (
+    Folder,
+    Kind,
+    KindsByRoot,
+    find_first_root,
+    list_keys,
+    read_kinds,
+)
 from abilities.helpers.files.globs import Glob, States
-from abilities.helpers.files.paths import MAX_COMPONENTS, parse_path
+from abilities.helpers.files.own_files import Snapshot
+from abilities.helpers.files.paths import MAX_COMPONENTS, express_path
+from abilities.helpers.files.roots import Root
 from abilities.helpers.workers import WorkerPool
 
 SECONDS = 1.2
@@ -43,8 +52,8 @@ class Listing:
     """Some files in the order of their positions.
 
     ``after`` is the position to continue after, None at the end. ``skipped`` counts names that no
-    path can express, and folders that are too large or may not be read; ``folders`` names some of
-    those folders.
+    path can express, and folders that are too large, too deep or may not be read; ``folders`` names
+    some of those folders.
     """
 
     files: list[FoundFile] = field(default_factory=list[FoundFile])
@@ -73,6 +82,11 @@ class FileLister:
         self._policy = policy
         self._workers = workers
 
+    @property
+    def has_workspace(self) -> bool:
+        """Whether there is a workspace besides the agent directory."""
+        return any(root.name == "workspace" for root in self._roots)
+
     def for_root(self, source: str) -> "FileLister":
         """Return a lister of one root alone."""
         roots = [root for root in self._roots if root.name == source]
@@ -83,7 +97,9 @@ class FileLister:
 
         Raises Refused: timeout, root_unavailable, access_denied, resource_exhausted.
         """
-        (outcome,) = await self._workers.map(self._open_session, _list_files, [request])
+        (outcome,) = await self._workers.map(
+            self._open_session, _ListingSession.list_files, [request]
+        )
         if isinstance(outcome, Exception):
             raise outcome
 
@@ -104,6 +120,7 @@ class _ListingSession:
         self._closing = ExitStack()
         self._deadline = time.monotonic() + SECONDS
         self._listing = Listing()
+        self._own = Snapshot()
 
     def __enter__(self) -> Self:
         return self
@@ -113,6 +130,7 @@ class _ListingSession:
 
     def list_files(self, request: ListingRequest) -> Listing:
         """Walk through the roots until the limit is reached or time is over."""
+        self._own = self._policy.own.refresh(self._worker.enter)
         self._open_roots()
         top = Folder("", 0, self._root_descriptors)
         listing = self._listing
@@ -130,9 +148,7 @@ class _ListingSession:
 
     def _open_roots(self) -> None:
         for index, root in enumerate(self._roots):
-            self._worker.place = root.name
-            self._worker.refuse_stuck()
-
+            self._worker.enter(root.find_place(""))
             descriptor = root.open()
             if descriptor is not None:
                 self._closing.callback(os.close, descriptor)
@@ -195,7 +211,7 @@ class _ListingSession:
                     break  # a reader follows it, and tries no further root
 
                 if kind == "folder":
-                    descriptor = self._open_folder(name, parent, path)
+                    descriptor = self._open_folder(index, name, parent, path)
                     if descriptor is None:
                         break  # after a refusal, a reader tries no further root either
                     closing_folders.callback(os.close, descriptor)
@@ -205,9 +221,10 @@ class _ListingSession:
                 below = Folder(path, folder.depth + 1, descriptors)
                 yield from self._walk(below, states, request)
 
-    def _open_folder(self, name: str, parent: int, path: str) -> int | None:
+    def _open_folder(self, index: int, name: str, parent: int, path: str) -> int | None:
         """Open a folder in one root; one that may not be opened is skipped, and is None."""
         try:
+            self._enter(index, path)
             return open_directory(name, parent)
         except Refused as error:
             if error.reason == "resource_exhausted":
@@ -224,8 +241,7 @@ class _ListingSession:
         kinds_by_name: dict[str, KindsByRoot] = {}
 
         for index, descriptor in folder.descriptors.items():
-            self._worker.place = self._roots[index].name
-            kinds = read_kinds(descriptor)
+            kinds = self._read_kinds(index, descriptor, folder.path)
             if kinds is None:
                 self._skip_folder(folder.path)
                 break
@@ -235,6 +251,21 @@ class _ListingSession:
 
         return kinds_by_name
 
+    def _read_kinds(self, index: int, descriptor: int, path: str) -> dict[str, Kind] | None:
+        """Return the names of a folder in one root; None if it cannot be read."""
+        try:
+            self._enter(index, path)
+        except Refused:
+            if not path:
+                raise  # there is nothing beside the root itself
+            return None
+
+        return read_kinds(descriptor)
+
+    def _enter(self, index: int, path: str) -> None:
+        """Go on in a folder or file. Raises Abandoned; Refused: timeout."""
+        self._worker.enter(self._roots[index].find_place(*path.split("/")))
+
     def _skip_folder(self, path: str) -> None:
         """Count a folder that cannot be listed, and name it if its path is short enough to show."""
         self._listing.skipped += 1
@@ -242,14 +273,19 @@ class _ListingSession:
             return
 
         size = len(path.encode("utf-8", "surrogateescape"))
-        if size <= _SHOWN_BYTES and _find_request_path(path[:-1]) is not None:
+        if size <= _SHOWN_BYTES and express_path(path[:-1]) is not None:
             self._listing.folders.append(path)
 
     def _may_enter(self, folder: Folder, name: str) -> bool:
-        if folder.depth + 1 >= MAX_COMPONENTS or name == ".git":
+        """Whether files may be looked for in a folder; one that is too deep counts as skipped."""
+        if name == ".git" or self._policy.deny.denies(folder.path + name):
             return False
 
-        return not self._policy.deny.denies(folder.path + name)
+        if folder.depth + 1 < MAX_COMPONENTS:
+            return True
+
+        self._skip_folder(f"{folder.path}{name}/")
+        return False
 
     def _find_file(self, folder: Folder, name: str, kinds: KindsByRoot) -> FoundFile | None:
         """Return the file that reading this name would give; None if it would give none."""
@@ -257,18 +293,30 @@ class _ListingSession:
         if self._policy.deny.denies(position):
             return None
 
-        path = _find_request_path(position)
+        path = express_path(position)
         if path is None:
             self._listing.skipped += 1
             return None
 
-        index = min(kinds)  # the first root that has something there: no other is read
+        index = find_first_root(kinds)
+        if index is None:
+            return None
+
+        try:
+            self._enter(index, position)
+        except Refused:
+            self._listing.skipped += 1
+            return None
+
         if kinds[index] == "link":
             status = self._read_link_status(index, position)
         else:
             status = _read_status(name, folder.descriptors[index])
 
         if status is None or not stat.S_ISREG(status.st_mode):
+            return None
+
+        if (status.st_dev, status.st_ino) in self._own.identities:
             return None
 
         if self._policy.deny_hardlinks and status.st_nlink > 1:
@@ -283,16 +331,12 @@ class _ListingSession:
         except Refused:
             return None
 
-        if opened is None:
+        if isinstance(opened, str):
             return None
 
         descriptor, status = opened
         os.close(descriptor)
         return status
-
-
-def _list_files(session: _ListingSession, request: ListingRequest) -> Listing:
-    return session.list_files(request)
 
 
 def _read_status(name: str, parent: int) -> os.stat_result | None:
@@ -301,16 +345,3 @@ def _read_status(name: str, parent: int) -> os.stat_result | None:
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
     except OSError:
         return None
-
-
-def _find_request_path(position: str) -> str | None:
-    """Return the path that requests this file; None if no path can express its name.
-
-    If the name itself ends in a range, ``#L1-`` is appended, which stands for the whole file.
-    """
-    for path in (position, f"{position}#L1-"):
-        with suppress(Refused):
-            if parse_path(path).name == position:
-                return path
-
-    return None

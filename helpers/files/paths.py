@@ -4,6 +4,7 @@ The checks run in one fixed order, and the first that fails names the reason (se
 """
 
 import re
+from contextlib import suppress
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
@@ -58,6 +59,19 @@ def parse_path(item: object) -> PathRequest:
         requested = parse_range(suffix)
 
     return PathRequest(item, path, "/".join(parts), tuple(parts), requested)
+
+
+def express_path(name: str) -> str | None:
+    """Return the path that requests a file by its name; None if no path can express it.
+
+    If the name itself ends in a range, ``#L1-`` is appended, which stands for the whole file.
+    """
+    for path in (name, f"{name}#L1-"):
+        with suppress(Refused):
+            if parse_path(path).name == name:
+                return path
+
+    return None
 
 
 def _check_text(path: str) -> None:

@@ -9,9 +9,12 @@ from hashlib import blake2b
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.reasons import Reason
 from abilities.helpers.batch import Worker
-from abilities.helpers.files.confinement import Policy, Root, open_file
+from abilities.helpers.files.confinement import Policy, open_file
+from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import PathRequest, parse_path
+from abilities.helpers.files.roots import Root
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.pieces import Piece
 from abilities.helpers.workers import WorkerPool
@@ -60,11 +63,15 @@ class FileText(NamedTuple):
 class ReadingSession:
     """The roots, open for one call on one thread. Leaves no descriptor behind."""
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, worker: Worker) -> None:
+    def __init__(
+        self, roots: Sequence[Root], policy: Policy, worker: Worker, absent: Reason
+    ) -> None:
         self._roots = roots
         self._policy = policy
         self._worker = worker
+        self._absent: Reason = absent
         self._directories: dict[str, int | None] = {}
+        self._own: Snapshot | None = None
         self._closing = ExitStack()
 
     def __enter__(self) -> Self:
@@ -78,50 +85,80 @@ class ReadingSession:
 
         With ``text_offsets``, byte positions count from the first byte after a byte order mark.
 
-        Raises Refused: not_found, denied, and the reasons of `open_file`, `read_piece`,
-        `Root.open`.
+        Raises Refused: the reason for an absent file, is_directory, denied, and the reasons of
+        `open_file`, `read_piece`, `Root.open`.
         """
         if self._policy.deny.denies(request.name):
             raise Refused("denied")
 
+        if self._own is None:
+            self._own = self._policy.own.find(self._worker.enter)
+
+        root, descriptor, status = self._open_file(request)
+        try:
+            self._refuse_own(root, request, descriptor, status)
+            piece = read_piece(
+                descriptor,
+                status.st_size,
+                request.range,
+                max_chars,
+                self._worker.check,
+                text_offsets=text_offsets,
+                redacts=self._policy.redacts,
+            )
+        except OSError as error:
+            # The file is open, so other errors do not mean what they mean on opening.
+            if error.errno in _EXHAUSTED:
+                raise Refused("resource_exhausted") from None
+            raise Refused("io_error") from None
+        finally:
+            os.close(descriptor)
+
+        return FileText(request.original, request.path, root.name, status, piece)
+
+    def _open_file(self, request: PathRequest) -> tuple[Root, int, os.stat_result]:
+        """Open a file in the first root that has it; return the root, a descriptor and its status.
+
+        The caller closes the descriptor. Raises Refused.
+        """
+        reason: Reason = self._absent
         for root in self._roots:
-            self._worker.place = root.name
             if root.name not in self._directories:
+                self._worker.enter(root.find_place(""))
                 self._directories[root.name] = self._open_root(root)
 
             directory = self._directories[root.name]
             if directory is None:
                 continue
 
+            self._worker.enter(root.find_place(*request.parts))
             opened = open_file(directory, request.parts, self._policy)
-            if opened is None:
-                continue
+            if not isinstance(opened, str):
+                descriptor, status = opened
+                return root, descriptor, status
 
-            descriptor, status = opened
-            try:
-                piece = read_piece(
-                    descriptor,
-                    status.st_size,
-                    request.range,
-                    max_chars,
-                    self._worker.check,
-                    text_offsets,
-                )
-            except OSError as error:
-                # The file is open, so other errors do not mean what they mean on opening.
-                if error.errno in _EXHAUSTED:
-                    raise Refused("resource_exhausted") from None
-                raise Refused("io_error") from None
-            finally:
-                os.close(descriptor)
+            if opened == "directory":
+                reason = "is_directory"  # unless a later root has a file of this name
+            elif opened == "nothing behind a link":
+                break
 
-            return FileText(request.original, request.path, root.name, status, piece)
+        raise Refused(reason)
 
-        raise Refused("not_found")
+    def _refuse_own(
+        self, root: Root, request: PathRequest, descriptor: int, status: os.stat_result
+    ) -> None:
+        """Raise Refused("denied") for a file of the package itself, and OSError."""
+        own = self._policy.own
+        if self._own is None or status.st_ctime > self._own.known_until:
+            self._own = own.refresh(self._worker.enter)
+            self._worker.enter(root.find_place(*request.parts))
+
+        is_own = (status.st_dev, status.st_ino) in self._own.identities
+        if is_own or own.is_copy(descriptor, status.st_size):
+            raise Refused("denied")
 
     def _open_root(self, root: Root) -> int | None:
         """Open a root for the rest of the session; None for an empty one."""
-        self._worker.refuse_stuck()
         descriptor = root.open()
         if descriptor is not None:
             self._closing.callback(os.close, descriptor)
@@ -130,16 +167,27 @@ class ReadingSession:
 
 
 class FileReader:
-    """The one way to read files. Holds no descriptor between calls."""
+    """The one way to read files. Holds no descriptor between calls.
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, workers: WorkerPool) -> None:
+    ``absent`` is the reason for a file that none of the roots has.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[Root],
+        policy: Policy,
+        workers: WorkerPool,
+        *,
+        absent: Reason = "not_found",
+    ) -> None:
         self._roots = roots
         self._policy = policy
         self._workers = workers
+        self._absent: Reason = absent
 
     def open_session(self, worker: Worker) -> ReadingSession:
         """Return a session for one thread of a batch; a context manager."""
-        return ReadingSession(self._roots, self._policy, worker)
+        return ReadingSession(self._roots, self._policy, worker, self._absent)
 
     async def read(self, paths: Sequence[object], max_chars: int) -> list[FileText | Exception]:
         """Read each path on its own: one outcome per path, in their order, duplicates read again.

@@ -1,12 +1,13 @@
 """Read the requested part of an open file as text, never more of it than the bound."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.lines import skip_lines
-from abilities.helpers.text.codec import Encoding, byte_length, decode, detect_encoding
+from abilities.helpers.files.lines import read_present, skip_lines
+from abilities.helpers.files.redaction import REACH, Secret, find_secrets, format_mark, redact
+from abilities.helpers.text.codec import Encoding, decode, detect_encoding
 from abilities.helpers.text.cutting import back_off, splits_character
 from abilities.helpers.text.pieces import VERSION_WINDOW, Piece, hash_version
 from abilities.helpers.text.ranges import Range
@@ -25,6 +26,9 @@ class _OpenFile(NamedTuple):
 
     Byte positions in requests and pieces count from ``origin``: the start of the file, or the first
     byte after a byte order mark. ``check`` is called between reads and may raise to stop them.
+    ``reach`` is how many characters around a part decide what is secret in it; 0 if nothing is.
+
+    The methods raise Refused("changed") if bytes are gone that the file had when it was opened.
     """
 
     fd: int
@@ -32,14 +36,16 @@ class _OpenFile(NamedTuple):
     encoding: Encoding
     origin: int
     check: Check
+    reach: int
 
     def read_before(self, position: int) -> bytes:
-        """Read up to 4 KiB that end at a position, as a version stands for them."""
-        if not position:
+        """Read what precedes a position: 4 KiB for its version, and more to find secrets."""
+        length = max(VERSION_WINDOW, self.reach * self.encoding.unit)
+        start = max(position - length, 0)
+        if start == position:
             return b""
 
-        start = max(position - VERSION_WINDOW, 0)
-        return os.pread(self.fd, position - start, start)
+        return read_present(self.fd, self.size, start, position - start)
 
     def splits_character(self, position: int) -> bool:
         """Return whether a position lies inside a character or of the byte order mark."""
@@ -51,13 +57,14 @@ class _OpenFile(NamedTuple):
             return True
 
         start = max(position - 4, bom)
-        return splits_character(os.pread(self.fd, 8, start), position - start, self.encoding)
+        around = read_present(self.fd, self.size, start, 8)
+        return splits_character(around, position - start, self.encoding)
 
 
 class _Window(NamedTuple):
     """The requested part of a file: the bytes from ``start`` to ``end`` (exclusive).
 
-    An ``end`` of None is the end of the file. ``lead`` is up to 4 KiB of the bytes before
+    An ``end`` of None is the end of the file. ``lead`` is what `_OpenFile.read_before` returns for
     ``start``; ``head`` is the part from ``start`` on that has been read already.
     """
 
@@ -77,29 +84,44 @@ class _WindowText(NamedTuple):
 
 
 def read_piece(
-    fd: int, size: int, requested: Range, max_chars: int, check: Check, text_offsets: bool = False
+    fd: int,
+    size: int,
+    requested: Range,
+    max_chars: int,
+    check: Check,
+    *,
+    text_offsets: bool = False,
+    redacts: bool = False,
 ) -> Piece:
     """Read the requested part of a file of ``size`` bytes, ``max_chars`` characters of it at most.
 
     Byte positions count from the start of the file; with ``text_offsets`` from the first byte
     after a byte order mark. ``check`` is called between reads and may raise to stop them. For the
-    whole file ``fd`` must stand at its start.
+    whole file ``fd`` must stand at its start. With ``redacts`` secrets are replaced by marks; then
+    a piece that begins with one may be longer than ``max_chars`` by that mark.
 
     Raises Refused: binary_file, invalid_range, changed, range_too_far; and OSError.
     """
+    reach = REACH if redacts else 0
     if not requested.is_whole:
-        file = _describe_file(fd, size, os.pread(fd, _LONGEST_BOM, 0), check, text_offsets)
+        beginning = read_present(fd, size, 0, _LONGEST_BOM)
+        file = _describe_file(fd, size, beginning, check, text_offsets, reach)
         window = _find_window(file, requested)
         return _read_window(file, window, max_chars)
 
     count = size
     if size > CHUNK:
-        count = min(size, max(CHUNK, max_chars))
+        count = min(size, max(CHUNK, max_chars + reach))
     head = os.read(fd, count + 1)  # the byte beyond the size tells whether the file has grown
+    if len(head) < count:
+        head += read_present(fd, size, len(head), count - len(head))
 
     # Most files are small plain UTF-8: one read, one decode, and no more objects than the piece.
     if len(head) == size:
         text = _decode_plain(head)
+        if text is not None and redacts and find_secrets(text):
+            text = None  # marks take the longer way
+
         if text is not None and len(text) <= max_chars:
             return Piece(text, total_chars=len(text))
 
@@ -107,17 +129,19 @@ def read_piece(
             length = back_off(text, max_chars)
             return Piece(text[:length], rest=True, total_chars=len(text))
 
-    file = _describe_file(fd, size, head, check, text_offsets)
+    file = _describe_file(fd, size, head, check, text_offsets, reach)
     bom = file.encoding.bom
     window = _Window(bom, None, lead=head[:bom], head=head[bom:])
     return _read_window(file, window, max_chars)
 
 
-def _describe_file(fd: int, size: int, head: bytes, check: Check, text_offsets: bool) -> _OpenFile:
+def _describe_file(
+    fd: int, size: int, head: bytes, check: Check, text_offsets: bool, reach: int
+) -> _OpenFile:
     """Tell a file's encoding by its first bytes."""
     encoding = detect_encoding(head)
     origin = encoding.bom if text_offsets else 0
-    return _OpenFile(fd, size, encoding, origin, check)
+    return _OpenFile(fd, size, encoding, origin, check, reach)
 
 
 def _decode_plain(raw: bytes) -> str | None:
@@ -142,12 +166,13 @@ def _find_window(file: _OpenFile, requested: Range) -> _Window:
 
 def _find_lines(file: _OpenFile, first_line: int, last_line: int | None) -> _Window:
     """Find lines, counted from 1; a ``last_line`` of None is the end of the file."""
-    start = skip_lines(file.fd, file.encoding.bom, first_line - 1, file.encoding, file.check)
+    begin = file.encoding.bom
+    start = skip_lines(file.fd, file.size, begin, first_line - 1, file.encoding, file.check)
 
     end = None
     if last_line is not None:
         count = last_line - first_line + 1
-        end = skip_lines(file.fd, start, count, file.encoding, file.check)
+        end = skip_lines(file.fd, file.size, start, count, file.encoding, file.check)
 
     return _Window(start, end, lead=file.read_before(start))
 
@@ -174,33 +199,87 @@ def _find_bytes(file: _OpenFile, requested: Range) -> _Window:
 
 
 def _read_window(file: _OpenFile, window: _Window, max_chars: int) -> Piece:
-    """Read a window, and cut its text at the bound."""
-    read = _read_text(file, window, max_chars)
-    length = back_off(read.text, max_chars)
-    text = read.text[:length]
+    """Read a window, put marks in the place of secrets, and cut its text at the bound."""
+    read = _read_text(file, window, max_chars + file.reach)
+    secrets = _find_secrets(file, window, read, max_chars)
+    decided = len(read.text) if read.is_complete else max_chars
+    bound = _find_bound(max_chars, secrets, decided)
+
+    # What follows the bound is not shown: it only tells whether a cut there splits a character.
+    shown = [secret for secret in secrets if secret.start < bound]
+    text, marks = redact(read.text[:bound], shown, file.encoding)
+    uncut = Piece(text + read.text[bound : bound + 1], file.encoding, marks=marks)
+    length = uncut.find_cut(min(max_chars, len(text)))
 
     total_chars = None
     if read.is_complete:
-        total_chars = len(read.text)
+        total_chars = len(redact(read.text, secrets, file.encoding)[0])
 
     end = None
     if window.end is not None:
         end = window.end - file.origin
 
-    raw = None
-    if read.has_markers:
-        raw = read.raw[: byte_length(text, file.encoding)]
-
-    return Piece(
-        text=text,
+    piece = Piece(
+        text=text[:length],
         encoding=file.encoding,
         start=window.start - file.origin,
-        lead=window.lead,
-        rest=not read.is_complete or length < len(read.text),
+        lead=window.lead[-VERSION_WINDOW:],
+        rest=not read.is_complete or length < len(text) or bound < len(read.text),
         total_chars=total_chars,
         end=end,
-        raw=raw,
+        marks=marks[: uncut.count_marks(length)],
     )
+    if not read.has_markers and not piece.marks:
+        return piece
+
+    return piece._replace(raw=read.raw[: piece.measure(length)])
+
+
+def _find_secrets(
+    file: _OpenFile, window: _Window, read: _WindowText, max_chars: int
+) -> list[Secret]:
+    """Find the secrets of a window, decided with the text around it; none if all is shown.
+
+    A secret that begins before the window or ends after it is one from, or up to, there.
+    """
+    if not file.reach:
+        return []
+
+    lead, _ = decode(window.lead, file.encoding, final=True)
+    text, following = read.text, ""
+    if not read.is_complete:
+        text = text[: max_chars + file.reach]
+    elif window.end is not None:
+        length = file.reach * file.encoding.unit
+        beyond = os.pread(file.fd, length, window.end)
+        following, _ = decode(beyond, file.encoding, final=True)
+
+    secrets: list[Secret] = []
+    for secret in find_secrets(lead + text + following):
+        start = max(secret.start - len(lead), 0)
+        end = min(secret.end - len(lead), len(text))
+        if start < end:
+            secrets.append(Secret(start, end, secret.kind))
+
+    return secrets
+
+
+def _find_bound(max_chars: int, secrets: Sequence[Secret], decided: int) -> int:
+    """Return where a text ends that shows ``max_chars`` characters, or a few more; in no secret.
+
+    Only secrets that begin in the first ``decided`` characters are known.
+    """
+    bound = max_chars
+
+    for secret in secrets:
+        if secret.start >= min(bound, decided):
+            break
+
+        decided = max(decided, secret.end)
+        hidden = secret.end - secret.start - len(format_mark(secret.kind))
+        bound = max(bound + hidden, secret.end)
+
+    return min(bound, decided)
 
 
 def _read_text(file: _OpenFile, window: _Window, max_chars: int) -> _WindowText:
@@ -216,6 +295,8 @@ def _read_text(file: _OpenFile, window: _Window, max_chars: int) -> _WindowText:
         position = window.start + len(raw)
         count = _next_read_size(raw, text, max_chars)
         more = os.pread(file.fd, min(count, end - position), position)
+        if not more and position < file.size:
+            raise Refused("changed")
 
         is_complete = not more or position + len(more) >= end
         raw += more

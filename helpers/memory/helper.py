@@ -1,5 +1,6 @@
 """MemoryHelper: the one way to an agent's memory, its note files and its stored memories."""
 
+import logging
 from calendar import isleap
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,11 +10,14 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from abilities.declarations.faults import Reason, Refused
+from abilities.declarations.faults import Refused
+from abilities.declarations.memory import Direction
+from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject, utc_now
-from abilities.helpers.files.confinement import Policy, Root
+from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.paths import PathRequest
 from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
+from abilities.helpers.files.roots import Root
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.stores.changes import Change, Kind
 from abilities.helpers.stores.model import StoredMemory
@@ -31,17 +35,20 @@ from abilities.helpers.text.ranges import WHOLE, Range
 from abilities.helpers.walk import WalkLimits
 from abilities.helpers.workers import WorkerPool
 
+_log = logging.getLogger("abilities")
+
 SHOWN_LINKS = 20
 """Links on a page of a memory's links, or of those that lead to it."""
 
 _NOT_VALUES = frozenset({"id", "key", "links", "remove_links", "permanent"})
 """Arguments of a change that are not values of the memory itself."""
 
-_NOTE_REASONS: dict[Reason, Reason] = {
-    "not_found": "memory_file_not_found",
-    "binary_file": "undecodable",
-}
-"""What a file's reason is called if the file holds notes."""
+_FAULTS_OF_ONE_MEMORY: tuple[Reason, ...] = (
+    "memory_not_found",
+    "checksum_mismatch",
+    "invalid_stored_value",
+)
+"""Why a single memory cannot be read by a store that can answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,8 @@ class MemoryText:
 class MemoryHelper:
     """Reads notes and memories by target; keeps, finds and follows stored memories.
 
+    The specifications call it ``Memory_Helper``; this is the same name as Python writes it.
+
     A helper is bound to one namespace. None of its methods takes another, so that an ability that
     has a helper can reach the memories of its caller alone.
     """
@@ -80,15 +89,12 @@ class MemoryHelper:
     ) -> None:
         self._namespace = namespace
         self._store = store
-        self._reader = FileReader([agent], policy, workers)
+        self._reader = FileReader([agent], policy, workers, absent="memory_file_not_found")
         self._workers = workers
         self._files = files
         self._zone = zone
 
-        # These need nothing but the namespace: `MemoryStore` describes them.
-        self.walk: Callable[[str, WalkLimits], Awaitable[WalkResult]] = partial(
-            store.walk, namespace
-        )
+        # It needs nothing but the namespace: `MemoryStore` describes it.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
 
     @property
@@ -99,10 +105,9 @@ class MemoryHelper:
     async def read(self, targets: Sequence[object], max_chars: int) -> list[MemoryText | Exception]:
         """Read each target on its own; return one outcome per target, in the same order.
 
-        An outcome is a MemoryText, a Refused (invalid_target, invalid_date, invalid_key,
-        invalid_range, invalid_parameter, changed, memory_file_not_found, memory_not_found,
-        undecodable, what `FileReader` or the store refuses), or the unexpected exception that this
-        target alone met.
+        An outcome is a MemoryText, a Refused (the reasons of `parse_target` and `slice_text`,
+        memory_file_not_found, memory_not_found, what `FileReader` or the store refuses), or the
+        unexpected exception that this target alone met.
         """
         today = self.today  # once: a call may run past midnight
         parsed: list[Target | Refused] = []
@@ -145,7 +150,7 @@ class MemoryHelper:
 
         # Every possible name is tried: only opening a file tells whether a read would be refused.
         def measure(session: ReadingSession, day: date) -> DayFile:
-            name = day.strftime(self._files.short_term)
+            name = self._files.name_day(day)
             return DayFile(day, _read_note_file(session, name, WHOLE, 1).stat.st_size)
 
         outcomes = await self._workers.map(self._reader.open_session, measure, days)
@@ -164,11 +169,62 @@ class MemoryHelper:
 
         return listed
 
-    async def get(self, key: str, links_offset: int) -> StoredMemory:
-        """Return one memory with a page of its links; this counts as an access. Raises Refused."""
-        stored = await self._read_linked(key, links_offset)
+    async def walk(self, key: str, limits: WalkLimits, direction: Direction = "out") -> WalkResult:
+        """Walk from a memory along its links, as `MemoryStore.walk` does. Raises Refused."""
+        result = await self._store.walk(self._namespace, key, limits, direction)
+        if result.outcome.cycles:
+            _log.debug("a walk met cycles: %d", result.outcome.cycles)
+
+        return result
+
+    async def get(
+        self, key: str, links_offset: int, direction: Direction = "out"
+    ) -> tuple[StoredMemory, Backlinks | None]:
+        """Return one memory with a page of its links, of those that lead to it, or of both.
+
+        This counts as an access. Raises Refused.
+        """
+        limit = SHOWN_LINKS
+        if direction == "in":
+            limit = 0
+
+        stored = await self._store.read_linked(self._namespace, key, links_offset, limit)
+        backlinks: Backlinks | None = None
+        if direction != "out":
+            backlinks = await self._read_backlinks(key, links_offset)
+
         self._store.count_access(self._namespace, key, utc_now())
-        return stored
+        return stored, backlinks
+
+    async def read_links(self, keys: Iterable[str]) -> dict[str, list[JsonObject]]:
+        """Return the best links of memories by their keys, each link as records show it.
+
+        A memory that is missing or damaged is left out. This counts no access. Raises Refused.
+        """
+        links: dict[str, list[JsonObject]] = {}
+
+        for key in keys:
+            try:
+                stored = await self._store.read_linked(self._namespace, key, 0, SHOWN_LINKS)
+            except Refused as error:
+                if error.reason not in _FAULTS_OF_ONE_MEMORY:
+                    raise
+                continue
+            links[key] = [link.to_data() for link in stored.links]
+
+        return links
+
+    async def read_summaries(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the summaries of the memories that can be read, by their keys. Raises Refused."""
+        summaries: dict[str, str] = {}
+        if not keys:
+            return summaries
+
+        for outcome in await self._store.read(self._namespace, keys):
+            if isinstance(outcome, StoredMemory):
+                summaries[outcome.row.key] = outcome.row.summary
+
+        return summaries
 
     async def inspect(
         self, key: str, links_offset: int, backlinks_offset: int
@@ -177,22 +233,21 @@ class MemoryHelper:
 
         This counts no access. Raises Refused.
         """
-        stored = await self._read_linked(key, links_offset)
-        backlinks = await self._store.read_backlinks(
-            self._namespace, key, backlinks_offset, SHOWN_LINKS
-        )
+        stored = await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
+        backlinks = await self._read_backlinks(key, backlinks_offset)
         return stored, backlinks
 
     async def query(self, query: Query) -> MemoryPage:
         """Return a page of memories and the number of matches. Raises Refused.
 
-        ``search`` may be in upper or lower case, and a tag may be given twice.
+        ``search`` may be in upper or lower case, and empty or only spaces if nothing is searched
+        for; a tag may be given twice.
         """
         # What `Query` asks for: text that is case-folded already, and tags that each count once.
         tags = tuple(dict.fromkeys(query.tags))
-        search = query.search
-        if search is not None:
-            search = search.casefold()
+        search: str | None = None
+        if query.search is not None and query.search.strip(" "):
+            search = query.search.casefold()
 
         return await self._store.query(self._namespace, replace(query, tags=tags, search=search))
 
@@ -217,8 +272,8 @@ class MemoryHelper:
         )
         return await self._store.change(self._namespace, change)
 
-    async def _read_linked(self, key: str, links_offset: int) -> StoredMemory:
-        return await self._store.read_linked(self._namespace, key, links_offset, SHOWN_LINKS)
+    async def _read_backlinks(self, key: str, offset: int) -> Backlinks:
+        return await self._store.read_backlinks(self._namespace, key, offset, SHOWN_LINKS)
 
     async def _read_notes(
         self, targets: Sequence[Target], max_chars: int
@@ -255,23 +310,16 @@ class MemoryHelper:
 
 
 def _read_note(session: ReadingSession, target: Target, max_chars: int) -> MemoryText:
-    """Read the notes of a target. Raises Refused, undecodable for notes that are not UTF-8."""
+    """Read the notes of a target. Raises Refused."""
     file = _read_note_file(session, target.filename, target.range, max_chars)
-    # A resume point of notes counts bytes of UTF-8, which these texts are not.
-    if file.piece.raw is not None or file.piece.encoding.unit != 1:
-        raise Refused("undecodable")
-
     return MemoryText(target, file.piece, file.modified_at)
 
 
 def _read_note_file(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
-    """Read a file of notes, whatever its name looks like. Raises Refused, with a note's reason."""
+    """Read a file of notes, whatever its name looks like. Raises Refused."""
     # The settings name the file, not a caller: a '#' in its name begins no range.
     request = PathRequest(name, name, name, tuple(name.split("/")), part)
-    try:
-        return session.read(request, max_chars, text_offsets=True)
-    except Refused as error:
-        raise Refused(_NOTE_REASONS.get(error.reason, error.reason)) from None
+    return session.read(request, max_chars, text_offsets=True)
 
 
 def _slice_memory(

@@ -6,7 +6,10 @@ from typing import NamedTuple
 import orjson
 
 from abilities.declarations.faults import Fault
+from abilities.declarations.limits import MAX_ITEMS
+from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
+from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.envelope import (
     Entry,
     FailedRecord,
@@ -17,9 +20,15 @@ from abilities.helpers.reply.envelope import (
 )
 from abilities.helpers.reply.render import json_size
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import WalkResult
+from abilities.helpers.stores.protocol import Backlinks, WalkResult, WriteResult
 from abilities.helpers.text.pieces import Piece
-from abilities.helpers.walk import Candidate, Step, WalkLimits, WalkOutcome
+from abilities.helpers.walk import (
+    RANK_ONE,
+    Candidate,
+    Step,
+    WalkLimits,
+    WalkOutcome,
+)
 
 _RESERVED_BYTES = 256
 """Kept free for a page's other fields, and for a walk's count of failures, which is known last."""
@@ -67,6 +76,11 @@ def to_memory_data(
         data["links_total"] = stored.links_total
 
     data["metadata"] = {"memory_score": row.score, **orjson.loads(row.metadata)}
+
+    # Who reads many at once does not change them: there a version is not worth its bytes.
+    if counters or links:
+        data["version"] = row.version
+
     return data
 
 
@@ -86,17 +100,38 @@ def draft_memory_record(
     return RecordDraft(found, {"key": key}, trailing)
 
 
-def build_memory_answer(stored: StoredMemory, max_bytes: int) -> JsonObject:
-    """Return `memory_get`'s answer: one record with its links."""
-    draft = draft_memory_record(stored, to_memory_data(stored, links=True, key=False))
+def build_memory_answer(
+    stored: StoredMemory, backlinks: Backlinks | None, max_bytes: int
+) -> JsonObject:
+    """Return `memory_get`'s answer: one record with the links that were read."""
+    data = to_memory_data(stored, links=True, key=False)
+    data["backlinks_total"] = stored.backlinks_total
+    if backlinks is not None and backlinks.links:
+        data["backlinks"] = [link.to_data(incoming=True) for link in backlinks.links]
+
+    draft = _draft_with_links(stored, data, max_bytes)
     (record,) = finish_records([draft], max_bytes)
     return record.payload
 
 
-def build_write_answer(stored: StoredMemory, frame: JsonObject, max_bytes: int) -> JsonObject:
+def describe_mending(result: WriteResult) -> JsonObject:
+    """Return what a change's answer says of a memory that was damaged; nothing of a sound one."""
+    if result.mended is None:
+        return {}
+
+    return {"mended": list(result.mended)}
+
+
+def build_write_answer(result: WriteResult, frame: JsonObject, max_bytes: int) -> JsonObject:
     """Return a write's answer: ``frame`` with its ``memory``, which is cut if it does not fit."""
-    draft = draft_memory_record(stored, to_memory_data(stored, counters=True, links=True))
-    (record,) = finish_records([draft], max_bytes - json_size(frame))
+    stored = result.stored
+    assert stored is not None  # only a deletion leaves nothing
+
+    frame = {**frame, **describe_mending(result)}
+    room = max_bytes - json_size(frame)
+    data = to_memory_data(stored, counters=True, links=True)
+    draft = _draft_with_links(stored, data, room)
+    (record,) = finish_records([draft], room)
 
     answer = {**frame, "memory": record.payload["data"]}
     if "truncation" in record.payload:
@@ -105,28 +140,82 @@ def build_write_answer(stored: StoredMemory, frame: JsonObject, max_bytes: int) 
     return answer
 
 
-def build_walk_answer(result: WalkResult, limits: WalkLimits, max_bytes: int) -> JsonObject:
-    """Return `bulk_read_memory`'s answer: a memory, what it leads to, what the limits left out."""
+def _draft_with_links(stored: StoredMemory, data: JsonObject, room: int) -> RecordDraft:
+    """Return a draft with as many of a memory's links as leave room for some of its content.
+
+    Links and backlinks end at the same place, so that one offset continues both.
+    """
+    shown = data
+    count = max(len(data.get("links", ())), len(data.get("backlinks", ())))
+
+    while True:
+        draft = draft_memory_record(stored, shown)
+        if draft.frame_size + draft.content_size <= room or not count:
+            return draft
+        if draft.measure_cost().cut + MIN_SHARE <= room:
+            return draft
+
+        count -= 1
+        shown = _shorten_links(data, count)
+
+
+def _shorten_links(data: JsonObject, count: int) -> JsonObject:
+    """Return a memory's fields with up to ``count`` links in each direction."""
+    shown = dict(data)
+    for name in ("links", "backlinks"):
+        links = data.get(name, [])[:count]
+        if links:
+            shown[name] = links
+        else:
+            shown.pop(name, None)
+
+    return shown
+
+
+def build_walk_answer(
+    result: WalkResult, limits: WalkLimits, direction: Direction, max_bytes: int
+) -> JsonObject:
+    """Return `bulk_read_memory`'s answer: a memory, what it leads to, what the limits left out.
+
+    If contents were cut or left out, ``next_requests`` are the arguments of `memory_read_bulk` that
+    fetch them.
+    """
     metadata = _describe_walk(result.outcome, limits)
     frame: JsonObject = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
 
     entries: list[Entry] = []
     for step, memory in zip(result.outcome.steps, result.memories, strict=True):
-        entries.append(_build_entry(step, memory))
+        entries.append(_build_entry(step, memory, direction))
 
     room = max_bytes - json_size(frame) - _RESERVED_BYTES
     payloads: list[JsonObject] = []
+    next_items: list[Item] = []
 
     # Records that there was no room for have failed too, so that failures are counted last.
     for record in finish_records(entries, room):
         payloads.append(record.payload)
         metadata["failed"] += not record.payload["success"]
+        metadata["truncated"] += "truncation" in record.payload
+        if record.next_item is not None:
+            next_items.append(record.next_item)
 
-    return {**frame, "targetMemory": payloads[0], "associatedMemories": payloads[1:]}
+    answer = {**frame, "targetMemory": payloads[0], "associatedMemories": payloads[1:]}
+    if next_items:
+        answer["next_requests"] = _build_next_requests(next_items)
+
+    return answer
 
 
-def _build_entry(step: Step, memory: StoredMemory | Exception) -> Entry:
-    trailing = _describe_step(step)
+def _build_next_requests(targets: Sequence[Item]) -> list[JsonObject]:
+    requests: list[JsonObject] = []
+    for start in range(0, len(targets), MAX_ITEMS):
+        requests.append({"targets": targets[start : start + MAX_ITEMS]})
+
+    return requests
+
+
+def _build_entry(step: Step, memory: StoredMemory | Exception, direction: Direction) -> Entry:
+    trailing = _describe_step(step, direction)
     if isinstance(memory, Exception):
         return FailedRecord(Fault.from_exception(memory), {"key": step.key}, trailing)
 
@@ -136,30 +225,33 @@ def _build_entry(step: Step, memory: StoredMemory | Exception) -> Entry:
     return draft_memory_record(memory, data, trailing)
 
 
-def _describe_step(step: Step) -> JsonObject:
+def _describe_step(step: Step, direction: Direction) -> JsonObject:
     """Return how a walk reached a memory; nothing for the one that it began with."""
     if step.parent is None or step.link is None:
         return {}
 
-    # The usual type is left out, as everywhere.
+    # What is usual is left out, as everywhere.
     link: JsonObject = {}
     if step.link.type != "association":
         link["type"] = step.link.type
     link["link_weight"] = step.link.weight
+    if direction == "both" and step.link.incoming:
+        link["direction"] = "in"
 
     return {
         "depth": step.depth,
         "parent": step.parent.key,
         "link": link,
-        "combinedScore": step.link.score,
+        "combinedScore": step.link.rank / RANK_ONE,
     }
 
 
 def _describe_walk(outcome: WalkOutcome, limits: WalkLimits) -> JsonObject:
-    return {
+    description: JsonObject = {
         "depthReached": max(step.depth for step in outcome.steps),
         "totalRetrieved": len(outcome.steps),
         "failed": 0,
+        "truncated": 0,
         "duplicatesSkipped": outcome.duplicates,
         "missingLinks": outcome.missing,
         "invalidLinks": outcome.invalid,
@@ -167,13 +259,17 @@ def _describe_walk(outcome: WalkOutcome, limits: WalkLimits) -> JsonObject:
         "limitsReached": list(outcome.cut_by),
         "frontier": [_describe_candidate(candidate) for candidate in outcome.frontier],
     }
+    if outcome.has_more_frontier:
+        description["frontier_more"] = True
+
+    return description
 
 
 def _describe_candidate(candidate: Candidate) -> JsonObject:
     return {
         "key": candidate.key,
         "from": candidate.source,
-        "combinedScore": candidate.score,
+        "combinedScore": candidate.rank / RANK_ONE,
         "cutBy": candidate.cut_by,
     }
 

@@ -1,18 +1,36 @@
 """Targets: which note or memory a caller asks for."""
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Literal
+from typing import Literal, ParamSpec, TypeVar, get_args
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.memory import is_key
+from abilities.declarations.memory import KEY_RULE, is_key
+from abilities.declarations.memory_read_bulk import TARGET_SCHEMA
+from abilities.declarations.mistakes import MAX_MISTAKES, Mistake, explain_unknown
+from abilities.declarations.suggestions import suggest_argument, suggest_value
 from abilities.declarations.values import JsonObject, as_object, parse_json
 from abilities.helpers.text.ranges import WHOLE, Range, parse_range
 
 TargetType = Literal["long_term", "short_term", "stored"]
 
+_FIELDS: JsonObject = TARGET_SCHEMA["properties"]
+
+_OWN_FIELDS: dict[TargetType, tuple[str, ...]] = {
+    "long_term": (),
+    "short_term": ("date",),
+    "stored": ("key",),
+}
+"""The fields of each type besides ``resume``, which every type has."""
+
+Parameters = ParamSpec("Parameters")
+Value = TypeVar("Value")
+
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+_DIRECTIVE = re.compile(r"%.", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +39,29 @@ class MemoryFiles:
 
     long_term: str = "MEMORY.md"
     short_term: str = "memory/%Y-%m-%d.md"
+
+    def name_day(self, day: date) -> str:
+        """Return the name of a day's notes; a year has four digits, also before the year 1000."""
+
+        # The C library decides whether strftime pads a year, and glibc does not.
+        def pad_year(match: re.Match[str]) -> str:
+            if match[0] == "%Y":
+                return f"{day.year:04}"
+            if match[0] == "%G":
+                return f"{day.isocalendar().year:04}"
+            if match[0] == "%F":
+                return day.isoformat()
+
+            return match[0]
+
+        return day.strftime(_DIRECTIVE.sub(pad_year, self.short_term))
+
+
+MEMORY_LAYOUTS = {
+    "openclaw": MemoryFiles("MEMORY.md", "memory/%Y-%m-%d.md"),
+    "clawpress": MemoryFiles("memory.md", "memory-%d%m%Y.md"),
+}
+"""How an agent's notes are named, by the name of the layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,33 +96,74 @@ class Target:
 def parse_target(target: object, files: MemoryFiles, today: date) -> Target:
     """Return the target that a caller sent, as an object or as a string that holds it as JSON.
 
-    Fields that are None are taken as absent. Raises Refused: invalid_target, invalid_parameter (a
-    field that does not belong to the type), invalid_date (also for a date that does not belong to
-    the type), invalid_key, invalid_range.
+    Fields that are None are taken as absent. Raises Refused, with all fields at fault:
+    invalid_target, unknown_argument (a field that does not belong to the type), date_not_allowed,
+    invalid_date, missing_argument, invalid_key, invalid_range.
     """
     # Some clients send null for a field that they leave out.
     sent = as_object(_unwrap_json(target)) or {}
     fields = {name: value for name, value in sent.items() if value is not None}
-    kind = fields.pop("type", None)
 
-    if kind == "long_term":
-        _check_fields(fields, ())
-        part, resume = _parse_resume(fields)
-        return Target(kind, part, files.long_term, resume=resume)
+    kind = fields.pop("type", None)
+    if not isinstance(kind, str) or kind not in _OWN_FIELDS:
+        rule = {"one_of": list(get_args(TargetType))}
+        meant = suggest_value(kind, rule["one_of"])
+        raise Refused("invalid_target", "type", expected=rule, did_you_mean=meant)
+
+    checks = _Checks()
+    day: date | None = None
+    key: str | None = None
 
     if kind == "short_term":
-        _check_fields(fields, ("date",))
-        part, resume = _parse_resume(fields)
-        day = _parse_day(fields.get("date", "today"), today)
-        return Target(kind, part, day.strftime(files.short_term), day, resume=resume)
+        day = checks.run(_parse_day, fields.get("date", "today"), today)
+    elif kind == "stored":
+        key = checks.run(_check_key, fields.get("key"))
+    elif "date" in fields:
+        checks.mistakes.append(Mistake(field="date", reason="date_not_allowed"))
 
-    if kind == "stored":
-        _check_fields(fields, ("key",))
-        key = _check_key(fields.get("key"))
-        part, resume = _parse_resume(fields)
-        return Target(kind, part, key=key, resume=resume)
+    place = checks.run(_parse_resume, fields) or (WHOLE, None)
+    mistakes = _join_mistakes(checks.mistakes, _list_unknown(kind, fields))
+    if mistakes:
+        raise Refused.from_mistakes(mistakes)
 
-    raise Refused("invalid_target")
+    part, resume = place
+    return Target(kind, part, _name_file(files, kind, day), day, key, resume)
+
+
+def _name_file(files: MemoryFiles, kind: TargetType, day: date | None) -> str:
+    """Return the name of the notes' file; empty for a stored memory, which has none."""
+    if kind == "long_term":
+        return files.long_term
+    if day is not None:
+        return files.name_day(day)
+
+    return ""
+
+
+class _Checks:
+    """Checks the fields of one target, and collects all that is wrong with them."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[Mistake] = []
+
+    def run(
+        self,
+        check: Callable[Parameters, Value],
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
+    ) -> Value | None:
+        """Return what a check returns; None if it refuses."""
+        try:
+            return check(*args, **kwargs)
+        except Refused as error:
+            mistake = Mistake(
+                field=error.field,
+                reason=error.reason,
+                expected=error.expected,
+                did_you_mean=error.did_you_mean,
+            )
+            self.mistakes.append(mistake)
+            return None
 
 
 def _unwrap_json(target: object) -> object:
@@ -95,18 +177,43 @@ def _unwrap_json(target: object) -> object:
         return target
 
 
-def _check_fields(fields: JsonObject, own: tuple[str, ...]) -> None:
-    """Refuse fields besides a type's own ones and ``resume``, which every type has."""
-    if "date" in fields and "date" not in own:
-        raise Refused("invalid_date")
+def _join_mistakes(wrong: Sequence[Mistake], unknown: Sequence[Mistake]) -> list[Mistake]:
+    """Return the mistakes of a target: a field that is there under a wrong name is not missing."""
+    meant = {mistake.did_you_mean for mistake in unknown}
+    mistakes: list[Mistake] = []
 
-    if fields.keys() - {*own, "resume"}:
-        raise Refused("invalid_parameter")
+    for mistake in (*wrong, *unknown):
+        if mistake.reason != "missing_argument" or mistake.field not in meant:
+            mistakes.append(mistake)
+
+    return mistakes[:MAX_MISTAKES]
+
+
+def _list_unknown(kind: TargetType, fields: JsonObject) -> list[Mistake]:
+    """Return the mistakes of fields that a type does not have."""
+    allowed = {name: _FIELDS[name] for name in ("type", *_OWN_FIELDS[kind], "resume")}
+    mistakes: list[Mistake] = []
+
+    for name in fields:
+        # A date of long_term has a reason of its own.
+        if name in allowed or (kind == "long_term" and name == "date"):
+            continue
+
+        if len(mistakes) == MAX_MISTAKES:
+            break
+
+        suggestion = suggest_argument(str(name), allowed)
+        mistakes.append(explain_unknown(str(name), allowed, suggestion))
+
+    return mistakes
 
 
 def _check_key(key: object) -> str:
+    if key is None:
+        raise Refused("missing_argument", "key", expected={"type": "string", **KEY_RULE})
+
     if not isinstance(key, str) or not is_key(key):
-        raise Refused("invalid_key")
+        raise Refused("invalid_key", "key", expected=KEY_RULE)
 
     return key
 
@@ -117,10 +224,19 @@ def _parse_resume(fields: JsonObject) -> tuple[Range, str | None]:
     if resume is None:
         return WHOLE, None
 
+    # A path may name lines as well, a target may not.
     if not isinstance(resume, str) or not resume.startswith("byte="):
-        raise Refused("invalid_range")
+        raise _invalid_resume()
 
-    return parse_range(resume), resume
+    try:
+        return parse_range(resume), resume
+    except Refused:
+        raise _invalid_resume() from None
+
+
+def _invalid_resume() -> Refused:
+    rule: JsonObject = {"format": "byte=START[-END][@VERSION]"}
+    return Refused("invalid_range", "resume", expected=rule)
 
 
 def _parse_day(day: object, today: date) -> date:
@@ -132,9 +248,13 @@ def _parse_day(day: object, today: date) -> date:
 
     # `fromisoformat` alone would take other forms too, such as 20240229.
     if not isinstance(day, str) or not _DAY.fullmatch(day):
-        raise Refused("invalid_date")
+        raise _invalid_date()
 
     try:
         return date.fromisoformat(day)
     except ValueError:
-        raise Refused("invalid_date") from None
+        raise _invalid_date() from None
+
+
+def _invalid_date() -> Refused:
+    return Refused("invalid_date", "date", expected={"format": "YYYY-MM-DD"})

@@ -14,7 +14,6 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.budget import Cost, count_fitting_chars, measure_escaped, share
 from abilities.helpers.reply.render import json_bytes, json_size
 from abilities.helpers.text.codec import count_replaced, replace_markers
-from abilities.helpers.text.cutting import back_off
 from abilities.helpers.text.pieces import Piece
 
 MAX_ITEM_CHARS = 1024
@@ -109,7 +108,7 @@ class RecordDraft:
         self._leading = leading
         self._trailing = trailing or {}
 
-        # Only a piece that keeps its raw bytes can have markers in its text.
+        # Only a piece that keeps its raw bytes can have markers or marks in its text.
         self._content = piece.text if piece.raw is None else replace_markers(piece.text)
 
         self.content_size: int = measure_escaped(self._content)
@@ -136,18 +135,18 @@ class RecordDraft:
 
         chars = self._count_granted_chars(granted)
         content = self._content[:chars]
-        replaced = self._count_replaced(chars)
+        counts = self._count_changes(chars)
 
         # The piece itself ends where max_chars did; only the budget can shorten it further.
         reason: CutReason = "max_chars"
         if chars < len(self._content):
             reason = "budget"
         elif not self._piece.rest:
-            return ReplyRecord(self._build_payload(content, replaced), chars)
+            return ReplyRecord(self._build_payload(content, counts), chars)
 
         next_item = self._found.continue_at(self._piece.resume(chars))
         truncation = self._build_truncation(reason, chars, next_item)
-        return ReplyRecord(self._build_payload(content, replaced, truncation), chars, next_item)
+        return ReplyRecord(self._build_payload(content, counts, truncation), chars, next_item)
 
     def _count_granted_chars(self, granted: int) -> int:
         if granted >= self.content_size:
@@ -155,32 +154,34 @@ class RecordDraft:
 
         # At least one character, so that following the next requests always ends.
         fitting = count_fitting_chars(self._content, granted)
-        return back_off(self._content, max(fitting, 1))
+        return self._piece.find_cut(max(fitting, 1))
 
-    def _count_replaced(self, chars: int) -> int:
+    def _count_changes(self, chars: int) -> JsonObject:
+        """Return what the first characters of the content show instead of the source, if any."""
         if self._piece.raw is None:
-            return 0
+            return {}
 
-        return count_replaced(self._piece.text[:chars])
+        counts = {
+            "replaced": count_replaced(self._piece.text[:chars]),
+            "redacted": self._piece.count_marks(chars),
+        }
+        return {name: count for name, count in counts.items() if count}
 
     def _measure_frame(self, *, is_cut: bool) -> int:
         """Return the bytes of everything but the content, at the widest that it can become."""
-        replaced = self._count_replaced(len(self._content))
+        counts = self._count_changes(len(self._content))
         if not is_cut:
-            return _measure_entry(self._build_payload("", replaced), None)
+            return _measure_entry(self._build_payload("", counts), None)
 
         next_item = self._found.continue_at(self._piece.widest_resume())
         # The final reason is not known yet; max_chars is the longer one.
         truncation = self._build_truncation("max_chars", _WIDEST_COUNT, next_item)
-        return _measure_entry(self._build_payload("", replaced, truncation), next_item)
+        return _measure_entry(self._build_payload("", counts, truncation), next_item)
 
     def _build_payload(
-        self, content: str, replaced: int, truncation: JsonObject | None = None
+        self, content: str, counts: JsonObject, truncation: JsonObject | None = None
     ) -> JsonObject:
-        data = {**self._found.data, "content": content}
-        if replaced:
-            data["replaced"] = replaced
-
+        data = {**self._found.data, "content": content, **counts}
         payload: JsonObject = {**self._leading, "success": True, "data": data, **self._trailing}
         if truncation is not None:
             payload["truncation"] = truncation
@@ -205,7 +206,7 @@ Entry = RecordDraft | FailedRecord
 
 
 def check_items_size(request: BulkRequest) -> None:
-    """Check the size of all items of a call together. Raises Refused: invalid_parameter."""
+    """Check the size of all items of a call together. Raises Refused: too_long."""
     total = 0
 
     for item in request.items:
@@ -216,7 +217,8 @@ def check_items_size(request: BulkRequest) -> None:
         total += json_size(text)
 
     if total > MAX_ITEMS_BYTES:
-        raise Refused("invalid_parameter", request.items_argument)
+        rule = {"max_bytes": MAX_ITEMS_BYTES}
+        raise Refused("too_long", request.items_argument, expected=rule)
 
 
 def build_reply(

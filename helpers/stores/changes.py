@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
+from abilities.declarations.faults import Refused
 from abilities.declarations.memory import SCORES
 from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, dump_sorted_json
@@ -15,7 +16,7 @@ Outcome = Literal["added", "replaced", "unchanged", "kept"]
 PLAIN_FIELDS = ("type", "content", "summary", "category", "importance")
 """Fields whose columns have the same name and hold the same value."""
 
-_FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
+FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
 """Columns whose field has another name."""
 
 
@@ -23,6 +24,7 @@ _FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
 class Change:
     """One change to one memory, named by ``id`` or ``key`` or both.
 
+    An update of an ``id`` with another ``key`` renames the memory, if no memory has that key.
     ``fields`` holds only the fields to set, normalized. ``new_id`` is the id of a memory that the
     change creates. The caller chooses it and ``now``, so that repeating a failed transaction gives
     the same state.
@@ -67,6 +69,10 @@ class BatchOptions(NamedTuple):
     quota: int | None
 
 
+_OWN_REASONS = ("key_taken", "storage_quota", "checksum_mismatch", "invalid_stored_value")
+"""Why one memory of an import is refused by itself; any other reason concerns the whole store."""
+
+
 class MergedIncoming(NamedTuple):
     """The outcome of importing a memory, with its row and links afterwards."""
 
@@ -103,10 +109,10 @@ def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMe
     """
     columns = _merge_fields(change, row)
     merged_row = row._replace(**columns)
-    merged_links = _merge_links(change, row.key, links)
+    merged_links = _merge_links(change, merged_row.key, links)
 
     updated = [
-        _FIELD_NAMES.get(name, name)
+        FIELD_NAMES.get(name, name)
         for name in columns
         if getattr(merged_row, name) != getattr(row, name)
     ]
@@ -128,6 +134,9 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
     fields = change.fields
     columns: JsonObject = {name: fields[name] for name in PLAIN_FIELDS if name in fields}
 
+    if change.key is not None:
+        columns["key"] = change.key  # differs from the row's only if the change renames
+
     if "tags" in fields:
         unique_tags = list(dict.fromkeys(fields["tags"]))
         columns["tags"] = dump_sorted_json(unique_tags)
@@ -142,7 +151,7 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
         columns["metadata"] = dump_sorted_json(metadata)
 
     if score is not None:
-        columns["score"] = float(score)
+        columns["score"] = float(score) + 0.0  # no -0.0, which SQLite gives back as 0.0
         columns["scored"] = 1
     elif not row.scored:
         importance = columns.get("importance", row.importance)
@@ -171,9 +180,39 @@ def _merge_links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple
 
     for link in change.links:
         target, kind = link["key"], link["type"]
-        merged[target, kind] = LinkRow(source, target, kind, float(link["link_weight"]))
+        existing = merged.get((target, kind))
+        term = link.get("term")
+        if term is None:
+            term = existing.term if existing else ""
+
+        weight = float(link["link_weight"]) + 0.0
+        merged[target, kind] = LinkRow(source, target, kind, weight, term)
 
     return tuple(merged[name] for name in sorted(merged))
+
+
+def rename_links(links: Sequence[LinkRow], old_key: str, new_key: str) -> list[LinkRow]:
+    """Return links with a memory's new key in place of its old one, by source, target and type.
+
+    ``links`` are all links of the memory and all that lead to its old or new key. Two of them may
+    become one; then the heavier stays, or the one that led to the new key already.
+    """
+    renamed: dict[tuple[str, str, str], LinkRow] = {}
+
+    # Those with the new key first: of equal weights the first one stays.
+    for link in sorted(links, key=lambda link: (old_key in (link.source, link.target), link)):
+        new_link = link
+        if link.source == old_key:
+            new_link = new_link._replace(source=new_key)
+        if link.target == old_key:
+            new_link = new_link._replace(target=new_key)
+
+        name = (new_link.source, new_link.target, new_link.type)
+        existing = renamed.get(name)
+        if existing is None or existing.weight < new_link.weight:
+            renamed[name] = new_link
+
+    return sorted(renamed.values())
 
 
 def _index_links(links: Sequence[LinkRow]) -> dict[tuple[str, str], LinkRow]:
@@ -200,6 +239,9 @@ def merge_incoming(
         )
         new_links = tuple((_index_links(links) | _index_links(new_links)).values())
 
+    # The version is the store's own: an import brings none.
+    new_row = new_row._replace(version=row.version)
+
     if new_row == row and set(new_links) == set(links):
         return MergedIncoming("unchanged", row, tuple(links))
 
@@ -212,3 +254,22 @@ def merge_incoming(
         new_row = new_row._replace(updated_at=max(imported_at, row.updated_at))
 
     return MergedIncoming("replaced", new_row, new_links)
+
+
+def list_outcomes(settled: Sequence[Outcome | BaseException]) -> list[Outcome | Exception]:
+    """Return what became of the memories of an import, in which some may be refused.
+
+    Raises the first exception that concerns more than one memory.
+    """
+    outcomes: list[Outcome | Exception] = []
+    for outcome in settled:
+        if isinstance(outcome, BaseException) and not _concerns_one_memory(outcome):
+            raise outcome
+        outcomes.append(cast(Outcome | Exception, outcome))
+
+    return outcomes
+
+
+def _concerns_one_memory(error: BaseException) -> bool:
+    """Return whether a memory was refused by itself, and not because the store cannot answer."""
+    return isinstance(error, Refused) and error.reason in _OWN_REASONS

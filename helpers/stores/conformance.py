@@ -21,10 +21,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 from abilities.helpers.stores import conformance_core as core
+from abilities.helpers.stores import conformance_links as links
 from abilities.helpers.stores import conformance_powers as powers
+from abilities.helpers.stores import conformance_rename as renames
 from abilities.helpers.stores.conformance_steps import NAMESPACE, put
 from abilities.helpers.stores.protocol import (
     CheckableStore,
+    MarkableStore,
     MemoryStore,
     ServableStore,
     TransferableStore,
@@ -33,6 +36,7 @@ from abilities.helpers.stores.protocol import (
 __all__ = [
     "BEHAVIOURS",
     "CHECK_BEHAVIOURS",
+    "MARK_BEHAVIOURS",
     "MEMORY_BEHAVIOURS",
     "NAMESPACE",
     "TRANSFER_BEHAVIOURS",
@@ -49,9 +53,20 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     core.reads_keep_order_and_duplicates,
     core.storing_again_merges,
     core.an_id_names_one_memory,
-    core.links_are_ranked_by_weight_times_score,
-    core.backlinks_come_in_pages_by_source,
-    core.a_walk_visits_each_memory_once_on_its_shortest_way,
+    core.every_change_gives_the_next_version,
+    links.links_are_ranked_by_weight_times_score,
+    links.links_keep_their_terms,
+    links.backlinks_come_best_first_in_pages,
+    links.a_change_moves_the_ranks_at_both_ends,
+    links.link_totals_follow_every_change,
+    links.a_walk_visits_each_memory_once_on_its_shortest_way,
+    links.a_walk_follows_links_backwards,
+    links.a_walk_in_both_directions_takes_the_best_links,
+    renames.a_renamed_memory_keeps_what_it_has,
+    renames.a_renamed_memory_takes_the_links_to_its_new_key,
+    renames.renaming_merges_links_that_become_one,
+    renames.a_rename_may_change_more,
+    renames.a_key_in_use_is_not_given_again,
     core.queries_filter_sort_search_and_page,
     core.statistics_follow_every_change,
     core.namespaces_are_isolated,
@@ -64,17 +79,23 @@ TRANSFER_BEHAVIOURS: tuple[Behaviour[TransferableStore], ...] = (
     powers.importing_the_same_again_changes_nothing,
     powers.an_import_replaces_only_if_asked,
     powers.an_import_refuses_an_id_of_another_key,
+    powers.an_import_gives_versions_of_this_store,
 )
 """What a `TransferableStore` must do besides."""
 
 CHECK_BEHAVIOURS: tuple[Behaviour[CheckableStore], ...] = (powers.a_healthy_store_is_sound,)
 """What a `CheckableStore` must do besides."""
 
+MARK_BEHAVIOURS: tuple[Behaviour[MarkableStore], ...] = (powers.a_mark_is_set_once_and_for_good,)
+"""What a `MarkableStore` must do besides."""
+
 BEHAVIOURS: tuple[Behaviour[ServableStore], ...] = (
     *MEMORY_BEHAVIOURS,
     *TRANSFER_BEHAVIOURS,
     *CHECK_BEHAVIOURS,
+    *MARK_BEHAVIOURS,
     powers.an_imported_store_is_sound,
+    powers.a_marked_store_is_sound,
 )
 """What a `ServableStore`, which has all powers, must do."""
 

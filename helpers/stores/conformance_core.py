@@ -11,14 +11,10 @@ from abilities.helpers.stores.conformance_steps import (
     expect_refused,
     expect_stored,
     list_keys,
-    list_sources,
-    list_targets,
     put,
     read_one,
-    read_targets,
 )
 from abilities.helpers.stores.protocol import MemoryStore, Query
-from abilities.helpers.walk import WalkLimits
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
@@ -81,6 +77,34 @@ async def storing_again_merges(store: MemoryStore) -> None:
     expect(third.updated, (), "the same change again updates no field")
 
 
+async def every_change_gives_the_next_version(store: MemoryStore) -> None:
+    """Versions count the changes of a namespace; one that changes nothing gives none."""
+    first = expect_stored(await put(store, "a"))
+    second = expect_stored(await put(store, "b", links=[("a", 0.5)]))
+    expect((first.row.version, second.row.version), (1, 2), "versions count from 1")
+
+    same = expect_stored(await put(store, "a"))
+    expect(same.row.version, 1, "a change that alters nothing gives no version")
+
+    changed = expect_stored(await put(store, "a", links=[("b", 0.5)]))
+    expect(changed.row.version, 3, "the next change takes the next version, without a gap")
+    expect((await read_one(store, "b")).row.version, 2, "other memories keep their versions")
+
+    archived = expect_stored(await put(store, "", kind="archive", id=second.row.id))
+    expect(archived.row.version, 4, "archiving is a change")
+
+    await put(store, "", kind="delete", id=second.row.id)
+    later = expect_stored(await put(store, "c"))
+    later_version = later.row.version
+    expect(later_version > 4, True, f"a version is never given again; {later_version} after 4")
+
+    elsewhere = Change(
+        "store", TIME, key="k", new_id=UNKNOWN_ID, fields={"type": "core", "content": "x"}
+    )
+    written = expect_stored(await store.change(OTHER_NAMESPACE, elsewhere))
+    expect(written.row.version, 1, "every namespace counts for itself")
+
+
 async def an_id_names_one_memory(store: MemoryStore) -> None:
     """Unknown ids, and an id and key of two memories, are refused, and nothing changes."""
     memory = expect_stored(await put(store, "a"))
@@ -111,84 +135,6 @@ async def an_id_names_one_memory(store: MemoryStore) -> None:
     for key in ("a", "b"):
         unchanged = await read_one(store, key)
         expect(unchanged.row.content, f"content of {key}", "a refused change changes nothing")
-
-
-async def links_are_ranked_by_weight_times_score(store: MemoryStore) -> None:
-    """The best links come first, and the order follows every change of a target."""
-    await put(store, "a", links=[("b", 0.8), ("c", 0.9), ("none", 1.0)])
-    expect(
-        await read_targets(store, "a"),
-        ["none", "c", "b"],
-        "links to missing targets rank by weight",
-    )
-
-    await put(store, "b", memory_score=0.9)
-    target = expect_stored(await put(store, "c", memory_score=0.7))
-    expect(
-        await read_targets(store, "a"),
-        ["b", "c", "none"],
-        "links rank by weight times score, missing targets last",
-    )
-
-    await put(store, "", kind="update", id=target.row.id, memory_score=1.0)
-    expect(await read_targets(store, "a"), ["c", "b", "none"], "a changed score changes the order")
-
-    await put(store, "", kind="delete", id=target.row.id)
-    expect(
-        await read_targets(store, "a"),
-        ["b", "none", "c"],
-        "a link to a deleted target stays and ranks last",
-    )
-
-    page = await store.read_linked(NAMESPACE, "a", 1, 1)
-    expect(list_targets(page.links), ["none"], "links come in pages")
-    expect(page.links_total, 3, "links_total counts all links, not those of the page")
-
-
-async def backlinks_come_in_pages_by_source(store: MemoryStore) -> None:
-    """The links that lead to a key are known, even if no memory has that key."""
-    for key in ("c", "a", "b"):
-        await put(store, key, links=[("hub", 0.5), ("other", 0.1)])
-
-    page = await store.read_backlinks(NAMESPACE, "hub", 1, 5)
-    expect(list_sources(page.links), ["b", "c"], "backlinks are ordered by source")
-    expect(page.total, 3, "the total counts all backlinks, not those of the page")
-
-    await put(store, "b", remove=[{"key": "hub", "type": None}])
-    page = await store.read_backlinks(NAMESPACE, "hub", 0, 1)
-    expect(list_sources(page.links), ["a"], "a page holds no more than its limit")
-    expect(page.total, 2, "a removed link is gone")
-
-    page = await store.read_backlinks(OTHER_NAMESPACE, "hub", 0, 5)
-    expect(page.total, 0, "backlinks stay in their namespace")
-
-
-async def a_walk_visits_each_memory_once_on_its_shortest_way(store: MemoryStore) -> None:
-    """A walk goes depth first and best first, and loses nothing that its limits allow."""
-    edges = {"a": [("b", 1.0), ("c", 0.5)], "b": [("c", 1.0)], "c": [("d", 1.0)], "d": []}
-    for key, links in edges.items():
-        await put(store, key, links=links)
-
-    for depth in (2, 3):
-        result = await store.walk(NAMESPACE, "a", WalkLimits(depth, breadth=5, total=20))
-
-        steps = [(step.key, step.depth) for step in result.outcome.steps]
-        expect(
-            steps,
-            [("a", 0), ("b", 1), ("c", 1), ("d", 2)],
-            f"a walk of depth {depth} reaches every memory once, on its shortest way",
-        )
-        expect(
-            list_keys(result.memories),
-            ["a", "b", "c", "d"],
-            "each step of a walk comes with its memory",
-        )
-
-    await expect_refused(
-        store.walk(NAMESPACE, "none", WalkLimits(1, 1, 1)),
-        "memory_not_found",
-        "a walk from a missing memory is refused",
-    )
 
 
 async def queries_filter_sort_search_and_page(store: MemoryStore) -> None:

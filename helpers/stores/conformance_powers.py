@@ -1,4 +1,4 @@
-"""The contracts of `TransferableStore` and `CheckableStore`, as behaviors of such stores."""
+"""The contracts of the optional powers of stores, as behaviors of stores that have them."""
 
 from abilities.helpers.stores.conformance_steps import (
     NAMESPACE,
@@ -8,9 +8,15 @@ from abilities.helpers.stores.conformance_steps import (
     list_keys,
     list_targets,
     put,
+    rename,
 )
 from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.stores.protocol import CheckableStore, ServableStore, TransferableStore
+from abilities.helpers.stores.protocol import (
+    CheckableStore,
+    MarkableStore,
+    ServableStore,
+    TransferableStore,
+)
 
 NEW_ID = "11111111-1111-4111-8111-111111111111"
 
@@ -56,9 +62,10 @@ async def an_import_replaces_only_if_asked(store: TransferableStore) -> None:
     outcomes = await store.import_batch(batch, replace=True)
     expect(outcomes, ["replaced"], "a memory that differs is replaced if asked")
     replaced = (await _read_all(store))[0]
+    expected = _change_version(different, replaced.row.version)
     expect(
         replaced,
-        different._replace(links_total=1),
+        expected._replace(links_total=1),
         "a replaced memory is as it was imported, with its links alone",
     )
 
@@ -77,6 +84,24 @@ async def an_import_refuses_an_id_of_another_key(store: TransferableStore) -> No
     expect(list_keys(await _read_all(store)), ["a", "b", "c"], "the other memory is stored")
 
 
+async def an_import_gives_versions_of_this_store(store: TransferableStore) -> None:
+    """A memory that is added or replaced gets the next version here, whatever it had elsewhere."""
+    memories = await _store_two(store)
+    expect([memory.row.version for memory in memories], [2, 1], "two changes give two versions")
+
+    same = _change_version(memories[1], 77)
+    replaced = _change_version(_change_content_and_links(memories[0]), 78)
+    added = _change_version(_change_id(_rename(memories[1], "c")), 79)
+    batch = [IncomingMemory(memory) for memory in (same, replaced, added)]
+
+    outcomes = await store.import_batch(batch, replace=True)
+
+    expect(outcomes, ["unchanged", "replaced", "added"], "another version alone is no difference")
+    versions = [memory.row.version for memory in await _read_all(store)]
+    expect(sorted(versions), [1, 3, 4], "each added or replaced memory has a version of its own")
+    expect(versions[1], 1, "an unchanged memory keeps its version")
+
+
 async def a_healthy_store_is_sound(store: CheckableStore) -> None:
     """After changes of every kind, a full check finds no damage; dangling links are none."""
     ids: list[str] = []
@@ -88,6 +113,7 @@ async def a_healthy_store_is_sound(store: CheckableStore) -> None:
     await put(store, "", kind="archive", id=archived_id)
     await put(store, "", kind="update", id=updated_id, content="new", memory_score=0.1)
     await put(store, "", kind="delete", id=deleted_id)
+    await rename(store, archived_id, "d")
 
     await _expect_sound(store)
 
@@ -102,6 +128,25 @@ async def an_imported_store_is_sound(store: ServableStore) -> None:
     outcomes = await store.import_batch(batch, replace=True)
 
     expect(outcomes, ["replaced", "added"], "an import adds new memories and replaces others")
+    await _expect_sound(store)
+
+
+async def a_mark_is_set_once_and_for_good(store: MarkableStore) -> None:
+    """A new store has no mark; one that was set stays, and is no memory."""
+    expect(await store.has_mark("tokens"), False, "a new store has no mark")
+
+    await store.set_mark("tokens")
+    await store.set_mark("tokens")
+
+    expect(await store.has_mark("tokens"), True, "a mark stays once it is set")
+    stats = await store.read_stats(NAMESPACE)
+    expect(stats.total, 0, "a mark is no memory")
+
+
+async def a_marked_store_is_sound(store: ServableStore) -> None:
+    """The integrity check finds nothing wrong with a store that has a mark."""
+    await store.set_mark("tokens")
+
     await _expect_sound(store)
 
 
@@ -138,6 +183,12 @@ def _rename(memory: StoredMemory, key: str) -> StoredMemory:
 def _change_id(memory: StoredMemory) -> StoredMemory:
     """Return a memory with an id that no other one has."""
     row = memory.row._replace(id=NEW_ID)
+    return memory._replace(row=row)
+
+
+def _change_version(memory: StoredMemory, version: int) -> StoredMemory:
+    """Return a memory with another version."""
+    row = memory.row._replace(version=version)
     return memory._replace(row=row)
 
 

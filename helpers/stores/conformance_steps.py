@@ -3,15 +3,20 @@
 from collections.abc import Awaitable, Iterable, Sequence
 from uuid import uuid4
 
-from abilities.declarations.faults import Reason, Refused
+from abilities.declarations.faults import Refused
+from abilities.declarations.memory import Direction
+from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.changes import Change, Kind
 from abilities.helpers.stores.model import LinkRow, StoredMemory
 from abilities.helpers.stores.protocol import MemoryStore, WriteResult
+from abilities.helpers.walk import WalkLimits
 
 NAMESPACE = "conformance"
 OTHER_NAMESPACE = "other"
 TIME = "2026-01-01T00:00:00.000Z"
+LATER = "2026-01-02T00:00:00.000Z"
+ALL_LINKS = WalkLimits(1, 20, 50)
 
 
 async def put(
@@ -22,26 +27,29 @@ async def put(
     now: str = TIME,
     id: str | None = None,
     links: Iterable[tuple[str, float]] = (),
+    link_type: str = "association",
+    term: str = "",
     remove: Sequence[JsonObject] = (),
     **fields: object,
 ) -> WriteResult:
     """Change one memory, by default store it with the given fields.
 
-    ``id`` names the memory instead of the key. ``links`` are pairs of a target and a weight;
-    ``remove`` are links to remove, each with its ``key`` and its ``type`` or None for any type.
+    ``id`` names the memory; with a ``key`` as well, the change renames it. ``links`` are pairs of a
+    target and a weight, all of one type and term; ``remove`` are links to remove, each with its
+    ``key`` and its ``type`` or None for any type.
     """
     if kind == "store":
         fields = {"type": "core", "content": f"content of {key}", **fields}
 
     new_links: list[JsonObject] = []
     for target, weight in links:
-        new_links.append({"key": target, "link_weight": weight, "type": "association"})
+        new_links.append({"key": target, "link_weight": weight, "type": link_type, "term": term})
 
     change = Change(
         kind=kind,
         now=now,
         id=id,
-        key=None if id else key,
+        key=key or None,
         new_id=str(uuid4()),
         fields=fields,
         links=new_links,
@@ -69,10 +77,52 @@ async def read_one(store: MemoryStore, key: str) -> StoredMemory:
     return memory
 
 
+async def rename(store: MemoryStore, memory_id: str, key: str) -> WriteResult:
+    """Give a memory another key, a day after `TIME`."""
+    return await put(store, key, kind="update", now=LATER, id=memory_id)
+
+
 async def read_targets(store: MemoryStore, key: str) -> list[str]:
     """Return the targets of a memory's links, best first."""
     memory = await store.read_linked(NAMESPACE, key, 0, 20)
     return list_targets(memory.links)
+
+
+async def read_sources(store: MemoryStore, key: str) -> list[str]:
+    """Return the sources of the links that lead to a key, best first."""
+    page = await store.read_backlinks(NAMESPACE, key, 0, 20)
+    return list_sources(page.links)
+
+
+async def read_totals(store: MemoryStore, key: str) -> tuple[int, int]:
+    """Return how many links a memory has and how many lead to it; fail if reads differ."""
+    memory = await read_one(store, key)
+    totals = (memory.links_total, memory.backlinks_total)
+
+    linked = await store.read_linked(NAMESPACE, key, 0, 0)
+    expect((linked.links_total, linked.backlinks_total), totals, "every read says the same totals")
+
+    backlinks = await store.read_backlinks(NAMESPACE, key, 0, 1)
+    expect(backlinks.total, memory.backlinks_total, "backlinks are counted the same")
+    return totals
+
+
+async def read_walk(
+    store: MemoryStore, key: str, direction: Direction, limits: WalkLimits = ALL_LINKS
+) -> list[tuple[str, str]]:
+    """Return the keys of a walk, each with the direction of the link on which it was reached."""
+    result = await store.walk(NAMESPACE, key, limits, direction)
+
+    steps: list[tuple[str, str]] = []
+    for step in result.outcome.steps:
+        link_direction = ""
+        if step.link is not None:
+            link_direction = "out"
+            if step.link.incoming:
+                link_direction = "in"
+        steps.append((step.key, link_direction))
+
+    return steps
 
 
 def list_targets(links: Iterable[LinkRow]) -> list[str]:

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.model import IMPORTANCES, Row, hash_values, verify_row
+from abilities.declarations.values import has_surrogate
+from abilities.helpers.stores.model import IMPORTANCES, LinkRecord, Row, verify_row
 from abilities.helpers.stores.protocol import IntegrityFinding
+from abilities.helpers.stores.ranking import LinkEnds, StaleMark
 
 _MAX_EXAMPLES = 5
 _PROGRESS_ROWS = 1_000
@@ -73,6 +75,9 @@ class IntegrityCheck:
         self._damaged_links: list[str] = []
         self._wrong_tags: list[str] = []
         self._unfindable: list[str] = []
+        self._wrong_link_counts: list[str] = []
+        self._wrong_versions: list[str] = []
+        self._last_versions: dict[str, int] = {}
 
     def add_memory(self, columns: Iterable[Any]) -> None:
         """Check a memory: the columns of its `Row`, its hash, and its `INDEX_COLUMNS`.
@@ -87,7 +92,9 @@ class IntegrityCheck:
         row = Row._make(islice(values, len(Row._fields)))
         stored_hash = next(values)
         index_row = IndexRow._make(values)
-        if not _is_sound_memory(row, stored_hash, index_row):
+        if _is_sound_memory(row, stored_hash, index_row):
+            self._add_version(row)
+        else:
             self._damaged_memories.append(_format_name(row.namespace, row.key))
 
         # A damaged memory counts too, so that its damage is not reported as wrong counters as well.
@@ -102,43 +109,64 @@ class IntegrityCheck:
             self._damaged_memories.append(f"{difference:+} rows in the memory index")
 
     def add_link(self, columns: Iterable[Any]) -> None:
-        """Check a link: its namespace, the columns of its `LinkRecord`, and its target's state.
+        """Check a link: its namespace, its `LinkRecord`, its target, its source, and their marks.
 
-        The state is the target's ``archived`` and ``score``, both None if it does not exist.
+        Of the target and then the source come ``archived`` and ``score``; both are None if the
+        memory does not exist. Marks say whether the ranks by the target and the source are stale.
         """
         self._count_row()
 
-        namespace, source, target, kind, weight, rank, stored_hash, archived, score = columns
-        if archived is None:
+        namespace, *values = columns
+        record = LinkRecord._make(values[: len(LinkRecord._fields)])
+        ends = LinkEnds._make(values[len(LinkRecord._fields) :])
+        if ends.target_archived is None:
             self._dangling_links += 1
 
-        expected_rank = -1.0
-        if archived == 0:
-            expected_rank = weight * score
+        if not record.is_sound or not ends.confirm_ranks(record):
+            self._damaged_links.append(
+                f"{_format_name(namespace, record.source)} -> {record.target}"
+            )
 
-        values = (source, target, kind, weight, rank)
-        if rank != expected_rank or not _has_valid_hash(values, stored_hash):
-            self._damaged_links.append(f"{_format_name(namespace, source)} -> {target}")
+    def add_mark(self, namespace: str, mark: StaleMark) -> None:
+        """Check the texts of a mark of stale ranks; the ranks behind it are checked themselves."""
+        if has_surrogate(namespace) or not mark.is_sound:
+            self._damaged_links.append(_format_name(namespace, mark.key))
 
     def compare_tags(self, namespace: str, key: str, tags: str, indexed: str) -> None:
         """Compare a memory's tags with those in the tag index; both are JSON arrays."""
-        if _parse_tags(tags) != _parse_tags(indexed):
+        if not have_same_tags(tags, indexed):
             self._wrong_tags.append(_format_name(namespace, key))
 
     def add_miscounted_tag(self, namespace: str, tag: str) -> None:
         """Add a tag whose counter is wrong."""
         self._wrong_tags.append(_format_name(namespace, tag))
 
+    def add_miscounted_links(self, namespace: str, key: str) -> None:
+        """Add a key whose numbers of outgoing and incoming links are wrong."""
+        self._wrong_link_counts.append(f"{_format_name(namespace, key)} links")
+
+    def add_repeated_version(self, namespace: str, version: int) -> None:
+        """Add a version that several memories of a namespace have."""
+        self._wrong_versions.append(_format_name(namespace, version))
+
     def add_unfindable(self, namespace: str, key: str) -> None:
         """Add a memory that is missing from the search index."""
         self._unfindable.append(_format_name(namespace, key))
 
-    def report(self, counters: Mapping[Counted, int]) -> list[IntegrityFinding]:
+    def add_wrong_index(self, name: str) -> None:
+        """Add a part of the search index that is not made of the memories' contents."""
+        self._unfindable.append(f"entries of {name}")
+
+    def report(
+        self, counters: Mapping[Counted, int], versions: Mapping[str, int]
+    ) -> list[IntegrityFinding]:
         """Return the findings, in a fixed order.
 
-        ``counters`` are those that the store keeps, except those of tags.
+        ``counters`` are those that the store keeps, except those of tags and links; ``versions``
+        are the last versions that it gave, by namespace.
         """
-        wrong_counters = self._compare_counters(counters)
+        wrong_counters = [*self._compare_counters(counters), *self._wrong_link_counts]
+        wrong_versions = [*self._wrong_versions, *self._list_uncounted_versions(versions)]
         return [
             build_finding(
                 "memories",
@@ -166,12 +194,34 @@ class IntegrityCheck:
                 "Counters that disagree with the memories",
             ),
             build_finding(
+                "versions",
+                wrong_versions,
+                "Every version was given to one memory.",
+                "Versions that were given twice or not at all",
+            ),
+            build_finding(
                 "search",
                 self._unfindable,
                 "Every memory is in the search index.",
-                "Memories missing from the search index",
+                "Memories missing from the search index, or with wrong entries",
             ),
         ]
+
+    def _add_version(self, row: Row) -> None:
+        last_version = self._last_versions.get(row.namespace, 0)
+        self._last_versions[row.namespace] = max(last_version, row.version)
+
+        if row.version < 1:
+            self._wrong_versions.append(_format_name(row.namespace, row.key))
+
+    def _list_uncounted_versions(self, versions: Mapping[str, int]) -> list[str]:
+        """Return the memories' last versions that their namespaces have not given yet."""
+        uncounted: list[str] = []
+        for namespace, version in self._last_versions.items():
+            if version > versions.get(namespace, 0):
+                uncounted.append(_format_name(namespace, version))
+
+        return uncounted
 
     def _compare_counters(self, counters: Mapping[Counted, int]) -> list[str]:
         """Return what the wrong ones among the store's counters count."""
@@ -231,36 +281,43 @@ def _is_sound_memory(row: Row, stored_hash: int, index_row: IndexRow) -> bool:
     """Return whether a row is as it was written and its row in the memory index agrees with it."""
     try:
         verify_row(row, stored_hash)
-        expected = IndexRow(
-            id=row.id,
-            type=row.type,
-            category=row.category,
-            importance=IMPORTANCES.index(row.importance),
-            archived=row.archived,
-            size=_count_bytes(row),
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-        )
+        expected = build_index_row(row)
     except (Refused, UnicodeEncodeError, ValueError):
         return False
 
     return index_row == expected
 
 
+def build_index_row(row: Row) -> IndexRow:
+    """Return what the memory index must have of a sound row."""
+    return IndexRow(
+        id=row.id,
+        type=row.type,
+        category=row.category,
+        importance=IMPORTANCES.index(row.importance),
+        archived=row.archived,
+        size=_count_bytes(row),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
 def _count_bytes(row: Row, *, errors: str = "strict") -> int:
+    return _measure(row.content, errors) + _measure(row.summary, errors)
+
+
+def _measure(text: object, errors: str) -> int:
     # A damaged text holds surrogates, which "surrogateescape" turns back into its bytes.
-    return len(row.content.encode(errors=errors)) + len(row.summary.encode(errors=errors))
-
-
-def _has_valid_hash(values: tuple[object, ...], stored_hash: int) -> bool:
-    try:
-        return hash_values(values) == stored_hash
-    except TypeError:  # a damaged text need not be valid Unicode
-        return False
+    return len(text.encode(errors=errors)) if isinstance(text, str) else 0
 
 
 def _order_counters(counted: Counted) -> str:
     return repr(tuple(counted))  # damage can turn a value into one of a type that does not compare
+
+
+def have_same_tags(tags: str, indexed: str) -> bool:
+    """Return whether two JSON arrays hold the same tags."""
+    return _parse_tags(tags) == _parse_tags(indexed)
 
 
 def _parse_tags(tags: str) -> list[object] | None:

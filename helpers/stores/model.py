@@ -3,13 +3,13 @@
 import math
 from collections.abc import Container, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.walk import State, WalkLink
+from abilities.helpers.walk import State, WalkLink, compute_rank
 
 TYPES = ("core", "learning", "task")
 IMPORTANCES = ("low", "medium", "high")
@@ -20,7 +20,8 @@ class Row(NamedTuple):
     """One memory's columns.
 
     ``tags`` and ``metadata`` are JSON. ``archived`` and ``scored`` are 0 or 1; ``scored`` is 1 if
-    somebody set the score, and 0 if it follows from the importance.
+    somebody set the score, and 0 if it follows from the importance. ``version`` is the number of
+    the namespace's change that made the row, and 0 before a store has written it.
     """
 
     namespace: str
@@ -38,6 +39,7 @@ class Row(NamedTuple):
     summary: str
     metadata: str
     content: str
+    version: int = 0
 
 
 class LinkRow(NamedTuple):
@@ -47,12 +49,22 @@ class LinkRow(NamedTuple):
     target: str
     type: str
     weight: float
+    term: str = ""
 
-    def to_data(self) -> JsonObject:
-        """Return the link as replies show it; the default type "association" is left out."""
-        data: JsonObject = {"key": self.target, "link_weight": self.weight}
+    def to_data(self, *, incoming: bool = False) -> JsonObject:
+        """Return the link as replies show it: by its target, or by its source if it is incoming.
+
+        The default type "association" and an empty term are left out.
+        """
+        key = self.target
+        if incoming:
+            key = self.source
+
+        data: JsonObject = {"key": key, "link_weight": self.weight}
         if self.type != "association":
             data["type"] = self.type
+        if self.term:
+            data["term"] = self.term
 
         return data
 
@@ -60,7 +72,7 @@ class LinkRow(NamedTuple):
 class StoredMemory(NamedTuple):
     """A memory that was read: its row, some of its links, and its access counters.
 
-    ``links_total`` is how many links it has in all.
+    ``links_total`` is how many links it has in all, ``backlinks_total`` how many lead to it.
     """
 
     row: Row
@@ -68,6 +80,7 @@ class StoredMemory(NamedTuple):
     links_total: int = 0
     accessed_at: str = ""
     access_count: int = 0
+    backlinks_total: int = 0
 
 
 class AccessCounters(NamedTuple):
@@ -133,28 +146,83 @@ def verify_row(row: Row, stored_hash: int) -> Row:
     return row
 
 
+def verify_saved(row: Row, stored_hash: int) -> None:
+    """Verify a row that was just written, as it came back from the store.
+
+    A change is acknowledged only after that, so that whatever is acknowledged can be read. Raises
+    Refused: invalid_stored_value.
+    """
+    try:
+        verify_row(row, stored_hash)
+        tags = orjson.loads(row.tags)
+        metadata = orjson.loads(row.metadata)
+    except (Refused, ValueError):
+        raise Refused("invalid_stored_value") from None
+
+    if not is_tags(tags) or not isinstance(metadata, dict):
+        raise Refused("invalid_stored_value")
+
+
+def is_tags(value: object) -> bool:
+    """Return whether a value of JSON is a list of texts."""
+    if not isinstance(value, list):
+        return False
+
+    return all(isinstance(tag, str) for tag in cast(list[object], value))
+
+
 def is_fraction(value: object) -> bool:
     """Return whether a stored weight or score is a number from 0 to 1."""
     return isinstance(value, float) and math.isfinite(value) and 0 <= value <= 1
 
 
 class LinkRecord(NamedTuple):
-    """A link as a store keeps it: the link itself, its rank, and a hash over both.
+    """A link as a store keeps it: the link itself, its ranks, and a hash over all of that.
 
-    ``rank`` is the weight times the target's score, or -1 if the target is missing or archived.
+    ``rank`` ranks it among the links of its source, by the score of the target; it is -1 if the
+    target is missing or archived. ``back_rank`` ranks it among the links to its target, by the
+    score of the source; it is -1 if the source is archived.
     """
 
     source: str
     target: str
     type: str
     weight: float
-    rank: float
+    term: str
+    rank: int
+    back_rank: int
     hash: int
+
+    @classmethod
+    def build(
+        cls, link: LinkRow, target_score: float | None, source_score: float | None
+    ) -> "LinkRecord":
+        """Return the record of a link; a score is None if that memory is missing or archived.
+
+        Raises Refused("invalid_stored_value") for a weight that no reader would accept.
+        """
+        if not is_fraction(link.weight):
+            raise Refused("invalid_stored_value")
+
+        rank = rank_link(link.weight, target_score)
+        back_rank = rank_link(link.weight, source_score)
+        link_hash = hash_values((*link, rank, back_rank))
+
+        return cls(
+            link.source,
+            link.target,
+            link.type,
+            link.weight,
+            link.term,
+            rank,
+            back_rank,
+            link_hash,
+        )
 
     @property
     def row(self) -> LinkRow:
         """The link without its derived columns."""
-        return LinkRow(self.source, self.target, self.type, self.weight)
+        return LinkRow(self.source, self.target, self.type, self.weight, self.term)
 
     @property
     def is_sound(self) -> bool:
@@ -165,14 +233,29 @@ class LinkRecord(NamedTuple):
         except TypeError:  # damage can turn any value into one of another type
             return False
 
-    def to_walk_link(self, invalid: Container[str]) -> WalkLink:
-        """Return the link as a walk sees it; ``invalid`` holds targets not to be entered."""
-        if not self.is_sound or self.target in invalid:
-            # Damage can give a value any type; the score is below that of absent targets.
-            return WalkLink(str(self.target), 0.0, str(self.type), -2.0, "invalid")
+    def to_walk_link(self, invalid: Container[str], *, incoming: bool = False) -> WalkLink:
+        """Return the link as a walk sees it from its source, or from its target if ``incoming``.
+
+        ``invalid`` holds memories not to be entered.
+        """
+        key, rank = self.target, self.rank
+        if incoming:
+            key, rank = self.source, self.back_rank
+
+        if not self.is_sound or key in invalid:
+            # Damage can give a value any type; the rank is below that of absent targets.
+            return WalkLink(str(key), 0.0, str(self.type), -2, "invalid", incoming=incoming)
 
         state: State = "present"
-        if self.rank < 0:
+        if rank < 0:
             state = "absent"
 
-        return WalkLink(self.target, self.weight, self.type, self.rank, state)
+        return WalkLink(key, self.weight, self.type, rank, state, incoming)
+
+
+def rank_link(weight: float, score: float | None) -> int:
+    """Return a link's rank by a memory's score; -1 if that memory is missing or archived."""
+    if score is None:
+        return -1
+
+    return compute_rank(weight, score)

@@ -1,12 +1,24 @@
 """Open the store that a URL names."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from abilities.helpers.stores.originals import RepairReport
 from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.stores.sqlite.repair import repair
+from abilities.helpers.stores.sqlite.schema import is_store_header as is_store_header
 from abilities.helpers.stores.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from abilities.helpers.stores.postgres.store import PostgresStore
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
+
+STORE_SUFFIXES = ("-", ".before-")
+"""How the names of files go on that lie beside a store: its log, its lock, its earlier states."""
 
 
 def store_path(url: str) -> Path | None:
@@ -41,6 +53,29 @@ def open_store(url: str, *, max_memories: int | None = None) -> ServableStore:
     if path is not None:
         return SqliteStore(path, max_memories=max_memories)
 
+    return _open_postgres(url, max_memories)
+
+
+async def repair_store(
+    url: str, originals: Path | None, progress: Callable[[int], None], *, dry_run: bool
+) -> RepairReport:
+    """Mend the store at a URL, as `sqlite.repair` and `PostgresStore.repair` say.
+
+    Raises ValueError as `open_store`, FileExistsError, OSError, Refused, UnsoundCopy.
+    """
+    path = store_path(url)
+    if path is not None:
+        return await asyncio.to_thread(repair, path, originals, progress, dry_run=dry_run)
+
+    store = _open_postgres(url, None)
+    try:
+        await store.prepare()
+        return await store.repair(originals, progress, dry_run=dry_run)
+    finally:
+        await store.close()
+
+
+def _open_postgres(url: str, max_memories: int | None) -> "PostgresStore":
     # Imported here, because the driver is an optional dependency.
     try:
         from abilities.helpers.stores.postgres.store import PostgresStore

@@ -1,13 +1,15 @@
-"""The protocols of a memory store: what every store does, and two optional powers.
+"""The protocols of a memory store: what every store does, and three optional powers.
 
 `MemoryStore` is the core. `TransferableStore` adds export and import, `CheckableStore` an integrity
-check. `abilities.helpers.stores.conformance` tests any store against them.
+check, and `MarkableStore` marks. `abilities.helpers.stores.conformance` tests any store against
+them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
+from abilities.declarations.memory import Direction
 from abilities.helpers.stores.changes import Change, Outcome
 from abilities.helpers.stores.model import (
     IMPORTANCES,
@@ -19,6 +21,9 @@ from abilities.helpers.stores.model import (
 )
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 
+Mark = Literal["tokens"]
+"""What a store remembers beside memories: "tokens", that tokens of a server were ever made."""
+
 MAX_TOUCHES = 10_000
 """Memories whose accesses a store holds back until it writes them; further ones are not counted."""
 
@@ -27,12 +32,14 @@ class WriteResult(NamedTuple):
     """The result of a change.
 
     ``stored`` is the memory as it is now, or None if it was deleted for good. ``created`` says
-    whether the change created it; ``updated`` names the fields that changed.
+    whether the change created it; ``updated`` names the fields that changed. ``mended`` is None,
+    unless the memory was damaged: then it names the fields that got defaults before the change.
     """
 
     stored: StoredMemory | None
     created: bool
     updated: tuple[str, ...]
+    mended: tuple[str, ...] | None = None
 
 
 class WalkResult(NamedTuple):
@@ -138,7 +145,7 @@ class Stats(NamedTuple):
 
 
 class Backlinks(NamedTuple):
-    """A page of the links that lead to a key, by source and type, and how many there are in all."""
+    """A page of the links that lead to a key, best first, and how many there are in all."""
 
     links: tuple[LinkRow, ...]
     total: int
@@ -151,9 +158,9 @@ class MemoryStore(Protocol):
     and is one transaction: a read sees one snapshot; a change is made completely or not at all, and
     is durable when the method returns. If one memory among several cannot be read, a Refused in its
     place says why. A method raises Refused if the store cannot answer: busy, storage_full,
-    storage_error, storage_moved, read_only, corrupted, schema_too_new, unavailable.
+    storage_error, storage_moved, read_only, corrupted, schema_too_new, unavailable, timeout.
 
-    `TransferableStore` and `CheckableStore` are optional powers beyond this.
+    `TransferableStore`, `CheckableStore` and `MarkableStore` are optional powers beyond this.
     """
 
     @property
@@ -161,8 +168,19 @@ class MemoryStore(Protocol):
         """How many calls wait for the store right now."""
         ...
 
+    async def prepare(self) -> None:
+        """Open the store, however long that takes: one of an older version is brought forward.
+
+        The other methods open it too, but raise Refused("busy") if that takes more than seconds.
+        """
+        ...
+
     async def change(self, namespace: str, change: Change) -> WriteResult:
         """Make one change. A change that has begun is finished even if its caller is cancelled.
+
+        Each change that alters a memory gives it the next version of its namespace, beginning with
+        1; a version is never given twice, not even after the memory was deleted. Links that lead to
+        a memory follow when it is renamed; that gives their sources no new version.
 
         Also raises Refused: id_not_found, key_taken, storage_quota, checksum_mismatch.
         """
@@ -171,7 +189,8 @@ class MemoryStore(Protocol):
     async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
         """Return one item per key, in that order; Refused("memory_not_found") for a missing memory.
 
-        Each memory has its ``links_total``; its links and access counters may be left out.
+        Each memory has its ``links_total``; its links, backlinks and access counters may be left
+        out.
         """
         ...
 
@@ -186,13 +205,18 @@ class MemoryStore(Protocol):
     async def read_backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
         """Return up to ``limit`` of the links that lead to a key, after ``offset`` links.
 
-        They are ordered by source and type. The key need not exist. Damaged links are counted but
-        not returned.
+        Best first: they rank by their weight times the score of the memory that they come from, and
+        then by weight, source and type. The key need not exist. Damaged links are counted but not
+        returned.
         """
         ...
 
-    async def walk(self, namespace: str, key: str, limits: WalkLimits) -> WalkResult:
+    async def walk(
+        self, namespace: str, key: str, limits: WalkLimits, direction: Direction = "out"
+    ) -> WalkResult:
         """Walk along the links from a memory, in one snapshot.
+
+        Of two links that rank alike, by rank, weight, key and type, an outgoing one comes first.
 
         Raises Refused if that first memory cannot be read.
         """
@@ -204,6 +228,13 @@ class MemoryStore(Protocol):
 
     async def read_stats(self, namespace: str) -> Stats:
         """Return the statistics of a namespace."""
+        ...
+
+    async def ping(self) -> None:
+        """Raise Refused if the store does not answer. That is told within 2 seconds.
+
+        Pings wait for no other call, however slow these are.
+        """
         ...
 
     def count_access(self, namespace: str, key: str, now: str) -> None:
@@ -258,8 +289,23 @@ class CheckableStore(MemoryStore, Protocol):
         ...
 
 
-class ServableStore(TransferableStore, CheckableStore, Protocol):
-    """A store with all powers, as the command line needs it; the built-in stores have them all."""
+class MarkableStore(MemoryStore, Protocol):
+    """A store that remembers facts for all namespaces, which are set once and for good.
+
+    A backup has the marks of its store. An export has none.
+    """
+
+    async def set_mark(self, mark: Mark) -> None:
+        """Set a mark, durably. Setting it again changes nothing."""
+        ...
+
+    async def has_mark(self, mark: Mark) -> bool:
+        """Return whether a mark is set."""
+        ...
+
+
+class ServableStore(TransferableStore, CheckableStore, MarkableStore, Protocol):
+    """A store with all powers, as servers need it; the built-in stores have them all."""
 
 
 def build_stats(

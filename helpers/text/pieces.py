@@ -20,14 +20,22 @@ def hash_version(before: bytes) -> str:
     return blake2b(before[-VERSION_WINDOW:], digest_size=VERSION_DIGITS // 2).hexdigest()
 
 
+class Mark(NamedTuple):
+    """A part of a piece's text that stands for ``size`` bytes of other text in its source."""
+
+    start: int
+    end: int
+    size: int
+
+
 class Piece(NamedTuple):
     """A part of a decoded text that can be shortened further and says how to fetch the rest.
 
     ``text`` begins at byte ``start`` of its source, and ``lead`` is up to 4 KiB of the bytes
     before it. ``rest`` is true if more of the requested part follows. ``total_chars`` is the
     length of the whole requested part, if known. ``end`` is the byte that a bounded request ends
-    before. ``raw`` holds the text's own bytes if encoding the text would not give them back,
-    because it has markers.
+    before. ``marks`` are in order. ``raw`` holds the text's own bytes if encoding the text would
+    not give them back, because it has markers or marks.
     """
 
     text: str
@@ -38,6 +46,34 @@ class Piece(NamedTuple):
     total_chars: int | None = None
     end: int | None = None
     raw: bytes | None = None
+    marks: tuple[Mark, ...] = ()
+
+    def find_cut(self, chars: int) -> int:
+        """Return where to cut to keep ``chars`` characters at most, and no character or mark split.
+
+        Only a mark at the start may be longer than that: a cut is never to nothing.
+        """
+        place = back_off(self.text, chars)
+
+        for mark in self.marks:
+            if mark.start < place < mark.end:
+                return mark.start or mark.end
+
+        return place
+
+    def count_marks(self, chars: int) -> int:
+        """Return how many marks are in the first ``chars`` characters, which end in none."""
+        return sum(mark.end <= chars for mark in self.marks)
+
+    def measure(self, chars: int) -> int:
+        """Return how many bytes the first ``chars`` characters came from."""
+        length = position = 0
+
+        for mark in self.marks[: self.count_marks(chars)]:
+            length += byte_length(self.text[position : mark.start], self.encoding) + mark.size
+            position = mark.end
+
+        return length + byte_length(self.text[position:chars], self.encoding)
 
     def resume(self, chars: int) -> str:
         """Return the resume point after the first ``chars`` characters.
@@ -45,7 +81,7 @@ class Piece(NamedTuple):
         For example ``byte=20480@0f3a56b1c2d4``, or ``byte=20480-40960@0f3a56b1c2d4`` of a bounded
         request.
         """
-        length = byte_length(self.text[:chars], self.encoding)
+        length = self.measure(chars)
 
         if self.raw is not None:
             before = self.raw[max(length - VERSION_WINDOW, 0) : length]
@@ -58,7 +94,7 @@ class Piece(NamedTuple):
 
     def widest_resume(self) -> str:
         """Return a string as long as the longest resume point of this piece."""
-        length = byte_length(self.text, self.encoding)
+        length = self.measure(len(self.text))
         return self._format_point(length, "0" * VERSION_DIGITS)
 
     def _format_point(self, length: int, version: str) -> str:

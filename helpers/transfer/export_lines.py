@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from abilities.declarations.faults import AbilitiesError
 from abilities.declarations.memory import SCORES
 from abilities.declarations.transfer import FORMAT, VERSION, ExportedMemory, Heading, drop_defaults
-from abilities.declarations.values import parse_json
+from abilities.declarations.values import JsonObject, parse_json
 from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, dump_sorted_json
 
 HEADING = orjson.dumps({"format": FORMAT, "version": VERSION}) + b"\n"
@@ -56,7 +56,17 @@ def format_line(stored: StoredMemory) -> bytes:
 def parse_line(line: bytes) -> StoredMemory:
     """Return the memory on a line. Raises UnusableLine."""
     memory = _validate(line)
-    score = SCORES[memory.importance] if memory.memory_score is None else memory.memory_score
+
+    # As in a change, the score may also come in the metadata.
+    metadata: JsonObject = {**memory.metadata}
+    metadata_score = metadata.pop("memory_score", None)
+    given_score = memory.memory_score
+    if given_score is None:
+        given_score = metadata_score
+
+    score = given_score
+    if score is None:
+        score = SCORES[memory.importance]
 
     row = Row(
         namespace=memory.namespace,
@@ -64,25 +74,31 @@ def parse_line(line: bytes) -> StoredMemory:
         id=memory.id,
         archived=int(memory.archived),
         score=score,
-        scored=int(memory.memory_score is not None),
+        scored=int(given_score is not None),
         type=memory.type,
         importance=memory.importance,
         category=memory.category,
         created_at=memory.created_at,
         updated_at=memory.updated_at,
-        tags=dump_sorted_json(memory.tags),
+        tags=dump_sorted_json(list(dict.fromkeys(memory.tags))),
         summary=memory.summary,
-        metadata=dump_sorted_json(memory.metadata),
+        metadata=dump_sorted_json(metadata),
         content=memory.content,
     )
 
     # Target and type identify a link; if a line has one twice, the last one counts.
     links: dict[tuple[str, str], LinkRow] = {}
     for link in memory.links:
-        links[link.key, link.type] = LinkRow(row.key, link.key, link.type, link.link_weight)
+        links[link.key, link.type] = LinkRow(
+            row.key, link.key, link.type, link.link_weight, link.term
+        )
 
     return StoredMemory(
-        row, tuple(links.values()), len(links), memory.accessed_at, memory.access_count
+        row,
+        tuple(links.values()),
+        links_total=len(links),
+        accessed_at=memory.accessed_at,
+        access_count=memory.access_count,
     )
 
 

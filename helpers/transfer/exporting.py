@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import aiofiles
 
-from abilities.declarations.values import parse_json
+from abilities.declarations.values import escape_unseen, parse_json
 from abilities.helpers.durable import AtomicFile
 from abilities.helpers.stores.model import DamagedMemory, StoredMemory
 from abilities.helpers.stores.protocol import TransferableStore
@@ -55,10 +55,8 @@ async def export(
     start = _Position(namespace or "", "")
 
     if path is None:
-        await aiofiles.stdout_bytes.write(HEADING)
-        result = await _write_memories(
-            store, aiofiles.stdout_bytes.write, start, namespace, progress
-        )
+        await _print(HEADING)
+        result = await _write_memories(store, _print, start, namespace, progress)
         sys.stdout.buffer.flush()  # the last lines are still in Python's own buffer
         return result
 
@@ -78,6 +76,14 @@ async def export(
             start = _Position(memory["namespace"], memory["key"])
 
         return await _write_memories(store, write, start, namespace, progress)
+
+
+async def _print(lines: bytes) -> None:
+    """Write lines of JSON to standard output; nothing in them steers a terminal."""
+    if sys.stdout.isatty():
+        lines = escape_unseen(lines.decode(), keep="\n").encode()
+
+    await aiofiles.stdout_bytes.write(lines)
 
 
 async def _write_memories(

@@ -14,11 +14,16 @@ class ForeignLink(NamedTuple):
     name: str
     type: str
     weight: float
+    term: str = ""
 
 
 @dataclass(frozen=True)
 class ForeignMemory:
-    """A memory as another system has it, with texts and values of any size."""
+    """A memory as another system has it, with texts and values of any size.
+
+    Times are RFC 3339 UTC in milliseconds. Without ``created_at`` it is a memory of a system that
+    keeps neither times nor counters.
+    """
 
     name: str
     content: str
@@ -32,3 +37,6 @@ class ForeignMemory:
     metadata: JsonObject = field(default_factory=JsonObject)
     archived: bool = False
     created_at: str | None = None
+    updated_at: str | None = None
+    accessed_at: str | None = None
+    access_count: int = 0

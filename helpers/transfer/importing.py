@@ -1,62 +1,47 @@
 """Import: memories from a file into a store, in batches. Importing again changes nothing."""
 
-import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import NamedTuple
 
-import aiofiles
-
 from abilities.declarations.faults import Refused
-from abilities.declarations.transfer import VERSION
-from abilities.declarations.values import as_object, utc_now
 from abilities.helpers.stores.model import IncomingMemory
 from abilities.helpers.stores.protocol import TransferableStore
-from abilities.helpers.transfer.export_lines import (
-    UnusableLine,
-    parse_heading,
-    parse_line_json,
-)
-from abilities.helpers.transfer.kv_memory import KvMemoryFile
-from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
-from abilities.helpers.transfer.sources import Source, SourceItem, read_export
-from abilities.helpers.transfer.streams import read_lines
+from abilities.helpers.transfer.opening import OpenedSource
+from abilities.helpers.transfer.sources import Source, SourceItem
 
 BATCH = 500
 """Memories that are handed to the store together."""
 
-_SQLITE_MAGIC = b"SQLite format 3\0"
-
 
 class ImportNote(NamedTuple):
-    """A remark about one memory: its place in the file, its key if known, and sentences."""
+    """A remark on one memory: its place in the file, its key if known, and sentences.
+
+    A remark on a kind of rows has the number of them, and its place says which they are.
+    """
 
     place: str
     key: str | None
     words: str
-
-
-class OpenedSource(NamedTuple):
-    """A file to import: what it is, its memories, and its length in bytes or memories, or 0."""
-
-    kind: str
-    source: Source
-    length: int
+    rows: int | None = None
 
 
 class ImportOptions(NamedTuple):
-    """What a person asks of one import; a store knows only the part that is in `BatchOptions`.
+    """What a person asks of one import.
 
-    ``namespace`` is for memories that name none, or for all of them with ``all_into_it``. Memories
-    that exist and differ are kept, unless ``replace`` is set. A ``dry_run`` changes nothing.
+    Memories that exist and differ are kept, unless ``replace`` is set. A ``dry_run`` changes
+    nothing.
     """
 
-    namespace: str
-    all_into_it: bool = False
     replace: bool = False
     dry_run: bool = False
 
+
+_HINTS = {
+    "checksum_mismatch": "The stored memory is damaged and was kept; "
+    "--replace puts this one in its place."
+}
+"""Why a memory is refused, for the person who imports it, by the reason."""
 
 Report = Callable[[ImportNote], None]
 """Is called with each remark."""
@@ -65,44 +50,9 @@ Progress = Callable[[int], None]
 """Is called with how much of the source was imported so far, in bytes or memories."""
 
 
-async def open_source(path: Path | None, options: ImportOptions) -> OpenedSource:
-    """Find out from its beginning what a file holds; standard input (None) must be an export.
-
-    Raises UnusableLine, OSError.
-    """
-    namespace = options.namespace
-    override = namespace if options.all_into_it else None
-
-    if path is None:
-        return OpenedSource("an export", read_export(None, override), 0)
-
-    if await _is_sqlite(path):
-        database = KvMemoryFile.open(path)
-        source = database.read_memories(namespace, utc_now())
-        return OpenedSource("a kv-memory database", source, len(database))
-
-    first_line = await _read_first_line(path)
-    size = os.stat(path).st_size
-
-    heading = parse_heading(first_line)
-    if heading is not None and heading.version > VERSION:
-        raise UnusableLine("The file was written by a newer version of this package.")
-    if heading is not None:
-        return OpenedSource("an export", read_export(path, override), size)
-
-    if _is_knowledge_graph(first_line):
-        source = read_knowledge_graph(path, namespace, utc_now())
-        return OpenedSource("an MCP memory server's file", source, size)
-
-    raise UnusableLine(
-        "The file is neither an export, nor an MCP memory server's memory.jsonl, "
-        "nor a kv-memory database."
-    )
-
-
 async def import_memories(
     store: TransferableStore,
-    source: Source,
+    opened: OpenedSource,
     options: ImportOptions,
     report: Report,
     progress: Progress,
@@ -110,45 +60,34 @@ async def import_memories(
     """Import memories, and count those added, replaced, unchanged, kept, adjusted and refused.
 
     If an import is interrupted, run it again to finish it. Every memory that is adjusted, refused,
-    or kept although it differs is reported. Raises Refused if the store can take nothing.
+    or kept although it differs is reported; what a source has that is not kept is counted. Raises
+    Refused if the store can take nothing.
     """
     counts: Counter[str] = Counter()
 
-    async for batch in _read_batches(source):
+    async for batch in _read_batches(opened.source):
         for item in batch:
-            if item.unusable is not None:
-                counts["refused"] += 1
-                report(ImportNote(item.place, None, item.unusable))
-            elif item.notes:
-                counts["adjusted"] += 1
-                key = item.memories[0].stored.row.key
-                report(ImportNote(item.place, key, " ".join(item.notes)))
+            _report_item(item, counts, report)
 
         await _import_batch(store, batch, options, counts, report)
         progress(batch[-1].position)
 
+    progress(opened.length)
     return counts
 
 
-async def _is_sqlite(path: Path) -> bool:
-    async with aiofiles.open(path, "rb") as file:
-        return await file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+def _report_item(item: SourceItem, counts: Counter[str], report: Report) -> None:
+    """Report what the source itself says of an item, before a store has seen it."""
+    words = " ".join(item.notes)
 
-
-async def _read_first_line(path: Path) -> bytes:
-    async for line in read_lines(path):
-        return line.text or b""
-
-    return b""
-
-
-def _is_knowledge_graph(first_line: bytes) -> bool:
-    try:
-        fields = as_object(parse_line_json(first_line))
-    except UnusableLine:
-        return False
-
-    return fields is not None and fields.get("type") in ("entity", "relation")
+    if item.unusable is not None:
+        counts["refused"] += 1
+        report(ImportNote(item.place, None, item.unusable))
+    elif item.rows is not None:
+        report(ImportNote(item.place, None, words, item.rows))
+    elif words:
+        counts["adjusted"] += 1
+        report(ImportNote(item.place, item.memories[0].stored.row.key, words))
 
 
 async def _read_batches(source: Source) -> AsyncIterator[list[SourceItem]]:
@@ -194,7 +133,7 @@ async def _import_batch(
 
         if isinstance(outcome, Refused):
             counts["refused"] += 1
-            report(ImportNote(place, key, outcome.message))
+            report(ImportNote(place, key, _HINTS.get(outcome.reason, outcome.message)))
         elif isinstance(outcome, Exception):
             raise outcome  # nothing about this one memory, so the next ones would fail too
         else:

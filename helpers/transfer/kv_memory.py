@@ -1,173 +1,238 @@
-"""Import from a kv-memory database: memories by key and links; scores and weights are 0 to 100."""
+"""Import from a kv-memory database: memories with their scores, times and counts, and links.
 
-import json
-import math
-import re
+Its schema decides what it is. The tables are ``memories`` (key, summary, text, meta, created_at)
+and ``memory_links`` (from_key, to_key, link_type, term, weight, created_at, access_count,
+last_accessed_at). Version 1.8 added a column ``score`` to the memories. In version 1.2 links have
+no term in their table, and stand as JSON in a column ``links`` of the memories too, with terms;
+later versions leave that column in a database as it was.
+"""
+
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Collection, Generator, Iterable
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import cast
 
-from abilities.declarations.memory import Importance, Type
-from abilities.declarations.values import JsonObject, as_object
-from abilities.helpers.stores.model import IMPORTANCES, TYPES
-from abilities.helpers.transfer.adjustment import add_metadata, adjust
+from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
-from abilities.helpers.transfer.sources import Source, SourceItem
+from abilities.helpers.transfer.kv_meta import MetaReader, to_text
+from abilities.helpers.transfer.remarks import LINKS, ROWS, RemarkCounter
+from abilities.helpers.transfer.sources import Source, SourceItem, list_remarks
 
-_COLUMNS = {
-    "name": ("key", "memory_key", "name", "id"),
-    "content": ("content", "text", "value", "memory"),
-    "type": ("type", "memory_type", "kind"),
-    "category": ("category", "domain"),
-    "summary": ("summary", "description"),
-    "tags": ("tags", "keywords"),
-    "importance": ("importance",),
-    "score": ("memory_score", "score"),
-    "metadata": ("metadata", "meta"),
-    "archived": ("archived", "is_archived"),
-    "created_at": ("created_at", "created"),
-}
+_MEMORY_COLUMNS = {"key", "summary", "text", "meta", "created_at"}
+_READ_COLUMNS = {*_MEMORY_COLUMNS, "score", "links"}
 _LINK_COLUMNS = {
-    "source": (
-        "source_key",
-        "from_key",
-        "source",
-        "from_memory",
-        "source_id",
-        "from_id",
-        "memory_key",
-        "key",
-    ),
-    "target": ("target_key", "to_key", "target", "to_memory", "target_id", "to_id", "linked_key"),
-    "type": ("link_type", "type", "relation"),
-    "weight": ("link_weight", "weight", "strength"),
+    "from_key",
+    "to_key",
+    "link_type",
+    "weight",
+    "created_at",
+    "access_count",
+    "last_accessed_at",
 }
-"""Our names, and the columns of such files, the likeliest first; others go into the metadata."""
+_KEPT_LINK_COLUMNS = {"id", "from_key", "to_key", "link_type", "term", "weight"}
+"""The columns of a link that are imported, and its number, which nothing refers to."""
 
-_MAX_INTEGER_DIGITS = 18
-"""Integers up to this length fit 64 bits."""
+_WAL_FLAG = 18
+"""The byte of a database's header that tells its mode (SQLite's file format, section 1.3.3)."""
+
+_WAL_MODE = 2
+
+_OWN_COLUMNS = {"namespace", "key", "content", "hash"}
+"""Columns of ``memories`` in a store of this package."""
+
+_LINKS = """
+SELECT l.* FROM memories AS m JOIN memory_links AS l ON l.from_key = m.key
+WHERE m.rowid = ? ORDER BY l.rowid
+"""
+_LINKS_OF_NOBODY = """
+SELECT count(*) FROM memory_links AS l
+WHERE NOT EXISTS (SELECT 1 FROM memories AS m WHERE m.key = l.from_key)
+"""
+_OTHER_TABLES = """
+SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'
+AND name NOT IN ('memories', 'memory_links')
+AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'memories\\_fts%' ESCAPE '\\'
+"""
 
 
-@dataclass(frozen=True)
 class KvMemoryFile:
-    """A kv-memory database, open for reading: its tables ``memories`` and ``memory_links``.
+    """A kv-memory database, open for reading."""
 
-    ``columns`` and ``link_columns`` map our names to the columns that the tables have;
-    ``other_columns`` are those of ``memories`` that we have no name for.
-    """
+    def __init__(
+        self, connection: sqlite3.Connection, columns: Collection[str], link_columns: Iterable[str]
+    ) -> None:
+        self._connection = connection
+        self._remarks = RemarkCounter()
 
-    connection: sqlite3.Connection
-    columns: Mapping[str, str]
-    other_columns: list[str]
-    link_columns: Mapping[str, str]
+        self._has_score = "score" in columns
+        self._has_terms = "term" in link_columns
+        self._has_json_links = "links" in columns
+        self._other_link_columns = sorted(set(link_columns) - _KEPT_LINK_COLUMNS)
+
+        self._other_columns = [name for name in columns if name not in _READ_COLUMNS]
 
     @classmethod
-    def open(cls, path: Path) -> "KvMemoryFile":
-        """Open a database. Raises UnusableLine if it has no such tables."""
-        with ExitStack() as closing:
-            connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
-            )
-            closing.callback(connection.close)
+    @contextmanager
+    def open(cls, path: Path) -> Generator["KvMemoryFile"]:
+        """Open a database for the block. Raises UnusableLine if it is not kv-memory's."""
+        with ExitStack() as opened:
+            with _explain_errors():
+                connection = sqlite3.connect(_build_uri(path), uri=True, isolation_level=None)
+                opened.enter_context(closing(connection))
+
+                connection.execute("BEGIN")  # one snapshot, even if others write to the database
+                database = cls(connection, *_recognize(connection))
+
             connection.row_factory = sqlite3.Row
-            # One text that is not UTF-8 must not end the import of all others.
-            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+            # One text that is not UTF-8 must not end the import; the adjustment reports it.
+            connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+            yield database
 
-            try:
-                database = cls._inspect(connection)
-            except sqlite3.Error as error:
-                raise UnusableLine(f"The database cannot be read: {error}.") from None
-
-            closing.pop_all()  # from here on `read_memories` closes it
-            return database
-
-    @classmethod
-    def _inspect(cls, connection: sqlite3.Connection) -> "KvMemoryFile":
-        connection.execute("BEGIN")  # one snapshot, even if others write to the database
-
-        names = _list_columns(connection, "memories")
-        columns = _match_columns(_COLUMNS, names)
-        if not {"name", "content"} <= columns.keys():
-            raise UnusableLine("The database has no table 'memories' with a key and a content.")
-
-        link_names = _list_columns(connection, "memory_links")
-        link_columns = _match_columns(_LINK_COLUMNS, link_names)
-        if link_names and not {"source", "target"} <= link_columns.keys():
-            raise UnusableLine("The table 'memory_links' has no source and target.")
-
-        other_columns = [name for name in names if name not in columns.values()]
-        return cls(connection, columns, other_columns, link_columns)
-
-    def __len__(self) -> int:
-        (count,) = self.connection.execute("SELECT count(*) FROM memories").fetchone()
-        return int(count)
+    def count_memories(self) -> int:
+        """Return the number of memories. Raises UnusableLine if the database is damaged."""
+        with _explain_errors():
+            return self._count("SELECT count(*) FROM memories")
 
     async def read_memories(self, namespace: str, now: str) -> Source:
-        """Yield each memory with its links, then close the database."""
-        try:
-            rows = self.connection.execute("SELECT * FROM memories")
-            for number, row in enumerate(rows, 1):
+        """Yield each memory with its links, and then what is not kept.
+
+        Raises UnusableLine if the database is damaged.
+        """
+        number = 0
+
+        with _explain_errors():
+            for row in self._connection.execute("SELECT rowid, * FROM memories"):
+                number += 1
                 memories, notes = adjust(self._convert_row(row), namespace, now)
                 yield SourceItem(f"memory {number}", number, memories, notes)
-        finally:
-            self.connection.close()
+
+            self._count_what_is_left()
+
+        for item in list_remarks(self._remarks, number):
+            yield item
 
     def _convert_row(self, row: sqlite3.Row) -> ForeignMemory:
-        values: dict[str, object] = {name: row[column] for name, column in self.columns.items()}
+        key = to_text(row["key"])
+        reader = MetaReader(row["meta"], self._remarks)
 
-        # Whatever we have no place for goes into the metadata, so it is taken along everywhere.
-        metadata = self._build_metadata(row, values)
-        memory_type = _take_choice("type", values, TYPES, metadata) or "core"
-        importance = _take_choice("importance", values, IMPORTANCES, metadata) or "medium"
-        score = _take_score(values, metadata)
-        created_at = _take_time(values, metadata)
+        column_score: object = None
+        if self._has_score:
+            column_score = row["score"]
+
+        score = reader.take_score(column_score)
+        times = reader.take_times(row["created_at"])
+        access_count = reader.take_access_count()
+        archived = reader.take_archived()
+        reader.take_other_fields(key)
+        links = self._read_links(row, reader)
+
+        for name in self._other_columns:
+            reader.add_column(name, row[name])
 
         return ForeignMemory(
-            _to_text(values["name"]),
-            _to_text(values["content"]),
-            type=cast(Type, memory_type),
-            importance=cast(Importance, importance),
+            key,
+            to_text(row["text"]),
             score=score,
-            category=_to_text(values.get("category")),
-            summary=_to_text(values.get("summary")),
-            tags=_parse_tags(values.get("tags")),
-            links=self._read_links(values["name"]),
-            metadata=metadata,
-            archived=bool(values.get("archived")),
-            created_at=created_at,
+            summary=to_text(row["summary"]),
+            links=links,
+            metadata=reader.metadata,
+            archived=archived,
+            created_at=times.created_at,
+            updated_at=times.updated_at,
+            accessed_at=times.accessed_at,
+            access_count=access_count,
         )
 
-    def _build_metadata(self, row: sqlite3.Row, values: Mapping[str, object]) -> JsonObject:
-        metadata = _parse_metadata(values.get("metadata"))
+    def _read_links(self, row: sqlite3.Row, reader: MetaReader) -> list[ForeignLink]:
+        if not self._has_json_links:
+            return self._read_link_rows(row, reader)
 
-        for name in self.other_columns:
-            if row[name] is not None:
-                add_metadata(metadata, name, _to_json_value(row[name]))
+        json_links = reader.parse_links(row["links"])
+        if not self._has_terms:
+            return json_links
 
-        return metadata
+        return reader.merge_links(self._read_link_rows(row, reader), json_links)
 
-    def _read_links(self, name: object) -> list[ForeignLink]:
-        if not self.link_columns:
-            return []
-
-        source_column = self.link_columns["source"]  # one of `_LINK_COLUMNS`, so safe in SQL
-        statement = f'SELECT * FROM memory_links WHERE "{source_column}" = ?'  # noqa: S608
-
+    def _read_link_rows(self, row: sqlite3.Row, reader: MetaReader) -> list[ForeignLink]:
         links: list[ForeignLink] = []
-        for row in self.connection.execute(statement, (name,)):
-            values = {name: row[column] for name, column in self.link_columns.items()}
-            weight = _convert_weight(values.get("weight"))
-            links.append(
-                ForeignLink(_to_text(values["target"]), _to_text(values.get("type")), weight)
-            )
+
+        for link in self._connection.execute(_LINKS, (row["rowid"],)):
+            target = to_text(link["to_key"])
+            weight = reader.convert_weight(link["weight"], target)
+            link_type = to_text(link["link_type"])
+            links.append(ForeignLink(target, link_type, weight, to_text(link["term"])))
 
         return links
+
+    def _count_what_is_left(self) -> None:
+        """Count what no memory has shown: columns of links, links of nobody, other tables."""
+        for name in self._other_link_columns:
+            count = self._count(f"SELECT count({_quote(name)}) FROM memory_links")  # noqa: S608 - quoted
+            self._remarks.add(LINKS, f"{name} is not kept.", count)
+
+        self._remarks.add(
+            LINKS,
+            "Links from a memory that does not exist are not imported.",
+            self._count(_LINKS_OF_NOBODY),
+        )
+
+        for (name,) in self._connection.execute(_OTHER_TABLES).fetchall():
+            count = self._count(f"SELECT count(*) FROM {_quote(name)}")  # noqa: S608 - quoted
+            self._remarks.add(ROWS, f"The table {name} is not imported.", count)
+
+    def _count(self, statement: str) -> int:
+        (count,) = self._connection.execute(statement).fetchone()
+        return int(count)
+
+
+@contextmanager
+def _explain_errors() -> Generator[None]:
+    """Turn errors of the database into a sentence. Raises UnusableLine."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise UnusableLine(f"The database cannot be read: {error}.") from None
+
+
+def _build_uri(path: Path) -> str:
+    """Return the URI that opens a database for reading and leaves no files beside it."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+
+    # SQLite reads a database in WAL mode through two files beside it. If they are not there, nobody
+    # has it open, and it can be read as a file that does not change.
+    with path.open("rb") as file:
+        header = file.read(_WAL_FLAG + 1)
+
+    is_open = path.with_name(f"{path.name}-wal").exists()
+    if header[_WAL_FLAG] == _WAL_MODE and not is_open:
+        uri += "&immutable=1"
+
+    return uri
+
+
+def _recognize(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
+    """Return the columns of both tables. Raises UnusableLine if they are not kv-memory's."""
+    columns = _list_columns(connection, "memories")
+    link_columns = _list_columns(connection, "memory_links")
+
+    if _OWN_COLUMNS.issubset(columns):
+        raise UnusableLine(
+            "The file is a store of this package: use 'abilities restore', or import its export."
+        )
+
+    has_memories = _MEMORY_COLUMNS.issubset(columns) and "namespace" not in columns
+    has_links = _LINK_COLUMNS.issubset(link_columns)
+    has_terms = "term" in link_columns or "links" in columns
+
+    if not (has_memories and has_links and has_terms):
+        raise UnusableLine(
+            "The database is not kv-memory's: its tables memories and memory_links are missing "
+            "or have other columns."
+        )
+
+    return columns, link_columns
 
 
 def _list_columns(connection: sqlite3.Connection, table: str) -> list[str]:
@@ -175,127 +240,7 @@ def _list_columns(connection: sqlite3.Connection, table: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _match_columns(known: Mapping[str, Iterable[str]], existing: list[str]) -> dict[str, str]:
-    """Return the column for each of our names: the likeliest of those that exist."""
-    matched: dict[str, str] = {}
-
-    for name, candidates in known.items():
-        for candidate in candidates:
-            if candidate in existing:
-                matched[name] = candidate
-                break
-
-    return matched
-
-
-def _to_text(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-
-    return str(value)
-
-
-def _to_json_value(value: object) -> int | float | str:
-    if isinstance(value, int | str):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-
-    return str(value)
-
-
-def _parse_metadata(value: object) -> JsonObject:
-    """Return the object that a JSON column holds; anything else goes under ``metadata``."""
-    if value in (None, ""):
-        return {}
-
-    text = _to_text(value)
-    try:
-        metadata = as_object(json.loads(text, parse_constant=str, parse_int=_parse_integer))
-    except (ValueError, RecursionError):
-        metadata = None
-
-    return {"metadata": text} if metadata is None else metadata
-
-
-def _parse_integer(digits: str) -> int | str:
-    """Keep an integer that does not fit 64 bits as it is written."""
-    return int(digits) if len(digits) <= _MAX_INTEGER_DIGITS else digits
-
-
-def _parse_tags(value: object) -> list[str]:
-    """Return tags from a JSON array, or from a text separated by commas."""
-    text = _to_text(value)
-    try:
-        tags: object = json.loads(text)
-    except (ValueError, RecursionError):
-        tags = None
-
-    if not isinstance(tags, list):
-        return re.split(r"\s*,\s*", text.strip())
-
-    return [_to_text(tag) for tag in cast(list[object], tags)]
-
-
-def _convert_weight(value: object) -> float:
-    """Return a weight from 0 to 100 as one from 0 to 1; the default of 0.5 for anything else."""
-    if isinstance(value, int | float) and math.isfinite(value):
-        return value / 100
-
-    return 0.5
-
-
-def _take_choice(
-    name: str, values: Mapping[str, object], choices: Sequence[str], metadata: JsonObject
-) -> str | None:
-    """Return a value that is one of ours; any other goes into the metadata."""
-    value = values.get(name)
-    if value in choices:
-        return str(value)
-
-    if value is not None:
-        add_metadata(metadata, name, _to_json_value(value))
-    return None
-
-
-def _take_score(values: Mapping[str, object], metadata: JsonObject) -> float | None:
-    """Return a score from 0 to 100 as one from 0 to 1; any other value goes into the metadata."""
-    score = values.get("score")
-    if score is None:
-        score = metadata.pop("memory_score", None)
-
-    if isinstance(score, int | float) and 0 <= score <= 100:
-        return score / 100
-
-    if score is not None:
-        add_metadata(metadata, "score", _to_json_value(score))
-    return None
-
-
-def _take_time(values: Mapping[str, object], metadata: JsonObject) -> str | None:
-    """Return when the memory was created; a value that is not a time goes into the metadata."""
-    value = values.get("created_at")
-    time = _parse_time(value)
-
-    if time is None and value is not None:
-        add_metadata(metadata, "created_at", _to_json_value(value))
-    return time
-
-
-def _parse_time(value: object) -> str | None:
-    """Return ISO 8601 (UTC if it has no offset) or seconds since 1970 as RFC 3339 UTC."""
-    try:
-        if isinstance(value, int | float):
-            time = datetime.fromtimestamp(value, UTC)
-        elif isinstance(value, str):
-            time = datetime.fromisoformat(value)
-        else:
-            return None
-
-        if time.tzinfo is None:
-            time = time.replace(tzinfo=UTC)
-        return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return None
+def _quote(name: str) -> str:
+    """Return the name of a table or column as SQL takes any name."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'

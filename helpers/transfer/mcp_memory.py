@@ -4,27 +4,34 @@ import sqlite3
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
+from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import UnusableLine, parse_line_json
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
-from abilities.helpers.transfer.sources import Source, SourceItem, get_text
+from abilities.helpers.transfer.remarks import RELATIONS, RemarkCounter
+from abilities.helpers.transfer.sources import Source, SourceItem, get_text, list_remarks
 from abilities.helpers.transfer.streams import Line, read_lines
 
 LINK_WEIGHT = 0.5
 """The weight of every link, because relations have none."""
 
 _ENTITY_FIELDS = ("type", "name", "entityType", "observations")
+_RELATION_FIELDS = ("type", "from", "to", "relationType")
 
 # Nobody needs this file after a crash, so it is written without a journal and without syncing.
 _SCRATCH_SCHEMA = """
 PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;
 CREATE TABLE relations (source TEXT, target TEXT, type TEXT);
-CREATE TABLE entities (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE entities (name TEXT PRIMARY KEY, hash BLOB) WITHOUT ROWID;
 """
+
+
+Occurrence = Literal["new", "repeated", "contradictory"]
+"""Whether an entity's name is new, or an earlier line has it with the same or with other values."""
 
 
 class _Relation(NamedTuple):
@@ -55,8 +62,22 @@ class _Scratch:
         """Make `find_links` fast, once all relations are there."""
         self._connection.execute("CREATE INDEX by_source ON relations (source)")
 
-    def add_entity(self, name: str) -> None:
-        self._connection.execute("INSERT OR IGNORE INTO entities VALUES (?)", (name,))
+    def add_entity(self, name: str, line: bytes) -> Occurrence:
+        """Add an entity, and return how it stands to an earlier one of the same name."""
+        digest = blake2b(line, digest_size=16).digest()
+        earlier = self._connection.execute(
+            "SELECT hash FROM entities WHERE name = ?", (name,)
+        ).fetchone()
+
+        if earlier is None:
+            self._connection.execute("INSERT INTO entities VALUES (?, ?)", (name, digest))
+            return "new"
+
+        (earlier_digest,) = earlier
+        if earlier_digest == digest:
+            return "repeated"
+
+        return "contradictory"
 
     def find_links(self, name: str) -> list[ForeignLink]:
         rows = self._connection.execute(
@@ -76,25 +97,24 @@ async def read_knowledge_graph(path: Path, namespace: str, now: str) -> Source:
     """Read the MCP memory server's entities, each with its relations as links.
 
     The file is read twice: relations first, because they may stand before or after their entity.
-    A name that has relations but no entity becomes a memory too, at the end.
+    Positions count the bytes of both times. A name that has relations but no entity becomes a
+    memory too, at the end.
     """
+    remarks = RemarkCounter()
+    end = 0
+
     with _Scratch.open() as scratch:
         async for line in read_lines(path):
-            try:
-                relation = _parse_relation(_parse_object(line))
-            except UnusableLine:
-                continue  # reported in the second pass
-            if relation is not None:
-                scratch.add_relation(relation)
+            end = line.end
+            _collect_relation(scratch, line, remarks)
+            yield SourceItem(f"line {line.number}", end, [], [])
 
         scratch.index_relations()
-        end = 0
+        read = end
 
         async for line in read_lines(path):
-            end = line.end
-            item = _read_entity(scratch, line, namespace, now)
-            if item is not None:
-                yield item
+            end = read + line.end
+            yield _read_entity(scratch, line, end, namespace, now)
 
         for name in scratch.find_sources_without_entity():
             foreign = ForeignMemory(name, name, links=scratch.find_links(name))
@@ -102,22 +122,48 @@ async def read_knowledge_graph(path: Path, namespace: str, now: str) -> Source:
             notes = ["It has relations but is no entity; its name became the content.", *notes]
             yield SourceItem(f"entity {name!r}", end, memories, notes)
 
+    for item in list_remarks(remarks, end):
+        yield item
 
-def _read_entity(scratch: _Scratch, line: Line, namespace: str, now: str) -> SourceItem | None:
-    """Return the memories of an entity's line; None for a relation, which was read before."""
+
+def _collect_relation(scratch: _Scratch, line: Line, remarks: RemarkCounter) -> None:
+    """Keep the relation on a line, if there is one."""
+    try:
+        fields = _parse_object(line)
+        relation = _parse_relation(fields)
+    except UnusableLine:
+        return  # reported in the second pass
+
+    if relation is None:
+        return
+
+    scratch.add_relation(relation)
+    if not fields.keys() <= set(_RELATION_FIELDS):
+        remarks.add(RELATIONS, "Fields other than from, to and relationType are not kept.")
+
+
+def _read_entity(
+    scratch: _Scratch, line: Line, position: int, namespace: str, now: str
+) -> SourceItem:
+    """Return the memories of an entity's line; none for a relation or a repeated line."""
     place = f"line {line.number}"
 
     try:
         fields = _parse_object(line)
         if _parse_relation(fields) is not None:
-            return None
+            return SourceItem(place, position, [], [])
+
         foreign = _parse_entity(fields, scratch)
+        occurrence = scratch.add_entity(foreign.name, get_text(line))
+        if occurrence == "repeated":
+            return SourceItem(place, position, [], [])
+        if occurrence == "contradictory":
+            raise UnusableLine("An earlier line has the same name; that one counts.")
     except UnusableLine as error:
-        return SourceItem(place, line.end, [], [], str(error))
+        return SourceItem(place, position, [], [], str(error))
 
     memories, notes = adjust(foreign, namespace, now)
-    scratch.add_entity(foreign.name)
-    return SourceItem(place, line.end, memories, notes)
+    return SourceItem(place, position, memories, notes)
 
 
 def _parse_object(line: Line) -> JsonObject:

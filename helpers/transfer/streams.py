@@ -1,9 +1,14 @@
-"""Read files line by line, in bounded memory however long a file or a line is."""
+"""Read files line by line, in bounded memory however long a file or a line is.
+
+A stream is one file, read in large chunks: here the hop to a thread that `aiofiles` makes per chunk
+is cheap. Many small files are a batch instead: see `abilities.helpers.workers`.
+"""
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import aiofiles
 
@@ -25,18 +30,14 @@ class Line(NamedTuple):
     is_whole: bool = True
 
 
-async def read_lines(path: Path | None) -> AsyncIterator[Line]:
-    """Yield the lines of a file, or of standard input for None; blank lines are left out."""
-    file: Any = aiofiles.stdin_bytes if path is None else await aiofiles.open(path, "rb")
+async def read_lines(path: Path) -> AsyncIterator[Line]:
+    """Yield the lines of a file; blank lines are left out."""
     splitter = _LineSplitter()
 
-    try:
+    async with aiofiles.open(path, "rb") as file:
         while chunk := await file.read(CHUNK):
             for line in splitter.feed(chunk):
                 yield line
-    finally:
-        if path is not None:
-            await file.close()
 
     last_line = splitter.finish()
     if last_line is not None:
@@ -81,7 +82,7 @@ class _LineSplitter:
             if self._is_skipping or len(text) > MAX_LINE:
                 yield Line(self._number, None, self._end)
             elif text.strip():
-                yield Line(self._number, text, self._end)
+                yield Line(self._number, _strip_mark(self._number, text), self._end)
 
             self._is_skipping = False
 
@@ -100,6 +101,12 @@ class _LineSplitter:
             return Line(self._number + 1, None, end, is_whole=False)
 
         if self._rest.strip():
-            return Line(self._number + 1, self._rest, end, is_whole=False)
+            number = self._number + 1
+            return Line(number, _strip_mark(number, self._rest), end, is_whole=False)
 
         return None
+
+
+def _strip_mark(number: int, text: bytes) -> bytes:
+    """Return the text of a line without the byte order mark that some editors begin a file with."""
+    return text.removeprefix(BOM_UTF8) if number == 1 else text

@@ -132,6 +132,16 @@ def test_the_api_page_loads_from_here_and_sends_the_tabs_token(token_visit: Toke
     assert "/api/abilities/file_read_bulk" in text
 
 
+def test_names_show_what_turns_or_hides_text(visitor: Visitor, settings: Settings) -> None:
+    (settings.workspace_dir / "src" / "a\u200bb.txt").write_text("\u202etext")
+
+    visitor.go("files?pattern=src/**")
+
+    shown = visitor.page.locator("td.path").all_inner_texts()
+    assert "src/a\\u{200b}b.txt" in shown
+    assert not any("\u200b" in path for path in shown)
+
+
 def test_hostile_contents_are_text_in_every_view(visitor: Visitor, settings: Settings) -> None:
     run(attack(settings))
     page = visitor.page

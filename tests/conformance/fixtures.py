@@ -26,7 +26,7 @@ from abilities import (
 from abilities.application import Resources
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.server.app import create_app
-from abilities.server.timeouts import TimeoutProtocol
+from abilities.server.shutdown import GracefulServer
 from tests.support.stores import store_file
 
 
@@ -55,7 +55,7 @@ async def test_simple_text(context: Context, arguments: Nothing) -> Text:
 
 @ability(description="Fail.", read_only=True)
 async def test_error_handling(context: Context, arguments: Nothing) -> Text:
-    raise Refused("invalid_parameter")
+    raise Refused("invalid_format")
 
 
 @ability(description="Take an argument that is mirrored in a header.", read_only=True)
@@ -84,10 +84,8 @@ async def serve(folder: Path) -> None:
     abilities = Abilities(resources, settings, resources.build_context(settings))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
-        config = uvicorn.Config(
-            create_app(abilities), http=TimeoutProtocol, log_config=None, access_log=False
-        )
-        await uvicorn.Server(config).serve(sockets=[listening])
+        config = uvicorn.Config(create_app(abilities), log_config=None, access_log=False)
+        await GracefulServer(config).serve(sockets=[listening])
 
 
 if __name__ == "__main__":

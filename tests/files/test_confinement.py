@@ -22,9 +22,11 @@ from abilities import Settings
 from abilities.declarations.faults import Refused
 from abilities.helpers.batch import Batch, Worker
 from abilities.helpers.circuit_breaker import CircuitBreaker
-from abilities.helpers.files.confinement import Root, is_forbidden_root, open_directory, open_file
+from abilities.helpers.files.bans import find_ban
+from abilities.helpers.files.confinement import open_directory, open_file
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
+from abilities.helpers.files.roots import Root
 from abilities.helpers.workers import WorkerPool
 from tests.support import racer
 from tests.support.measurements import reached
@@ -63,7 +65,7 @@ def swap_names(name: Path, other: Path) -> Iterator[None]:
 def open_session(settings: Settings) -> Iterator[ReadingSession]:
     """Open a reading session on this thread."""
     reader = FileReader(
-        [Root("agent", settings.agent_path), Root("workspace", settings.workspace_path)],
+        [Root(place.name, place.path) for place in settings.roots],
         settings.policy,
         WorkerPool(),
     )
@@ -202,9 +204,9 @@ def test_a_descriptor_is_never_left_open(world: object, settings: Settings) -> N
 def test_a_whole_disk_or_home_is_never_a_root(
     roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert is_forbidden_root(Path("/"))
-    assert is_forbidden_root(Path(os.path.expanduser("~")))
-    assert not is_forbidden_root(roots.workspace_dir)
+    assert find_ban(Path("/")) == "the whole disk"
+    assert find_ban(Path(os.path.expanduser("~"))) == "your home directory"
+    assert find_ban(roots.workspace_dir) is None
 
     shutil.rmtree(roots.workspace_dir)
     roots.workspace_dir.symlink_to("/")
@@ -258,11 +260,11 @@ def test_names_that_sort_before_two_dots_are_names(roots: Settings) -> None:
     (roots.workspace_dir / "slash").symlink_to("d/!/file/")
     (roots.workspace_dir / "folder").symlink_to("d/!/")
 
-    assert (read(roots, "slash"), read(roots, "folder")) == ("not_found", "is_directory")
+    assert (read(roots, "slash"), read(roots, "folder")) == ("dangling_link", "is_directory")
 
 
 def test_another_root_is_tried_only_if_truly_nothing_is_there(roots: Settings) -> None:
-    for name in ("dangling", "file/below", "loop", "folder"):
+    for name in ("dangling", "file/below", "linked/none", "loop", "folder", "linked-folder"):
         (roots.workspace_dir / name).parent.mkdir(exist_ok=True)
         (roots.workspace_dir / name).write_text("the workspace's")
 
@@ -270,13 +272,17 @@ def test_another_root_is_tried_only_if_truly_nothing_is_there(roots: Settings) -
     (roots.agent_dir / "dangling").symlink_to("nothing")
     (roots.agent_dir / "loop").symlink_to("loop")
     (roots.agent_dir / "folder").mkdir()
+    (roots.agent_dir / "linked").symlink_to("folder")
+    (roots.agent_dir / "linked-folder").symlink_to("folder")
 
-    assert read(roots, "file/below") == "the workspace's"
-    assert [read(roots, name) for name in ("dangling", "loop", "folder")] == [
-        "not_found",
-        "symlink_loop",
-        "is_directory",
-    ]
+    assert read(roots, "file/below") == read(roots, "folder") == "the workspace's"
+    for name, reason in {
+        "dangling": "dangling_link",
+        "loop": "symlink_loop",
+        "linked/none": "not_found",
+        "linked-folder": "is_directory",
+    }.items():
+        assert read(roots, name) == reason
 
 
 def test_a_name_that_cannot_be_looked_at_or_is_gone_again_says_so(
@@ -321,7 +327,7 @@ def test_descriptors_are_closed_whatever_their_numbers(roots: Settings) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for root in (low, high):
         opened = open_file(root, ("a", "b", "file"), roots.policy)
-        assert opened is not None
+        assert not isinstance(opened, str)
         os.close(opened[0])
 
     # Others, of tests before, may be closed meanwhile.
@@ -406,12 +412,12 @@ def test_a_root_is_a_folder_that_is_there_and_may_be_read(
 
         monkeypatch.undo()
 
-    monkeypatch.setenv("HOME", str(tmp_path / "no such home"))
+    monkeypatch.setenv("HOME", "/no such home")
 
     assert (
         open_root(tmp_path) == "opened"
-        and not is_forbidden_root(tmp_path)
-        and is_forbidden_root(Path("/"))
+        and find_ban(tmp_path) is None
+        and find_ban(Path("/")) is not None
     )
 
 
@@ -464,7 +470,7 @@ def _open_here(root: int, parts: tuple[str, ...], settings: Settings) -> int | N
     except Refused:
         return None
 
-    if opened is None:
+    if isinstance(opened, str):
         return None
 
     descriptor, status = opened

@@ -11,36 +11,41 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from abilities import Abilities, AbilityError, Settings, render
-from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.faults import Refused
 from abilities.declarations.file_list import FileListAnswer
 from abilities.helpers.files import folders, lister
 from abilities.helpers.files.globs import Glob
 from tests.support.file_cases import Row, refused
+from tests.support.refusals import check_refusal
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 from tests.support.tier import size
 from tests.support.waiting import wait_until
 
 WRONG: list[Row] = [
-    refused("L1-empty", "invalid_parameter", "pattern", "file_list", pattern=""),
-    refused("L1-number", "invalid_parameter", "pattern", "file_list", pattern=5),
-    refused("L1-long", "invalid_parameter", "pattern", "file_list", pattern="a" * 1025),
-    refused("L1-braces", "invalid_parameter", "pattern", "file_list", pattern="{a,b}" * 6),
+    refused("L1-empty", "too_short", "pattern", "file_list", pattern=""),
+    refused("L1-number", "wrong_type", "pattern", "file_list", pattern=5),
+    refused("L1-long", "too_long", "pattern", "file_list", pattern="a" * 1025),
+    refused("L1-braces", "invalid_format", "pattern", "file_list", pattern="{a,b}" * 6),
     refused("L2-absolute", "absolute_path", "pattern", "file_list", pattern="/etc/*"),
     refused("L2-up", "parent_traversal", "pattern", "file_list", pattern="src/../*"),
     refused("L2-up-in-braces", "parent_traversal", "pattern", "file_list", pattern="{.,x}./y"),
     refused("L2-backslash", "backslash", "pattern", "file_list", pattern="src\\*"),
     refused("L2-control", "control_character", "pattern", "file_list", pattern="a\n*"),
     refused("L2-bidi", "control_character", "pattern", "file_list", pattern="a\u202e*"),
-    refused("L2-surrogate", "invalid_parameter", "pattern", "file_list", pattern="\ud800"),
+    refused("L2-surrogate", "invalid_format", "pattern", "file_list", pattern="\ud800"),
     refused("L2-deep", "path_too_deep", "pattern", "file_list", pattern="a/" * 33 + "b"),
     *[
-        refused(f"L3-{n}", "invalid_parameter", "limit", "file_list", limit=limit)
-        for n, limit in enumerate((0, 501, -1, 1.5, True, "x", "１"))
+        refused(f"L3-{n}", "out_of_range", "limit", "file_list", limit=limit)
+        for n, limit in enumerate((0, 501, -1))
     ],
-    refused("L4-number", "invalid_parameter", "after", "file_list", after=5),
-    refused("L4-long", "invalid_parameter", "after", "file_list", after="a" * 1101),
-    refused("L5", "invalid_parameter", "path", "file_list", path="src"),
+    *[
+        refused(f"L3-type-{n}", "wrong_type", "limit", "file_list", limit=limit)
+        for n, limit in enumerate((1.5, True, "x", "１"))
+    ],
+    refused("L4-number", "wrong_type", "after", "file_list", after=5),
+    refused("L4-long", "too_long", "after", "file_list", after="a" * 1101),
+    refused("L5", "unknown_argument", "path", "file_list", path="src"),
 ]
 
 
@@ -49,12 +54,9 @@ WRONG: list[Row] = [
 async def test_a_wrong_call_is_refused_alike_on_every_surface(
     row: Row, surface: str, settings: Settings
 ) -> None:
-    assert row.call is not None
+    expected = await python(settings, row.name, row.arguments)
 
-    expected = {"error": Fault.from_reason(row.call[0], field=row.call[1]).to_payload()}
-
-    assert await python(settings, row.name, row.arguments) == expected
-
+    check_refusal(row, expected)
     try:
         assert await SURFACES[surface](settings, row.name, row.arguments) == expected
     except CannotCarry:
@@ -106,7 +108,7 @@ async def test_l6_nothing_hostile_is_listed_and_all_that_is_can_be_read(
         "memory/2026-01-02.md",
     } <= set(paths)
     assert "link-dir/a.txt" not in paths, "folders behind links are not entered"
-    assert "folder.txt" not in paths, "the agent's folder hides the workspace's file"
+    assert "folder.txt" in paths, "the agent's folder hides no file"
     assert str(world.base) not in render({"listed": listed})
 
     unreadable = {
@@ -312,6 +314,27 @@ async def test_l12_a_folder_of_too_many_entries_is_reported(
     assert answer["skipped_folders"] == ["many/"]
 
 
+async def test_l12b_a_folder_that_is_too_deep_is_reported(
+    roots: Settings, through: Through
+) -> None:
+    deepest = "d/" * 31
+    write(roots.workspace_dir, f"{deepest}a.txt", f"{deepest}e/too deep.txt", "z.txt")
+    write(roots.agent_dir, f"{deepest}e/f/deeper.txt")
+    call = through(roots)
+
+    answer = await call("file_list")
+    text_files = await call("file_list", pattern="*.txt")
+    pages = [await call("file_list", limit=1), await call("file_list", after=f"{deepest}a.txt")]
+
+    assert [file["path"] for file in answer["files"]] == [f"{deepest}a.txt", "z.txt"]
+    assert (answer["skipped"], answer["skipped_folders"]) == (1, [f"{deepest}e/"])
+    assert "skipped" not in text_files, "none of its files could match"
+    assert pages[1]["skipped_folders"] == [f"{deepest}e/"]
+
+    records = await read(roots, [f"{deepest}a.txt", f"{deepest}e/too deep.txt"])
+    assert [record.get("error", {}).get("reason") for record in records] == [None, "path_too_deep"]
+
+
 async def test_l13_when_time_is_over_the_next_call_goes_on(
     roots: Settings, through: Through, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,10 +353,12 @@ async def test_l13_when_time_is_over_the_next_call_goes_on(
     assert [file["path"] for file in await list_all(call)] == paths
 
 
-async def test_l14_a_root_that_is_gone_is_unavailable(roots: Settings, through: Through) -> None:
-    roots.workspace_dir.rmdir()
-    with pytest.raises(AbilityError) as caught:
-        await through(roots)("file_list")
+async def test_l14_a_root_that_is_gone_is_unavailable(roots: Settings) -> None:
+    async with Abilities.open(roots) as abilities:
+        roots.workspace_dir.rmdir()
+
+        with pytest.raises(AbilityError) as caught:
+            await abilities.call("file_list")
 
     assert caught.value.fault.reason == "root_unavailable"
 
@@ -454,7 +479,7 @@ def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
         assert error.reason in (
             "absolute_path",
             "parent_traversal",
-            "invalid_parameter",
+            "invalid_format",
             "path_too_deep",
         )
         return

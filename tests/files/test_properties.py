@@ -493,7 +493,7 @@ async def test_the_bound_holds_with_the_longest_names_and_the_costliest_text(
         assert total > 0
 
 
-@pytest.mark.requirement("R5.6.4")
+@pytest.mark.requirement("R5.6.4", "R5.8.2")
 async def test_the_bound_holds_among_hostile_items(tmp_path: Path) -> None:
     for folder in ("a", "w"):
         (tmp_path / folder).mkdir()

@@ -1,275 +1,28 @@
-"""Figures 2 and 3: a stuck item stops neither the others nor the process; nothing is left over."""
+"""The pool of threads: a stuck item stops no other, and no thread is lost for the pool."""
 
 import asyncio
-import gc
-import os
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 
 import pytest
 
-from abilities import Abilities, Settings
 from abilities.declarations.faults import Refused
-from abilities.helpers.batch import Batch, Worker
-from abilities.helpers.circuit_breaker import STUCK_CALLS, CircuitBreaker
-from abilities.helpers.workers import CALL_SECONDS, THREADS, WorkerPool
+from abilities.helpers.batch import ITEM_SECONDS, Batch, Worker
+from abilities.helpers.circuit_breaker import PAUSE_SECONDS, STUCK_CALLS, CircuitBreaker, WorkPlace
+from abilities.helpers.workers import THREADS, WorkerPool
 from tests.support.measurements import reached
-from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS, wait_until
+from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
-NEVER = 3600.0
-"""Seconds that no test takes: a limit that is not reached."""
+AGENT = WorkPlace("/agents/ada", ("a.txt",))
+OTHER_AGENT = WorkPlace("/agents/bob", ("a.txt",))
+WORKSPACE = WorkPlace("/workspace", ("a.txt",))
 
 
 @contextmanager
 def open_nothing(_: Worker) -> Iterator[None]:
     yield
-
-
-class StuckReads:
-    """Reads that hang until they are released."""
-
-    def __init__(self) -> None:
-        self._begun: list[int] = []
-        self._released = threading.Event()
-
-    def hang(self) -> None:
-        self._begun.append(threading.get_ident())
-        self._released.wait()
-
-    def have_begun(self, count: int) -> bool:
-        return len(self._begun) >= count
-
-    def release(self) -> None:
-        self._released.set()
-
-    @property
-    def are_released(self) -> bool:
-        return self._released.is_set()
-
-
-@pytest.fixture
-def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[StuckReads]:
-    """Reads of a file that begins with STUCK hang, as on a dead network drive."""
-    reads = StuckReads()
-    read = os.read
-
-    def read_or_hang(descriptor: int, size: int) -> bytes:
-        raw = read(descriptor, size)
-        if raw.startswith(b"STUCK"):
-            reads.hang()
-
-        return raw
-
-    monkeypatch.setattr("abilities.helpers.files.window.os.read", read_or_hang)
-    yield reads
-    reads.release()
-
-
-def write_files(settings: Settings, stuck_files: int) -> list[str]:
-    names = [f"{n:02}.txt" for n in range(25)]
-    for n, name in enumerate(names):
-        (settings.workspace_dir / name).write_text("STUCK" if n < stuck_files else "healthy")
-
-    return names
-
-
-@pytest.mark.thorough
-async def test_twenty_four_stuck_items_leave_the_healthy_one_answered_in_time(
-    roots: Settings, stuck: StuckReads
-) -> None:
-    names = write_files(roots, 24)
-    began = time.monotonic()
-
-    async with Abilities.open(roots) as abilities:
-        payload = await abilities.call("file_read_bulk", {"paths": names})
-
-    taken = time.monotonic() - began
-    *failed, healthy = payload["results"]
-
-    assert not stuck.are_released, "the call did not wait for them"
-    assert CALL_SECONDS <= 10, "nor longer than this"
-    assert {record["error"]["reason"] for record in failed} == {"timeout"}
-    assert all(record["error"]["retryable"] for record in failed)
-    assert healthy["data"]["content"] == "healthy"
-
-    reached(
-        2,
-        f"24 of 25 items stuck: the call ended after {taken:.1f} s, the healthy item was answered",
-    )
-
-
-async def test_a_place_where_calls_are_stuck_is_refused_at_once_until_it_recovers(
-    roots: Settings, stuck: StuckReads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_files(roots, 1)
-    async with Abilities.open(roots) as abilities:
-        arguments = {"paths": ["00.txt", "01.txt"]}
-        answers = await asyncio.gather(
-            *(abilities.call("file_read_bulk", arguments) for _ in range(STUCK_CALLS))
-        )
-
-        assert all(answer["results"][1]["success"] for answer in answers), (
-            "the breaker counts whole calls"
-        )
-
-        # Only a refusal at once can say "timeout" now: no time ever runs out.
-        with monkeypatch.context() as patch:
-            patch.setattr("abilities.helpers.batch.ITEM_SECONDS", NEVER)
-            patch.setattr("abilities.helpers.workers.CALL_SECONDS", NEVER)
-            refused = await abilities.call("file_read_bulk", {"paths": ["01.txt"]})
-
-        assert refused["results"][0]["error"]["reason"] == "timeout"
-
-        stuck.release()
-        async with asyncio.timeout(GIVE_UP_SECONDS):
-            while True:
-                again = await abilities.call("file_read_bulk", {"paths": ["01.txt"]})
-                if again["results"][0]["success"]:
-                    return
-                await asyncio.sleep(POLL_SECONDS)
-
-
-async def test_calls_go_on_after_cancelled_calls_left_threads_stuck(
-    roots: Settings, stuck: StuckReads
-) -> None:
-    write_files(roots, 1)
-    (roots.agent_dir / "own.txt").write_text("own")
-
-    async with Abilities.open(roots) as abilities:
-        for threads in (1, *([THREADS] * 5)):
-            task = asyncio.create_task(abilities.call("file_read_bulk", {"paths": ["00.txt"]}))
-            await asyncio.sleep(0.05)
-            await wait_until(partial(stuck.have_begun, threads))
-            task.cancel()
-
-        payload = await abilities.call("file_read_bulk", {"paths": ["own.txt"]})
-
-    assert payload["results"][0]["success"]
-
-
-def test_a_process_with_stuck_reads_exits_at_once(tmp_path: Path) -> None:
-    script = """
-        import asyncio, os, sys, threading, time
-        from abilities import Abilities, Settings
-        from abilities.helpers.files import window
-        window.os.read = lambda *_: threading.Event().wait()
-        async def main():
-            async with Abilities.open(Settings(workspace_dir=sys.argv[1])) as abilities:
-                payload = await abilities.call("file_read_bulk", {"paths": ["a.txt"] * 3})
-                print(payload["summary"]["failed"], flush=True)
-        asyncio.run(main())
-        print(time.time(), flush=True)
-    """
-    (tmp_path / "a.txt").write_text("x")
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
-        capture_output=True,
-        timeout=GIVE_UP_SECONDS,  # the reads never end, so the process did not wait for them
-        check=True,
-    )
-    failed, left = done.stdout.split()
-    ended = time.time() - float(left)
-
-    assert failed == b"3"
-
-    reached(2, f"a process with stuck reads ended after {ended:.2f} s")
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [("fifo", "not_regular_file"), ("socket", "not_regular_file"), ("link-zero", "symlink_escape")],
-)
-async def test_a_special_file_never_blocks(
-    name: str, reason: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # No time runs out: a read that blocked would never be answered.
-    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", NEVER)
-    monkeypatch.setattr("abilities.helpers.workers.CALL_SECONDS", NEVER)
-
-    async with Abilities.open(settings) as abilities:
-        await abilities.call("file_read_bulk", {"paths": ["ok.txt"]})
-        began = time.monotonic()
-        async with asyncio.timeout(GIVE_UP_SECONDS):
-            payload = await abilities.call("file_read_bulk", {"paths": [name]})
-
-        taken = time.monotonic() - began
-
-    assert payload["results"][0]["error"]["reason"] == reason
-
-    reached(2, f"{name}: refused after {taken * 1000:.1f} ms")
-
-
-def count_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-async def test_a_thousand_cancelled_calls_leave_nothing_behind(roots: Settings) -> None:
-    names, others = write_files(roots, 0), set(threading.enumerate())
-    async with Abilities.open(roots) as abilities:
-        await asyncio.gather(
-            *(abilities.call("file_read_bulk", {"paths": names}) for _ in range(16))
-        )
-        gc.collect()  # what earlier tests left must not be counted as ours
-        threads, before = threading.active_count(), count_descriptors()
-        for n in range(1000):
-            task = asyncio.create_task(abilities.call("file_read_bulk", {"paths": names}))
-            await asyncio.sleep(0.0001 * (n % 7))
-            task.cancel()
-
-        await wait_until(lambda: count_descriptors() <= before)
-        await wait_until(lambda: threading.active_count() <= threads)
-        payload = await abilities.call("file_read_bulk", {"paths": names})
-
-        assert payload["summary"]["succeeded"] == 25
-
-    await wait_until(lambda: not list_new_workers(others))  # none outlives the application
-    reached(3, "1,000 cancelled calls: no descriptor and no thread left over")
-
-
-def list_new_workers(others: set[threading.Thread]) -> list[threading.Thread]:
-    new_threads = set(threading.enumerate()) - others
-    return [thread for thread in new_threads if thread.name == "abilities-worker"]
-
-
-def test_sixty_four_calls_at_once_stay_within_256_descriptors(roots: Settings) -> None:
-    write_files(roots, 0)
-    script = """
-        import asyncio, resource, sys
-        from abilities import Abilities, Settings
-        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-        async def main():
-            settings = Settings(agent_dir=sys.argv[1], workspace_dir=sys.argv[2])
-            async with Abilities.open(settings) as abilities:
-                arguments = {"paths": [f"{n:02}.txt" for n in range(25)]}
-                calls = [abilities.call("file_read_bulk", arguments) for _ in range(64)]
-                answers = await asyncio.gather(*calls)
-            print(sum(answer["summary"]["succeeded"] for answer in answers))
-        asyncio.run(main())
-    """
-
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            textwrap.dedent(script),
-            str(roots.agent_dir),
-            str(roots.workspace_dir),
-        ],
-        capture_output=True,
-        timeout=GIVE_UP_SECONDS,
-        check=True,
-    )
-
-    assert done.stdout.split() == [b"1600"], done.stderr
-
-    reached(3, "64 calls at once with 256 descriptors: all 1,600 items answered")
 
 
 async def test_results_keep_the_order_of_the_items_and_errors_stay_with_theirs() -> None:
@@ -305,14 +58,12 @@ async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
     pool, released = WorkerPool(), threading.Event()
 
     def hang(worker: Worker, _: int) -> None:
-        worker.place = "agent"
+        worker.enter(AGENT)
         released.wait(10)
-        worker.place = "workspace"  # as a reader does if the agent's directory has no such file
-        worker.check()
+        worker.enter(WORKSPACE)  # as a reader does if the agent's directory has no such file
 
     def try_again(worker: Worker, _: int) -> str:
-        worker.place = "agent"
-        worker.refuse_stuck()
+        worker.enter(AGENT)
         return "answered"
 
     stuck = [pool.map(yield_worker, hang, [1]) for _ in range(STUCK_CALLS)]
@@ -328,6 +79,90 @@ async def test_a_thread_that_comes_back_frees_the_place_where_it_got_stuck(
             await asyncio.sleep(POLL_SECONDS)
 
     pool.close()
+
+
+async def test_a_place_that_works_again_is_open_while_its_lost_threads_are_still_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", 0.1)
+    pool, released = WorkerPool(), threading.Event()
+
+    def hang(worker: Worker, _: int) -> None:
+        worker.enter(AGENT)
+        released.wait(GIVE_UP_SECONDS)
+
+    def try_again(worker: Worker, _: int) -> str:
+        worker.enter(AGENT)
+        return "answered"
+
+    def go_elsewhere(worker: Worker, _: int) -> str:
+        worker.enter(OTHER_AGENT)
+        return "answered"
+
+    await asyncio.gather(*(pool.map(yield_worker, hang, [1]) for _ in range(STUCK_CALLS)))
+    (while_paused,) = await pool.map(yield_worker, try_again, [1])
+    elsewhere = await pool.map(yield_worker, go_elsewhere, [1])
+    began = time.monotonic()
+    async with asyncio.timeout(GIVE_UP_SECONDS):
+        while await pool.map(yield_worker, try_again, [1]) != ["answered"]:
+            await asyncio.sleep(POLL_SECONDS)
+
+    taken = time.monotonic() - began
+    again = await asyncio.gather(*(pool.map(yield_worker, try_again, [1]) for _ in range(8)))
+    still_away = not released.is_set()
+    released.set()
+    pool.close()
+
+    assert str(while_paused) == "timeout"
+    assert elsewhere == ["answered"]
+    assert again == [["answered"]] * 8
+    assert still_away
+
+    assert PAUSE_SECONDS + ITEM_SECONDS <= 5
+    reached(16, f"a place that works again answers {taken:.1f} s after its threads got stuck")
+
+
+async def test_a_thread_that_hangs_while_it_closes_its_session_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("abilities.helpers.batch.ITEM_SECONDS", 0.1)
+    pool, released = WorkerPool(), threading.Event()
+
+    @contextmanager
+    def hang_at_the_end(_: Worker) -> Iterator[None]:
+        yield
+        released.wait(GIVE_UP_SECONDS)
+
+    for _ in range(THREADS):
+        await pool.map(hang_at_the_end, lambda *_: "answered", [1])
+
+    results = await pool.map(open_nothing, lambda *_: "answered", [1])
+    still_away = not released.is_set()
+    released.set()
+    pool.close()
+
+    assert results == ["answered"]
+    assert still_away
+
+
+async def test_threads_that_could_not_start_cost_the_pool_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, start = WorkerPool(), threading.Thread.start
+    refusals = iter([True] * THREADS)
+
+    def refuse_at_first(thread: threading.Thread) -> None:
+        if next(refusals, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Thread.start", refuse_at_first)
+        results = await pool.map(open_nothing, lambda *_: "answered", [1])
+
+    pool.close()
+
+    assert results == ["answered"]
 
 
 async def test_a_session_that_fails_costs_the_pool_no_thread(

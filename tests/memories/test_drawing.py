@@ -14,13 +14,13 @@ from tests.support.surfaces import environment
 
 HOSTILE = '<script>alert("1")</script>&amp;]]>'
 EDGES: dict[str, dict[str, float]] = {
-    "start": {"a": 0.9, "b": 0.8, HOSTILE: 0.7, "c": 0.1},
-    "a": {"b": 0.5, "start": 0.4, "deep": 0.3},
+    "start": {"a": 0.9, HOSTILE: 0.85, "c": 0.1},
+    "a": {"b": 0.5, "deep": 0.3},
     "b": {},
     "c": {},
     "deep": {"deeper": 0.2},
     "deeper": {},
-    HOSTILE: {},
+    HOSTILE: {"a": 0.6, "start": 0.5},
 }
 
 

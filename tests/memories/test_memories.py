@@ -5,7 +5,6 @@ Rows B and S, what each ability promises, and the walk's scenarios.
 
 import asyncio
 import random
-import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,41 +15,47 @@ from toon_format import loads
 
 from abilities import Abilities, AbilityError, Settings, render
 from abilities.declarations.bulk_read_memory import BulkReadMemoryAnswer, MemoryGetAnswer
-from abilities.declarations.faults import Fault
 from abilities.declarations.memories import (
     GetMemoryStatsAnswer,
     QueryMemoriesAnswer,
     StoreMemoryAnswer,
     UpdateMemoryAnswer,
 )
-from abilities.helpers.stores.model import hash_values
 from abilities.helpers.stores.protocol import Query
 from abilities.helpers.stores.sqlite import queries
 from tests.support.file_cases import Row
-from tests.support.memory_cases import MEMORY_STORE_ROWS
-from tests.support.stores import store_file
+from tests.support.memory_cases import MEMORY_STORE_ROWS, nest
+from tests.support.refusals import check_refusal
+from tests.support.stores import tamper
 from tests.support.surfaces import SURFACES, Call, CannotCarry, Through, python
 from tests.support.tier import size
-from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
+from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS, gather_in_groups
 
 
-@pytest.mark.requirement("R1.2.2", "R2.2.1", "R2.2.2", "R3.1.1")
+@pytest.mark.requirement(
+    "R1.2.2", "R2.2.1", "R2.3.2", "R3.3.2", "R3.4.2", "R3.7.1", "R3.7.2", "R4.5.11"
+)
 @pytest.mark.parametrize("surface", SURFACES)
 @pytest.mark.parametrize("row", MEMORY_STORE_ROWS, ids=str)
 async def test_a_wrong_call_is_refused_alike_on_every_surface(
     row: Row, surface: str, settings: Settings
 ) -> None:
-    assert row.call is not None
+    expected = await python(settings, row.name, row.arguments)
 
-    reason, field = row.call
-    expected = {"error": Fault.from_reason(reason, field=field).to_payload()}
-
-    assert await python(settings, row.name, row.arguments) == expected
-
+    check_refusal(row, expected)
     try:
         assert await SURFACES[surface](settings, row.name, row.arguments) == expected
     except CannotCarry:
         assert any(text in ascii(row.arguments) for text in ("\\ud800", "inf", "nan"))
+
+
+@pytest.mark.parametrize("levels", [17, 252])
+async def test_s1_metadata_is_held_to_a_depth(levels: int, settings: Settings) -> None:
+    """Over HTTP the bound on a body's depth answers first."""
+    arguments = {"type": "core", "content": "x", "metadata": nest(levels)}
+    fault = (await python(settings, "store_memory", arguments))["error"]
+
+    assert (fault["reason"], fault["field"]) == ("invalid_format", "metadata")
 
 
 @asynccontextmanager
@@ -95,7 +100,7 @@ async def find_reason(call: Call, name: str, **arguments: Any) -> str:
     raise AssertionError("the call was answered")
 
 
-@pytest.mark.requirement("R1.2.1", "R1.7.1", "R1.8.1", "R2.1.1", "R2.4.1")
+@pytest.mark.requirement("R1.7.1", "R1.8.1", "R2.1.1", "R2.3.1", "R2.5.1", "R4.4.6")
 @pytest.mark.parametrize("surface", SURFACES)
 async def test_every_surface_answers_the_same_walk_and_memory(
     surface: str, roots: Settings
@@ -121,7 +126,7 @@ async def test_every_surface_answers_the_same_walk_and_memory(
     assert [record["success"] for record in reply["results"]] == [True, False, True]
 
 
-@pytest.mark.requirement("R1.5.1", "R2.3.1")
+@pytest.mark.requirement("R1.5.1", "R1.8.1", "R2.4.1", "R4.2.4", "R4.4.4")
 @pytest.mark.parametrize("depth", [2, 3])
 async def test_b4_a_diamond_returns_each_memory_once_and_loses_none(
     depth: int, roots: Settings, through: Through
@@ -137,7 +142,7 @@ async def test_b4_a_diamond_returns_each_memory_once_and_loses_none(
     assert answer["metadata"]["totalRetrieved"] == 4
 
 
-@pytest.mark.requirement("R4.1.1")
+@pytest.mark.requirement("R4.5.7")
 async def test_b4_cycles_and_complete_graphs_end(roots: Settings, through: Through) -> None:
     call = through(roots)
     edges = {key: " ".join([*"ABCDEF".replace(key, ""), key]) for key in "ABCDEF"}
@@ -171,19 +176,9 @@ async def test_b5_missing_and_archived_memories_are_skipped_and_counted(
     )
 
 
-def tamper(settings: Settings, statement: str, *values: Any) -> None:
-    """Change the database behind the store's back."""
-    with sqlite3.connect(store_file(settings)) as connection:
-        connection.create_function("rehash", 15, lambda *row: hash_values(row))
-        connection.create_function("link_hash", 5, lambda *link: hash_values(link))
-        assert connection.execute(statement, values).rowcount == 1
-
-    connection.close()
-
-
 COLUMNS = (
     "namespace, key, id, archived, {score}, scored, type, importance, category,"
-    " created_at, updated_at, tags, summary, metadata, content"
+    " created_at, updated_at, tags, summary, metadata, content, version"
 )
 
 
@@ -210,7 +205,7 @@ async def test_b6_a_link_of_impossible_weight_is_skipped_and_counted(
 ) -> None:
     call = through(roots)
     await link_up(call, A="B C")
-    hashed = f"link_hash(source, target, type, {weight}, rank)"
+    hashed = f"link_hash(source, target, type, {weight}, term, rank, back_rank)"
     tamper(roots, f"UPDATE links SET weight = {weight}, hash = {hashed} WHERE target = 'B'")
 
     answer = await call("bulk_read_memory", key="A")
@@ -252,15 +247,15 @@ def large_store(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
             await call("store_memory", type="core", content="found", key=LAST_HUB_LINK)
             chain = [{"key": f"c{n}", "links": [{"key": f"c{n + 1}"}]} for n in range(CHAIN_LENGTH)]
-            await asyncio.gather(
-                *(call("store_memory", type="core", content="link", **m) for m in chain)
+            await gather_in_groups(
+                call("store_memory", type="core", content="link", **m) for m in chain
             )
 
     asyncio.run(fill())
     return settings
 
 
-@pytest.mark.requirement("R2.1.1", "R4.2.1")
+@pytest.mark.requirement("R4.5.1", "R4.5.4", "R4.5.10")
 async def test_b8_a_hub_and_a_chain_are_read_within_the_limits(
     large_store: Settings, through: Through
 ) -> None:
@@ -268,7 +263,7 @@ async def test_b8_a_hub_and_a_chain_are_read_within_the_limits(
     answer = await call("bulk_read_memory", key="hub", depth=6, breadth=20, total=50)
 
     assert list_keys(answer) == ["hub", LAST_HUB_LINK]
-    assert answer["metadata"]["missingLinks"] == HUB_LINKS - 1
+    assert answer["metadata"]["missingLinks"] == 1000, "of any number, the bound is counted"
 
     shown = await call("memory_get", key="hub", links_offset=HUB_LINKS - 10)
 
@@ -281,6 +276,7 @@ async def test_b8_a_hub_and_a_chain_are_read_within_the_limits(
     assert chain["metadata"]["limitsReached"] == ["depth"]
 
 
+@pytest.mark.requirement("R3.7.5")
 @pytest.mark.parametrize(
     "column", ["content = 'changed'", "key = key, tags = '[\"x\"]'", "archived = 0, type = 'task'"]
 )
@@ -318,7 +314,25 @@ SEARCHES = [
 ]
 
 
-@pytest.mark.requirement("R3.2.1")
+@pytest.mark.requirement("R3.2.2", "R3.2.3")
+async def test_s4_nothing_searched_for_is_no_filter(roots: Settings, through: Through) -> None:
+    call = through(roots)
+    tags = [f"t{n}" for n in range(10)]
+    await call("store_memory", type="core", content="one", tags=tags)
+    await call("store_memory", type="core", content="two")
+    every = await call("query_memories")
+
+    for search in ("", " ", "   "):
+        assert await call("query_memories", search=search) == every
+
+    assert (await call("query_memories", search=" ", tags=["t1"]))["total"] == 1
+    assert (await call("query_memories", tags=[*tags, *tags]))["total"] == 1
+    for count in (11, 100):
+        answer = await call("query_memories", tags=[f"t{n}" for n in range(count)])
+        assert answer["total"] == 0, "no memory has so many tags"
+
+
+@pytest.mark.requirement("R3.2.3")
 async def test_s4_search_is_literal_in_any_language(roots: Settings, through: Through) -> None:
     texts = [*SEARCHES, "日本", "本", "GRÖẞE", "größe", "ﬁne", "İstanbul", "🙂", "a", "\t"]
     async with open_calls(roots) as call:
@@ -343,6 +357,7 @@ async def test_s4_search_is_literal_in_any_language(roots: Settings, through: Th
             assert page["total"] == len(hits)
 
 
+@pytest.mark.requirement("R3.7.6")
 async def test_s6_a_quota_refuses_new_memories_and_nothing_else(
     roots: Settings, through: Through
 ) -> None:
@@ -369,7 +384,7 @@ async def test_s14_an_id_and_a_key_of_different_memories(roots: Settings, throug
     assert (await call("memory_get", key="B"))["data"]["content"] == "B"
 
 
-@pytest.mark.requirement("R3.1.1", "R3.3.1")
+@pytest.mark.requirement("R3.1.1", "R3.3.1", "R3.3.8", "R4.1.1")
 async def test_storing_merges_and_updating_says_what_changed(roots: Settings) -> None:
     async with open_calls(roots) as call:
         first = await call(
@@ -402,6 +417,7 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
         assert second["memory"] == {
             **memory,
             "content": "two",
+            "version": memory["version"] + 1,
             "updated_at": second["memory"]["updated_at"],
             "links": [{"key": "x", "link_weight": 0.9}, {"key": "y", "link_weight": 0.5}],
             "links_total": 2,
@@ -443,7 +459,7 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
         assert nothing["updated_fields"] == []
 
 
-@pytest.mark.requirement("R1.4.1")
+@pytest.mark.requirement("R1.4.1", "R4.4.2", "R4.5.3", "R4.7.1", "R4.7.3")
 async def test_a_score_follows_importance_and_ranks_links_to_it(roots: Settings) -> None:
     async with open_calls(roots) as call:
         await link_up(call, A="B C")
@@ -460,7 +476,33 @@ async def test_a_score_follows_importance_and_ranks_links_to_it(roots: Settings)
         assert list_keys(await call("bulk_read_memory", key="A")) == ["A", "B", "C"]
 
 
-@pytest.mark.requirement("R3.4.1")
+@pytest.mark.parametrize("zero", [-0.0, "-0", "-0.0"])
+async def test_a_negative_zero_is_stored_as_zero(zero: Any, roots: Settings) -> None:
+    async with open_calls(roots) as call:
+        await call("store_memory", type="core", content="x", key="a", memory_score=zero)
+        await call(
+            "store_memory", type="core", content="x", key="b", metadata={"memory_score": zero}
+        )
+        links = [{"key": "a", "link_weight": zero}]
+        await call("store_memory", type="core", content="x", key="c", links=links)
+
+        shown = [(await call("memory_get", key=key))["data"] for key in "abc"]
+
+    assert [str(data["metadata"]["memory_score"]) for data in shown] == ["0.0", "0.0", "0.6"]
+    assert str(shown[2]["links"][0]["link_weight"]) == "0.0"
+
+
+async def test_metadata_of_16_levels_is_stored_and_shown(roots: Settings) -> None:
+    metadata = nest(16)
+
+    async with open_calls(roots) as call:
+        await call("store_memory", type="core", content="x", key="a", metadata=metadata)
+        shown = await call("memory_get", key="a")
+
+    assert shown["data"]["metadata"] == {"memory_score": 0.6, **metadata}
+
+
+@pytest.mark.requirement("R3.4.1", "R3.4.4")
 async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
     async with open_calls(roots) as call:
         stored = await call("store_memory", type="task", content="x", key="k", tags=["t"])
@@ -481,7 +523,7 @@ async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
         assert (await call("get_memory_stats"))["total_storage_kb"] == 0
 
 
-@pytest.mark.requirement("R3.5.1")
+@pytest.mark.requirement("R3.5.8")
 async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
     roots: Settings,
 ) -> None:
@@ -506,7 +548,7 @@ async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
         assert (await call("get_memory_stats"))["most_accessed"]["key"] == "A"
 
 
-@pytest.mark.requirement("R3.5.1")
+@pytest.mark.requirement("R3.5.2", "R3.5.7", "R3.5.8")
 async def test_an_empty_store_has_zeros_and_no_dates(roots: Settings) -> None:
     async with open_calls(roots) as call:
         answer = await call("get_memory_stats")
@@ -581,7 +623,9 @@ QUERIES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.requirement("R3.2.1", "R3.2.2")
+@pytest.mark.requirement(
+    "R3.2.1", "R3.2.2", "R3.2.3", "R3.2.4", "R3.2.5", "R3.2.6", "R3.2.9", "R3.2.10", "R3.2.11"
+)
 @pytest.mark.parametrize(
     "sort_by", ["created_at", "updated_at", "accessed_at", "importance", "access_count"]
 )
@@ -675,13 +719,14 @@ def matches(memory: dict[str, Any], query: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.requirement("R1.2.1", "R2.2.1")
+@pytest.mark.requirement("R4.5.4", "R4.5.5")
 async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Settings) -> None:
     limit = 40_000
     async with open_calls(roots.model_copy(update={"max_response_bytes": limit})) as call:
         texts = {f"k{n}": f"{n}" + "\x01" * 4_998 for n in range(30)}
         for key, text in texts.items():
-            links = [{"key": other} for other in texts if other != key]
+            number = int(key[1:])
+            links = [{"key": f"k{(number + step) % 30}"} for step in range(1, 21)]
             await call("store_memory", type="core", content=text, key=key, links=links)
 
         for name, more in (("bulk_read_memory", {}), ("memory_get", {"bulkRead": True})):
@@ -700,12 +745,7 @@ async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Setti
 
         assert received
 
-        rest = [r["truncation"]["next"] for r in list_records(answer) if "truncation" in r]
-        rest += [
-            {"type": "stored", "key": r["key"]} for r in list_records(answer) if not r["success"]
-        ]
-        for page in (rest[:25], rest[25:]):
-            request = {"targets": page} if page else None
+        for request in answer["next_requests"]:
             while request:
                 reply = await call("memory_read_bulk", **request)
                 for record in reply["results"]:
@@ -750,18 +790,19 @@ async def test_toon_and_json_carry_the_same_walk(roots: Settings) -> None:
 async def test_toon_keeps_the_bound_too(roots: Settings) -> None:
     async with Abilities.open(roots.model_copy(update={"max_response_bytes": 40_000})) as abilities:
         keys = [f"k{n}" for n in range(50)]
-        for key in keys:
-            links = [{"key": other} for other in keys if other != key]
+        for number, key in enumerate(keys):
+            links = [{"key": keys[(number + step) % 50]} for step in range(1, 21)]
             content = "\n".join(f'- {key}: {n}, "quoted"' for n in range(200))
             await abilities.call(
                 "store_memory", {"type": "core", "content": content, "key": key, "links": links}
             )
         for total in (1, 5, 20, 50):
             limits = {"breadth": 20, "depth": 6, "total": total}
-            reply = await abilities.reply(
-                "bulk_read_memory", {"key": "k0", **limits, "output_format": "toon"}
-            )
+            arguments = {"key": "k0", **limits, "output_format": "toon"}
+            reply = await abilities.reply("bulk_read_memory", arguments)
+            from_python = render(await abilities.call("bulk_read_memory", arguments), "toon")
 
+            assert from_python == reply.text
             assert len(reply.text.encode()) <= 40_000
             assert len(list_records(reply.payload)) == total
 

@@ -8,6 +8,7 @@ import pytest
 
 from abilities import Abilities, AbilityRegistry, Settings, application
 from abilities.application import OptionalRoots
+from abilities.helpers.files.roots import RootPlace
 from abilities.replies import Reply
 
 MEMORY = {"type": "core", "content": "Tea."}
@@ -55,14 +56,16 @@ def test_roots_that_never_existed_are_forgotten_and_no_others(
 ) -> None:
     monkeypatch.setattr(application, "MAX_ROOTS", 10)
     roots = OptionalRoots()
-    existed = roots.get("agent", tmp_path)
+    place = RootPlace("agent", tmp_path, None)
+    existed = roots.get(place)
     descriptor = existed.open()
     assert descriptor is not None
     os.close(descriptor)
 
-    invented = [roots.get("agent", tmp_path / str(number)) for number in range(100)]
+    places = [place._replace(path=tmp_path / str(number)) for number in range(100)]
+    invented = [roots.get(place) for place in places]
 
-    assert roots.get("agent", tmp_path) is existed
-    assert roots.get("agent", tmp_path / "99") is invented[-1]
-    assert roots.get("agent", tmp_path / "0") is not invented[0]
+    assert roots.get(place) is existed
+    assert roots.get(places[-1]) is invented[-1]
+    assert roots.get(places[0]) is not invented[0]
     assert len(roots._roots) <= 10

@@ -12,33 +12,38 @@ from typing import get_args
 import pytest
 
 import abilities
-from abilities.declarations.faults import FAULTS, Reason
+from abilities.declarations.reasons import FAULTS, Reason
 from tests.support.sources import Module, list_modules
 
 ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "declarations": (),
     "helpers.walk": (),
     "helpers.durable": (),
+    "helpers.turns": (),
     "helpers.circuit_breaker": (),
     "helpers.batch": ("declarations", "helpers.circuit_breaker"),
-    "helpers.workers": ("helpers.batch", "helpers.circuit_breaker"),
+    "helpers.workers": ("helpers.batch", "helpers.circuit_breaker", "helpers.turns"),
+    "helpers.daemons": (),
+    "helpers.isolation": ("declarations", "helpers.daemons"),
     "helpers.tokens": ("declarations", "helpers.durable"),
     "helpers.text": ("declarations",),
     "helpers.files": (
         "declarations",
         "helpers.batch",
+        "helpers.circuit_breaker",
         "helpers.text",
         "helpers.workers",
     ),
     "helpers.reply": ("declarations", "helpers.text"),
-    "helpers.stores": ("declarations", "helpers.walk"),
+    "helpers.stores": ("declarations", "helpers.durable", "helpers.walk"),
     "helpers.stores.sqlite": (
         "declarations",
         "helpers.durable",
         "helpers.stores",
+        "helpers.turns",
         "helpers.walk",
     ),
-    "helpers.stores.postgres": ("declarations", "helpers.stores", "helpers.walk"),
+    "helpers.stores.postgres": ("declarations", "helpers.stores", "helpers.turns", "helpers.walk"),
     "helpers.stores.opening": (
         "helpers.stores",
         "helpers.stores.postgres",
@@ -56,15 +61,32 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "helpers.transfer": ("declarations", "helpers.durable", "helpers.stores"),
     "errors": ("declarations",),
     "definition": ("declarations", "helpers.files", "helpers.memory"),
-    "registry": ("declarations", "definition", "errors", "helpers.reply", "replies"),
+    "execution": (
+        "declarations",
+        "definition",
+        "errors",
+        "helpers.reply",
+        "replies",
+        "validation",
+    ),
+    "registry": (
+        "declarations",
+        "definition",
+        "errors",
+        "execution",
+        "helpers.isolation",
+        "replies",
+    ),
+    "validation": ("declarations", "schemas"),
     "replies": ("declarations", "helpers.reply"),
-    "plugins": ("definition", "registry"),
+    "plugins": ("declarations", "definition", "registry", "schemas"),
     "schemas": ("declarations", "definition"),
     "settings": (
         "declarations",
         "helpers.files",
         "helpers.memory",
         "helpers.stores.opening",
+        "helpers.tokens",
     ),
     "builtin": (
         "declarations",
@@ -103,6 +125,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "application",
         "declarations",
         "definition",
+        "helpers.reply",
         "registry",
         "replies",
         "schemas",
@@ -128,6 +151,8 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "explorer",
         "helpers.reply",
         "helpers.tokens",
+        "helpers.turns",
+        "registry",
         "replies",
         "schemas",
         "settings",
@@ -358,6 +383,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.cli.errors",  # says what is wrong with a copy
         "abilities.cli.session",  # opens it for the commands that look after it
         "abilities.cli.store",  # looks after the store
+        "abilities.cli.repair",
         "abilities.cli.store_checks",  # asks it whether it answers
         "abilities.builtin.memories",  # says what to query
     }

@@ -22,7 +22,7 @@ def test_declarations_on_disk_are_those_of_the_code() -> None:
         assert on_disk == schemas.format_declaration(ability), "abilities declarations --write"
 
 
-@pytest.mark.requirement("R5.7.5", "R1.1.1")
+@pytest.mark.requirement("R1.1.1", "R1.1.2", "R4.3.2", "R5.7.5")
 def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
     names = [
         "file_read_bulk",
@@ -61,7 +61,7 @@ def test_reading_abilities_are_marked_read_only_and_idempotent() -> None:
         }
 
 
-@pytest.mark.requirement("R5.1.1", "R3.7.1")
+@pytest.mark.requirement("R3.8.3", "R5.1.1")
 def test_published_schemas_are_plain_and_bounded() -> None:
     for ability in BUILT_IN:
         schema = schemas.build_input_schema(ability)
@@ -81,7 +81,7 @@ def test_published_schemas_are_plain_and_bounded() -> None:
         )
 
 
-@pytest.mark.requirement("R3.7.1")
+@pytest.mark.requirement("R3.8.3")
 def test_schemas_hold_no_reference_no_null_and_no_validators_leftover() -> None:
     leftovers = ('"null"', '"ge"', '"$ref"', '"$defs"', '"default": null', "x-exact")
 
@@ -90,6 +90,7 @@ def test_schemas_hold_no_reference_no_null_and_no_validators_leftover() -> None:
         assert [leftover for leftover in leftovers if leftover in text] == []
 
 
+@pytest.mark.requirement("R3.8.2")
 def test_descriptions_fit_where_clients_cut_them_and_begin_differently() -> None:
     firsts = [ability.description.split(";")[0] for ability in BUILT_IN]
     assert len(set(firsts)) == len(BUILT_IN)

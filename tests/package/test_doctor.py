@@ -3,52 +3,19 @@
 import asyncio
 import json
 import sqlite3
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.cli import file_checks, store_checks
+from abilities.cli import file_checks, settings_checks, store_checks
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.doctor import diagnose
-from abilities.cli.folders import list_folders
 from abilities.helpers.stores.postgres import pool
 from abilities.helpers.tokens import TokenFile
 from tests.support.stores import store_file
 from tests.surfaces.test_cli import run
-
-
-@pytest.fixture
-def base() -> Iterator[Path]:
-    """A directory that others may enter, as a home may be."""
-    with tempfile.TemporaryDirectory(prefix="abilities-", dir="/tmp") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-@pytest.fixture
-def sound(base: Path) -> Settings:
-    """Two roots, a store with a memory and a token, all of them private and apart."""
-    for name in ("agent", "workspace", "state"):
-        (base / name).mkdir()
-        (base / name).chmod(0o755)
-    settings = Settings(
-        agent_dir=base / "agent",
-        workspace_dir=base / "workspace",
-        store_url=f"sqlite:///{base}/state/memory.db",
-        tokens_file=base / "state" / "tokens.json",
-    )
-    TokenFile(settings.tokens_file).add("default", "read")
-
-    async def fill() -> None:
-        async with Abilities.open(settings) as abilities:
-            await abilities.call("store_memory", {"type": "core", "content": "x"})
-
-    asyncio.run(fill())
-    return settings
 
 
 def find_problems(settings: Settings) -> list[Diagnosis]:
@@ -65,6 +32,11 @@ def describe_problems(settings: Settings) -> str:
     return "\n".join(f"{problem.state} {problem.about}: {problem.words}" for problem in problems)
 
 
+def describe_notes(settings: Settings) -> str:
+    diagnoses = asyncio.run(diagnose(settings))
+    return "\n".join(diagnosis.words for diagnosis in diagnoses if diagnosis.state == "note")
+
+
 def change_settings(settings: Settings, **values: Any) -> Settings:
     return Settings(**{**settings.model_dump(exclude_unset=True), **values})
 
@@ -75,6 +47,13 @@ def test_a_sound_configuration_is_not_blamed(sound: Settings) -> None:
     assert words["store"].endswith("answers: 1 memory in namespace default")
     assert words["tokens"] == "1 token, 0 with write scope; namespaces: default"
     assert words["abilities"] == "10 are offered"
+
+
+def test_a_disabled_name_that_disables_nothing(sound: Settings) -> None:
+    settings = change_settings(sound, disabled=("memory_get", "bulk_read_memry"))
+    assert describe_problems(settings) == (
+        "unsafe abilities: disabled names what is no ability: bulk_read_memry"
+    )
 
 
 def test_files_that_others_may_read_or_change(sound: Settings) -> None:
@@ -124,7 +103,8 @@ def shut(base: Path) -> Path:
 
 
 def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> None:
-    _, workspace = list_folders(Settings(workspace_dir=shut))
+    workspace = Settings(workspace_dir=shut).workspace_root
+    assert workspace is not None
 
     finding = file_checks.check_folder(workspace)
 
@@ -136,13 +116,12 @@ def test_a_store_or_tokens_inside_a_root(sound: Settings) -> None:
         (sound.workspace_dir, "the workspace directory"),
         (sound.agent_dir, "the agent directory"),
     ):
-        inside = change_settings(sound, store_url=f"sqlite:///{root}/memory.db")
-        assert f"lies in {words}" in describe_problems(inside)
-        hidden = change_settings(sound, store_url=f"sqlite:///{root}/.abilities/memory.db")
-        assert find_problems(hidden) == []  # the deny list keeps it from agents
+        inside = change_settings(sound, store_url=f"sqlite:///{root}/.abilities/memory.db")
+        assert f"lies in {words}: the abilities refuse to read it" in describe_notes(inside)
+        assert find_problems(inside) == []
     inside = change_settings(sound, tokens_file=sound.workspace_dir / "tokens.json")
     TokenFile(inside.tokens_file).add("default", "read")
-    assert "tokens.json lies in" in describe_problems(inside)
+    assert "tokens.json lies in" in describe_notes(inside)
 
 
 def test_a_store_that_does_not_answer(
@@ -150,7 +129,9 @@ def test_a_store_that_does_not_answer(
 ) -> None:
     monkeypatch.setattr(pool, "WAIT_SECONDS", 1)
     away = store_file(sound).rename(base / "away.db")
-    assert "The store was moved or deleted" in describe_problems(sound)
+    (moved,) = find_problems(sound)
+    assert "The store was moved or deleted" in moved.words
+    assert "put the file back" in moved.mend and "or remove" not in moved.mend
 
     away.rename(store_file(sound)).write_bytes(b"no database at all" * 1000)
     for suffix in ("-wal", "-shm"):
@@ -207,7 +188,7 @@ def test_tokens_that_cannot_be_used(sound: Settings) -> None:
     assert "tokens of several namespaces would share files" in describe_problems(sound)
 
     sound.tokens_file.write_text("[")
-    assert "every caller is refused" in describe_problems(sound)
+    assert "every token is refused" in describe_problems(sound)
 
     sound.tokens_file.unlink()
     assert "allowed_hosts (example.org) needs tokens" in describe_problems(
@@ -215,10 +196,59 @@ def test_tokens_that_cannot_be_used(sound: Settings) -> None:
     )
 
 
+def describe_tokens(settings: Settings) -> str:
+    """Return all that is said of tokens, one line each."""
+    diagnoses = asyncio.run(diagnose(settings))
+    lines = [f"{d.state} {d.words} {d.mend}" for d in diagnoses if d.about == "tokens"]
+    return "\n".join(lines)
+
+
+def test_who_needs_a_token_and_why(sound: Settings) -> None:
+    opened = change_settings(sound, require_tokens=False)
+    assert "note none is needed: require_tokens is set to false" in describe_tokens(opened)
+
+    file = TokenFile(sound.tokens_file)
+    file.add("default", "metrics")
+    assert describe_tokens(sound).startswith(
+        "ok 2 tokens, 0 with write scope, 1 for metrics alone; namespaces: default"
+    )
+
+    for token in file.tokens():
+        file.revoke(token.id)
+    assert "note 'abilities serve' refuses every caller: the tokens file is there, but" in (
+        describe_tokens(sound)
+    )
+
+    sound.tokens_file.unlink()
+    assert describe_tokens(sound).startswith("ok none is needed: there never was a token")
+
+    async def remember() -> None:
+        async with Abilities.open(sound) as abilities:
+            await abilities.remember_tokens()
+
+    asyncio.run(remember())
+    words = describe_tokens(sound)
+    assert "refuses every caller: the tokens file is gone, and the store remembers" in words
+    assert "abilities token add" in words and "require_tokens = false" in words
+    assert find_problems(sound) == []
+
+
 def test_a_deny_list_with_holes(sound: Settings) -> None:
     assert "does not cover .env, server.pem" in describe_problems(
         change_settings(sound, deny="*.secret")
     )
+
+
+def test_a_deny_list_of_ones_own_that_lacks_default_names(sound: Settings) -> None:
+    usual = tuple(name for name in sound.deny if name != "*.kdbx")
+
+    def describe(settings: Settings) -> list[str]:
+        return [d.words for d in settings_checks.check_deny_list(settings)]
+
+    assert describe(change_settings(sound, deny=("...", "own.txt"))) == []
+    assert describe(change_settings(sound, deny=usual)) == [
+        f"the deny list lacks 1 of the {len(sound.deny)} default entries"
+    ]
 
 
 def test_the_command_tells_people_and_programs(sound: Settings) -> None:

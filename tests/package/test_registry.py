@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.fields import Arguments, Integer
 from abilities.declarations.memories import StoreMemoryInput
 from abilities.declarations.model import Model
+from abilities.declarations.values import JsonObject
 from abilities.definition import Context
-from abilities.registry import validate_arguments
+from abilities.validation import validate_arguments
 from tests.support.surfaces import SURFACES
 
 NAMES = [built_in.name for built_in in BUILT_IN]
@@ -154,7 +156,33 @@ def test_plugins_are_found_and_a_broken_one_is_reported_not_fatal(installed: Non
     assert [problem.split()[1] for problem in problems] == ["broken", "greedy", "missing", "wrong"]
 
 
-@pytest.mark.requirement("R4.3.1")
+async def test_what_changes_something_runs_once_however_long_its_answer_is(
+    roots: Settings,
+) -> None:
+    runs: list[str] = []
+
+    class Table(Model):
+        said: list[list[str]]
+
+    async def write(context: Context, arguments: EchoInput) -> JsonObject:
+        runs.append(arguments.text)
+        return {"said": [["x"]] * 20}  # is longer as TOON
+
+    writer = Ability("write", "Write", "Write something down.", EchoInput, Table, write)
+    registry = AbilityRegistry([writer])
+    arguments = {"text": "x", "output_format": "toon"}
+
+    async with Abilities.open(roots) as abilities:
+        short = await registry.reply("write", arguments, abilities.context)
+        context = replace(abilities.context, max_response_bytes=len(short.text.encode()) - 1)
+        long = await registry.reply("write", arguments, context)
+
+    assert len(runs) == 2
+    assert (short.format, short.text) == ("toon", render(short.payload, "toon"))
+    assert (long.format, long.text) == ("json", render(short.payload))
+
+
+@pytest.mark.requirement("R4.5.6", "R4.6.5")
 def test_abilities_and_plugins_can_be_switched_off(installed: None) -> None:
     registry, _ = build_registry(Settings(disabled=("memory_read_bulk", "echo")))
     assert [a.name for a in registry] == [n for n in NAMES if n != "memory_read_bulk"] + [
@@ -219,7 +247,7 @@ async def test_arguments_that_are_no_object_are_refused(arguments: Any, settings
     async with Abilities.open(settings) as abilities:
         with pytest.raises(AbilityError) as caught:
             await abilities.call("file_read_bulk", arguments)
-    assert caught.value.fault.reason == "invalid_parameter"
+    assert caught.value.fault.reason == "wrong_type"
 
 
 def test_an_unknown_format_is_refused() -> None:
@@ -240,7 +268,7 @@ async def test_a_score_too_large_for_a_float_is_refused_like_any_other(settings:
             await abilities.call("store_memory", memory)
 
     assert (caught.value.fault.reason, caught.value.fault.field) == (
-        "invalid_parameter",
+        "out_of_range",
         "memory_score",
     )
 

@@ -1,12 +1,14 @@
 """Settings: where they come from, and what is not accepted."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from abilities import Abilities, Settings
-from abilities.settings import DENY
+from abilities.adapters.langchain import load_tools
+from abilities.helpers.files.secret_names import list_denied
 
 
 def test_defaults_are_the_current_directory_and_the_home(
@@ -20,7 +22,7 @@ def test_defaults_are_the_current_directory_and_the_home(
     assert settings.workspace_dir == tmp_path
     assert settings.agent_dir == Path("/home/ada/.abilities/agent")
     assert settings.store_url == "sqlite:///~/.abilities/memory.db"
-    assert settings.deny == DENY
+    assert settings.deny == list_denied()
     assert settings.max_response_bytes == 64_000
 
 
@@ -59,10 +61,15 @@ def test_names_come_as_a_list_or_with_commas(monkeypatch: pytest.MonkeyPatch) ->
     "wrong",
     [
         {"namespace": "../x"},
-        {"namespace": "A"},
         {"namespace": "a\n"},
         {"namespace": ""},
-        {"namespace": "a" * 64},
+        {"namespace": "a" * 129},
+        {"namespace": "a b"},
+        {"namespace": "ä"},
+        {"namespace": "a%2e"},
+        {"namespace": None},
+        {"namespace": True},
+        {"namespace": 4.2},
         {"timezone": "Mars/Olympus"},
         {"timezone": "../../etc/passwd"},
         {"max_response_bytes": 39_999},
@@ -86,6 +93,55 @@ async def test_a_whole_disk_or_home_is_not_opened(field: str, place: str) -> Non
     with pytest.raises(ValueError, match=f"{field} must not be"):
         async with Abilities.open(settings):
             pass
+
+
+@pytest.mark.parametrize("field", ["workspace_dir", "agent_dir"])
+@pytest.mark.parametrize("place", ["none", "file", "none/{namespace}"])
+async def test_a_directory_that_is_not_there_is_named_when_the_application_opens(
+    tmp_path: Path, field: str, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    settings = Settings(**{field: tmp_path / place})  # type: ignore[arg-type]
+
+    with pytest.raises(ValueError, match=f"{field}: .*(does not exist|is not a directory)"):
+        async with Abilities.open(settings):
+            pass
+
+    with pytest.raises(ValueError, match=field):
+        load_tools(settings)
+
+
+async def test_a_namespace_without_directories_has_no_files_until_they_are_there(
+    tmp_path: Path,
+) -> None:
+    for name in ("agents", "work"):
+        (tmp_path / name).mkdir()
+    settings = Settings(
+        agent_dir=tmp_path / "agents" / "{namespace}",
+        workspace_dir=tmp_path / "work" / "{namespace}" / "files",
+        namespace="ada",
+    )
+
+    async def read(abilities: Abilities) -> str:
+        answer = await abilities.call("file_read_bulk", {"paths": ["a.txt"]})
+        record: dict[str, Any] = answer["results"][0]
+        if record["success"]:
+            return str(record["data"]["content"])
+
+        return str(record["error"]["reason"])
+
+    async with Abilities.open(settings) as abilities:
+        assert await read(abilities) == "not_found"
+        assert (await abilities.call("file_list"))["files"] == []
+
+        place = tmp_path / "work" / "ada" / "files"
+        place.mkdir(parents=True)
+        (place / "a.txt").write_text("first")
+        assert await read(abilities) == "first"
+
+        place.rename(tmp_path / "away")
+        assert await read(abilities) == "root_unavailable", "it was there, so this is a loss"
+        assert await read(abilities.for_namespace("bob")) == "not_found"
 
 
 async def test_the_namespace_stands_in_both_directories(tmp_path: Path) -> None:

@@ -11,8 +11,11 @@ from typing import Any, cast
 import pytest
 
 from abilities import Settings
-from abilities.declarations.faults import Fault, Reason
+from abilities.declarations.faults import Fault
+from abilities.declarations.reasons import Reason
+from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.sqlite import file
+from tests.stores.test_stores import find_reason, open_store
 from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES, python
 
@@ -25,13 +28,17 @@ NamedCall = tuple[str, dict[str, Any]]
 
 @pytest.fixture
 async def one_memory(roots: Settings) -> Settings:
-    """Settings of a store that holds one memory."""
+    """Settings of a store that holds one memory.
+
+    They say that no token is needed: otherwise a server asks the store whether there ever was one,
+    and refuses all requests if the store cannot tell.
+    """
     await python(
         roots,
         "store_memory",
         {"type": "core", "content": "kept", "key": "k", "links": [{"key": "x"}]},
     )
-    return roots
+    return roots.model_copy(update={"require_tokens": False})
 
 
 @pytest.fixture(params=SURFACES)
@@ -57,6 +64,7 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return call_surface
 
 
+@pytest.mark.requirement("R3.7.3")
 async def test_s7_locked_for_longer_than_the_timeout(
     ask: Any, one_memory: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +127,7 @@ def read_only(one_memory: Settings, tmp_path: Path, unprivileged: None) -> Itera
     yield one_memory
 
 
+@pytest.mark.requirement("R3.7.4")
 async def test_s9_a_file_that_may_only_be_read(ask: Any, read_only: Settings) -> None:
     for call in (STORE, ("store_memory", {"type": "core", "content": "again", "key": "k"})):
         assert await ask(read_only, call) == "read_only"
@@ -127,6 +136,35 @@ async def test_s9_a_file_that_may_only_be_read(ask: Any, read_only: Settings) ->
         assert await ask(read_only, call) == "done"
 
 
+@pytest.fixture(params=["file", "folder"])
+def shut(request: pytest.FixtureRequest, read_only: Settings) -> Iterator[Settings]:
+    """A store of which its user may not even read the file, or enter the folder."""
+    path = store_file(read_only)
+    if request.param == "folder":
+        path = path.parent
+
+    user, mode = os.geteuid(), path.stat().st_mode
+    if os.getuid() == 0:
+        os.seteuid(0)
+    path.chmod(0)
+    os.seteuid(user)
+    yield read_only
+
+    if os.getuid() == 0:
+        os.seteuid(0)
+    path.chmod(mode)
+    os.seteuid(user)
+
+
+async def test_s9_a_store_that_may_not_be_read(shut: Settings) -> None:
+    async with open_store(store_file(shut)) as store:
+        for call in (put(store, "n"), store.read_linked(NAMESPACE, "k", 0, 1), store.ping()):
+            assert await find_reason(call) == "storage_denied"
+
+    assert not Fault.from_reason("storage_denied").retryable
+
+
+@pytest.mark.requirement("R3.7.5")
 @pytest.mark.parametrize("damage", ["empty", "text", "cut"])
 async def test_s10_a_file_that_is_no_store(ask: Any, one_memory: Settings, damage: str) -> None:
     raw = store_file(one_memory).read_bytes()

@@ -6,12 +6,13 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -20,41 +21,48 @@ from click.testing import CliRunner
 from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.declarations.faults import Refused
+from abilities.declarations.reasons import FAULTS, Reason
+from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.conformance import BEHAVIOURS, NAMESPACE, check, put
-from abilities.helpers.stores.model import hash_values
-from abilities.helpers.stores.postgres import migration, pool
+from abilities.helpers.stores.model import LinkRecord, StoredMemory, hash_values
+from abilities.helpers.stores.postgres import migration, pool, write_queue
 from abilities.helpers.stores.postgres.errors import translate_postgres_error
 from abilities.helpers.stores.postgres.statements import LOCK, Connection, Select, Statement
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
-from tests.stores.test_stores import GRAPHS, KILLS, count_equal_walks, find_reason
+from tests.stores.test_stores import (
+    DAMAGE,
+    GRAPHS,
+    IMPOSSIBLE,
+    KILLS,
+    MENDING,
+    change_damaged,
+    check_accesses_before_a_rename,
+    check_most_accesses,
+    count_equal_walks,
+    find_reason,
+    refuse_impossible_import,
+    refuse_impossible_link,
+    store_three,
+    store_with_one_bad,
+)
 from tests.support import postgres
 from tests.support.file_cases import Row
 from tests.support.measurements import reached
 from tests.support.memory_cases import MEMORY_STORE_ROWS
+from tests.support.plugins import TAME, install, read_through_the_context
 from tests.support.surfaces import Through, calls_through, environment
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
+
+NEVER = 3600.0
+"""Seconds that no test takes: a limit that is not reached."""
 
 SCHEMA_MAKERS = size("ABILITIES_SCHEMA_MAKERS", quick=4, full=10)
 
 ROUNDS = max(KILLS // 5, 2)
 """Of these, every second one kills the server, the others its writers."""
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    """A PostgreSQL server."""
-    with postgres.server() as url:
-        yield url
-
-
-@pytest.fixture
-def url(server: str) -> Iterator[str]:
-    """An empty database."""
-    with postgres.database(server) as url:
-        yield url
 
 
 @pytest.fixture
@@ -81,7 +89,7 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
     table = "links" if " links " in statement else "memories"
 
     with psycopg.connect(settings.store_url) as connection:
-        connection.execute("SET search_path = abilities")
+        connection.execute("SET search_path = abilities_data")
         changed = connection.execute(
             f"{plain.replace('9e999', chr(39) + 'Infinity' + chr(39))} RETURNING *".encode()
         )
@@ -89,9 +97,7 @@ def tamper(settings: Settings, statement: str, *values: Any) -> None:
         (row,) = changed.fetchall()
         if has_hash:
             fields = dict(zip(names, row, strict=True))
-            chosen = (
-                ["source", "target", "type", "weight", "rank"] if table == "links" else names[:-1]
-            )
+            chosen = list(LinkRecord._fields[:-1]) if table == "links" else names[:-1]
             fresh = hash_values(tuple(fields[name] for name in chosen))
             key = ("source", "target") if table == "links" else ("namespace", "key")
             update = f"UPDATE {table} SET hash = %s WHERE {key[0]} = %s AND {key[1]} = %s"
@@ -110,6 +116,55 @@ async def open_store(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
         yield store
     finally:
         await store.close()
+
+
+@pytest.mark.parametrize("name", [*IMPOSSIBLE, "NUL"])
+async def test_s18_one_impossible_change_fails_alone(name: str, url: str) -> None:
+    fields = {"content": "a\0b"}
+    if name in IMPOSSIBLE:
+        fields = IMPOSSIBLE[name]
+
+    async with open_store(url) as store:
+        await store_with_one_bad(store, fields, 300)
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), 2.0, -0.5])
+async def test_an_impossible_link_is_never_acknowledged(weight: float, url: str) -> None:
+    async with open_store(url) as store:
+        await refuse_impossible_link(store, weight)
+
+
+async def test_an_impossible_memory_of_an_import_is_refused_alone(url: str) -> None:
+    async with open_store(url) as store:
+        await refuse_impossible_import(store)
+
+
+@pytest.mark.parametrize("kind", MENDING)
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_s16_a_damaged_memory_is_changed_and_deleted(
+    damage: str, kind: Kind, url: str
+) -> None:
+    async with open_store(url) as store:
+        memory_id = await store_three(store)
+        with psycopg.connect(url) as connection:
+            connection.execute("SET search_path = abilities_data")
+            assert connection.execute(damage.encode()).rowcount == 1
+
+        await change_damaged(store, memory_id, kind)
+
+
+async def test_a_change_whose_batch_fails_for_an_unforeseen_reason_is_tried_alone(url: str) -> None:
+    async def fail(connection: Connection) -> None:
+        await connection.execute("DO $$ BEGIN RAISE SQLSTATE 'XX000'; END $$")
+
+    async with open_store(url) as store:
+        first = store._write(NAMESPACE, fail)
+        others = [put(store, f"k{number}") for number in range(30)]
+        failed, *stored = await asyncio.gather(first, *others, return_exceptions=True)
+
+        assert isinstance(failed, Refused)
+        assert [result for result in stored if isinstance(result, Exception)] == []
+        assert await store.count_memories() == 30
 
 
 async def test_the_store_conforms(server: str) -> None:
@@ -140,11 +195,22 @@ async def test_a_wrong_call_is_refused_as_by_the_embedded_store(
 FAULTS_SHOWN = {"id_not_found": "not_found", "memory_not_found": "not_found"}
 
 
+async def test_no_more_accesses_are_counted_than_an_import_takes(url: str) -> None:
+    async with open_store(url) as store:
+        await check_most_accesses(store)
+
+
+async def test_accesses_that_were_counted_before_a_rename_are_kept(url: str) -> None:
+    async with open_store(url) as store:
+        await check_accesses_before_a_rename(store)
+
+
 async def test_walks_are_the_walks_in_memory(url: str) -> None:
     async with open_store(url) as store:
         assert await count_equal_walks(store, range(GRAPHS)) == GRAPHS
 
 
+@pytest.mark.requirement("R4.5.2", "R4.7.2")
 async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One for the links of each level, first and last included, and one for the memories."""
     trips: list[Select[Any]] = []
@@ -167,6 +233,34 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
                 trips.clear()
                 await store.walk(NAMESPACE, key, WalkLimits(depth, 20, 50))
                 assert 2 <= len(trips) <= depth + 2, (key, depth, len(trips))
+
+
+async def test_a_page_of_an_export_takes_few_round_trips(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for the memories and one for their links, however many there are."""
+    trips: list[Select[Any]] = []
+    execute = Select._execute
+
+    async def count_trips(select: Select[Any], connection: Any, values: Any) -> Any:
+        trips.append(select)
+        return await execute(select, connection, values)
+
+    async with open_store(url) as store:
+        memories = [put(store, f"m{n}", links=[(f"m{n + 1}", 0.5)] * (n % 3)) for n in range(40)]
+        await asyncio.gather(*memories)
+        monkeypatch.setattr(Select, "_execute", count_trips)
+
+        page = await store.read_page(("", ""), 100)
+
+    assert len(trips) == 2
+    links: dict[str, tuple[str, ...]] = {}
+    for memory in page:
+        assert isinstance(memory, StoredMemory)
+        links[memory.row.key] = tuple(link.target for link in memory.links)
+
+    for n in range(40):
+        assert links[f"m{n}"] == (f"m{n + 1}",) * (n % 3 > 0)
 
 
 async def test_several_processes_at_once_make_one_schema(url: str) -> None:
@@ -201,7 +295,7 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
             "SELECT c.relname, i.indisunique, a.attname FROM pg_index i"
             " JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
             " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
-            " WHERE n.nspname = 'abilities'"
+            " WHERE n.nspname IN ('abilities', 'abilities_data')"
         ).fetchall()
 
     keys = [(table, column) for table, unique, column in indexes if unique]
@@ -213,7 +307,10 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
         "tags",
         "words",
         "counters",
+        "link_counts",
+        "stale_ranks",
         "version",
+        "versions",
     }
     assert all(column == "namespace" for table, column in keys if table != "version")
 
@@ -225,17 +322,58 @@ async def _create_schema(url: str) -> None:
 
 @pytest.mark.thorough
 async def test_a_server_that_is_not_there_is_unavailable_and_nothing_hangs(
-    server: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pool, "WAIT_SECONDS", 1)
     for url in (
         "postgresql://postgres@127.0.0.1:1/none",
-        re.sub(r"/postgres(?=\?|$)", "/no_such_database", server),
         "postgresql://postgres@192.0.2.1/blackhole?connect_timeout=2",
     ):
         async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
             assert await find_reason(put(store, "k")) == "unavailable"
             assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "unavailable"
+
+
+@pytest.mark.parametrize(
+    ("user", "database", "reason"),
+    [
+        ("keyholder:wrong@", "postgres", "storage_denied"),
+        ("keyholder@", "postgres", "storage_denied"),
+        ("stranger@", "postgres", "storage_denied"),
+        ("locked@", "postgres", "storage_denied"),
+        ("guest@", "private", "storage_denied"),
+        ("unlisted@", "postgres", "storage_denied"),
+        ("postgres@", "none", "storage_missing"),
+    ],
+)
+async def test_who_is_not_let_in_is_refused_for_good(
+    user: str, database: str, reason: str, guarded: str
+) -> None:
+    url = f"postgresql://{user}{guarded}/{database}"
+    async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
+        for call in (put(store, "k"), store.read_linked(NAMESPACE, "k", 0, 1), store.ping()):
+            assert await find_reason(call) == reason
+
+    assert not FAULTS[cast(Reason, reason)].retryable
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[str]:
+    """The host and port of a server that does not let everybody in."""
+    with postgres.started() as node:
+        with psycopg.connect(node.url, autocommit=True) as connection:
+            for role in ("keyholder LOGIN PASSWORD 'right'", "locked NOLOGIN", "guest LOGIN"):
+                connection.execute(f"CREATE ROLE {role}".encode())
+            connection.execute("CREATE DATABASE private")
+            connection.execute("REVOKE CONNECT ON DATABASE private FROM public")
+
+            rules = ("keyholder 127.0.0.1/32 scram-sha-256", "+unlisted 127.0.0.2/32 trust")
+            names = "postgres,stranger,locked,guest 127.0.0.1/32 trust"
+            lines = [f"host all {rule}\n" for rule in (*rules, names)]
+            (node.data / "pg_hba.conf").write_text("".join(lines))
+            connection.execute("SELECT pg_reload_conf()")
+
+        yield f"127.0.0.1:{node.port}"
 
 
 async def test_a_connection_that_is_cut_is_made_again(url: str, server: str) -> None:
@@ -367,7 +505,7 @@ async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None
         async with await psycopg.AsyncConnection.connect(url) as other:
             # So that it is the change that is given up.
             await other.execute("SET deadlock_timeout = '30s'")
-            await other.execute("SELECT FROM abilities.counters FOR UPDATE")
+            await other.execute("SELECT FROM abilities_data.counters FOR UPDATE")
             writing = asyncio.create_task(put(store, "other"))
             while not (await (await other.execute(WAITING)).fetchall()):
                 await asyncio.sleep(0.01)
@@ -411,7 +549,7 @@ async def test_a_held_lock_makes_it_busy_not_wrong(
         assert await find_reason(put(store, "other")) == "done"
 
         with psycopg.connect(url) as connection:
-            connection.execute("LOCK TABLE abilities.memories IN ACCESS EXCLUSIVE MODE")
+            connection.execute("LOCK TABLE abilities_data.memories IN ACCESS EXCLUSIVE MODE")
             assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "busy"
             assert await find_reason(put(store, "more")) == "busy"
 
@@ -431,12 +569,87 @@ async def test_a_database_that_can_only_be_read_is_read(url: str) -> None:
         assert await find_reason(put(store, "new")) == "read_only"
 
 
+async def test_a_role_without_rights_is_refused_for_good(url: str) -> None:
+    await _create_schema(url)
+    role = f"guest_{uuid4().hex}"
+    parts = urlsplit(url)
+    guest = parts._replace(netloc=f"{role}@{parts.netloc.rpartition('@')[2]}").geturl()
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN".encode())
+
+        async with open_store(guest) as store:
+            assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "storage_denied"
+
+        for schema in ("abilities", "abilities_data"):
+            connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}".encode())
+            connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}".encode())
+
+        async with open_store(guest) as store:
+            assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+            assert await find_reason(put(store, "new")) == "read_only"
+
+        connection.execute(f"DROP OWNED BY {role}".encode())
+        connection.execute(f"DROP ROLE {role}".encode())
+
+
+CONTENTS = ["x", "x", "x", "refused", "x", "x"]
+
+
 async def test_a_change_that_the_database_refuses_fails_alone(url: str) -> None:
     async with open_store(url) as store:
+        await put(store, "k")
+        with psycopg.connect(url) as connection:
+            connection.execute(
+                "ALTER TABLE abilities_data.memories ADD CHECK (content != 'refused')"
+            )
+
         outcomes = await asyncio.gather(
-            *(find_reason(put(store, f"k{n}", content="\0" if n == 3 else "x")) for n in range(6))
+            *(find_reason(put(store, f"k{n}", content=c)) for n, c in enumerate(CONTENTS))
         )
-        assert outcomes == ["storage_error" if n == 3 else "done" for n in range(6)]
+        assert outcomes == ["done"] * 3 + ["storage_error"] + ["done"] * 2
+
+
+async def test_a_damaged_link_follows_a_rename_and_stays_damaged(url: str) -> None:
+    async with open_store(url) as store:
+        memory = (await put(store, "a", links=[("a", 0.5), ("b", 0.25)])).stored
+        await put(store, "b", links=[("a", 0.75)])
+        with psycopg.connect(url) as connection:
+            connection.execute("UPDATE abilities_data.links SET weight = 0.9 WHERE source = 'b'")
+
+        assert memory is not None
+        await put(store, "c", kind="update", id=memory.row.id)
+
+        backlinks = await store.read_backlinks(NAMESPACE, "c", 0, 20)
+        assert [(link.source, link.target) for link in backlinks.links] == [("c", "c")]
+        assert backlinks.total == 2
+
+        findings = await store.check(lambda _: None, full=True)
+        assert [f.name for f in findings if f.state == "damaged"] == ["links"]
+
+
+async def test_renames_share_a_transaction_and_fail_alone(url: str) -> None:
+    """Of many callers at once, two of whom want one key: one of those gets it."""
+    async with open_store(url) as store:
+        stored = await asyncio.gather(
+            *(put(store, f"a{n}", links=[(f"a{(n + 1) % 20}", 0.5)]) for n in range(20))
+        )
+        ids = [result.stored.row.id for result in stored if result.stored]
+
+        outcomes = await asyncio.gather(
+            *(
+                find_reason(put(store, f"b{n // 2 * 2}", kind="update", id=memory_id))
+                for n, memory_id in enumerate(ids)
+            )
+        )
+
+        assert sorted(outcomes) == ["done"] * 10 + ["key_taken"] * 10
+        memories = await store.read(NAMESPACE, [f"b{n}" for n in range(0, 20, 2)])
+        versions = {memory.row.version for memory in memories if isinstance(memory, StoredMemory)}
+        assert versions == set(range(21, 31)), "what was refused took no version"
+
+        findings = await store.check(lambda _: None, full=True)
+        assert {finding.state for finding in findings} <= {"sound", "note"}
 
 
 async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> None:
@@ -456,11 +669,45 @@ async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> No
     assert failed.reason == "storage_error"
 
 
+async def test_a_change_that_takes_too_long_fails_alone(url: str) -> None:
+    async def work(seconds: float, connection: Connection) -> float:
+        await connection.execute("SET LOCAL statement_timeout = '200ms'")
+        await connection.execute("SELECT pg_sleep(%s)", (seconds,))
+        return seconds
+
+    async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
+        await put(store, "k")  # the connection is open, so that the changes come together
+        changes = [store._write(NAMESPACE, partial(work, n)) for n in (0.1, 0, 60, 0)]
+        *others, slow, last = await asyncio.gather(*changes, return_exceptions=True)
+
+    assert (*others, last) == (0.1, 0, 0)
+    assert isinstance(slow, Refused)
+    assert slow.reason == "busy"
+
+
+@pytest.mark.parametrize(("seconds", "transactions"), [(NEVER, range(1, 3)), (0.0, [6])])
+async def test_slow_changes_do_not_share_a_transaction(
+    seconds: float, transactions: Sequence[int], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_queue, "BATCH_SECONDS", seconds)
+    transaction = Select("SELECT pg_current_xact_id()::text", "".join)
+
+    async def work(connection: Connection) -> str:
+        return await transaction.fetch_only(connection)
+
+    async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
+        await put(store, "k")
+        numbers = await asyncio.gather(*(store._write(NAMESPACE, work) for _ in range(6)))
+
+    assert len(set(numbers)) in transactions
+
+
 STATES = {
     "08006": "unavailable",
     "22000": "storage_error",
     "25006": "read_only",
-    "28P01": "unavailable",
+    "28P01": "storage_denied",
+    "3D000": "storage_missing",
     "40001": "busy",
     "42501": "read_only",
     "53100": "storage_full",
@@ -558,13 +805,13 @@ async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -
     await _fill_store(roots)
     for statement, name in (
         ("UPDATE memories SET content = 'x' WHERE key = 'k/1'", "memories"),
-        ("UPDATE links SET rank = 0.1 WHERE source = 'k/2'", "links"),
+        ("UPDATE links SET rank = 7 WHERE source = 'k/2'", "links"),
         ("DELETE FROM tags WHERE id = (SELECT id FROM memories WHERE key = 'k/3')", "tags"),
         ("UPDATE counters SET number = 99 WHERE name = 'size'", "counters"),
         ("DELETE FROM words WHERE id = (SELECT id FROM memories WHERE key = 'k/4')", "search"),
     ):
         with psycopg.connect(roots.store_url) as connection:
-            connection.execute("SET search_path = abilities")
+            connection.execute("SET search_path = abilities_data")
             connection.execute(statement.encode())
         async with open_store(roots.store_url) as store:
             damaged = {
@@ -578,3 +825,10 @@ async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -
 async def test_a_url_that_cannot_be_one_is_refused() -> None:
     with pytest.raises(ValueError, match="PostgreSQL URL"):
         PostgresStore("postgresql://host:not-a-port:x/y?z")
+
+
+async def test_a_plugins_context_works_on_its_own_loop(
+    roots: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with install(tmp_path, {"tame_plugin": TAME}, {"tame": "tame_plugin:tame"}, monkeypatch):
+        await read_through_the_context(roots)

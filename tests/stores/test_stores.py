@@ -10,33 +10,40 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
-from uuid import UUID
+from typing import Any, get_args
+from uuid import UUID, uuid4
 
 import pytest
 
-from abilities.declarations.faults import Refused
+from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.limits import MAX_ACCESS_COUNT
+from abilities.declarations.memory import Direction
 from abilities.helpers.stores import conformance
-from abilities.helpers.stores.changes import Change
+from abilities.helpers.stores.changes import Change, Kind, create_row, merge_change
 from abilities.helpers.stores.conformance import NAMESPACE, put
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import MemoryStore, Query, ServableStore
-from abilities.helpers.stores.sqlite import file, schema
+from abilities.helpers.stores.model import IncomingMemory, StoredMemory
+from abilities.helpers.stores.protocol import Query, ServableStore, WriteResult
+from abilities.helpers.stores.sqlite import file, ranking, reader
 from abilities.helpers.stores.sqlite.store import SqliteStore
-from tests.memories.test_walk import Graph, make_random_graph, walk
+from abilities.helpers.transfer.export_lines import format_line, parse_line
+from tests.support.graphs import Graph, make_random_graph
 from tests.support.measurements import reached
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
+from tests.support.walk_oracles import describe, expect_by_recursion
 
-GRAPHS = size("ABILITIES_GRAPHS", quick=10, full=50)
+GRAPHS = size("ABILITIES_GRAPHS", quick=10, full=200)
 KILLS = size("ABILITIES_KILLS", quick=3, full=20)
 WRITING = str(size("ABILITIES_WRITING", quick=1, full=3))
 PROCESSES = size("ABILITIES_PROCESSES", quick=3, full=8)
 FLIPS = size("ABILITIES_FLIPS", quick=25, full=150)
+
+NOW = "2026-01-01T00:00:00.000Z"
 
 
 @asynccontextmanager
@@ -193,67 +200,315 @@ async def test_s11_a_newer_schema_is_neither_read_nor_written(tmp_path: Path) ->
     assert path.read_bytes() == before
 
 
-async def test_an_older_store_is_migrated_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, scripts = tmp_path / "m.db", schema.load_migrations()
+@pytest.mark.parametrize("statement", [ranking.BEST_LINKS, ranking.BEST_BACKLINKS])
+async def test_a_page_of_links_is_one_range_of_an_index(statement: str, tmp_path: Path) -> None:
+    """So a page costs the same however many links a memory has."""
+    path = tmp_path / "m.db"
     await fill_store(path)
 
-    async with open_store(path) as old:
-        await put(old, "k9")
-        before = await read_everything(old, 3)
-        step = (
-            "CREATE TABLE more (namespace TEXT);"
-            " INSERT INTO more SELECT DISTINCT namespace FROM memories;"
-        )
-        monkeypatch.setattr(
-            schema, "load_migrations", lambda: (*scripts, step, "SELECT no_such_function();")
-        )
-        async with open_store(path) as newer:
-            assert await find_reason(put(newer, "k")) == "storage_error", (
-                "a step that fails is not half done"
-            )
-
-        assert read_version(path) == 2, "the steps before it are kept"
-
-        monkeypatch.setattr(
-            schema,
-            "load_migrations",
-            lambda: (*scripts, step, "CREATE TABLE last (namespace TEXT);"),
-        )
-        stores = [SqliteStore(path) for _ in range(8)]
-        await asyncio.gather(*(put(store, f"new{n}") for n, store in enumerate(stores)))
-
-        assert await read_everything(stores[0], 3) == before
-
-        for store in stores:
-            await store.close()
-
-        assert read_version(path) == 3
-
-        monkeypatch.setattr(schema, "load_migrations", lambda: scripts)
-
-        assert await find_reason(put(old, "k")) == "schema_too_new", (
-            "a process that was left behind writes no more"
-        )
-        assert await find_reason(old.read_stats(NAMESPACE)) == "schema_too_new"
-
     with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT * FROM more").fetchall() == [(NAMESPACE,)]
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", ("n", "k", 1, 0)).fetchall()
 
     connection.close()
 
+    assert len(plan) == 1 and "SEARCH links" in plan[0][-1] and "(namespace=? AND" in plan[0][-1]
 
-def read_version(path: Path) -> int:
+
+async def test_accesses_that_were_counted_before_a_rename_are_kept(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "m.db") as store:
+        await check_accesses_before_a_rename(store)
+
+
+async def check_accesses_before_a_rename(store: ServableStore) -> None:
+    written = await put(store, "old")
+    assert written.stored is not None
+
+    store.count_access(NAMESPACE, "old", "2026-01-03T00:00:00.000Z")
+    await put(store, "new", kind="update", id=written.stored.row.id)
+    renamed = await store.read_linked(NAMESPACE, "new", 0, 1)
+
+    assert (renamed.accessed_at, renamed.access_count) == ("2026-01-03T00:00:00.000Z", 1)
+
+
+async def test_no_more_accesses_are_counted_than_an_import_takes(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "m.db") as store:
+        await check_most_accesses(store)
+
+
+async def check_most_accesses(store: ServableStore) -> None:
+    await put(store, "k")
+    (memory,) = await store.read_page(("", ""), 1)
+    assert isinstance(memory, StoredMemory)
+    imported = memory._replace(access_count=MAX_ACCESS_COUNT - 1)
+    assert await store.import_batch([IncomingMemory(imported)], replace=True) == ["unchanged"]
+    changed = imported._replace(row=imported.row._replace(content="changed"))
+    assert await store.import_batch([IncomingMemory(changed)], replace=True) == ["replaced"]
+
+    for _ in range(3):
+        store.count_access(NAMESPACE, "k", NOW)
+    await put(store, "new", kind="update", id=imported.row.id)  # it writes the accesses first
+
+    counted = await store.read_linked(NAMESPACE, "new", 0, 1)
+    assert counted.access_count == MAX_ACCESS_COUNT
+    assert parse_line(format_line(counted)).access_count == MAX_ACCESS_COUNT
+
+
+async def test_a_damaged_link_stays_damaged_if_its_rank_changes(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    await fill_store(path)
     with sqlite3.connect(path) as connection:
-        (number,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute("UPDATE links SET type = CAST(x'ff' AS TEXT) WHERE source = 'k0'")
+        connection.execute("UPDATE links SET weight = 0.1 WHERE source = 'k1'")
 
     connection.close()
-    return int(number)
+
+    async with open_store(path) as store:
+        for key in ("k1", "k2"):
+            await put(store, key, memory_score=0.1)
+
+        findings = {f.name: f for f in await store.check(lambda _: None, full=False)}
+
+    assert findings["links"].number == 2
+
+
+IMPOSSIBLE: dict[str, dict[str, Any]] = {
+    "not a number": {"memory_score": float("nan")},
+    "infinite": {"memory_score": float("inf")},
+    "above 1": {"memory_score": 80},
+    "no number": {"memory_score": "x"},
+    "unknown type": {"type": "other"},
+    "unknown importance": {"importance": "HIGH"},
+    "nothing": {"category": None},
+    "bytes": {"summary": b"x"},
+    "surrogate": {"content": "\ud800"},
+    "tags of numbers": {"tags": [1]},
+    "no object": {"metadata": [1]},
+    "integer": {"category": 10**30},
+}
+"""Fields that a validated request never has."""
+
+
+async def store_with_one_bad(store: ServableStore, fields: dict[str, Any], count: int) -> None:
+    """Make changes in several namespaces at once, one of which has impossible fields."""
+    changes: list[Awaitable[WriteResult]] = []
+    for number in range(count):
+        name = f"n{number % 5}"
+        values = {"type": "core", "content": f"c{number}"}
+        if number == count // 2:
+            values |= fields
+        change = Change("store", NOW, key=f"k{number}", new_id=str(uuid4()), fields=values)
+        changes.append(store.change(name, change))
+
+    results = await asyncio.gather(*changes, return_exceptions=True)
+
+    failed = [number for number, result in enumerate(results) if isinstance(result, Exception)]
+    assert failed == [count // 2]
+    for finding in await store.check(lambda _: None, full=True):
+        assert finding.state != "damaged", finding
+    for number in range(count):
+        (memory,) = await store.read(f"n{number % 5}", [f"k{number}"])
+        assert isinstance(memory, StoredMemory) == (number != count // 2), memory
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+async def test_s18_one_impossible_change_fails_alone(name: str, tmp_path: Path) -> None:
+    async with open_store(tmp_path / "m.db") as store:
+        await store_with_one_bad(store, IMPOSSIBLE[name], 300)
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), 2.0, -0.5])
+async def test_an_impossible_link_is_never_acknowledged(weight: float, tmp_path: Path) -> None:
+    async with open_store(tmp_path / "m.db") as store:
+        await refuse_impossible_link(store, weight)
+
+
+async def refuse_impossible_link(store: ServableStore, weight: float) -> None:
+    await put(store, "a")
+    wrong = put(store, "b", links=[("a", weight)])
+    right = put(store, "c", links=[("a", 0.5)])
+
+    refused, stored = await asyncio.gather(wrong, right, return_exceptions=True)
+
+    assert isinstance(refused, Refused) and not isinstance(stored, Exception)
+    assert await find_reason(store.read_linked(NAMESPACE, "b", 0, 5)) == "memory_not_found"
+
+
+async def test_an_impossible_memory_of_an_import_is_refused_alone(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "m.db") as store:
+        await refuse_impossible_import(store)
+
+
+async def refuse_impossible_import(store: ServableStore) -> None:
+    memories: list[IncomingMemory] = []
+    for key, score in (("a", 0.5), ("b", 80.0), ("c", 0.5)):
+        fields = {"type": "core", "content": "x", "memory_score": score}
+        change = Change("store", NOW, key=key, new_id=str(uuid4()), fields=fields)
+        row = merge_change(change, create_row(change, NAMESPACE), []).row
+        memories.append(IncomingMemory(StoredMemory(row, accessed_at=NOW)))
+
+    added, refused, also_added = await store.import_batch(memories)
+
+    assert (added, also_added) == ("added", "added")
+    assert isinstance(refused, Refused) and refused.reason == "invalid_stored_value"
+    assert await store.count_memories() == 2
+
+
+DAMAGE = (
+    "UPDATE memories SET score = 80.0 WHERE key = 'b'",
+    "UPDATE memories SET hash = hash - 1 WHERE key = 'b'",
+    "UPDATE memories SET content = 'something else' WHERE key = 'b'",
+    "UPDATE memories SET content = '' WHERE key = 'b'",
+    "UPDATE memories SET type = 'other', importance = 'HIGH' WHERE key = 'b'",
+    "UPDATE memories SET archived = 7 WHERE key = 'b'",
+    "UPDATE memories SET tags = '[1' WHERE key = 'b'",
+    "UPDATE memories SET metadata = '[1]' WHERE key = 'b'",
+    "UPDATE memories SET created_at = 'x', updated_at = 'y' WHERE key = 'b'",
+)
+MENDING: dict[str, dict[str, Any]] = {
+    "store": {"content": "new content", "type": "task"},
+    "update": {"content": "new content"},
+    "archive": {},
+    "delete": {},
+}
+
+
+@pytest.mark.parametrize("kind", MENDING)
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_s16_a_damaged_memory_is_changed_and_deleted(
+    damage: str, kind: Kind, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.db"
+    async with open_store(path) as store:
+        memory_id = await store_three(store)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(damage).rowcount == 1
+    connection.close()
+
+    async with open_store(path) as store:
+        await change_damaged(store, memory_id, kind)
+
+
+async def store_three(store: ServableStore) -> str:
+    """Store three memories that link to each other; return the id of the second one."""
+    for key, links in (("a", ["b", "c"]), ("b", ["a", "c"]), ("c", ["b"])):
+        weighted = [(target, 0.5) for target in links]
+        await put(store, key, content=f"Content of {key}", tags=["t", key], links=weighted)
+
+    (stored,) = await store.read(NAMESPACE, ["b"])
+    assert isinstance(stored, StoredMemory)
+    return stored.row.id
+
+
+async def change_damaged(store: ServableStore, memory_id: str, kind: Kind) -> None:
+    assert await find_reason(store.read_linked(NAMESPACE, "b", 0, 5)) != "done"
+
+    fields = MENDING[kind]
+    result = await store.change(NAMESPACE, Change(kind, NOW, id=memory_id, fields=fields))
+
+    for finding in await store.check(lambda _: None, full=True):
+        assert finding.state != "damaged", finding
+    (stored,) = await store.read(NAMESPACE, ["b"])
+    if kind == "delete":
+        assert isinstance(stored, Refused) and result.stored is None
+    else:
+        assert isinstance(stored, StoredMemory)
+        assert stored.links_total == stored.backlinks_total == 2
+        assert stored.row.content == fields.get("content", stored.row.content)
+
+    # The id of the next memory in the file may be that of the deleted one.
+    await put(store, "d", content="unlike")
+    found = await store.query(NAMESPACE, Query(search="content of b"))
+    if kind != "archive":
+        assert found.total == 0
 
 
 def move(path: Path) -> None:
     path.rename(path.with_name("moved.db"))
+
+
+ENDLESS = """
+    WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers)
+    SELECT count(*) FROM numbers
+"""
+
+
+async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "READ_SECONDS", 5.0)
+    monkeypatch.setattr(reader, "OWN_TURN_SECONDS", 0.2)
+
+    def read_for_ever(connection: sqlite3.Connection) -> object:
+        return connection.execute(ENDLESS).fetchone()
+
+    async with open_store(tmp_path / "m.db") as store:
+        await put(store, "k")
+        endless = [
+            asyncio.create_task(find_reason(store._read(NAMESPACE, read_for_ever)))
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0)  # they are queued first
+
+        assert await find_reason(store.read_linked("another", "k", 0, 1)) == "memory_not_found"
+        assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+        assert await find_reason(put(store, "k2")) == "done"
+        assert not any(task.done() for task in endless)
+        assert await asyncio.gather(*endless) == ["timeout"] * 2
+        assert await find_reason(store.read_linked(NAMESPACE, "k2", 0, 1)) == "done"
+
+    fault = Fault.from_reason("timeout")
+
+    assert fault.code == "STORAGE_ERROR" and fault.retryable
+
+
+async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "TURN_SECONDS", 0.0)
+    threads: list[str] = []
+
+    def read_slowly_at_first(connection: sqlite3.Connection) -> object:
+        threads.append(threading.current_thread().name)
+        if len(threads) == 1:
+            connection.execute(ENDLESS)
+        return "slow"
+
+    async with open_store(tmp_path / "m.db") as store:
+        await put(store, "k")
+        slow = asyncio.create_task(store._read(NAMESPACE, read_slowly_at_first))
+        await asyncio.sleep(0)  # it is queued first
+
+        assert await find_reason(store.read_linked("another", "k", 0, 1)) == "memory_not_found"
+        assert await slow == "slow"
+        assert len(set(threads)) == 2
+
+
+async def test_a_read_from_a_disk_that_hangs_is_answered_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "READ_SECONDS", 0.3)
+    answered = threading.Event()
+
+    async with open_store(tmp_path / "m.db") as store:
+        await put(store, "k")
+
+        assert await find_reason(store._read(NAMESPACE, lambda _: answered.wait())) == "timeout"
+
+        answered.set()
+
+
+async def test_an_unforeseen_error_is_logged_with_its_cause(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_store(tmp_path / "m.db") as store:
+        await put(store, "k")
+        assert store._writing is not None
+        store._writing.execute("CREATE TEMP TABLE memories (other)")  # hides the store's own
+
+        assert await find_reason(put(store, "k2")) == "storage_error"
+        assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
+
+    assert "SQLITE_ERROR" in caplog.text and "no such column" in caplog.text
 
 
 def replace(path: Path) -> None:
@@ -332,53 +587,53 @@ async def test_a_walk_through_the_store_is_the_walk_in_memory(tmp_path: Path) ->
         assert await count_equal_walks(store, range(GRAPHS)) == GRAPHS
 
 
-async def count_equal_walks(store: MemoryStore, seeds: Iterable[int]) -> int:
-    """Compare walks with those over plain lists, and count them."""
-    walks = 0
+async def count_equal_walks(store: ServableStore, seeds: Iterable[int]) -> int:
+    """Compare walks over stored graphs with the oracle in all directions; count the graphs."""
+    graphs = 0
     for seed in seeds:
         graph, limits = make_random_graph(seed)
         graph.invalid = set()
         await store_graph(store, f"n{seed}", graph)
-        expected = walk(graph, "m0", limits)
-        result = await store.walk(f"n{seed}", "m0", limits)
-        steps, expected_steps = (
-            [(step.key, step.depth, step.parent and step.parent.key) for step in outcome.steps]
-            for outcome in (result.outcome, expected)
-        )
 
-        assert steps == expected_steps, seed
-        assert result.outcome.frontier == expected.frontier, seed
-        assert (result.outcome.duplicates, result.outcome.missing) == (
-            expected.duplicates,
-            expected.missing,
-        ), seed
+        for direction in get_args(Direction):
+            result = await store.walk(f"n{seed}", "m0", limits, direction)
+            expected = expect_by_recursion(graph, "m0", limits, direction)
 
-        walks += 1
+            assert describe(result.outcome) == expected, (seed, direction)
+            assert list_read_keys(result.memories) == expected.order, (seed, direction)
 
-    return walks
+        graphs += 1
+
+    return graphs
 
 
-async def store_graph(store: MemoryStore, namespace: str, graph: Graph) -> None:
-    for n, (key, edges) in enumerate(graph.edges.items()):
+def list_read_keys(memories: Iterable[StoredMemory | Exception]) -> list[str]:
+    return [memory.row.key for memory in memories if isinstance(memory, StoredMemory)]
+
+
+async def store_graph(store: ServableStore, namespace: str, graph: Graph) -> None:
+    memories: list[IncomingMemory] = []
+    for number, (key, edges) in enumerate(graph.edges.items()):
         if key in graph.missing:
             continue
 
-        links = [
-            {"key": target, "link_weight": weight, "type": kind} for target, weight, kind in edges
-        ]
-        fields = {"type": "core", "content": key, "memory_score": graph.scores[key]}
         change = Change(
             "store",
             "2026-01-01T00:00:00.000Z",
-            None,
-            key,
-            str(UUID(int=n, version=4)),
-            fields,
-            links,
+            key=key,
+            new_id=str(UUID(int=number, version=4)),
+            fields={"type": "core", "content": key, "memory_score": graph.scores[key]},
+            links=[
+                {"key": target, "link_weight": weight, "type": kind}
+                for target, weight, kind in edges
+            ],
         )
-        written = await store.change(namespace, change)
-        if key in graph.archived and written.stored:
-            await store.change(namespace, Change("archive", change.now, written.stored.row.id))
+        merged = merge_change(change, create_row(change, namespace), [])
+        row = merged.row._replace(archived=int(key in graph.archived))
+        memories.append(IncomingMemory(StoredMemory(row, merged.links, len(merged.links))))
+
+    outcomes = await store.import_batch(memories)
+    assert outcomes == ["added"] * len(memories)
 
 
 async def test_s9_a_read_only_store_is_read(tmp_path: Path, unprivileged: None) -> None:
@@ -424,6 +679,7 @@ import asyncio, sys
 from pathlib import Path
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.declarations.memory import Direction
 async def main():
     store, name = SqliteStore(Path(sys.argv[1])), sys.argv[2]
     async def write(n):
@@ -438,6 +694,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.requirement("R3.8.6")
 @pytest.mark.parametrize("writers", [1, 3])
 async def test_no_acknowledged_write_is_lost_to_kill_9(writers: int, tmp_path: Path) -> None:
     path, chance, acknowledged = tmp_path / "m.db", random.Random(writers), set[str]()
@@ -514,6 +771,7 @@ import asyncio, json, sys, time
 from pathlib import Path
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.declarations.memory import Direction
 async def main():
     store, name, seconds = SqliteStore(Path(sys.argv[1])), sys.argv[2], float(sys.argv[3])
     end, count, times = time.monotonic() + seconds, 0, []

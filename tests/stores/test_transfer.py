@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,17 @@ from hypothesis import given, settings, strategies
 from abilities.cli.main import main
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.model import IncomingMemory
+from abilities.helpers.stores.names import make_key, to_storable
 from abilities.helpers.transfer import streams
-from abilities.helpers.transfer.adjustment import adjust, make_key, to_storable
+from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
 from tests.stores.test_stores import check_whole, open_store
 from tests.support.measurements import reached
+from tests.support.memory_cases import nest
 from tests.support.tier import size
+from tests.support.waiting import gather_in_groups
 
 KILLED_IMPORTS = size("ABILITIES_KILLED_IMPORTS", quick=2, full=6)
 BACKUPS = size("ABILITIES_BACKUPS", quick=1, full=5)
@@ -68,7 +72,8 @@ times = strategies.integers(0, 2**31).map(
     lambda s: time.strftime("%Y-%m-%dT%H:%M:%S.123Z", time.gmtime(s))
 )
 links = strategies.fixed_dictionaries(
-    {"key": keys, "link_weight": shares}, optional={"type": texts.filter(bool)}
+    {"key": keys, "link_weight": shares},
+    optional={"type": texts.filter(bool), "term": texts},
 )
 memories = strategies.fixed_dictionaries(
     {
@@ -135,11 +140,10 @@ def test_what_was_exported_comes_back_byte_for_byte(memories: list[dict[str, Any
 def fill(path: Path, count: int, **fields: Any) -> None:
     async def store_all() -> None:
         async with open_store(path) as store:
-            changes = (
+            await gather_in_groups(
                 put(store, f"k{n:04}", links=[(f"k{n + 1:04}", 0.5)], tags=["t"], **fields)
                 for n in range(count)
             )
-            await asyncio.gather(*changes)
 
     asyncio.run(store_all())
 
@@ -203,6 +207,12 @@ def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
         json.dumps({**memory, "id": "x"}).encode(),
         b"x" * 3_000,
         json.dumps({**memory, "metadata": [1]}).encode(),
+        json.dumps({**memory, "metadata": {"memory_score": 80}}).encode(),
+        json.dumps({**memory, "metadata": {"n": 10**400}}).encode(),
+        json.dumps({**memory, "metadata": nest(17)}).encode(),
+        json.dumps({**memory, "tags": ["\ud800"]}).encode(),
+        json.dumps({**memory, "links": [{"key": "a", "link_weight": 10**400}]}).encode(),
+        b'{"namespace": NaN}',
     ]
     monkeypatch.setattr(streams, "MAX_LINE", 2_000)
     monkeypatch.setattr(streams, "CHUNK", 500)
@@ -211,11 +221,11 @@ def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
     done = run(tmp_path / "n.db", "import", file, "--report", report)
 
     assert done.exit_code == 1
-    assert done.stderr.endswith("Imported: 1 added, 8 refused.\n"), done.stderr
+    assert done.stderr.endswith("Imported: 1 added, 14 refused.\n"), done.stderr
 
     notes = [json.loads(line) for line in report.read_text().splitlines()]
 
-    assert [note["place"] for note in notes] == [f"line {n}" for n in range(2, 10)]
+    assert [note["place"] for note in notes] == [f"line {n}" for n in range(2, 16)]
     assert "too long" in notes[6]["words"]
 
     newer = tmp_path / "newer.jsonl"
@@ -227,8 +237,42 @@ def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
 
     assert "neither" in run(store, "import", newer).stderr
     assert run(store, "import", tmp_path / "none").exit_code == 2
-    assert run(store, "export", "--namespace", "NO").exit_code == 2
+    assert run(store, "export", "--namespace", "n o").exit_code == 2
     assert run(store, "export", "--namespace", "").exit_code == 2
+
+
+def test_a_score_in_the_metadata_of_a_line_is_the_score(tmp_path: Path) -> None:
+    store, file = tmp_path / "m.db", tmp_path / "m.jsonl"
+    fill(store, 1)
+    run(store, "export", file)
+    heading, line = file.read_bytes().splitlines()
+    memory = json.loads(line)
+    memory["metadata"] = {"memory_score": -0.0, "mine": 1}
+    memory["links"] = [{"key": "a", "link_weight": -0.0}]
+    file.write_bytes(heading + b"\n" + json.dumps(memory).encode())
+
+    assert run(tmp_path / "n.db", "import", file).exit_code == 0
+
+    exported = json.loads(export(tmp_path / "n.db").splitlines()[1])
+    assert (str(exported["memory_score"]), exported["metadata"]) == ("0.0", {"mine": 1})
+    assert str(exported["links"][0]["link_weight"]) == "0.0"
+    assert run(tmp_path / "n.db", "check").exit_code == 0
+
+
+def test_a_tag_that_a_line_has_twice_is_kept_once(tmp_path: Path) -> None:
+    store, file = tmp_path / "m.db", tmp_path / "m.jsonl"
+    fill(store, 1)
+    run(store, "export", file)
+    heading, line = file.read_bytes().splitlines()
+    memory = json.loads(line) | {"tags": ["b", "a", "b"]}
+    file.write_bytes(heading + b"\n" + json.dumps(memory).encode())
+
+    done = run(tmp_path / "n.db", "import", file)
+
+    assert done.exit_code == 0, done.output
+    exported = json.loads(export(tmp_path / "n.db").splitlines()[1])
+    assert exported["tags"] == ["b", "a"]
+    assert "1 unchanged" in run(tmp_path / "n.db", "import", file).stderr
 
 
 GRAPH = [
@@ -264,6 +308,18 @@ def read_memories(store: Path) -> dict[str, dict[str, Any]]:
     return {memory["key"]: memory for memory in map(json.loads, export(store).splitlines()[1:])}
 
 
+@pytest.mark.parametrize("lines", [1, 4])
+def test_a_byte_order_mark_is_no_part_of_a_file(lines: int, tmp_path: Path) -> None:
+    store, file = tmp_path / "m.db", tmp_path / "memory.jsonl"
+    text = "\n".join(map(json.dumps, GRAPH[:lines]))
+    file.write_text(text, encoding="utf-8-sig")
+
+    done = run(store, "import", file)
+
+    assert done.exit_code == 0, done.stderr
+    assert "Ada" in read_memories(store)
+
+
 def test_the_mcp_memory_servers_file_is_imported(tmp_path: Path) -> None:
     store, file = tmp_path / "m.db", tmp_path / "memory.jsonl"
     file.write_text("\n".join(map(json.dumps, GRAPH)))
@@ -287,13 +343,15 @@ def test_the_mcp_memory_servers_file_is_imported(tmp_path: Path) -> None:
     assert memories[odd]["metadata"] == {"name": " odd\tname", "category": "t" * 80}
 
     parts = [memories[odd], memories[f"{odd}#2"], memories[f"{odd}#3"]]
+    observations = "a" * 4_000 + "\n" + "b " * 4_000
 
-    assert "".join(part["content"] for part in parts) == "a" * 4_000 + "\n" + "b " * 4_000
+    assert "".join(part["content"] for part in parts) == f" odd\tname\n{observations}"
     assert [part.get("links") for part in parts] == [
         [{"key": f"{odd}#{n}", "link_weight": 1.0, "type": "continues"}] if n < 4 else None
         for n in (2, 3, 4)
     ]
     assert memories[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
+    assert memories[long]["content"] == "n" * 300 + "\nlong name"
     assert memories["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
     assert done.stderr.endswith("Imported: 7 added, 5 adjusted.\n"), done.stderr
 
@@ -302,114 +360,6 @@ def test_the_mcp_memory_servers_file_is_imported(tmp_path: Path) -> None:
 
     assert again.stderr.endswith("Imported: 7 unchanged, 5 adjusted.\n")
     assert export(store) == before
-
-
-def write_key_value_file(path: Path, **names: str) -> None:
-    """Write a kv-memory database, some of its columns under other names."""
-    columns = {
-        n: names.get(n, n)
-        for n in ("key", "content", "memory_score", "source_key", "target_key", "link_weight")
-    }
-    with sqlite3.connect(path) as connection:
-        connection.executescript(f"""
-            CREATE TABLE memories (
-                {columns["key"]} TEXT PRIMARY KEY, {columns["content"]} TEXT, summary TEXT,
-                type TEXT, tags TEXT, metadata TEXT, {columns["memory_score"]} INTEGER,
-                created_at TEXT, mood TEXT
-            );
-            CREATE TABLE memory_links (
-                {columns["source_key"]} TEXT, {columns["target_key"]} TEXT, link_type TEXT,
-                {columns["link_weight"]} INTEGER
-            );
-            INSERT INTO memories VALUES
-                ('a', 'first', 's', 'learning', '["x", "y"]',
-                    '{{"big": 123456789012345678901234, "n": NaN}}', 90,
-                    '2025-03-04 05:06:07', 'calm'),
-                ('b', 'second', NULL, 'diary', 'x, z', 'no json', 250, 'yesterday', NULL),
-                ('c', 'third', NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-            INSERT INTO memory_links VALUES
-                ('a', 'b', 'about', 80), ('a', 'c', NULL, NULL), ('b', 'a', 'x', 500);
-        """)
-
-    connection.close()
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        {},
-        {"key": "memory_key", "content": "text", "memory_score": "score"},
-        {"source_key": "from_key", "target_key": "to_key", "link_weight": "weight"},
-    ],
-)
-def test_a_kv_memory_database_is_imported(names: dict[str, str], tmp_path: Path) -> None:
-    store, file = tmp_path / "m.db", tmp_path / "kv.db"
-    write_key_value_file(file, **names)
-    file.chmod(0o444)
-    before = file.read_bytes()
-
-    done = run(store, "import", file)
-
-    assert done.exit_code == 0, done.output
-
-    memories = read_memories(store)
-    a, b, c = (memories[key] for key in "abc")
-
-    assert (a["content"], a["summary"], a["type"], a["tags"]) == (
-        "first",
-        "s",
-        "learning",
-        ["x", "y"],
-    )
-    assert (a["memory_score"], a["created_at"]) == (0.9, "2025-03-04T05:06:07.000Z")
-    assert a["metadata"] == {"big": "123456789012345678901234", "n": "NaN", "mood": "calm"}
-    assert a["links"] == [
-        {"key": "b", "link_weight": 0.8, "type": "about"},
-        {"key": "c", "link_weight": 0.5},
-    ]
-    assert (b["type"], b["tags"], "memory_score" in b) == ("core", ["x", "z"], False)
-    assert b["metadata"] == {
-        "metadata": "no json",
-        "score": 250,
-        "type": "diary",
-        "created_at": "yesterday",
-        "link_weights": {"a": "5.0"},
-    }
-    assert b["links"] == [{"key": "a", "link_weight": 1.0, "type": "x"}]
-    assert c["content"] == "third" and "metadata" not in c
-    assert file.read_bytes() == before and not list(tmp_path.glob("kv.db-*"))
-    assert run(store, "import", file).stderr.endswith("Imported: 3 unchanged, 1 adjusted.\n")
-
-
-def test_a_column_with_the_name_of_metadata_is_not_lost(tmp_path: Path) -> None:
-    file = tmp_path / "kv.db"
-    with sqlite3.connect(file) as connection:
-        connection.execute("CREATE TABLE memories (key, content, metadata, mood)")
-        connection.execute(
-            "INSERT INTO memories VALUES ('a', 'first', ?, 'calm')", ['{"mood": "merry"}']
-        )
-
-    connection.close()
-
-    done = run(tmp_path / "m.db", "import", file)
-
-    assert done.exit_code == 0, done.output
-
-    (memory,) = read_memories(tmp_path / "m.db").values()
-
-    assert memory["metadata"] == {"mood": "merry", "original_mood": "calm"}
-
-
-def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "other.db"
-    with sqlite3.connect(file) as connection:
-        connection.execute("CREATE TABLE memories (x)")
-
-    connection.close()
-
-    done = run(tmp_path / "m.db", "import", file)
-
-    assert done.exit_code == 1 and "no table 'memories' with a key and a content" in done.stderr
 
 
 anything = strategies.text(max_size=30) | strategies.text("ab \n", min_size=4, max_size=9).map(
@@ -423,9 +373,12 @@ foreigners = strategies.builds(
     summary=anything,
     tags=strategies.lists(anything, max_size=12),
     links=strategies.lists(
-        strategies.builds(ForeignLink, anything, anything, strategies.floats()), max_size=3
+        strategies.builds(ForeignLink, anything, anything, strategies.floats(), anything),
+        max_size=3,
     ),
     score=strategies.none() | shares,
+    created_at=strategies.none() | strategies.just(NOW),
+    access_count=strategies.integers(0, 9),
     metadata=strategies.dictionaries(
         strategies.text(max_size=5), anything | strategies.integers(), max_size=2
     ),
@@ -439,7 +392,12 @@ def test_foreign_memories_are_adjusted_to_our_bounds_without_loss(
 ) -> None:
     memories = adjust(foreign, "default", NOW).memories
     for incoming in memories:
-        assert parse_line(format_line(incoming.stored)).row == incoming.stored.row
+        again = parse_line(format_line(incoming.stored))
+
+        assert again.row == incoming.stored.row
+        assert sorted(again.links) == sorted(incoming.stored.links)
+
+    assert memories == adjust(foreign, "default", NOW).memories
 
     keys = [incoming.stored.row.key for incoming in memories]
 
@@ -456,7 +414,18 @@ def test_foreign_memories_are_adjusted_to_our_bounds_without_loss(
 
     whole = "".join(incoming.stored.row.content for incoming in memories)
 
-    assert whole.startswith(to_storable(foreign.content))
+    assert to_storable(foreign.content) in whole
+    assert make_key(foreign.name) == foreign.name or to_storable(foreign.name) in whole
+
+
+def test_foreign_metadata_of_too_many_levels_becomes_a_text() -> None:
+    metadata = nest(17)
+    foreign = ForeignMemory("a", "x", metadata=metadata)
+
+    (memory,) = adjust(foreign, "default", NOW).memories
+
+    kept = json.loads(memory.stored.row.metadata)
+    assert json.loads(kept["metadata"]) == metadata
 
 
 def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
@@ -464,8 +433,13 @@ def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
         "a",
         "content",
         category="c" * 60,
-        links=[ForeignLink("b", "t" * 60, 2.0)],
-        metadata={"category": "mine", "link_types": "mine", "link_weights": "mine"},
+        links=[ForeignLink("b", "t" * 60, 2.0, "u" * 201)],
+        metadata={
+            "category": "mine",
+            "link_types": "mine",
+            "link_weights": "mine",
+            "memory_score": "mine",
+        },
     )
 
     (incoming,), notes = adjust(foreign, "default", NOW)
@@ -480,7 +454,10 @@ def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
         "original_category": "c" * 60,
         "original_link_types": {link.type: "t" * 60},
         "original_link_weights": {"b": "2.0"},
+        "original_memory_score": "mine",
+        "link_terms": {link.term: "u" * 201},
     }
+    assert len(link.term) == 200
     assert notes[0] == "Its category is over 50 characters; metadata.original_category has it."
 
 
@@ -672,26 +649,168 @@ async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
     assert b'"k2"' in await asyncio.to_thread(export, path)
 
 
-def test_a_damaged_backup_is_not_restored(tmp_path: Path) -> None:
+def may_mount() -> bool:
+    """Return whether this user may mount a disk, in a namespace of its own."""
+    command = "unshare --mount --map-root-user mount -t tmpfs none /mnt"
+    try:
+        return subprocess.run(command.split(), capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def backup_to_small_disk(store: Path, folder: Path) -> str:
+    """Back up to a disk that is too small and goes with the process; return what is said."""
+    script = f"""
+        mount -t tmpfs -o size=200k none {folder} || exit 77
+        {sys.executable} -m abilities backup {folder}/copy.db
+        echo "exit code $?, left: $(ls {folder})"
+    """
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", script],
+        env={**os.environ, "ABILITIES_STORE_URL": f"sqlite:///{store}"},
+        capture_output=True,
+        text=True,
+    )
+    return done.stderr + done.stdout
+
+
+def backup_within_pages(store: Path, folder: Path) -> str:
+    """Back up while SQLite has room for few pages of a copy, as on a full disk."""
+    connect = sqlite3.connect
+
+    def connect_with_little_room(
+        database: str | Path, *rest: Any, **more: Any
+    ) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(database, *rest, **more)
+        if "-new-" in str(database):
+            connection.execute("PRAGMA max_page_count = 50")
+
+        return connection
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", connect_with_little_room)
+        done = run(store, "backup", folder / "copy.db")
+
+    left = " ".join(path.name for path in folder.iterdir())
+    return f"{done.stderr}exit code {done.exit_code}, left: {left}\n"
+
+
+FULL_DISKS = [backup_within_pages]
+if may_mount():
+    FULL_DISKS.append(backup_to_small_disk)
+
+
+@pytest.mark.parametrize("backup", FULL_DISKS)
+def test_a_backup_to_a_full_disk_says_so_and_leaves_nothing(
+    backup: Callable[[Path, Path], str], tmp_path: Path
+) -> None:
+    store, folder = tmp_path / "m.db", tmp_path / "small"
+    fill(store, 500)
+    folder.mkdir()
+
+    output = backup(store, folder)
+
+    assert "Storage is full; nothing was changed." in output
+    assert output.endswith("exit code 1, left: \n")
+
+
+def test_the_next_backup_removes_what_a_killed_one_left_but_not_what_is_in_use(
+    tmp_path: Path,
+) -> None:
+    store, folder = tmp_path / "m.db", tmp_path / "backups"
+    fill(store, 2_000)
+    folder.mkdir()
+
+    killed = start(store, "backup", str(folder / "killed.db"))
+    left = wait_for_file(folder, killed)
+    killed.send_signal(signal.SIGSTOP)  # in use as long as the process is not gone
+
+    assert run(store, "backup", folder / "1.db").exit_code == 0
+    assert left.exists()
+
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+
+    assert run(store, "backup", folder / "2.db").exit_code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["1.db", "2.db"]
+
+
+def wait_for_file(folder: Path, process: "subprocess.Popen[bytes]") -> Path:
+    """Return the copy that a process writes, once something is in it."""
+    while True:
+        assert process.poll() is None, "it ended before it was seen"
+
+        for path in folder.glob("*-new-*[0-9a-f]"):
+            if path.stat().st_size > 0:
+                return path
+
+
+def test_s16_a_backup_carries_damaged_memories_and_says_so(tmp_path: Path) -> None:
+    store, copy = tmp_path / "m.db", tmp_path / "copy.db"
+    fill(store, 20)
+    tamper(store, "UPDATE memories SET score = 80.0 WHERE key = 'k0003'")
+
+    done = run(store, "backup", copy)
+
+    assert done.exit_code == 1
+    assert "Memories that are not as they were written: 1." in done.stderr
+    assert count_memories(copy) == 20 and not list(tmp_path.glob("*-new-*"))
+
+    exported = run(store, "export")
+
+    assert exported.exit_code == 1 and "k0003" in exported.stderr
+    assert exported.stdout.count("\n") == 20
+
+
+def test_s16_a_backup_with_damaged_memories_is_restored_and_says_so(tmp_path: Path) -> None:
     store, copy = tmp_path / "m.db", tmp_path / "copy.db"
     fill(store, 20)
     run(store, "backup", copy)
     tamper(copy, "UPDATE memories SET content = 'other' WHERE key = 'k0003'")
-    before = store.read_bytes()
+    fill(store, 30)
 
     done = run(store, "restore", copy, "--replace")
 
     assert done.exit_code == 1 and "Memories that are not as they were written: 1." in done.stderr
-    assert store.read_bytes() == before and not list(tmp_path.glob("*-new-*"))
+    assert "abilities repair" in done.stderr and "The previous store is kept" in done.stderr
+    assert count_memories(store) == 20 and not list(tmp_path.glob("*-new-*"))
+    assert run(store, "repair").exit_code == 0
+    assert run(store, "check").exit_code == 0
 
-    copy.write_text("hello")
 
-    assert "damaged" in run(store, "restore", copy, "--replace").stderr
+def test_a_backup_whose_pages_are_damaged_is_not_restored(tmp_path: Path) -> None:
+    store, copy = tmp_path / "m.db", tmp_path / "copy.db"
+    fill(store, 100)
+    run(store, "backup", copy)
+    raw = copy.read_bytes()
+    copy.write_bytes(raw[:-20_000] + b"\xee" * 20_000)
+
+    done = run(store, "restore", copy, "--replace")
+
+    assert done.exit_code == 1 and "The copy is damaged" in done.stderr
+    assert run(store, "check").exit_code == 0 and not list(tmp_path.glob("*-new-*"))
+
+
+def test_what_is_no_backup_is_not_restored_and_says_so(tmp_path: Path) -> None:
+    store, other = tmp_path / "m.db", tmp_path / "other"
+    fill(store, 3)
+    before = store.read_bytes()
+    with sqlite3.connect(tmp_path / "database.db") as connection:
+        connection.execute("CREATE TABLE t (a)")
+    foreign = (tmp_path / "database.db").read_bytes()
+
+    for content in (b"", b"hello", os.urandom(5000), b"SQLite format 3\0", foreign, export(store)):
+        other.write_bytes(content)
+        done = run(store, "restore", other, "--replace")
+
+        assert done.exit_code == 1 and "is not a backup of a store" in done.stderr
+        assert "damaged" not in done.stderr
+
+    assert store.read_bytes() == before
 
 
 def tamper(path: Path, *statements: str) -> None:
     with sqlite3.connect(path) as connection:
-        connection.create_function("link_hash", 5, lambda *_: 1)
         for statement in statements:
             assert connection.execute(statement).rowcount != 0
 
@@ -707,13 +826,26 @@ DAMAGE: dict[str, tuple[str, ...]] = {
     ),
     "links": (
         "UPDATE links SET weight = 0.4 WHERE source = 'k0001'",
-        "UPDATE links SET rank = 0.9 WHERE source = 'k0001'",
+        "UPDATE links SET rank = 900000 WHERE source = 'k0001'",
+        "UPDATE links SET back_rank = 900000 WHERE source = 'k0001'",
+        "UPDATE links SET term = 'other' WHERE source = 'k0001'",
+    ),
+    "versions": (
+        "UPDATE memories SET version = 1 WHERE key = 'k0003'",
+        "UPDATE versions SET number = number - 1",
+        "DELETE FROM versions",
     ),
     "tags": (
         "UPDATE tags SET tag = 'u' WHERE id = (SELECT id FROM memories WHERE key = 'k0001')",
         "UPDATE counters SET number = 3 WHERE name = 'tag'",
     ),
-    "counters": ("UPDATE counters SET number = number + 1 WHERE name = 'type'",),
+    "counters": (
+        "UPDATE counters SET number = number + 1 WHERE name = 'type'",
+        "UPDATE link_counts SET outgoing = outgoing + 1 WHERE key = 'k0001'",
+        "UPDATE link_counts SET incoming = 0 WHERE key = 'k0001'",
+        "DELETE FROM link_counts WHERE key = 'k0001'",
+        "INSERT INTO link_counts VALUES ('default', 'none', 0, 1)",
+    ),
     "search": (
         "INSERT INTO search (search, rowid, folded) VALUES ('delete', 2, 'content of k0001')",
     ),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from abilities.declarations.reasons import Reason
 from tests.support.file_cases import Row, refused
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -17,18 +18,24 @@ KEYS: list[Any] = [
     "\ufffd",
     "\ud800",
 ]
-LIMITS: list[tuple[str, Any]] = [
-    ("depth", 7),
-    ("depth", 0),
-    ("depth", -1),
-    ("breadth", 21),
-    ("breadth", 1.5),
-    ("breadth", True),
-    ("total", 51),
-    ("total", "１"),
-    ("total", "1_0"),
-    ("total", " 3"),
-    ("depth", 10**400),
+BOUNDS = {
+    "depth": {"minimum": 1, "maximum": 6},
+    "breadth": {"minimum": 1, "maximum": 20},
+    "total": {"minimum": 1, "maximum": 50},
+}
+INTEGER = {"type": "integer"}
+LIMITS: list[tuple[str, Any, Reason, dict[str, Any]]] = [
+    ("depth", 7, "out_of_range", {}),
+    ("depth", 0, "out_of_range", {}),
+    ("depth", -1, "out_of_range", {}),
+    ("breadth", 21, "out_of_range", {}),
+    ("breadth", 1.5, "wrong_type", INTEGER),
+    ("breadth", True, "wrong_type", INTEGER),
+    ("total", 51, "out_of_range", {}),
+    ("total", "１", "wrong_type", INTEGER),
+    ("total", "1_0", "wrong_type", INTEGER),
+    ("total", " 3", "wrong_type", INTEGER),
+    ("depth", 10**400, "out_of_range", {}),
 ]
 IDS: list[Any] = [
     "0" * 36,
@@ -40,42 +47,95 @@ IDS: list[Any] = [
     "",
     "x",
 ]
-CONTENTS: list[Any] = ["", "x" * 5001, "a\0b", "a\ud800b", None, 5]
-STORES: list[tuple[str, Any]] = [
-    ("tags", ["t" * 31]),
-    ("tags", ["t"] * 11),
-    ("tags", "t"),
-    ("tags", [""]),
-    ("category", "c" * 51),
-    ("summary", "s" * 501),
-    ("importance", "HIGH"),
-    ("type", "memory"),
-    ("memory_score", 1.1),
-    ("memory_score", "high"),
-    ("memory_score", True),
-    ("metadata", {"m": "x" * 4100}),
-    ("metadata", []),
-    ("metadata", {"big": 2**70}),
-    ("metadata", {"deep": {"infinite": [float("inf")]}}),
-    ("metadata", {"none": float("nan")}),
-    ("links", [{"key": "a", "link_weight": 2}]),
-    ("links", [{"link_weight": 0.5}]),
-    ("links", [{"key": "a", "extra": 1}]),
-    ("links", [{"key": "a"}] * 1001),
-    ("extra", 1),
+CONTENTS: list[tuple[Any, Reason]] = [
+    ("", "too_short"),
+    ("x" * 5001, "too_long"),
+    ("a\0b", "invalid_format"),
+    ("a\ud800b", "invalid_format"),
+    (None, "wrong_type"),
+    (5, "wrong_type"),
 ]
-QUERIES: list[tuple[str, Any]] = [
-    ("limit", 0),
-    ("limit", 101),
-    ("offset", -1),
-    ("offset", 2**63),
-    ("offset", 10**400),
-    ("sort_by", "key"),
-    ("sort_by", "created_at; DROP TABLE memories"),
-    ("sort_order", "up"),
-    ("search", "x" * 201),
-    ("archived", "yes"),
-    ("type", ["core"]),
+UNIT = {"minimum": 0, "maximum": 1}
+JSON_FORM = {
+    "format": "JSON of at most 16 levels, without NaN, infinities and integers over 64 bits"
+}
+
+
+def nest(levels: int) -> Any:
+    """Return objects and arrays within each other, in turns; the outermost is an object."""
+    value: Any = {}
+    for level in range(levels - 1, 0, -1):
+        value = {"a": value} if level % 2 else [value]
+
+    return value
+
+
+NUMBER = {"type": "number", **UNIT}
+SCORES: list[tuple[Any, Reason, dict[str, Any]]] = [
+    (80, "out_of_range", UNIT),
+    (-1, "out_of_range", UNIT),
+    (1e308, "out_of_range", UNIT),
+    (10**400, "out_of_range", UNIT),
+    (float("inf"), "out_of_range", UNIT),
+    (float("nan"), "wrong_type", NUMBER),
+    ("inf", "wrong_type", NUMBER),
+    ("x", "wrong_type", NUMBER),
+    (True, "wrong_type", NUMBER),
+    ([1], "wrong_type", NUMBER),
+]
+STORES: list[tuple[str, Any, Reason, str, dict[str, Any] | None]] = [
+    ("tags", ["t" * 31], "too_long", "tags[0]", {"min_length": 1, "max_length": 30}),
+    ("tags", ["t"] * 11, "too_many", "tags", {"max_items": 10}),
+    ("tags", "t", "wrong_type", "tags", None),
+    ("tags", ["t", ""], "too_short", "tags[1]", {"min_length": 1, "max_length": 30}),
+    ("category", "c" * 51, "too_long", "category", {"max_length": 50}),
+    ("summary", "s" * 501, "too_long", "summary", {"max_length": 500}),
+    ("importance", "HIGH", "not_one_of", "importance", {"one_of": ["high", "medium", "low"]}),
+    ("type", "memory", "not_one_of", "type", {"one_of": ["core", "learning", "task"]}),
+    ("memory_score", 1.1, "out_of_range", "memory_score", UNIT),
+    ("memory_score", 80, "out_of_range", "memory_score", UNIT),
+    ("memory_score", -1, "out_of_range", "memory_score", UNIT),
+    ("memory_score", "high", "wrong_type", "memory_score", {"type": "number", **UNIT}),
+    ("memory_score", float("nan"), "wrong_type", "memory_score", {"type": "number", **UNIT}),
+    ("memory_score", float("inf"), "out_of_range", "memory_score", UNIT),
+    ("memory_score", 10**400, "out_of_range", "memory_score", UNIT),
+    ("memory_score", True, "wrong_type", "memory_score", {"type": "number", **UNIT}),
+    ("metadata", {"m": "x" * 4100}, "too_long", "metadata", {"max_bytes": 4096}),
+    ("metadata", [], "wrong_type", "metadata", {"type": "object"}),
+    ("metadata", {"big": 2**70}, "invalid_format", "metadata", JSON_FORM),
+    ("metadata", {"deep": {"no": [float("inf")]}}, "invalid_format", "metadata", JSON_FORM),
+    ("metadata", {"none": float("nan")}, "invalid_format", "metadata", JSON_FORM),
+    ("metadata", {"low": -(2**63) - 1}, "invalid_format", "metadata", JSON_FORM),
+    ("metadata", {"huge": [10**400]}, "invalid_format", "metadata", JSON_FORM),
+    ("metadata", {"half": "\ud800"}, "invalid_format", "metadata", None),
+    ("metadata", {"in": {"\ud800": 1}}, "invalid_format", "metadata", None),
+    ("metadata", '{"a":' * 17 + "1" + "}" * 17, "invalid_format", "metadata", JSON_FORM),
+    *[
+        ("metadata", {"memory_score": score}, reason, "metadata.memory_score", rule)
+        for score, reason, rule in SCORES
+    ],
+    ("tags", "\ud800", "wrong_type", "tags", None),
+    ("links", "\ud800", "wrong_type", "links", None),
+    ("links", [{"key": "a", "link_weight": 2}], "out_of_range", "links[0].link_weight", UNIT),
+    ("links", [{"link_weight": 0.5}], "missing_argument", "links[0].key", None),
+    ("links", [{"key": "a", "extra": 1}], "unknown_argument", "links[0].extra", None),
+    ("links", [{"key": "a"}] * 1001, "too_many", "links", {"max_items": 1000}),
+    ("extra", 1, "unknown_argument", "extra", None),
+]
+FIELDS = ["created_at", "updated_at", "accessed_at", "importance", "access_count"]
+QUERIES: list[tuple[str, Any, Reason, dict[str, Any]]] = [
+    ("limit", 0, "out_of_range", {"minimum": 1, "maximum": 100}),
+    ("limit", 101, "out_of_range", {"minimum": 1, "maximum": 100}),
+    ("offset", -1, "out_of_range", {"minimum": 0, "maximum": 2**53 - 1}),
+    ("offset", 2**63, "out_of_range", {"minimum": 0, "maximum": 2**53 - 1}),
+    ("offset", 10**400, "out_of_range", {"minimum": 0, "maximum": 2**53 - 1}),
+    ("sort_by", "key", "not_one_of", {"one_of": FIELDS}),
+    ("sort_by", "created_at; DROP TABLE memories", "not_one_of", {"one_of": FIELDS}),
+    ("sort_order", "up", "not_one_of", {"one_of": ["asc", "desc"]}),
+    ("search", "x" * 201, "too_long", {"max_length": 200}),
+    ("tags", ["t"] * 101, "too_many", {"max_items": 100}),
+    ("archived", "yes", "wrong_type", {"type": "boolean"}),
+    ("type", ["core"], "not_one_of", {"one_of": ["core", "learning", "task"]}),
 ]
 DISAGREE: dict[str, Any] = {"key": "a", "total": 3, "totalLimit": 4}
 
@@ -88,53 +148,70 @@ MEMORY_STORE_ROWS: list[Row] = [
         refused(f"B1-get-{n}", "invalid_key", "key", "memory_get", key=key)
         for n, key in enumerate(KEYS)
     ],
-    refused("B1-number", "invalid_parameter", "key", "memory_get", key=5),
+    refused("B1-number", "wrong_type", "key", "memory_get", key=5),
     refused("B2", "memory_not_found", None, "bulk_read_memory", key="no/such:key"),
     refused("B2-get", "memory_not_found", None, "memory_get", key="no/such:key"),
     *[
-        refused(f"B3-{n}", "invalid_parameter", name, "bulk_read_memory", key="a", **{name: value})
-        for n, (name, value) in enumerate(LIMITS)
+        refused(
+            f"B3-{n}",
+            reason,
+            name,
+            "bulk_read_memory",
+            expected={**rule, **BOUNDS[name]},
+            key="a",
+            **{name: value},
+        )
+        for n, (name, value, reason, rule) in enumerate(LIMITS)
     ],
-    refused("B3-get", "invalid_parameter", "depth", "memory_get", key="a", depth=7),
-    Row("B3-disagree", DISAGREE, call=("invalid_parameter", None), name="bulk_read_memory"),
+    refused(
+        "B3-get", "out_of_range", "depth", "memory_get", expected=BOUNDS["depth"], key="a", depth=7
+    ),
+    Row("B3-disagree", DISAGREE, call=("repeated_argument", "totalLimit"), name="bulk_read_memory"),
     refused(
         "B10",
-        "invalid_parameter",
+        "not_one_of",
         "output_format",
         "bulk_read_memory",
+        expected={"one_of": ["json", "toon"]},
         key="a",
         output_format="xml",
     ),
     *[
-        refused(
-            f"S1-content-{n}",
-            "invalid_parameter",
-            "content",
-            "store_memory",
-            type="core",
-            content=content,
-        )
-        for n, content in enumerate(CONTENTS)
+        refused(f"S1-content-{n}", reason, "content", "store_memory", type="core", content=content)
+        for n, (content, reason) in enumerate(CONTENTS)
     ],
     *[
         Row(
             f"S1-{n}",
             {"type": "core", "content": "x", name: value},
-            call=("invalid_parameter", name),
+            call=(reason, field),
+            expected=expected,
             name="store_memory",
         )
-        for n, (name, value) in enumerate(STORES)
+        for n, (name, value, reason, field, expected) in enumerate(STORES)
     ],
     *[
         refused(f"S2-{n}", "invalid_id", "id", "update_memory", id=value, content="x")
         for n, value in enumerate(IDS)
+    ],
+    *[
+        refused(
+            f"S1-update-{n}",
+            reason,
+            "metadata.memory_score",
+            "update_memory",
+            expected=rule,
+            id=UNKNOWN,
+            metadata={"memory_score": score},
+        )
+        for n, (score, reason, rule) in enumerate(SCORES)
     ],
     refused("S2-delete", "invalid_id", "id", "delete_memory", id="x"),
     refused("S3-update", "id_not_found", None, "update_memory", id=UNKNOWN, content="x"),
     refused("S3-delete", "id_not_found", None, "delete_memory", id=UNKNOWN),
     refused("S3-store", "id_not_found", None, "store_memory", id=UNKNOWN, type="core", content="x"),
     *[
-        refused(f"S5-{n}", "invalid_parameter", name, "query_memories", **{name: value})
-        for n, (name, value) in enumerate(QUERIES)
+        refused(f"S5-{n}", reason, name, "query_memories", expected=expected, **{name: value})
+        for n, (name, value, reason, expected) in enumerate(QUERIES)
     ],
 ]

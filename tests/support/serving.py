@@ -37,12 +37,17 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def serving(settings: Settings, folder: Path, *options: str) -> Iterator[Server]:
+def serving(
+    settings: Settings, folder: Path, *options: str, descriptors: int | None = None
+) -> Iterator[Server]:
     """Serve at a free port, and kill the server in the end if it still runs.
 
-    ``folder`` is the server's home and holds its log.
+    ``folder`` is the server's home and holds its log; ``descriptors`` limits its open files.
     """
     command = [sys.executable, "-m", "abilities", "serve", "--port", "0", *options]
+    if descriptors is not None:
+        command = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command]
+
     variables = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **environment(settings)}
     log = folder / f"server-{time.monotonic_ns()}.log"
     with (

@@ -8,12 +8,14 @@ import pytest
 
 from abilities import Settings
 from abilities.cli.main import main
-from abilities.declarations.faults import FAULTS, Fault, Reason
+from abilities.declarations.faults import Fault
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer
 from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer
+from abilities.declarations.reasons import FAULTS, Reason
 from abilities.declarations.records import BulkReply
-from tests.support.file_cases import ROWS, Ok, Row
+from tests.support.file_cases import ROWS, Ok, Row, Wrong
 from tests.support.measurements import reached
+from tests.support.refusals import check_refusal, check_wrong_item
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, CannotCarry, python
 
@@ -45,15 +47,16 @@ async def test_a_row_gets_what_the_table_says_on_every_surface(
 
 def check_payload(row: Row, payload: dict[str, Any]) -> None:
     if row.call is not None:
-        reason, field = row.call
-        assert payload == {"error": Fault.from_reason(reason, field=field).to_payload()}
+        check_refusal(row, payload)
         return
 
     answer = ANSWERS[row.name].model_validate(payload)
     assert answer.summary.requested == len(row.items) == len(answer.results)
 
     for record, expected in zip(payload["results"], row.items, strict=True):
-        if isinstance(expected, str):
+        if isinstance(expected, Wrong):
+            check_wrong_item(record["error"], expected)
+        elif isinstance(expected, str):
             assert record["success"] is False
             assert record["error"] == Fault.from_reason(cast(Reason, expected)).to_payload()
         else:
@@ -123,12 +126,28 @@ def check_that_errors_quote_no_item(row: Row, payload: dict[str, Any]) -> None:
             assert text not in json.dumps(record["error"], ensure_ascii=False), row.id
 
 
-@pytest.mark.requirement("R3.6.1")
+def test_a_fault_that_somebody_must_mend_first_is_not_retryable() -> None:
+    retryable = {reason for reason in FAULTS if Fault.from_reason(reason).retryable}
+    mended_first = {
+        "schema_too_new",
+        "schema_too_old",
+        "storage_moved",
+        "storage_denied",
+        "storage_missing",
+    }
+
+    storage_errors = {reason for reason in FAULTS if FAULTS[reason].code == "STORAGE_ERROR"}
+
+    assert not retryable & {"read_only", "corrupted"}
+    assert retryable == storage_errors - mended_first
+
+
+@pytest.mark.requirement("R3.6.1", "R3.8.5")
 @pytest.mark.parametrize("reason", FAULTS)
 def test_a_fault_is_one_short_sentence_that_names_no_internals(reason: Reason) -> None:
     internal_words = ("Error", "errno", "Exception", "Traceback", "{", "%")
 
-    _, message = FAULTS[reason]
+    message = FAULTS[reason].message
 
     assert len(message) <= 120
     assert message.endswith(".")
@@ -136,7 +155,7 @@ def test_a_fault_is_one_short_sentence_that_names_no_internals(reason: Reason) -
 
 
 def test_a_fault_names_only_commands_that_exist() -> None:
-    messages = " ".join(message for _, message in FAULTS.values())
+    messages = " ".join(meaning.message for meaning in FAULTS.values())
 
     named = set(re.findall(r"'abilities (\w+)", messages))
 

@@ -35,6 +35,31 @@ def test_a_call_with_failed_items_was_answered(settings: Settings) -> None:
     assert done.stderr == b""
 
 
+def test_a_database_that_cannot_be_reached_is_said_once_and_without_the_pools_warnings(
+    tmp_path: Path,
+) -> None:
+    script = (
+        "from abilities.cli.main import main\n"
+        "from abilities.helpers.stores.postgres import pool\n"
+        "pool.WAIT_SECONDS = 1\n"
+        "main()"
+    )
+    variables = {**os.environ, "ABILITIES_STORE_URL": "postgresql://u@127.0.0.1:1/none"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, "call", "get_memory_stats"],
+        capture_output=True,
+        text=True,
+        env=variables,
+        cwd=tmp_path,
+        timeout=60,
+    )
+
+    assert (done.returncode, json.loads(done.stdout)["error"]["reason"]) == (1, "unavailable")
+    assert "pool" not in done.stderr
+    assert len(set(done.stderr.splitlines())) == 1
+
+
 def test_arguments_come_from_stdin(settings: Settings) -> None:
     done = run(settings, "call", "file_read_bulk", "-", stdin='{"paths": ["🙂.txt"]}'.encode())
 
@@ -176,7 +201,7 @@ def construction_counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         (["check"], {"settings": 1, "stores": 1}),
         (["export"], {"settings": 1, "stores": 1}),
         (["doctor"], {"settings": 1, "stores": 1, "registries": 1}),
-        (["token", "list"], {"settings": 1}),
+        (["token", "list"], {"settings": 1, "stores": 1}),
         (["graph", "note"], {"settings": 1, "stores": 1, "registries": 1}),
         (["call", "get_memory_stats"], {"settings": 1, "stores": 1, "registries": 1}),
     ],

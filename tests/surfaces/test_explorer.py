@@ -157,7 +157,12 @@ async def test_a_memory_is_shown_with_links_both_ways_and_counts_no_access(
     memory = first["memory"]
     assert (memory["content"], memory["access_count"]) == ("the hub", 0)
     assert [link["key"] for link in memory["links"]] == keys[:2:-1]
-    assert first["backlinks"][0] == {"key": "from 00", "link_weight": 0.5, "type": "about"}
+    assert first["backlinks"][0] == {
+        "key": "from 00",
+        "link_weight": 0.5,
+        "type": "about",
+        "term": "",
+    }
     assert (len(first["backlinks"]), first["backlinks_total"]) == (20, 23)
 
     assert rest["memory"]["access_count"] == 0
@@ -333,9 +338,9 @@ async def test_with_tokens_the_pages_are_open_and_everything_else_is_shut(
         ("nothing", "{}", 404, "unknown_address"),
         ("memory", "[]", 400, "malformed_request"),
         ("try/memory_get", "nonsense", 400, "malformed_request"),
-        ("memory", "{}", 400, "invalid_parameter"),
+        ("memory", "{}", 400, "missing_argument"),
         ("memory", '{"key": " x"}', 400, "invalid_key"),
-        ("session", '{"more": 1}', 400, "invalid_parameter"),
+        ("session", '{"more": 1}', 400, "unknown_argument"),
     ],
 )
 async def test_wrong_requests_get_a_clear_error(
@@ -383,3 +388,16 @@ def test_explore_serves_this_machine_alone_and_opens_the_page(
         assert f"{opened.read_text().strip()}/" == address
         assert httpx.get(address).text.startswith("<!doctype html>")
         process.terminate()
+
+
+def test_names_are_shown_in_one_way_and_contents_turn_nothing_around_them(
+    sources: dict[str, str],
+) -> None:
+    """What the function shows of hostile names is tried in a browser."""
+    for name, source in sources.items():
+        assert source.count("<bdi>") == (name == "parts.js"), name
+        assert not re.findall(r">\$\{(?:\w+\.)?(?:key|path|tag|input|category)\}", source), name
+        assert not re.findall(r'aria-label="[^"]*\$\{(?:\w+\.)?(?:key|path|input)\}', source), name
+
+    assert "unicode-bidi: isolate" in sources["style.css"]
+    assert "showName" in sources["frame.js"] and "showName" in sources["drawing.js"]

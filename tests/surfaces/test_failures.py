@@ -16,8 +16,9 @@ from abilities import Abilities, Settings
 from abilities.adapters import http as adapter
 from abilities.server.app import create_app
 from abilities.server.callers import Callers
+from abilities.server.connections import Connections
+from abilities.server.http_connection import HttpConnection
 from abilities.server.shutdown import GracefulServer
-from abilities.server.timeouts import TimeoutProtocol
 
 REQUEST: dict[str, Any] = {
     "type": "http",
@@ -29,10 +30,15 @@ REQUEST: dict[str, Any] = {
 }
 
 
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+"""A message to MCP, and for others arguments like any."""
+
+
 async def receive() -> dict[str, Any]:
     return {"type": "http.request", "body": b"{}", "more_body": False}
 
 
+@pytest.mark.requirement("R3.7.7")
 @pytest.mark.parametrize("layer", ["route", "callers", "MCP that was not started"])
 async def test_an_unexpected_exception_becomes_a_fault_with_a_reference(
     layer: str,
@@ -52,7 +58,7 @@ async def test_an_unexpected_exception_becomes_a_fault_with_a_reference(
     async with Abilities.open(roots) as abilities:
         transport = httpx.ASGITransport(app=create_app(abilities))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            answer = await client.post(path, json={})
+            answer = await client.post(path, json=PING)
 
     fault = answer.json()["error"]
     assert (answer.status_code, fault["reason"]) == (500, "internal")
@@ -124,7 +130,7 @@ async def stopping(
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         async with Abilities.open(roots) as abilities:
-            config = uvicorn.Config(create_app(abilities), http=TimeoutProtocol, log_config=None)
+            config = uvicorn.Config(create_app(abilities), log_config=None)
             server = GracefulServer(config)
             running = asyncio.create_task(server.serve(sockets=[listening]))
             async with httpx.AsyncClient(base_url=address, timeout=30) as client:
@@ -159,9 +165,7 @@ async def test_a_connection_that_arrives_while_the_server_stops_is_closed(
     reader, writer = await asyncio.open_connection(sock=ours)
 
     await loop.connect_accepted_socket(
-        lambda: TimeoutProtocol(
-            config=stopping.config, server_state=stopping.server_state, app_state={}
-        ),
+        lambda: HttpConnection(Connections(1), stopping.config, stopping.server_state, {}),
         accepted,
     )
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * requests)

@@ -15,6 +15,7 @@ from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
@@ -153,12 +154,12 @@ def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> Non
     assert {"store_memory", "update_memory", "delete_memory"}.isdisjoint(reading)
     with pytest.raises(KeyError):
         load_tools(settings, only=["no_such_tool"])
-    with pytest.raises(ValueError, match="home directory"):
+    with pytest.raises(ValueError, match="the whole disk"):
         load_tools(Settings(workspace_dir=Path("/")))
 
 
 def test_the_namespace_comes_from_the_runs_configuration(tmp_path: Path) -> None:
-    for namespace in ("default", "ada"):
+    for namespace in ("default", "ada", "42", "%41da"):
         (tmp_path / namespace).mkdir()
         (tmp_path / namespace / "who.txt").write_text(namespace)
     template = tmp_path / "{namespace}"
@@ -171,8 +172,26 @@ def test_the_namespace_comes_from_the_runs_configuration(tmp_path: Path) -> None
 
     assert '"content":"default"' in read_who()
     assert '"content":"ada"' in read_who(namespace="ada")
-    for hostile in ("../ada", "", "ADA", 5, None):
-        assert '"field":"namespace"' in read_who(namespace=hostile), hostile
+    assert '"content":"42"' in read_who(namespace=42)
+    assert '"content":"%41da"' in read_who(namespace="Ada")
+
+
+@pytest.mark.parametrize("namespace", ["../ada", "", "a b", None, True, 1.5, "x" * 129])
+def test_a_wrong_namespace_is_told_to_the_developer_and_not_to_the_model(
+    settings: Settings, namespace: object
+) -> None:
+    (tool,) = load_tools(settings, only=["file_read_bulk"])
+    config: RunnableConfig = {"configurable": {"namespace": namespace}}
+    calls = [{"name": "file_read_bulk", "args": {"paths": ["ok.txt"]}, "id": "1"}]
+    agent = StateGraph(MessagesState)
+    agent.add_node("tools", ToolNode([tool]))
+    agent.add_edge(START, "tools")
+
+    with pytest.raises(ValueError, match="a namespace is 1 to 128"):
+        tool.invoke({"paths": ["ok.txt"]}, config)
+
+    with pytest.raises(ValueError, match="a namespace is 1 to 128"):
+        agent.compile().invoke({"messages": [AIMessage("", tool_calls=calls)]}, config)
 
 
 async def test_an_open_application_serves_sync_and_async_callers_and_other_loops(

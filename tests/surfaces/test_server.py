@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -17,10 +18,13 @@ from starlette.responses import Response
 from abilities import Abilities, Settings, render
 from abilities.adapters import http as adapter
 from abilities.cli.main import main
+from abilities.helpers.tokens import Scope, TokenFile
 from abilities.server import bodies, guard, timeouts
 from abilities.server.app import create_app
+from abilities.server.shutdown import GracefulServer
 from tests.support.measurements import reached
-from tests.support.surfaces import environment, python, read_tool_result
+from tests.support.memory_cases import nest
+from tests.support.surfaces import SURFACES, environment, python, read_tool_result
 
 KEYS = [
     "plain",
@@ -59,7 +63,7 @@ async def test_http_and_mcp_answer_the_same_bytes_from_one_port(
     assert {f"/api/abilities/{ability['name']}" for ability in listed} <= described["paths"].keys()
 
 
-@pytest.mark.requirement("R1.8.2")
+@pytest.mark.requirement("R1.8.2", "R4.2.1", "R4.2.6", "R4.4.5", "R4.6.2")
 async def test_memories_have_addresses(served: str, roots: Settings) -> None:
     async with httpx.AsyncClient(base_url=served) as client:
         for key in KEYS:
@@ -111,6 +115,7 @@ async def test_a_memory_is_searched_changed_and_deleted_by_its_id(
         assert twice.json()["error"] == wrong.json()["error"]
 
 
+@pytest.mark.requirement("R4.4.5", "R4.6.2")
 async def test_a_wrong_address_or_parameter_is_refused_with_its_reason(
     served: str, roots: Settings
 ) -> None:
@@ -120,14 +125,15 @@ async def test_a_wrong_address_or_parameter_is_refused_with_its_reason(
         for path, reason in (
             ("/api/memories/with/slash", "unknown_address"),
             ("/api/memories/%FF", "invalid_key"),
-            ("/api/memories/plain/bulk?depth=7", "invalid_parameter"),
-            ("/api/memories/plain/bulk?depth=1&depth=2", "invalid_parameter"),
-            ("/api/memories/plain?no=1", "invalid_parameter"),
+            ("/api/memories/plain/bulk?depth=7", "out_of_range"),
+            ("/api/memories/plain/bulk?depth=1&depth=2", "wrong_type"),
+            ("/api/memories/plain?no=1", "unknown_argument"),
+            ("/api/memories/plain?key=other", "repeated_argument"),
             ("/nothing", "unknown_address"),
             ("/api/stats/more", "unknown_address"),
         ):
             refused = await client.get(path)
-            status = 400 if reason.startswith("invalid") else 404
+            status = 404 if reason == "unknown_address" else 400
             assert refused.json()["error"]["reason"] == reason, path
             assert refused.status_code == status, path
 
@@ -255,13 +261,8 @@ async def impatient(
     monkeypatch.setattr(timeouts, "RECEIVE_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
         async with Abilities.open(roots) as abilities:
-            config = uvicorn.Config(
-                create_app(abilities),
-                http=timeouts.TimeoutProtocol,
-                log_level="warning",
-                lifespan="on",
-            )
-            server = uvicorn.Server(config)
+            config = uvicorn.Config(create_app(abilities), log_level="warning", lifespan="on")
+            server = GracefulServer(config)
             running = asyncio.create_task(server.serve(sockets=[listening]))
 
             yield listening.getsockname()
@@ -398,3 +399,54 @@ def test_only_loopback_is_served(host: str, roots: Settings) -> None:
 
     assert done.exit_code == 2
     assert "only 127.0.0.1, ::1, localhost can be served" in done.stderr
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_metadata_of_16_levels_is_accepted_on_every_surface(
+    surface: str, roots: Settings
+) -> None:
+    memory = {"key": "k", "type": "core", "content": "x", "metadata": nest(16)}
+
+    stored = await SURFACES[surface](roots, "store_memory", memory)
+
+    assert stored["memory"]["metadata"] == {**nest(16), "memory_score": 0.6}
+
+
+async def test_the_list_of_abilities_is_what_a_token_may_call(
+    roots: Settings, tmp_path: Path
+) -> None:
+    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
+    tokens = TokenFile(settings.tokens_file)
+    lists: dict[str, list[str]] = {}
+
+    async with Abilities.open(settings) as abilities:
+        transport = httpx.ASGITransport(app=create_app(abilities))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            scopes: tuple[Scope, ...] = ("read", "write", "read")
+            for scope in scopes:
+                headers = {"Authorization": f"Bearer {tokens.add('default', scope)[1]}"}
+                answer = await client.get("/api/abilities", headers=headers)
+                lists[scope] = [ability["name"] for ability in answer.json()]
+
+        assert lists["write"] == [ability.name for ability in abilities.registry]
+        read_only = abilities.registry.only(read_only=True)
+        assert lists["read"] == [ability.name for ability in read_only]
+
+
+async def test_a_token_that_may_call_nothing_is_shown_no_ability(
+    roots: Settings, tmp_path: Path
+) -> None:
+    async with Abilities.open(roots) as abilities:
+        reading = tuple(ability.name for ability in abilities.registry if ability.read_only)
+
+    update = {"tokens_file": tmp_path / "tokens.json", "disabled": reading}
+    settings = roots.model_copy(update=update)
+    _, token = TokenFile(settings.tokens_file).add("default", "read")
+
+    async with Abilities.open(settings) as abilities:
+        transport = httpx.ASGITransport(app=create_app(abilities))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            headers = {"Authorization": f"Bearer {token}"}
+            answer = await client.get("/api/abilities", headers=headers)
+
+    assert (answer.status_code, answer.json()) == (200, [])

@@ -72,7 +72,7 @@ def can_carry(row: Row) -> bool:
     return True
 
 
-@pytest.mark.requirement("R5.4.3", "R1.1.1")
+@pytest.mark.requirement("R1.1.1", "R1.1.2", "R3.0.1", "R3.8.1", "R5.4.3")
 async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None:
     async with Client(connect(settings)) as client:
         tools = (await client.list_tools()).tools
@@ -89,6 +89,7 @@ async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None
     assert caught.value.code == -32602
 
 
+@pytest.mark.requirement("R1.7.3", "R2.4.2", "R4.4.6", "R4.6.3")
 async def test_structured_content_is_sent_only_when_asked_for(settings: Settings) -> None:
     async with Client(connect(settings.model_copy(update={"structured": True}))) as client:
         tools = (await client.list_tools()).tools

@@ -1,6 +1,8 @@
 """Telemetry: metrics, spans and a log line per call, and never what was read or stored."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from abilities import Abilities, Settings
 from abilities.helpers.tokens import TokenFile
 from abilities.server.app import create_app
+from abilities.server.metrics import MAX_NAMESPACES, OTHERS, CallMetrics, ServerMetrics
 from tests.support.serving import serving
 from tests.support.surfaces import run_lifespan
+from tests.surfaces.test_tokens import serve
 
 SECRET = "canary"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -40,15 +44,25 @@ def spans(exporter: InMemorySpanExporter) -> Iterator[InMemorySpanExporter]:
 
 
 def parse_metrics(text: str) -> dict[tuple[str, ...], float]:
-    """Return samples by name and labels, without the buckets of histograms."""
-    return {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if "le" not in sample.labels
-    }
+    """Return samples by name, labels and namespace, without the buckets of histograms."""
+    samples: dict[tuple[str, ...], float] = {}
+
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = dict(sample.labels)
+            namespace = labels.pop("namespace", "default")
+            name = (sample.name, *labels.values())
+            if namespace != "default":
+                name = (*name, namespace)
+
+            if "le" not in labels:
+                assert name not in samples
+                samples[name] = sample.value
+
+    return samples
 
 
+@pytest.mark.requirement("R4.5.6", "R4.7.4")
 async def test_metrics_and_spans_count_what_calls_did(
     roots: Settings, spans: InMemorySpanExporter
 ) -> None:
@@ -101,7 +115,9 @@ async def test_metrics_and_spans_count_what_calls_did(
     assert metrics["abilities_items_total", "memory_get"] == 1
     assert metrics["abilities_reply_bytes_sum", "bulk_read_memory"] == len(answers[3].content)
     assert metrics["abilities_call_seconds_count", "store_memory"] == 2
+    assert metrics["process_resident_memory_bytes",] > 10_000_000
     assert metrics["abilities_store_queue",] == metrics["abilities_calls_in_flight",] == 0
+    assert metrics["abilities_file_threads_stuck",] == 0
 
     by_name = {span.name: span for span in spans.get_finished_spans()}
     walk, missing = by_name["bulk_read_memory"], by_name["memory_get"]
@@ -112,11 +128,31 @@ async def test_metrics_and_spans_count_what_calls_did(
     assert SECRET not in "".join(span.to_json() for span in spans.get_finished_spans())
 
 
+LOGGING = """
+import logging
+from abilities.server.logs import log_to_stderr
+
+log_to_stderr()
+try:
+    raise ValueError("\\ud800")
+except ValueError as error:
+    logging.getLogger("abilities").error("fail\\ned", exc_info=error)
+"""
+
+
+def test_a_log_line_is_json_whatever_an_error_says() -> None:
+    done = subprocess.run([sys.executable, "-c", LOGGING], capture_output=True, check=True)
+    (line,) = done.stderr.splitlines()
+
+    assert json.loads(line)["message"] == "fail\ned"
+    assert "\ud800" in json.loads(line)["exc_info"]
+
+
 def test_a_server_logs_a_line_per_call_and_nothing_that_was_read_or_stored(
     roots: Settings, tmp_path: Path
 ) -> None:
     settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
-    token = TokenFile(settings.tokens_file).add("default", "write")[1]
+    entry, token = TokenFile(settings.tokens_file).add("default", "write", "laptop of Ada")
     bearer = {"Authorization": f"Bearer {token}"}
 
     with serving(settings, tmp_path) as server:
@@ -137,9 +173,102 @@ def test_a_server_logs_a_line_per_call_and_nothing_that_was_read_or_stored(
     ids = [answer.headers["x-request-id"] for answer in (stored, wrong, missing)]
     assert [line["request_id"] for line in lines] == ids and ids[2] != "no good"
 
+    who = [{name: line.get(name) for name in ("namespace", "token", "label")} for line in lines]
+    known = {"namespace": "default", "token": entry.id, "label": "laptop of Ada"}
+    assert who == [known, dict.fromkeys(known), known]
+
     assert [line["message"] for line in lines] == ["call", "refused", "call"]
     assert lines[0]["ability"] == "store_memory" and lines[0]["faults"] == {} and lines[0]["ms"] > 0
     assert lines[0]["bytes"] == len(stored.content)
     assert (lines[1]["reason"], lines[1]["status"]) == ("unauthorized", 401)
     assert (lines[2]["ability"], lines[2]["faults"]) == ("memory_get", {"NOT_FOUND": 1})
     assert SECRET not in json.dumps(lines) and token[13:] not in json.dumps(lines)
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Settings:
+    """Settings for many namespaces that share their empty folders."""
+    (tmp_path / "files").mkdir()
+    return Settings(
+        agent_dir=tmp_path / "files",
+        workspace_dir=tmp_path / "files",
+        store_url=f"sqlite:///{tmp_path}/memory.db",
+        tokens_file=tmp_path / "tokens.json",
+        shared_files=True,
+    )
+
+
+async def test_metrics_show_a_token_its_own_namespace_and_scrapers_all(apart: Settings) -> None:
+    file = TokenFile(apart.tokens_file)
+    ada, bob = (file.add(name, "read")[1] for name in ("ada", "bob"))
+    scraper = file.add("default", "metrics")[1]
+
+    async with serve(apart) as server:
+
+        async def read_metrics(token: str) -> dict[tuple[str, ...], float]:
+            return parse_metrics((await server.ask("GET", "/metrics", token)).text)
+
+        assert await read_metrics(ada) == {}
+        for token in (ada, ada, bob):
+            assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+
+        own = await read_metrics(ada)
+        assert {name[-1] for name in own} == {"ada"}
+        assert own["abilities_calls_total", "get_memory_stats", "ada"] == 2
+
+        of_all = await read_metrics(scraper)
+        assert of_all["abilities_calls_total", "get_memory_stats", "ada"] == 2
+        assert of_all["abilities_calls_total", "get_memory_stats", "bob"] == 1
+        assert of_all["process_resident_memory_bytes",] > 10_000_000
+        assert {name for name in of_all if name[-1] == "ada"} == own.keys()
+
+
+def test_metrics_of_many_namespaces_are_bounded() -> None:
+    metrics = ServerMetrics(lambda: 0, lambda: 0)
+    call = CallMetrics.from_payload({})
+
+    for number in range(MAX_NAMESPACES + 30):
+        metrics.count(f"user{number}", "read", call, 10, 0.1)
+
+    counted = parse_metrics(metrics.format().decode())
+    calls = {name[-1]: value for name, value in counted.items() if name[0].endswith("calls_total")}
+    assert len(calls) == MAX_NAMESPACES + 1
+    assert calls["user0"] == 1 and calls[OTHERS] == 30
+    assert parse_metrics(metrics.format(f"user{MAX_NAMESPACES}").decode()) == {}
+
+
+async def test_each_line_names_the_caller_also_on_mcp_and_of_refusals(
+    apart: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "abilities")
+    file = TokenFile(apart.tokens_file)
+    entry, token = file.add("ada", "write", "Ada's laptop")
+    scraper, scraping = file.add("default", "metrics", "prometheus")
+
+    async with serve(apart) as server:
+        for mode in ("2026-07-28", "legacy"):
+            async with server.mcp(token, mode) as client:
+                await client.call_tool("get_memory_stats", {})
+        await server.ask("GET", "/api/stats", scraping)
+        await server.ask("GET", "/api/stats", token[:-1])
+        await server.ask("POST", "/api/memories", token, content=b"x" * 1_000_000)
+
+    lines = [vars(record) for record in caplog.records if record.message in ("call", "refused")]
+    who = [(line.get("namespace"), line.get("token"), line.get("label")) for line in lines]
+    ada = ("ada", entry.id, "Ada's laptop")
+    assert who[:2] == [ada, ada]
+    assert who[2:4] == [("default", scraper.id, "prometheus"), (None, None, None)]
+    assert token not in caplog.text and scraping not in caplog.text
+
+
+async def test_a_label_that_somebody_wrote_into_the_file_cannot_steer_a_terminal(
+    apart: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "abilities")
+    token = TokenFile(apart.tokens_file).add("ada", "read", 'red \x1b[31m\n{"forged": 1}')[1]
+
+    async with serve(apart) as server:
+        assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+
+    (record,) = [record for record in caplog.records if record.message == "call"]
+    assert vars(record)["label"] == 'red \ufffd[31m\ufffd{"forged": 1}'

@@ -2,7 +2,7 @@
 
 import { linkTo } from "./address.js";
 import { formatNumber } from "./format.js";
-import { Fault } from "./parts.js";
+import { Fault, Name } from "./parts.js";
 import { html } from "./vendor/htm-preact.js";
 
 export function ChosenMemory({ walk, memoryKey }) {
@@ -20,7 +20,7 @@ export function ChosenMemory({ walk, memoryKey }) {
 
   return html`
     <aside aria-label="The chosen memory" aria-live="polite">
-      <h2><bdi>${memoryKey}</bdi></h2>
+      <h2><${Name} of=${memoryKey} /></h2>
       ${body}
       <div class="actions">
         <a class="button" href=${linkTo("memory", memoryKey)}>Open</a>
@@ -33,7 +33,7 @@ export function ChosenMemory({ walk, memoryKey }) {
 function LeftOut({ cut }) {
   return html`
     <p>
-      Left out by <strong>${cut.cutBy}</strong>; linked from <bdi>${cut.from}</bdi>, combined
+      Left out by <strong>${cut.cutBy}</strong>; linked from <${Name} of=${cut.from} />, combined
       score ${cut.combinedScore}.
     </p>
   `;
@@ -56,8 +56,9 @@ function Origin({ entry }) {
   const { depth, parent, link, combinedScore } = entry;
 
   return html`
-    depth ${depth}, linked from <bdi>${parent}</bdi> with weight ${link.link_weight}, combined
-    score ${combinedScore}
+    depth ${depth}, ${link.direction === "in" ? "linking to" : "linked from"}${" "}
+    <${Name} of=${parent} />
+    with weight ${link.link_weight}, combined score ${combinedScore}
   `;
 }
 

@@ -2,7 +2,7 @@
 // to it, and those that were left out. Wide screens show it from left to right, narrow ones as an
 // outline.
 
-import { shorten } from "./format.js";
+import { shorten, showName } from "./format.js";
 import { hierarchy, tree } from "./vendor/d3-hierarchy.js";
 import { html } from "./vendor/htm-preact.js";
 
@@ -120,7 +120,7 @@ function Box({ x, y, name, cut, entry, order, isChosen, onChoose }) {
   const title = describe({ name, cut, entry, order });
   const isFailed = entry && !entry.success;
   const style = ["box", cut && "cut", isFailed && "failed"].filter(Boolean).join(" ");
-  const label = shorten(name, cut ? CUT_LABEL_CHARACTERS : LABEL_CHARACTERS);
+  const label = shorten(showName(name), cut ? CUT_LABEL_CHARACTERS : LABEL_CHARACTERS);
   const choose = () => onChoose(name);
 
   return html`
@@ -142,7 +142,9 @@ function Box({ x, y, name, cut, entry, order, isChosen, onChoose }) {
   `;
 }
 
-function describe({ name, cut, entry, order }) {
+function describe({ name: key, cut, entry, order }) {
+  const name = showName(key);
+
   if (cut) return `${name}, left out by ${cut.cutBy}`;
   if (!entry.success) return `${order}. ${name}, could not be read`;
   return `${order}. ${name}`;

@@ -1,7 +1,7 @@
 // A form for one memory, a new one or an existing one.
 
 import { createForm, saveMemory } from "./changes.js";
-import { countCharacters, formatNumber } from "./format.js";
+import { countCharacters, formatNumber, showName } from "./format.js";
 import { Fault, Select, TextArea, TextField } from "./parts.js";
 import { getArguments, listOptions } from "./schemas.js";
 import { html, useState } from "./vendor/htm-preact.js";
@@ -174,7 +174,11 @@ function LinkRow({ row, schema, onChange, onRemove }) {
         value=${row.link_weight}
         onInput=${(event) => onChange({ link_weight: event.target.value })}
       />
-      <button type="button" aria-label="Remove the link to ${row.key}" onClick=${onRemove}>
+      <button
+        type="button"
+        aria-label="Remove the link to ${showName(row.key)}"
+        onClick=${onRemove}
+      >
         Remove
       </button>
     </div>

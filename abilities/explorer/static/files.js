@@ -3,9 +3,9 @@
 
 import { replaceParams } from "./address.js";
 import { readView, tryAbility } from "./api.js";
-import { formatBytes, formatCount } from "./format.js";
+import { formatBytes, formatCount, showName } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
-import { RequestStatus, TextField, Time } from "./parts.js";
+import { Name, RequestStatus, TextField, Time } from "./parts.js";
 import { Records, Reply } from "./reply.js";
 import { getArguments } from "./schemas.js";
 import { html, useState } from "./vendor/htm-preact.js";
@@ -124,13 +124,13 @@ function Row({ file, selection, onSelect }) {
       <td>
         <input
           type="checkbox"
-          aria-label="Select ${path}"
+          aria-label="Select ${showName(path)}"
           checked=${isSelected}
           disabled=${!isSelected && selection.isFull}
           onChange=${(event) => onSelect(path, event.target.checked)}
         />
       </td>
-      <td class="path"><bdi>${path}</bdi></td>
+      <td class="path"><${Name} of=${path} /></td>
       <td><${Source} file=${file} /></td>
       <td>${size !== undefined && formatBytes(size)}</td>
       <td><${Time} at=${modifiedAt} /></td>

@@ -35,3 +35,16 @@ export function shorten(text, limit) {
 
   return `${characters.slice(0, limit - 1).join("")}…`;
 }
+
+// Controls, bidi controls, separators of lines, characters without width, fillers, lone surrogates.
+const UNSEEN =
+  /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u115f\u1160\u3164\uffa0]|[\u034f\u17b4\u17b5]|[\u180b-\u180f]/gu;
+
+/** Shows a name: each character that is obeyed or hidden instead of shown becomes an escape. */
+export function showName(name) {
+  return String(name).replace(UNSEEN, escapeCharacter);
+}
+
+function escapeCharacter(character) {
+  return `\\u{${character.codePointAt(0).toString(16)}}`;
+}

@@ -3,6 +3,7 @@
 import { linkTo } from "./address.js";
 import { token } from "./api.js";
 import { Files } from "./files.js";
+import { showName } from "./format.js";
 import { Graph } from "./graph.js";
 import { Memories } from "./memories.js";
 import { Memory } from "./memory.js";
@@ -29,7 +30,7 @@ export function Frame({ address, session, abilities, onForget }) {
   // A new view begins at its heading, for the keyboard and for screen readers. The first one
   // does not: the page has just been opened, and is read from its top.
   useEffect(() => {
-    document.title = `${key || title} · agent-abilities`;
+    document.title = `${showName(key || title)} · agent-abilities`;
     if (!isFirst.current) main.current.querySelector("h1")?.focus();
     isFirst.current = false;
   }, [view, key]);

@@ -7,7 +7,7 @@ import { ChosenMemory } from "./chosen.js";
 import { Drawing } from "./drawing.js";
 import { formatCount } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
-import { Field, RequestStatus, TextField } from "./parts.js";
+import { Field, Name, RequestStatus, Select, TextField } from "./parts.js";
 import { Reply } from "./reply.js";
 import { getArguments } from "./schemas.js";
 import { html, useState } from "./vendor/htm-preact.js";
@@ -17,6 +17,11 @@ const LIMIT_HINTS = {
   depth: "links away from the start",
   breadth: "links followed from each memory",
   total: "memories in all",
+};
+const DIRECTIONS = {
+  out: "links of each memory",
+  in: "links that lead to each memory",
+  both: "both",
 };
 
 export function Graph({ address, abilities }) {
@@ -66,7 +71,7 @@ function Candidate({ memory }) {
 
   return html`
     <li>
-      <a href=${linkTo("graph", memory.key)}><bdi>${memory.key}</bdi></a>${" "}
+      <a href=${linkTo("graph", memory.key)}><${Name} of=${memory.key} /></a>${" "}
       <span class="faint">${links}</span>
     </li>
   `;
@@ -75,9 +80,10 @@ function Candidate({ memory }) {
 function Walk({ start, params, abilities }) {
   const schemas = getArguments(abilities, "bulk_read_memory");
   const limits = readLimits(schemas, params);
+  const direction = params.direction in DIRECTIONS ? params.direction : "out";
   const [chosen, setChosen] = useState(start);
 
-  const debounced = useDebounced(JSON.stringify(limits), 150);
+  const debounced = useDebounced(JSON.stringify({ ...limits, direction }), 150);
   const request = useRequest(
     () => tryAbility("bulk_read_memory", { key: start, ...JSON.parse(debounced) }),
     [start, debounced],
@@ -89,11 +95,11 @@ function Walk({ start, params, abilities }) {
 
   return html`
     <div class="headline">
-      <h1 tabindex="-1">Graph of <bdi>${start}</bdi></h1>
+      <h1 tabindex="-1">Graph of <${Name} of=${start} /></h1>
       <a class="button" href=${linkTo("memory", start)}>Open memory</a>
       <a class="button" href=${linkTo("graph")}>Choose another</a>
     </div>
-    <${Limits} schemas=${schemas} limits=${limits} onChange=${setLimit} />
+    <${Limits} schemas=${schemas} limits=${limits} direction=${direction} onChange=${setLimit} />
     <${RequestStatus} request=${request} error=${request.error ?? reply?.error} />
     ${hasWalk && html`<${Picture} reply=${reply} chosen=${chosen} onChoose=${setChosen} />`}
   `;
@@ -109,7 +115,7 @@ function readLimits(schemas, params) {
   return Object.fromEntries(limits);
 }
 
-function Limits({ schemas, limits, onChange }) {
+function Limits({ schemas, limits, direction, onChange }) {
   const sliders = Object.entries(LIMIT_HINTS).map(
     ([name, hint]) => html`
       <${Field} label="${name} ${limits[name]}" hint=${hint}>
@@ -125,7 +131,17 @@ function Limits({ schemas, limits, onChange }) {
     `,
   );
 
-  return html`<form class="limits">${sliders}</form>`;
+  return html`
+    <form class="limits">
+      ${sliders}
+      <${Select}
+        label="Follow"
+        value=${direction}
+        options=${Object.entries(DIRECTIONS)}
+        onChange=${(value) => onChange("direction", value)}
+      />
+    </form>
+  `;
 }
 
 function Picture({ reply, chosen, onChoose }) {

@@ -3,9 +3,9 @@
 import { linkTo, open, replaceParams } from "./address.js";
 import { callAbility } from "./api.js";
 import { Editor } from "./editor.js";
-import { formatCount, shorten } from "./format.js";
+import { formatCount, shorten, showName } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
-import { Chips, Pager, RequestStatus, Select, TextField, Time } from "./parts.js";
+import { Chips, Name, Pager, RequestStatus, Select, TextField, Time } from "./parts.js";
 import { getArguments, listOptions } from "./schemas.js";
 import { Statistics } from "./statistics.js";
 import { html, useState } from "./vendor/htm-preact.js";
@@ -127,7 +127,7 @@ function ExactMatch({ memoryKey }) {
   return html`
     <p class="exact">
       The memory with exactly this key:${" "}
-      <a href=${linkTo("memory", memoryKey)}><bdi>${memoryKey}</bdi></a>
+      <a href=${linkTo("memory", memoryKey)}><${Name} of=${memoryKey} /></a>
     </p>
   `;
 }
@@ -156,17 +156,19 @@ function Page({ page, onMove }) {
 function Item({ memory }) {
   const { key, updated_at: updatedAt, access_count: reads, links_total: links } = memory;
   const text = memory.summary || memory.content;
-  const tags = (memory.tags ?? []).map((tag) => html` <span class="tag">${tag}</span>`);
+  const tags = (memory.tags ?? []).map(
+    (tag) => html` <span class="tag"><${Name} of=${tag} /></span>`,
+  );
 
   return html`
     <li>
-      <a class="key" href=${linkTo("memory", key)}><bdi>${key}</bdi></a>${" "}
+      <a class="key" href=${linkTo("memory", key)}><${Name} of=${key} /></a>${" "}
       <${Chips} memory=${memory} />
       <p class="snippet">${shorten(text, SNIPPET_CHARACTERS)}</p>
       <p class="faint">
         changed <${Time} at=${updatedAt} /> · read ${formatCount(reads, "time", "times")}
         ${links > 0 && ` · ${formatCount(links, "link", "links")}`}${tags}${" · "}
-        <a href=${linkTo("graph", key)} aria-label="Graph of ${key}">graph</a>
+        <a href=${linkTo("graph", key)} aria-label="Graph of ${showName(key)}">graph</a>
       </p>
     </li>
   `;

@@ -3,9 +3,9 @@
 import { linkTo, open, replaceParams } from "./address.js";
 import { callAbility, readView } from "./api.js";
 import { Editor } from "./editor.js";
-import { formatCount, formatNumber } from "./format.js";
+import { formatCount, formatNumber, showName } from "./format.js";
 import { useRequest } from "./hooks.js";
-import { Chips, Confirm, Pager, RequestStatus, Sizes, Time } from "./parts.js";
+import { Chips, Confirm, Name, Pager, RequestStatus, Sizes, Time } from "./parts.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 // The view returns this many links at a time.
@@ -30,7 +30,7 @@ export function Memory({ address, canWrite, abilities }) {
   // The heading is the same element before and after loading, so that it keeps the focus.
   const headline = html`
     <div class="headline">
-      <h1 tabindex="-1"><bdi>${key}</bdi></h1>
+      <h1 tabindex="-1"><${Name} of=${key} /></h1>
       ${memory && html`<${Chips} memory=${memory} />`}
     </div>
     <${RequestStatus} request=${request} />
@@ -188,7 +188,8 @@ function Facts({ memory }) {
   const hasMetadata = Object.keys(metadata).length > 0;
   const reads = formatCount(memory.access_count, "time", "times");
   const tags = (memory.tags ?? []).map(
-    (tag) => html`<a class="tag" href=${linkTo("memories", "", { tag })}>${tag}</a> `,
+    (tag) =>
+      html`<a class="tag" href=${linkTo("memories", "", { tag })}><${Name} of=${tag} /></a> `,
   );
 
   return html`
@@ -239,13 +240,14 @@ function Links({ title, what, none, links, total, offset, onMove }) {
 }
 
 function LinkItem({ link }) {
-  const { key, type, link_weight: weight } = link;
-  const label = `Weight of the link to ${key}`;
+  const { key, type, term, link_weight: weight } = link;
+  const label = `Weight of the link to ${showName(key)}`;
+  const reason = term && `“${showName(term)}”`;
 
   return html`
     <li>
-      <a href=${linkTo("memory", key)}><bdi>${key}</bdi></a>
-      <span class="faint">${type === "association" ? "" : type}</span>
+      <a href=${linkTo("memory", key)}><${Name} of=${key} /></a>
+      <span class="faint">${type === "association" ? "" : type} ${reason}</span>
       <meter min="0" max="1" value=${weight} aria-label=${label}></meter> ${weight}
     </li>
   `;

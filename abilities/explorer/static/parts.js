@@ -1,6 +1,6 @@
 // Small components that the views share. Text that others wrote is only ever put into text nodes.
 
-import { formatBytes, formatNumber, measureText } from "./format.js";
+import { formatBytes, formatNumber, measureText, showName } from "./format.js";
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 /** What a text costs to send and to read. */
@@ -13,6 +13,11 @@ export function Sizes({ text }) {
       <strong>${formatNumber(tokens)}</strong> tokens
     </span>
   `;
+}
+
+/** A name that others chose, such as a key or a path. It turns nothing of what stands around it. */
+export function Name({ of }) {
+  return html`<bdi>${showName(of)}</bdi>`;
 }
 
 /** A time to the minute; the title has all of it. */
@@ -32,7 +37,7 @@ export function Chips({ memory }) {
     <span class="chips">
       <span class="chip">${type}</span>
       ${isUnusual && html`<span class="chip ${importance}">${importance}</span>`}
-      ${category && html`<span class="chip">${category}</span>`}
+      ${category && html`<span class="chip"><${Name} of=${category} /></span>`}
       ${archived && html`<span class="chip archived">archived</span>`}
     </span>
   `;
@@ -42,8 +47,9 @@ export function Chips({ memory }) {
 export function Fault({ error }) {
   if (!error) return null;
 
-  const { code, message, field, ref } = error.fault ?? { message: error.message };
-  const details = [code, field, ref && `reference ${ref}`].filter(Boolean).join(", ");
+  const { code, message, field, fields, ref } = error.fault ?? { message: error.message };
+  const names = fields ? fields.map((wrong) => wrong.field) : [field];
+  const details = [code, ...names, ref && `reference ${ref}`].filter(Boolean).join(", ");
 
   return html`
     <div class="fault" role="alert">

@@ -1,7 +1,7 @@
 // A reply as a client gets it: its records for people to read, and both formats with their costs.
 
-import { formatBytes, formatNumber } from "./format.js";
-import { Fault, Sizes } from "./parts.js";
+import { formatBytes, formatNumber, showName } from "./format.js";
+import { Fault, Name, Sizes } from "./parts.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 export function Reply({ reply }) {
@@ -63,7 +63,7 @@ function Record({ record }) {
 
   return html`
     <article class="record">
-      <h3><bdi>${input}</bdi></h3>
+      <h3><${Name} of=${input} /></h3>
       ${error && html`<${Fault} error=${{ fault: error }} />`}
       ${data && html`<${Data} input=${input} data=${data} />`}
       ${truncation && html`<${Truncation} ...${truncation} />`}
@@ -72,16 +72,17 @@ function Record({ record }) {
 }
 
 function Data({ input, data }) {
-  const { size_bytes: size, encoding, replaced, content } = data;
-  const facts = [data.source ?? data.filename ?? data.key];
+  const { size_bytes: size, encoding, replaced, redacted, content } = data;
+  const facts = [showName(data.source ?? data.filename ?? data.key ?? "")];
 
   if (size !== undefined) facts.push(formatBytes(size));
   if (encoding) facts.push(encoding);
   if (replaced) facts.push(`${formatNumber(replaced)} bytes replaced because they are not text`);
+  if (redacted) facts.push(`secrets not shown: ${formatNumber(redacted)}`);
 
   return html`
     <p class="faint">${facts.join(", ")}</p>
-    <pre class="content" tabindex="0" aria-label="Content of ${input}">${content}</pre>
+    <pre class="content" tabindex="0" aria-label="Content of ${showName(input)}">${content}</pre>
   `;
 }
 

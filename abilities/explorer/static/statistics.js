@@ -2,6 +2,7 @@
 
 import { linkTo } from "./address.js";
 import { formatNumber } from "./format.js";
+import { Name } from "./parts.js";
 import { html } from "./vendor/htm-preact.js";
 
 export function Statistics({ stats, onTag }) {
@@ -28,7 +29,7 @@ function Figure({ value, label }) {
 
 function MostRead({ memoryKey }) {
   return html`
-    <div>most read <a href=${linkTo("memory", memoryKey)}><bdi>${memoryKey}</bdi></a></div>
+    <div>most read <a href=${linkTo("memory", memoryKey)}><${Name} of=${memoryKey} /></a></div>
   `;
 }
 
@@ -36,7 +37,7 @@ function Tags({ tags, onTag }) {
   const buttons = tags.map(
     ({ tag, count }) => html`
       <button class="tag" onClick=${() => onTag(tag)} title="Show only memories with this tag">
-        ${tag}${" "}<span class="faint">${formatNumber(count)}</span>
+        <${Name} of=${tag} />${" "}<span class="faint">${formatNumber(count)}</span>
       </button>
     `,
   );

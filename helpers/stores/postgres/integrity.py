@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator, Callable
 from psycopg.rows import TupleRow
 
 from abilities.helpers.stores.integrity import INDEX_COLUMNS, Counted, IntegrityCheck
-from abilities.helpers.stores.postgres.reads import COLUMNS, LINK_COLUMNS
+from abilities.helpers.stores.postgres.ranking import LINK_COLUMNS
+from abilities.helpers.stores.postgres.reads import COLUMNS
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.protocol import IntegrityFinding
+from abilities.helpers.stores.ranking import ARE_STALE
 
 PORTION_ROWS = 1_000
 """Rows that are fetched at a time, so that a check of any store takes the same memory."""
@@ -19,8 +21,10 @@ LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND s.key = m.
 """
 _INDEX_SIZE = "SELECT count(*) FROM shelf"
 _LINKS = f"""
-SELECT l.namespace, {LINK_COLUMNS}, m.archived, m.score
-FROM links AS l LEFT JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.target
+SELECT l.namespace, {LINK_COLUMNS}, t.archived, t.score, s.archived, s.score, {ARE_STALE}
+FROM links AS l
+LEFT JOIN memories AS t ON t.namespace = l.namespace AND t.key = l.target
+LEFT JOIN memories AS s ON s.namespace = l.namespace AND s.key = l.source
 """
 _TAGS = """
 SELECT m.namespace, m.key, m.tags, (
@@ -36,10 +40,22 @@ SELECT namespace, tag FROM (TABLE expected EXCEPT TABLE counted) AS missing
 UNION ALL
 SELECT namespace, value FROM (TABLE counted EXCEPT TABLE expected) AS wrong
 """
-_UNFINDABLE = """
-SELECT namespace, key FROM memories
-WHERE (namespace, id) NOT IN (SELECT namespace, id FROM words) LIMIT 100
+_MISCOUNTED_LINKS = """
+SELECT namespace, key FROM (
+    SELECT namespace, source AS key, 1 AS outgoing, 0 AS incoming FROM links
+    UNION ALL SELECT namespace, target, 0, 1 FROM links
+    UNION ALL SELECT namespace, key, -outgoing, -incoming FROM link_counts
+) AS ends GROUP BY namespace, key HAVING sum(outgoing) <> 0 OR sum(incoming) <> 0
 """
+_REPEATED_VERSIONS = """
+SELECT namespace, version FROM memories GROUP BY namespace, version HAVING count(*) > 1
+"""
+_UNFINDABLE = """
+SELECT namespace, key FROM memories AS m WHERE NOT EXISTS (
+    SELECT FROM words AS w WHERE w.namespace = m.namespace AND w.id = m.id
+) LIMIT 100
+"""
+_VERSIONS = "SELECT namespace, number FROM versions"
 _COUNTERS = """
 SELECT namespace, name, archived, value, number FROM counters
 WHERE name <> 'tag' AND number <> 0
@@ -55,36 +71,48 @@ async def check_store(
     """
     integrity_check = IntegrityCheck(progress)
 
-    async for memory in _stream(connection, _MEMORIES):
+    async for memory in stream(connection, _MEMORIES):
         integrity_check.add_memory(memory)
 
-    async for (number,) in _stream(connection, _INDEX_SIZE):
+    async for (number,) in stream(connection, _INDEX_SIZE):
         integrity_check.add_index_rows(number)
 
-    async for link in _stream(connection, _LINKS):
+    async for link in stream(connection, _LINKS):
         integrity_check.add_link(link)
 
-    async for namespace, key, tags, indexed in _stream(connection, _TAGS):
+    async for namespace, key, tags, indexed in stream(connection, _TAGS):
         integrity_check.compare_tags(namespace, key, tags, indexed)
 
-    async for namespace, tag in _stream(connection, _MISCOUNTED_TAGS):
+    async for namespace, tag in stream(connection, _MISCOUNTED_TAGS):
         integrity_check.add_miscounted_tag(namespace, tag)
 
-    async for namespace, key in _stream(connection, _UNFINDABLE):
+    async for namespace, key in stream(connection, _MISCOUNTED_LINKS):
+        integrity_check.add_miscounted_links(namespace, key)
+
+    async for namespace, version in stream(connection, _REPEATED_VERSIONS):
+        integrity_check.add_repeated_version(namespace, version)
+
+    async for namespace, key in stream(connection, _UNFINDABLE):
         integrity_check.add_unfindable(namespace, key)
 
     counters: dict[Counted, int] = {}
-    async for *name, number in _stream(connection, _COUNTERS):
+    async for *name, number in stream(connection, _COUNTERS):
         counters[Counted._make(name)] = number
 
-    return integrity_check.report(counters)
+    versions: dict[str, int] = {}
+    async for namespace, number in stream(connection, _VERSIONS):
+        versions[namespace] = number
+
+    return integrity_check.report(counters, versions)
 
 
-async def _stream(connection: Connection, statement: str) -> AsyncIterator[TupleRow]:
+async def stream(
+    connection: Connection, statement: str, *values: object
+) -> AsyncIterator[TupleRow]:
     """Yield the rows of a statement, fetching them in portions."""
     # A named cursor is one on the server; others would fetch all rows at once.
     async with connection.cursor("abilities_check") as cursor:
         cursor.itersize = PORTION_ROWS
-        await cursor.execute(statement.encode())
+        await cursor.execute(statement.encode(), values or None)
         async for row in cursor:
             yield row

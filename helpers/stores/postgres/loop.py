@@ -5,6 +5,11 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import TypeVar, TypeVarTuple
 
+from abilities.helpers.turns import take_turn
+
+CANCEL_SECONDS = 1.0
+"""How long a cancelled read may take to stop its statement before its connection is closed."""
+
 ResultT = TypeVar("ResultT")
 Arguments = TypeVarTuple("Arguments")
 
@@ -31,7 +36,10 @@ class LoopThread:
         """Run a coroutine on this loop, and wait for its result on the caller's."""
         loop = self._start()
         future = asyncio.run_coroutine_threadsafe(work, loop)
-        return await asyncio.wrap_future(future)
+        result = await asyncio.wrap_future(future)
+
+        await take_turn()
+        return result
 
     def call_soon(self, function: Callable[[*Arguments], object], *args: *Arguments) -> None:
         """Call a function on this loop soon, and do not wait for it."""
@@ -54,10 +62,11 @@ class LoopThread:
             await asyncio.gather(*tasks)
 
     async def stop(self) -> None:
-        """Stop the loop, and wait until its thread has ended. Called on another loop."""
+        """Cancel what still runs, and wait until the thread has ended. Called on another loop."""
         if self._loop is None or self._thread is None:
             return
 
+        await self.run(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
 
         # Joining blocks, and the caller's loop has other work to do.
@@ -80,3 +89,11 @@ class LoopThread:
                 self._thread.start()
 
             return self._loop
+
+
+async def _cancel_others() -> None:
+    """Cancel all other tasks of this loop, and wait until they have ended."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in others:
+            task.cancel()  # a driver that is cancelled again closes its connection
+        await asyncio.wait(others, timeout=CANCEL_SECONDS)

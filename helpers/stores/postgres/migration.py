@@ -1,78 +1,191 @@
-"""The versions of the database schema: creating it, and bringing an older one forward."""
+"""The versions of the database schema: creating it, and bringing an older one forward.
+
+A migration begins with one short transaction, which moves the version and makes a table,
+abilities.migration, that says where the migration stands. Stages follow, in blocks: each block is a
+transaction that commits the position where the next one goes on. So a process may be killed at any
+moment, and any other one goes on. The table exists as long as the migration is unfinished: all
+processes that open the store meanwhile take turns, one block at a time, and use the store only when
+all is done.
+
+A process of an older version is refused from the first transaction on, because each of its
+transactions checks the version. Those of version 1 do not; they no longer find a table.
+"""
 
 import logging
 from importlib.resources import files
+from typing import NamedTuple
 
 import psycopg
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.stores.migration import MigrationLog, MigrationPlace
+from abilities.helpers.stores.postgres.migrations import MIGRATIONS
+from abilities.helpers.stores.postgres.migrations.stages import PostgresStage
 from abilities.helpers.stores.postgres.statements import (
     LOCK,
+    SCHEMA_VERSION,
     Connection,
     Select,
     Statement,
     to_number,
+    to_text,
 )
 
+BEGIN_ATTEMPTS = 5
+"""How often a migration tries to begin while transactions of older processes are in its way."""
 _log = logging.getLogger("abilities")
+_people_log = logging.getLogger("abilities.store")
+"""What the command line shows on a terminal."""
 
-_COUNT_VERSION_TABLES = Select(
+
+class _State(NamedTuple):
+    """The version of a store, 0 if there is none, and whether its migration is unfinished."""
+
+    version: int
+    is_migrating: bool
+
+
+_TABLES = Select(
     """
-    SELECT count(*) FROM pg_catalog.pg_tables
-    WHERE schemaname = 'abilities' AND tablename = 'version'
+    SELECT tablename FROM pg_catalog.pg_tables
+    WHERE schemaname = 'abilities' AND tablename IN ('version', 'migration')
     """,
-    to_number,
+    to_text,
 )
-_READ_VERSION = Select("SELECT coalesce(max(number), 0) FROM version", to_number)
-_SAVE_VERSION = Statement("INSERT INTO version VALUES (%s)")
+_READ_VERSION = Select("SELECT coalesce(max(number), 0) FROM abilities.version", to_number)
+_SAVE_VERSION = Statement("INSERT INTO abilities.version VALUES (%s)")
+_CREATE_PLACE = """
+CREATE TABLE abilities.migration (
+    stage integer NOT NULL, position text[] NOT NULL, rows bigint NOT NULL
+);
+INSERT INTO abilities.migration VALUES (0, '{}', 0)
+"""
+_READ_PLACE = Select("SELECT stage, position, rows FROM abilities.migration", MigrationPlace._make)
+_SAVE_PLACE = Statement("UPDATE abilities.migration SET stage = %s, position = %s, rows = %s")
+_DROP_PLACE = Statement("DROP TABLE abilities.migration")
 _CREATE_SEARCH_INDEX = "CREATE INDEX words_search ON words USING gin (folded gin_trgm_ops)"
-
-
-def load_scripts() -> list[str]:
-    """Return one script per version, which leads there from the version before it."""
-    package = files("abilities.helpers.stores.postgres")
-    return [package.joinpath("schema.sql").read_text(encoding="utf-8")]
 
 
 async def migrate(connection: Connection) -> None:
     """Create the schema, or bring it forward. Raises Refused: schema_too_new.
 
-    Any number of processes may do so at the same time; a lock lets one of them do the work.
+    Any number of processes may do so at the same time; a lock lets one of them work at a time.
     """
-    scripts = load_scripts()
+    progress = MigrationLog()
+    has_part = False
 
-    # Checked without the lock first, because a database that can only be read refuses the lock.
-    if await _read_version(connection) == len(scripts):
-        return
+    # Checked without the lock, because a database that can only be read refuses the lock.
+    while not await _is_current(connection):
+        has_part |= await _advance(connection, progress)
 
-    async with connection.transaction():
-        await LOCK.execute(connection, "abilities schema")
-
-        # While this process waited, another one may have done the work.
-        version = await _read_version(connection)
-        if version > len(scripts):
-            raise Refused("schema_too_new")
-
-        await connection.execute("CREATE SCHEMA IF NOT EXISTS abilities")
-        await connection.execute("CREATE TABLE IF NOT EXISTS version (number integer PRIMARY KEY)")
-        for number, script in enumerate(scripts[version:], version + 1):
-            await connection.execute(script.encode())
-            await _SAVE_VERSION.execute(connection, number)
-
-        if version == 0:
-            await _create_search_index(connection)
+    if has_part:
+        progress.log_end(SCHEMA_VERSION)
 
 
-async def _read_version(connection: Connection) -> int:
-    """Return the number of the last script that was run, or 0 if none was.
+async def _is_current(connection: Connection) -> bool:
+    """Return whether the schema is of this version. Raises Refused: schema_too_new."""
+    state = await _read_state(connection)
+    if state.version > SCHEMA_VERSION:
+        raise Refused("schema_too_new")
+
+    return state.version == SCHEMA_VERSION and not state.is_migrating
+
+
+async def _read_state(connection: Connection) -> _State:
+    """Return the state of a store.
 
     The catalog is read as a table, because to_regclass may answer from a cache that is older than
     the lock.
     """
-    if not await _COUNT_VERSION_TABLES.fetch_only(connection):
-        return 0
+    tables = await _TABLES.fetch(connection)
 
-    return await _READ_VERSION.fetch_only(connection)
+    version = 0
+    if "version" in tables:
+        version = await _READ_VERSION.fetch_only(connection)
+
+    return _State(version, "migration" in tables)
+
+
+async def _advance(connection: Connection, progress: MigrationLog) -> bool:
+    """Create the schema, begin a migration, or do a block of one, whichever is next.
+
+    Return whether it was a block.
+    """
+    async with connection.transaction():
+        # A block, and the wait for that of another process, may take minutes.
+        await connection.execute("SET LOCAL statement_timeout = 0")
+        await connection.execute("SET LOCAL lock_timeout = 0")
+        await LOCK.execute(connection, "abilities schema")
+
+        # While this process waited, another one may have done the work.
+        state = await _read_state(connection)
+        if state.version == 0:
+            await _create_schema(connection)
+        elif state.is_migrating:
+            await _run_block(connection, state.version, progress)
+        elif state.version < SCHEMA_VERSION:
+            await _begin_migration(connection, state.version + 1)
+
+        return state.is_migrating
+
+
+async def _create_schema(connection: Connection) -> None:
+    script = files("abilities.helpers.stores.postgres").joinpath("schema.sql")
+    await connection.execute(script.read_bytes())
+    await _create_search_index(connection)
+
+
+async def _begin_migration(connection: Connection, version: int) -> None:
+    """Run the first transaction of a migration, which moves the version.
+
+    It is tried several times, because transactions of the version before may hold the locks that it
+    needs; and not for long each time, because later ones wait for it.
+    """
+    for attempt in range(1, BEGIN_ATTEMPTS + 1):
+        try:
+            async with connection.transaction():  # a savepoint
+                await connection.execute("SET LOCAL lock_timeout = '3s'")
+                await connection.execute(MIGRATIONS[version].begin_script.encode())
+                await _SAVE_VERSION.execute(connection, version)
+                await connection.execute(_CREATE_PLACE)
+            break
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+            if attempt == BEGIN_ATTEMPTS:
+                raise
+
+    _people_log.info("Migrating the memory store to version %s.", version)
+
+
+async def _run_block(connection: Connection, version: int, progress: MigrationLog) -> None:
+    """Do the next block of a migration, and keep where the one after it goes on."""
+    stages = MIGRATIONS[version].stages
+    place = await _READ_PLACE.fetch_only(connection)
+    stage = stages[place.stage]
+
+    block = await stage.run_block(connection, place.position)
+    rows = place.rows + block.rows
+
+    if block.position is not None:
+        await _SAVE_PLACE.execute(connection, place.stage, block.position, rows)
+    elif place.stage + 1 < len(stages):
+        await _SAVE_PLACE.execute(connection, place.stage + 1, [], 0)
+    else:
+        await _DROP_PLACE.execute(connection)
+
+    await _report(connection, stage, rows, progress)
+
+
+async def _report(
+    connection: Connection, stage: PostgresStage, rows: int, progress: MigrationLog
+) -> None:
+    """Report the rows of a stage that are done."""
+    if not progress.is_due():
+        return
+
+    if stage.count_statement is not None and stage.words not in progress.totals:
+        count = Select(stage.count_statement, to_number)
+        progress.totals[stage.words] = await count.fetch_only(connection)
+    progress.log_rows(stage.words, rows)
 
 
 async def _create_search_index(connection: Connection) -> None:

@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from abilities.declarations.faults import Refused
 from abilities.helpers.stores.postgres.errors import translate_postgres_error
 from abilities.helpers.stores.postgres.migration import migrate
 from abilities.helpers.stores.postgres.statements import Connection
@@ -19,19 +20,27 @@ LOCK_SECONDS = 3
 STATEMENT_SECONDS = 5
 CALL_SECONDS = 20.0
 """Longest time for a whole transaction, in case the connection is lost without an error."""
+OPEN_SECONDS = 9.0
+"""Longest wait for the schema to be brought forward; a call has ten seconds in all."""
+PROBE_SECONDS = 1.0
+"""Longest wait for a connection of its own when it is asked whether the server answers."""
 IDLE_SECONDS = 60
 """After this time an unused connection is closed; one always stays open."""
 
 _SESSION_SETTINGS = f"""
-SET search_path = abilities, public;
+SET search_path = abilities_data, public;
 SET statement_timeout = '{STATEMENT_SECONDS}s';
 SET lock_timeout = '{LOCK_SECONDS}s';
 SET idle_in_transaction_session_timeout = '{4 * STATEMENT_SECONDS}s';
-SET default_transaction_isolation = 'read committed';
+SET default_transaction_isolation = 'repeatable read';
 SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
 """
-"""What every session sets. A weaker synchronous_commit could lose acknowledged changes."""
+"""What every session sets. A weaker synchronous_commit could lose acknowledged changes.
+
+Repeatable read is for reads, whose transactions begin by themselves; those that begin explicitly
+are read committed.
+"""
 
 
 class Pool:
@@ -46,6 +55,7 @@ class Pool:
         if check:
             check_connection = AsyncConnectionPool.check_connection
 
+        self._conninfo = conninfo
         self._pool = cast(
             "AsyncConnectionPool[Connection]",
             AsyncConnectionPool(
@@ -61,7 +71,8 @@ class Pool:
                 check=check_connection,
             ),
         )
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[None] | None = None
+        self._is_reached = False  # whether the server ever answered
         self._is_open = False
 
     @property
@@ -71,37 +82,111 @@ class Pool:
 
     async def close(self) -> None:
         """Close every connection."""
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+
         await self._pool.close()
 
     @asynccontextmanager
-    async def connection(self, seconds: float | None = CALL_SECONDS) -> AsyncGenerator[Connection]:
-        """Lend a connection that commits each statement, for at most ``seconds``.
+    async def connection(self) -> AsyncGenerator[Connection]:
+        """Lend a connection that commits each statement, for at most `CALL_SECONDS`.
 
-        Raises Refused for every error of the database or the network, those in the caller's block
-        included.
+        Bringing the schema forward may take minutes, and goes on if a caller gives up: then it is
+        Refused("busy"). Raises Refused for every error of the database or the network, those in the
+        caller's block included.
         """
-        try:
-            async with asyncio.timeout(seconds):
-                if not self._is_open:  # spares every later call the lock
-                    await self._open()
+        if not self._is_open:
+            await self._wait_until_open(OPEN_SECONDS)
 
-                async with self._pool.connection() as connection:
-                    yield connection
+        try:
+            async with asyncio.timeout(CALL_SECONDS), self._pool.connection() as connection:
+                yield connection
+        except PoolTimeout as error:
+            raise await self._explain_wait() from error
         except (psycopg.Error, OSError) as error:  # TimeoutError is an OSError
             raise translate_postgres_error(error) from error
 
-    async def _open(self) -> None:
-        """Connect and prepare the schema, once: calls that come in the meantime wait for it."""
-        async with self._opening:
-            if self._is_open:
-                return
+    @asynccontextmanager
+    async def own_connection(self) -> AsyncGenerator[Connection]:
+        """Make a connection that is not the pool's, on any event loop. Raises Refused."""
+        try:
+            async with await self._connect() as connection:
+                await _configure(connection)
+                yield connection
+        except (psycopg.Error, OSError) as error:
+            raise translate_postgres_error(error) from error
 
-            await self._pool.open()
-            async with self._pool.connection() as connection:
-                await migrate(connection)
-            self._is_open = True
+    async def prepare(self) -> None:
+        """Connect and bring the schema forward, however long it takes. Raises Refused."""
+        await self._wait_until_open(None)
+
+    async def probe(self) -> None:
+        """Check that the server lets us in, by a connection that waits for no other call.
+
+        Raises Refused: busy if the schema is not in place yet, and others, within `PROBE_SECONDS`.
+        """
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                connection = await self._connect()
+            await connection.close()
+        except (psycopg.Error, OSError) as error:
+            raise translate_postgres_error(error) from error
+
+        if not self._is_open:
+            raise Refused("busy")
+
+    async def _explain_wait(self) -> Refused:
+        """Say why there was no connection: the server lets nobody in, or all are in use."""
+        try:
+            await self.probe()
+        except Refused as refused:
+            return refused
+
+        return Refused("busy")
+
+    async def _wait_until_open(self, seconds: float | None) -> None:
+        """Wait for the one task that opens the pool; the next call starts it again if it failed."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(_hear)
+
+        # Waiting is cancelled, never the task: others wait for it too.
+        opening = self._opening
+        if seconds is not None:
+            await asyncio.wait([opening], timeout=WAIT_SECONDS)
+            if not opening.done() and not self._is_reached:
+                raise Refused("unavailable")
+            seconds -= WAIT_SECONDS
+
+        await asyncio.wait([opening], timeout=seconds)
+        if not opening.done():
+            raise Refused("busy")
+
+        if self._opening is opening and not self._is_open:
+            self._opening = None
+        await opening
+
+    async def _open(self) -> None:
+        # By a connection of its own: the pool does not tell why it cannot make one.
+        async with self.own_connection() as connection:
+            self._is_reached = True
+            await migrate(connection)
+
+        await self._pool.open()
+        self._is_open = True
+
+    async def _connect(self) -> Connection:
+        return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+
+
+def _hear(task: asyncio.Task[None]) -> None:
+    """Take note of a task's exception, which nobody may be waiting for any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _configure(connection: Connection) -> None:
     for statement in _SESSION_SETTINGS.split(";"):
         await connection.execute(statement.encode())
+
+    await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)

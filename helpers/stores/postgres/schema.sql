@@ -1,11 +1,31 @@
--- The schema of a memory store in PostgreSQL, version 1. The keys of every table begin with the
--- namespace, so that a distributed PostgreSQL can place rows by it. Texts compare by code point
--- (COLLATE "C"), as everywhere in the package. One more table, version, holds the number of each
--- script that was run on the database; migration.py creates it.
+-- The schema of a memory store in PostgreSQL, version 3. A new store is made from it; the scripts in
+-- migrations bring an older one here. The keys of every table begin with the namespace, so that a
+-- distributed PostgreSQL can place rows by it. Texts compare by code point (COLLATE "C"), as
+-- everywhere in the package.
+
+-- What every version finds: the number of the version. The tables themselves lie in a schema of
+-- their own, out of reach of version 1, whose processes read the number only when they start.
+CREATE SCHEMA IF NOT EXISTS abilities;
+CREATE SCHEMA IF NOT EXISTS abilities_data;
+CREATE TABLE abilities.version (number integer PRIMARY KEY);
+INSERT INTO abilities.version VALUES (3);
+
+-- Refuses a transaction if the store is no longer of the version that its process knows. Each
+-- transaction calls it first, and keeps the lock on the number until it ends, so that a migration
+-- can begin only between transactions.
+CREATE FUNCTION abilities.expect_version(expected integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT max(number) FROM abilities.version) IS DISTINCT FROM expected THEN
+        RAISE EXCEPTION 'the store has another version' USING ERRCODE = 'AB001';
+    END IF;
+END $$;
+
+SET LOCAL search_path = abilities_data, public;
 
 -- The memories themselves, and the source of all other tables except links. Its hash covers every
 -- other column and is checked on each read. tags and metadata are JSON; scored is 1 if the score
--- was set, and 0 if it follows from the importance.
+-- was set, and 0 if it follows from the importance. version is the number of the change that made
+-- the row.
 CREATE TABLE memories (
     namespace text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -22,27 +42,92 @@ CREATE TABLE memories (
     summary text COLLATE "C" NOT NULL,
     metadata text COLLATE "C" NOT NULL,
     content text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
     hash bigint NOT NULL,
     PRIMARY KEY (namespace, key),
     UNIQUE (namespace, id)
 );
 
--- The links between memories. rank is the weight times the target's score, or -1 if the target is
--- missing or archived. A change of the target updates the ranks of all links to it, so that reading
--- a memory's best links is one range of the index links_best. hash covers source, target, type,
--- weight and rank.
+-- The last version that a memory of each namespace was given. It only grows.
+CREATE TABLE versions (
+    namespace text COLLATE "C" PRIMARY KEY,
+    number bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- The links between memories. rank is the weight times the target's score in millionths, or -1 if
+-- the target is missing or archived; back_rank is the same with the source's score. A change of a
+-- memory updates rank in all links to it and back_rank in its own, so that reading the best links of
+-- a memory, or the best to it, is one range of an index: links_best or links_back. A memory with very
+-- many links is marked in stale_ranks instead. hash covers all other columns except the namespace.
 CREATE TABLE links (
     namespace text COLLATE "C" NOT NULL,
     source text COLLATE "C" NOT NULL,
     target text COLLATE "C" NOT NULL,
     type text COLLATE "C" NOT NULL,
     weight double precision NOT NULL,
-    rank double precision NOT NULL,
+    term text COLLATE "C" NOT NULL,
+    rank integer NOT NULL,
+    back_rank integer NOT NULL,
     hash bigint NOT NULL,
     PRIMARY KEY (namespace, source, target, type)
 );
 CREATE INDEX links_best ON links (namespace, source, rank DESC, weight DESC, target, type);
-CREATE INDEX links_back ON links (namespace, target);
+CREATE INDEX links_back ON links (namespace, target, back_rank DESC, weight DESC, source, type);
+
+-- The memories with more links at one side than a change updates, whose score changed. Readers take the
+-- ranks of these links from the score: by the side 'target' rank of the links to the key, by the side
+-- 'source' back_rank of its own. The last columns say how far the ranks are updated, see StaleMark.
+-- since is the namespace's version when the mark was made.
+CREATE TABLE stale_ranks (
+    namespace text COLLATE "C" NOT NULL,
+    side text COLLATE "C" NOT NULL CHECK (side IN ('target', 'source')),
+    key text COLLATE "C" NOT NULL,
+    since bigint NOT NULL,
+    last_rank integer NOT NULL,
+    last_weight double precision NOT NULL,
+    last_key text COLLATE "C" NOT NULL,
+    last_type text COLLATE "C" NOT NULL,
+    PRIMARY KEY (namespace, side, key)
+);
+CREATE INDEX stale_ranks_since ON stale_ranks (namespace, since);
+
+-- The exact numbers of links of a key and to it, so that totals cost the same for any number of
+-- links. A key that has none has no row. The triggers below keep the numbers.
+CREATE TABLE link_counts (
+    namespace text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    outgoing bigint NOT NULL,
+    incoming bigint NOT NULL,
+    PRIMARY KEY (namespace, key)
+) WITH (fillfactor = 80);
+
+-- Adds or subtracts the links that one statement inserted or deleted. The columns that name a link
+-- are never updated: a rename deletes the link and inserts another one.
+CREATE FUNCTION count_links() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    one integer := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
+BEGIN
+    INSERT INTO link_counts AS c
+        SELECT namespace, key, sum(outgoing), sum(incoming) FROM (
+            SELECT namespace, source AS key, one AS outgoing, 0 AS incoming FROM changed
+            UNION ALL SELECT namespace, target, 0, one FROM changed
+        ) AS ends GROUP BY namespace, key
+    ON CONFLICT (namespace, key) DO UPDATE
+        SET outgoing = c.outgoing + excluded.outgoing, incoming = c.incoming + excluded.incoming;
+    IF TG_OP = 'DELETE' THEN
+        DELETE FROM link_counts AS c USING (
+            SELECT namespace, source AS key FROM changed UNION SELECT namespace, target FROM changed
+        ) AS ends
+        WHERE c.namespace = ends.namespace AND c.key = ends.key AND c.outgoing = 0 AND c.incoming = 0;
+    END IF;
+    RETURN NULL;
+END $$;
+
+-- Keep the numbers of links in the same transaction as the links themselves.
+CREATE TRIGGER links_inserted AFTER INSERT ON links REFERENCING NEW TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION count_links();
+CREATE TRIGGER links_deleted AFTER DELETE ON links REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION count_links();
 
 -- The memory index: what memories are filtered and sorted by, one row per memory. It also holds the
 -- access counters (accessed_at and access_count), which change when a memory is read and are
@@ -146,45 +231,65 @@ END $$;
 -- Keeps the counters of tags in the same transaction as the tag index.
 CREATE TRIGGER tags_counted AFTER INSERT OR DELETE ON tags FOR EACH ROW EXECUTE FUNCTION count_tags();
 
--- Guesses which memories a walk comes to, in its order, so that their links can be fetched in one
--- round trip. It takes the namespace, the key where the walk begins, the walk's three limits, and how
--- many links of each memory to look at; it returns keys. The walk itself, which is the same for every
--- store, decides. It asks for what was not guessed: links beyond the page, memories that it comes to
--- again on a shorter path, and what lies behind damaged links.
+-- Guesses which memories a walk along outgoing links retrieves, so that their links can be fetched in
+-- one round trip. It takes the namespace, the key where the walk begins, the walk's three limits, and
+-- how many links of each memory to look at; it returns keys. The walk itself, which is the same for
+-- every store, decides. It asks for what was not guessed: links beyond the page, and what lies behind
+-- damaged links.
 CREATE FUNCTION reached(place text, root text, deepest integer, breadth integer, total integer, page integer)
 RETURNS text[] LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
     found text[] := ARRAY[root];
-    depths integer[] := ARRAY[0];
-    taken integer[] := ARRAY[0]; -- how many links of each were followed
-    stack text[] := '{}'; -- targets that wait, the next one last
-    sources integer[] := '{}'; -- for each target in the stack, the position of its source in found
-    waiting integer := 0;
+    met integer[] := ARRAY[0]; -- the least depth at which each was met
+    firsts integer[] := '{}'; -- where in chosen the choice of each begins, null before it is taken
+    lasts integer[] := '{}';
+    chosen text[] := '{}'; -- the choices, one after another
+    count integer := 0; -- how many there are in chosen
+    stack integer[] := ARRAY[1]; -- the way to here, as positions in found
+    waiting integer[] := ARRAY[NULL::integer]; -- which of its choice each on the way takes next
+    depth integer := 0; -- of the last one on the way
     here integer := 1;
-    best text[];
+    there integer;
+    target text;
 BEGIN
-    WHILE here < total LOOP
-        IF depths[here] < deepest THEN
-            best := ARRAY(
-                SELECT target FROM links WHERE namespace = place AND source = found[here] AND rank >= 0
-                ORDER BY rank DESC, weight DESC, target, type LIMIT page
-            );
-            FOR n IN REVERSE cardinality(best)..1 LOOP
-                waiting := waiting + 1;
-                stack[waiting] := best[n];
-                sources[waiting] := here;
+    LOOP
+        IF depth < deepest AND firsts[here] IS NULL THEN
+            firsts[here] := count + 1;
+            FOREACH target IN ARRAY ARRAY(
+                SELECT l.target FROM links AS l
+                WHERE l.namespace = place AND l.source = found[here] AND l.rank >= 0
+                ORDER BY l.rank DESC, l.weight DESC, l.target, l.type LIMIT page
+            ) LOOP
+                EXIT WHEN count + 1 - firsts[here] = breadth;
+                IF target <> found[here] AND NOT target = ANY (chosen[firsts[here]:count]) THEN
+                    count := count + 1;
+                    chosen[count] := target;
+                END IF;
             END LOOP;
+            lasts[here] := count;
         END IF;
-        WHILE waiting > 0 AND (taken[sources[waiting]] >= breadth OR stack[waiting] = ANY (found)) LOOP
-            waiting := waiting - 1;
-        END LOOP;
-        EXIT WHEN waiting = 0;
-        here := here + 1;
-        found[here] := stack[waiting];
-        depths[here] := depths[sources[waiting]] + 1;
-        taken[here] := 0;
-        taken[sources[waiting]] := taken[sources[waiting]] + 1;
-        waiting := waiting - 1;
+        waiting[depth + 1] := coalesce(waiting[depth + 1], firsts[here]);
+        IF depth = deepest OR waiting[depth + 1] > lasts[here] THEN
+            EXIT WHEN depth = 0;
+            depth := depth - 1;
+            here := stack[depth + 1];
+            CONTINUE;
+        END IF;
+        target := chosen[waiting[depth + 1]];
+        waiting[depth + 1] := waiting[depth + 1] + 1;
+        there := array_position(found, target);
+        IF there IS NULL THEN
+            EXIT WHEN cardinality(found) = total;
+            there := cardinality(found) + 1;
+            found[there] := target;
+        ELSIF met[there] <= depth + 1 THEN
+            CONTINUE;
+        END IF;
+        met[there] := depth + 1;
+        depth := depth + 1;
+        here := there;
+        stack[depth + 1] := here;
+        waiting[depth + 1] := NULL;
     END LOOP;
     RETURN found;
 END $$;

@@ -10,9 +10,14 @@ import psycopg
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.postgres.conninfo import accept_any_host
-from abilities.helpers.stores.postgres.errors import is_conflict
+from abilities.helpers.stores.postgres.errors import is_conflict, translate_for_read
 from abilities.helpers.stores.postgres.pool import Pool
-from abilities.helpers.stores.postgres.statements import LOCK, Connection
+from abilities.helpers.stores.postgres.statements import (
+    EXPECT_VERSION,
+    LOCK_AND_EXPECT_VERSION,
+    Connection,
+)
+from abilities.helpers.turns import TurnSlots
 
 ResultT = TypeVar("ResultT")
 Work = Callable[[Connection], Awaitable[ResultT]]
@@ -23,8 +28,14 @@ MAX_ATTEMPTS = 4
 SEEK_SECONDS = 0.1
 """Between two attempts to find a leader."""
 
-_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _log = logging.getLogger("abilities")
+
+
+READS = 6
+"""Reads that run at a time; the other connections are for changes."""
+
+OWN_READS = 4
+"""Reads of one namespace at a time."""
 
 
 class Server:
@@ -34,6 +45,7 @@ class Server:
         self._leader = Pool(conninfo)
         self._any_host: Pool | None = None
         self._seeking: asyncio.Task[None] | None = None
+        self._slots = TurnSlots(READS, OWN_READS)
 
         any_host = accept_any_host(conninfo)
         if any_host is not None:
@@ -42,7 +54,11 @@ class Server:
     @property
     def waiting(self) -> int:
         """How many calls wait for a connection."""
-        return self._leader.waiting
+        return self._leader.waiting + len(self._slots)
+
+    async def prepare(self) -> None:
+        """Connect to the leader and bring the schema forward, however long it takes."""
+        await self._leader.prepare()
 
     async def close(self) -> None:
         """Close every connection."""
@@ -53,12 +69,16 @@ class Server:
         if self._any_host is not None:
             await self._any_host.close()
 
-    async def read(self, work: Work[ResultT]) -> ResultT:
+    async def read(self, namespace: str, work: Work[ResultT]) -> ResultT:
         """Do work that sees one snapshot of the database and changes nothing. Raises Refused.
 
-        While no host accepts changes, for example between the loss of a leader and the choice of
-        the next one, any host that can be reached answers.
+        Namespaces take turns. While no host accepts changes, for example between the loss of a
+        leader and the choice of the next one, any host that can be reached answers.
         """
+        async with self._slots.take(namespace):
+            return await self._read(work)
+
+    async def _read(self, work: Work[ResultT]) -> ResultT:
         # As long as the leader is sought, a read does not wait for it again.
         if self._any_host is None or self._seeking is None:
             try:
@@ -73,16 +93,43 @@ class Server:
 
         return await _run_in_snapshot(self._any_host, work)
 
+    async def probe(self) -> None:
+        """Check that a host answers to more connections than those in use. Raises Refused."""
+        try:
+            await self._leader.probe()
+        except Refused as error:
+            if error.reason != "unavailable" or self._any_host is None:
+                raise
+            await self._any_host.probe()
+
     @asynccontextmanager
     async def long_snapshot(self) -> AsyncGenerator[Connection]:
-        """Lend a connection that sees one snapshot, for work without a time limit. Raises Refused.
+        """Make a connection that sees one snapshot, for work without a time limit. Raises Refused.
 
+        The pool must be prepared; the connection is none of its own, so any loop may be used.
         Unlike in `read`, there is no pipeline, so that the work can fetch rows in portions.
         """
-        async with self._leader.connection(None) as connection, connection.transaction():
+        async with self._leader.own_connection() as connection, connection.transaction():
             await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             await connection.execute("SET LOCAL statement_timeout = 0")
             await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            await EXPECT_VERSION.execute(connection)
+            yield connection
+
+    @asynccontextmanager
+    async def long_write(self, namespace: str, *, dry_run: bool) -> AsyncGenerator[Connection]:
+        """Make a connection that alone changes a namespace, without a time limit. Raises Refused.
+
+        What was changed is committed with the end of the block, unless it is a dry run. The pool
+        must be prepared.
+        """
+        async with (
+            self._leader.own_connection() as connection,
+            connection.transaction(force_rollback=dry_run),
+        ):
+            for setting in ("statement", "lock", "idle_in_transaction_session"):
+                await connection.execute(f"SET LOCAL {setting}_timeout = 0".encode())
+            await LOCK_AND_EXPECT_VERSION.execute(connection, f"abilities:{namespace}")
             yield connection
 
     async def write(self, namespace: str, work: Work[ResultT]) -> ResultT:
@@ -123,13 +170,15 @@ class Server:
 
 
 async def _run_in_snapshot(pool: Pool, work: Work[ResultT]) -> ResultT:
-    # In a pipeline, BEGIN travels with the first statement of the work instead of costing a round
-    # trip of its own.
-    async with pool.connection() as connection, connection.pipeline():
-        await connection.execute(_BEGIN_SNAPSHOT)
-        result = await work(connection)
-        await connection.execute("ROLLBACK")
-        return result
+    # All statements of a pipeline are one transaction, without a BEGIN or an end of their own, and
+    # the check of the version travels with the first statement of the work:
+    # https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
+    try:
+        async with pool.connection() as connection, connection.pipeline():
+            await EXPECT_VERSION.execute(connection)
+            return await work(connection)
+    except Refused as error:
+        raise translate_for_read(error) from error.__cause__
 
 
 async def _run_and_commit(connection: Connection, namespace: str, work: Work[ResultT]) -> ResultT:
@@ -143,7 +192,7 @@ async def _run_and_commit(connection: Connection, namespace: str, work: Work[Res
     connection.add_notice_handler(warnings.append)
     try:
         async with connection.pipeline(), connection.transaction():
-            await LOCK.execute(connection, f"abilities:{namespace}")
+            await LOCK_AND_EXPECT_VERSION.execute(connection, f"abilities:{namespace}")
             result = await work(connection)
             warnings.clear()  # those of the work; from here on they are the commit's
     finally:

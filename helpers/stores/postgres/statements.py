@@ -4,7 +4,8 @@ The text of a statement is built from names of this package only; every value is
 driver.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from psycopg import AsyncConnection, AsyncCursor
@@ -12,6 +13,12 @@ from psycopg.rows import TupleRow
 
 Connection = AsyncConnection[TupleRow]
 RecordT = TypeVar("RecordT")
+
+PORTION = 1_000
+"""Rows that are dealt with before other calls have their turn; it takes some milliseconds."""
+
+SCHEMA_VERSION = 3
+"""The version of the database schema that this package reads and writes."""
 
 
 class Statement:
@@ -41,7 +48,14 @@ class Select(Generic[RecordT]):
     async def fetch(self, connection: Connection, *values: object) -> list[RecordT]:
         """Return all rows."""
         cursor = await self._execute(connection, values)
-        return await cursor.fetchall()
+        records = await cursor.fetchmany(PORTION)
+
+        # They have all arrived, but making records of very many takes a while.
+        while len(records) < cursor.rowcount:
+            await asyncio.sleep(0)
+            records += await cursor.fetchmany(PORTION)
+
+        return records
 
     async def fetch_first(self, connection: Connection, *values: object) -> RecordT | None:
         """Return the first row, or None if there is none."""
@@ -59,6 +73,14 @@ class Select(Generic[RecordT]):
     ) -> AsyncCursor[RecordT]:
         cursor = connection.cursor(row_factory=lambda _: self._make_record)
         return await cursor.execute(self.text, values)
+
+
+async def split(records: Sequence[RecordT]) -> AsyncIterator[Sequence[RecordT]]:
+    """Yield records in portions, and let other calls have their turn between these."""
+    for start in range(0, len(records), PORTION):
+        if start > 0:
+            await asyncio.sleep(0)
+        yield records[start : start + PORTION]
 
 
 def to_columns(records: Iterable[Sequence[object]]) -> list[list[object]]:
@@ -84,3 +106,12 @@ def to_text(columns: Sequence[Any]) -> str:
 
 LOCK = Statement("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))")
 """Wait for the lock of a name, and hold it until the transaction ends."""
+
+EXPECT_VERSION = Statement(f"SELECT abilities.expect_version({SCHEMA_VERSION})")
+"""Begin a transaction that reads. If the store has another version, it fails: schema_too_new."""
+
+LOCK_AND_EXPECT_VERSION = Statement(f"""
+    SELECT pg_advisory_xact_lock(hashtextextended(%s, 0)),
+        abilities.expect_version({SCHEMA_VERSION})
+""")
+"""Begin a transaction that writes: wait for the lock of a name, then do as `EXPECT_VERSION`."""

@@ -1,43 +1,36 @@
 """Exporting and importing whole memories, on a connection that the caller holds."""
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.values import utc_now
 from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
+from abilities.helpers.stores.mending import mend_row
 from abilities.helpers.stores.model import (
     AccessCounters,
     DamagedMemory,
     IncomingMemory,
+    LinkRecord,
     LinkRow,
     Row,
     StoredMemory,
 )
 from abilities.helpers.stores.postgres.links import save_links
+from abilities.helpers.stores.postgres.portions import read_links_between, read_memories_after
 from abilities.helpers.stores.postgres.reads import (
-    find_row_by_id,
-    find_row_by_key,
-    load_memory,
+    MemoryRecord,
     read_all_links,
+    select_all_sound,
 )
-from abilities.helpers.stores.postgres.statements import Connection, Select, to_number
-from abilities.helpers.stores.postgres.writes import (
-    check_quota,
-    save_memory,
+from abilities.helpers.stores.postgres.statements import Connection, Select, split, to_number
+from abilities.helpers.stores.postgres.versions import (
+    Existing,
+    find_existing_by_id,
+    find_existing_by_key,
 )
+from abilities.helpers.stores.postgres.writes import check_quota, mend_memory, save_memory
+from abilities.helpers.stores.requests import check_incoming
 
-
-class _Name(NamedTuple):
-    namespace: str
-    key: str
-
-
-_SELECT_NAMES = Select(
-    """
-    SELECT namespace, key FROM memories WHERE (namespace, key) > (%s, %s)
-    ORDER BY namespace, key LIMIT %s
-    """,
-    _Name._make,
-)
 _COUNT_MEMORIES = Select("SELECT count(*) FROM memories", to_number)
 
 
@@ -46,26 +39,33 @@ async def read_page(
 ) -> list[StoredMemory | DamagedMemory]:
     """Return up to ``limit`` memories with all their links, after a (namespace, key)."""
     page: list[StoredMemory | DamagedMemory] = []
-    names = await _SELECT_NAMES.fetch(connection, *after, limit)
-    for name in names:
-        memory = await _read_whole(connection, name)
-        page.extend(memory)
+    records = await read_memories_after(connection, after, limit)
+    if not records:
+        return page
+
+    last = records[-1].memory.row
+    links = await read_links_between(connection, after, (last.namespace, last.key))
+
+    async for portion in split(records):
+        for record in portion:
+            page += await _complete(record, links)
 
     return page
 
 
-async def _read_whole(connection: Connection, name: _Name) -> list[StoredMemory | DamagedMemory]:
-    """Return a memory with all its links, after what is damaged of it."""
-    namespace, key = name
-    try:
-        row = await find_row_by_key(connection, namespace, key)
-    except Refused as error:
-        return [DamagedMemory(namespace, key, error.reason)]
+async def _complete(
+    record: MemoryRecord, links_by_source: Mapping[tuple[str, str], Sequence[LinkRecord]]
+) -> list[StoredMemory | DamagedMemory]:
+    """Return a memory with all its sound links, after what is damaged of it."""
+    memory = record.verify()
+    namespace, key = record.memory.row.namespace, record.memory.row.key
+    if isinstance(memory, Refused):
+        return [DamagedMemory(namespace, key, memory.reason)]
 
-    assert row is not None, "its name was read in the same snapshot"
-    links, damaged = await read_all_links(connection, namespace, key)
-    memory = await load_memory(connection, row, 0)
-    memory = memory._replace(links=tuple(links), links_total=len(links))
+    links = links_by_source.get((namespace, key), ())
+    sound = await select_all_sound(links)
+    damaged = len(links) - len(sound)
+    memory = memory._replace(links=tuple(sound), links_total=len(sound))
 
     if not damaged:
         return [memory]
@@ -82,34 +82,54 @@ async def count_memories(connection: Connection) -> int:
 async def import_memory(
     connection: Connection, incoming: IncomingMemory, options: BatchOptions
 ) -> Outcome:
-    """Store a memory as it is, except in a dry run. Raises Refused before anything is written."""
+    """Store a memory as it is, except in a dry run; in the caller's savepoint. Raises Refused."""
+    check_incoming(incoming)
     row = incoming.stored.row
     namespace, key = row.namespace, row.key
-    before = await find_row_by_key(connection, namespace, key)
+    existing = await find_existing_by_key(connection, namespace, key)
+    is_damaged = existing.damage is not None
+    if is_damaged:
+        existing = await _mend_before_import(connection, existing, options)
 
     links: list[LinkRow] = []
-    if before is None:
+    if existing.row is None:
         await check_quota(connection, namespace, options.quota)
     else:
         links, _ = await read_all_links(connection, namespace, key)
 
-    merged = merge_incoming(incoming, before, links, replace=options.replace)
+    merged = merge_incoming(incoming, existing.row, links, replace=options.replace)
+    if is_damaged:
+        merged = merged._replace(outcome="replaced")
     if merged.outcome not in ("added", "replaced"):
         return merged.outcome
 
     await _check_id_is_free(connection, merged.row)
     if not options.dry_run:
         counters = _choose_counters(incoming)
-        await save_memory(connection, before, merged.row, counters)
-        await save_links(connection, merged.row, links, merged.links)
+        row = await save_memory(connection, existing, merged.row, counters)
+        await save_links(connection, row, links, merged.links)
 
     return merged.outcome
 
 
+async def _mend_before_import(
+    connection: Connection, damaged: Existing, options: BatchOptions
+) -> Existing:
+    """Return a damaged memory mended. Raises Refused if it is to be kept."""
+    if not options.replace:
+        raise Refused("checksum_mismatch")
+
+    now = utc_now()
+    if options.dry_run:
+        assert damaged.row is not None, "what is damaged exists"
+        return damaged._replace(row=mend_row(damaged.row, now), damage=None)
+    return await mend_memory(connection, damaged, now)
+
+
 async def _check_id_is_free(connection: Connection, row: Row) -> None:
     """Raise Refused("key_taken") if a memory with another key has the row's id."""
-    holder = await find_row_by_id(connection, row.namespace, row.id)
-    if holder is not None and holder.key != row.key:
+    holder = await find_existing_by_id(connection, row.namespace, row.id)
+    if holder.row is not None and holder.row.key != row.key:
         raise Refused("key_taken")
 
 

@@ -1,45 +1,144 @@
 """Walks along links in PostgreSQL: they fetch the links of many memories in one round trip."""
 
-from collections.abc import Sequence
+import heapq
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from psycopg.rows import TupleRow
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.memory import Direction
 from abilities.helpers.stores.model import LinkRecord, StoredMemory
-from abilities.helpers.stores.postgres.reads import BEST_FIRST, LINK_COLUMNS, read
+from abilities.helpers.stores.postgres.ranking import (
+    ANY_MARK,
+    BEST_FIRST,
+    BEST_INCOMING_FIRST,
+    LINK_COLUMNS,
+    MARKS,
+    ScoredLink,
+    merge_scored,
+    select_ordinary,
+    select_stale,
+)
+from abilities.helpers.stores.postgres.reads import read
 from abilities.helpers.stores.postgres.statements import Connection, Select
 from abilities.helpers.stores.protocol import WalkResult
-from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
+from abilities.helpers.stores.ranking import Side
+from abilities.helpers.walk import (
+    LinkRequest,
+    Walk,
+    WalkLimits,
+    WalkLink,
+    WalkOutcome,
+)
 
 PAGE = 32
 """Links of a memory that are fetched before it is known how many are needed."""
 
-_JOIN_LINKS = f"""
-LEFT JOIN LATERAL (
-    SELECT {LINK_COLUMNS} FROM links AS l
-    WHERE l.namespace = %s AND l.source = requested.key {BEST_FIRST} LIMIT %s
-) AS l ON true
+_OUTGOING = f"""
+SELECT false AS incoming, {LINK_COLUMNS} FROM links AS l
+WHERE l.namespace = given.namespace AND l.source = requested.key {BEST_FIRST} LIMIT given.page
 """
-_COLUMNS = LINK_COLUMNS.replace("l.source", "requested.key")
-_SELECT_LINKS = Select(
-    f"SELECT {_COLUMNS} FROM unnest(%s::text[]) AS requested (key) {_JOIN_LINKS}", tuple
-)
-_SELECT_GUESSED_LINKS = Select(
-    f"""
-    SELECT {_COLUMNS}
-    FROM unnest(reached(%s, %s, %s, %s, %s, %s)) AS requested (key) {_JOIN_LINKS}
-    """,
-    tuple,
-)
+_INCOMING = f"""
+SELECT true AS incoming, {LINK_COLUMNS} FROM links AS l
+WHERE l.namespace = given.namespace AND l.target = requested.key
+{BEST_INCOMING_FIRST} LIMIT given.page
+"""
+_GUESSED_KEYS = "reached(given.namespace, %s, %s, %s, %s, given.page)"
 
 
-async def walk(connection: Connection, namespace: str, key: str, limits: WalkLimits) -> WalkResult:
+def _write_both(outgoing: str, incoming: str) -> str:
+    # Both parts are limited before they are merged, so that no number of links makes them slow.
+    return f"""
+    SELECT * FROM (({outgoing}) UNION ALL ({incoming})) AS l ORDER BY
+        CASE WHEN l.incoming THEN l.back_rank ELSE l.rank END DESC, l.weight DESC,
+        CASE WHEN l.incoming THEN l.source ELSE l.target END, l.type, l.incoming
+    LIMIT given.page
+    """
+
+
+def _write_marked() -> dict[Direction, str]:
+    """Return what selects links in a namespace with marks: those with stale ranks come last."""
+    outgoing = _OUTGOING.replace("ORDER BY", f"AND {select_ordinary('target')} ORDER BY")
+    incoming = _INCOMING.replace("ORDER BY", f"AND {select_ordinary('source')} ORDER BY")
+    ordinary: dict[Direction, str] = {
+        "out": outgoing,
+        "in": incoming,
+        "both": _write_both(outgoing, incoming),
+    }
+
+    names = ("given.namespace", "requested.key")
+    stale_outgoing = select_stale("target", f"marks.score, false, {LINK_COLUMNS}", *names)
+    stale_incoming = select_stale("source", f"marks.score, true, {LINK_COLUMNS}", *names)
+    stale: dict[Direction, str] = {
+        "out": stale_outgoing,
+        "in": stale_incoming,
+        "both": f"{stale_outgoing} UNION ALL {stale_incoming}",
+    }
+
+    marked: dict[Direction, str] = {}
+    for direction, links in ordinary.items():
+        scored = f"SELECT NULL::float8 AS score, l.* FROM ({links}) AS l"
+        marked[direction] = f"{scored} UNION ALL {stale[direction]}"
+
+    return marked
+
+
+def _select_links(links: str, keys: str = "%s::text[]") -> Select[TupleRow]:
+    """Return a statement for the links of keys by the ranks that they keep.
+
+    It takes the namespace twice, a limit and the keys. Each link has a score if the namespace has
+    marks; the ranks may then be stale. For a memory without links, it returns one row of nulls.
+    """
+    return Select(
+        f"""
+        SELECT requested.key, {ANY_MARK}, l.*
+        FROM (SELECT %s::text AS namespace, %s::int AS page) AS given
+        CROSS JOIN unnest({keys}) AS requested (key)
+        LEFT JOIN LATERAL ({links}) AS l ON true
+        """,
+        tuple,
+    )
+
+
+def _select_marked_links(links: str) -> Select[TupleRow]:
+    """Return a statement as `_select_links` does, for a namespace with marks.
+
+    Up to the limit it returns links with right ranks, and in any case those with stale ones; only
+    these have a score.
+    """
+    return Select(
+        f"""
+        WITH {MARKS}
+        SELECT requested.key, l.* FROM (SELECT %s::text AS namespace, %s::int AS page) AS given
+        CROSS JOIN unnest(%s::text[]) AS requested (key)
+        LEFT JOIN LATERAL ({links}) AS l ON true
+        """,
+        tuple,
+    )
+
+
+_SELECT_LINKS: dict[Direction, Select[TupleRow]] = {
+    "out": _select_links(_OUTGOING),
+    "in": _select_links(_INCOMING),
+    "both": _select_links(_write_both(_OUTGOING, _INCOMING)),
+}
+_SELECT_MARKED_LINKS: dict[Direction, Select[TupleRow]] = {
+    direction: _select_marked_links(links) for direction, links in _write_marked().items()
+}
+_SELECT_GUESSED_LINKS = _select_links(_OUTGOING, _GUESSED_KEYS)
+
+
+async def walk(
+    connection: Connection, namespace: str, key: str, limits: WalkLimits, direction: Direction
+) -> WalkResult:
     """Walk from a memory. Raises Refused if the memory itself cannot be read.
 
     A memory with an impossible score is only noticed when it is read; the walk is then repeated
     without it.
     """
-    links = _WalkLinks(connection, namespace)
+    links = _WalkLinks(connection, namespace, direction)
     while True:
         outcome = await links.walk(key, limits)
         keys = [step.key for step in outcome.steps]
@@ -68,26 +167,26 @@ class _WalkLinks:
     """The links that were fetched so far, and walks over them.
 
     A walk is tried over the known links. Those that it misses are fetched in one round trip, and
-    it is tried again, until it misses none. The first links are those that the database guesses
-    the walk to need; later ones come one level at a time. Usually the guess is enough.
+    it is tried again, until it misses none. Along outgoing links, the first are those that the
+    database guesses the walk to need; usually they are enough. All others come one level at a time.
 
     ``invalid`` are the keys of memories that cannot be walked to.
     """
 
-    def __init__(self, connection: Connection, namespace: str) -> None:
+    def __init__(self, connection: Connection, namespace: str, direction: Direction) -> None:
         self._connection = connection
         self._namespace = namespace
-        # Rows become records only when the walk asks for them, because the guess has the links of
-        # all memories that the walk comes to, and those at its limit of depth are never asked for.
+        self._direction: Direction = direction
+        self._has_marks: bool | None = None  # until the first links are fetched
+        # Rows become records only when the walk asks for them: it seldom needs all of a page.
         self._links: dict[str, list[TupleRow]] = {}
         self._complete: set[str] = set()  # the memories whose links are all known
         self.invalid: set[str] = set()
 
     async def walk(self, key: str, limits: WalkLimits) -> WalkOutcome:
         """Walk from a memory, fetching links until no link is missing."""
-        if not self._links:
-            guess = (self._namespace, key, *limits, PAGE)
-            await self._fetch(PAGE, _SELECT_GUESSED_LINKS, *guess)
+        if self._has_marks is None:
+            await self._fetch_first(key, limits)
 
         while True:
             missing: dict[str, int] = {}
@@ -96,7 +195,7 @@ class _WalkLinks:
                 return outcome
 
             limit = max(missing.values())
-            await self._fetch(limit, _SELECT_LINKS, list(missing))
+            await self._fetch(limit, list(missing))
 
     def _try_walk(self, key: str, limits: WalkLimits, missing: dict[str, int]) -> WalkOutcome:
         """Walk over the known links; note in ``missing`` how many to fetch of which memory."""
@@ -118,28 +217,120 @@ class _WalkLinks:
             missing[request.key] = max(PAGE, len(links) * 4)
             return []
 
-        remaining = map(LinkRecord._make, links[request.offset :])
-        return [link.to_walk_link(self.invalid) for link in remaining]
+        return [self._to_walk_link(columns) for columns in links[request.offset :]]
 
-    async def _fetch(self, limit: int, select: Select[TupleRow], *requested: object) -> None:
-        """Fetch up to ``limit`` links of each memory that the values in ``requested`` select."""
-        rows = await select.fetch(
-            self._connection,
-            *requested,
-            self._namespace,
-            limit,
+    def _to_walk_link(self, columns: TupleRow) -> WalkLink:
+        _, incoming, *values = columns
+        record = LinkRecord._make(values)
+        return record.to_walk_link(self.invalid, incoming=incoming)
+
+    async def _fetch_first(self, key: str, limits: WalkLimits) -> None:
+        """Fetch the links that can be guessed, and find out whether there are marks."""
+        values: tuple[object, ...] = ([key],)
+        select = _SELECT_LINKS[self._direction]
+        if self._direction == "out":
+            values = (key, *limits)
+            select = _SELECT_GUESSED_LINKS
+
+        rows = await self._select(select, PAGE, *values)
+        _, score, *_ = rows[0]
+        self._has_marks = score is not None
+
+        if self._has_marks:
+            await self._fetch(PAGE, list({key: None for key, *_ in rows}))
+        else:
+            self._learn(rows, PAGE)
+
+    async def _fetch(self, limit: int, keys: list[str]) -> None:
+        """Fetch ``limit`` links of each of some memories, and those with stale ranks."""
+        select = _SELECT_LINKS[self._direction]
+        if self._has_marks:
+            select = _SELECT_MARKED_LINKS[self._direction]
+
+        rows = await self._select(select, limit, keys)
+        self._learn(rows, limit)
+
+    async def _select(
+        self, select: Select[TupleRow], limit: int, *requested: object
+    ) -> list[TupleRow]:
+        return await select.fetch(
+            self._connection, self._namespace, self._namespace, limit, *requested
         )
 
+    def _learn(self, rows: Sequence[TupleRow], limit: int) -> None:
+        """Keep the links that were fetched, up to ``limit`` or more of each memory."""
         fetched: dict[str, list[TupleRow]] = {}
-        for row in rows:
-            source, target, _type, _weight, _rank, _hash = row
-            links = fetched.setdefault(source, [])
+        for key, *columns in rows:
+            links = fetched.setdefault(key, [])
+            _, incoming, *_ = columns
+            if incoming is not None:
+                links.append(tuple(columns))
 
-            # For a memory without links, the left join returns one row of nulls.
-            if target is not None:
-                links.append(row)
-
-        self._links |= fetched
         for key, links in fetched.items():
-            if len(links) < limit:
+            known = _KnownLinks.merge(links, limit)
+            self._links[key] = known.links
+            if known.is_complete:
                 self._complete.add(key)
+
+
+class _KnownLinks(NamedTuple):
+    """The best links of a memory, and whether these are all."""
+
+    links: list[TupleRow]
+    is_complete: bool
+
+    @classmethod
+    def merge(cls, links: list[TupleRow], limit: int) -> "_KnownLinks":
+        """Take the links that were fetched, of which those with a score stand last."""
+        if not links or links[-1][0] is None:
+            return cls(links, len(links) < limit)
+
+        ordinary = [link for link in links if link[0] is None]
+        is_complete = len(ordinary) < limit
+
+        merged = list(
+            heapq.merge(
+                _place(ordinary),
+                _place(_correct(links, "target", incoming=False)),
+                _place(_correct(links, "source", incoming=True)),
+                key=lambda placed: placed.place,
+            )
+        )
+
+        # Behind the last ordinary link, others that were not fetched may come first.
+        while not is_complete and merged[-1].link[0] is not None:
+            merged.pop()
+        return cls([placed.link for placed in merged], is_complete)
+
+
+Place = tuple[float, float, str, str, bool]
+
+
+class _PlacedColumns(NamedTuple):
+    place: Place
+    link: TupleRow
+
+
+def _correct(links: Sequence[TupleRow], side: Side, *, incoming: bool) -> Iterator[TupleRow]:
+    """Yield the links with stale ranks in one direction, with their right ranks, best first."""
+    scored: list[ScoredLink] = []
+    for score, is_incoming, *values in links:
+        if score is not None and is_incoming == incoming:
+            scored.append(ScoredLink(score, LinkRecord._make(values)))
+
+    for record in merge_scored(scored, side):
+        yield (0.0, incoming, *record)
+
+
+def _place(links: Iterable[TupleRow]) -> Iterator[_PlacedColumns]:
+    """Yield links, which are best first, with their places."""
+    place: Place = (-math.inf, 0.0, "", "", False)
+    for columns in links:
+        _, incoming, *values = columns
+        link = LinkRecord._make(values).to_walk_link((), incoming=incoming)
+
+        # A damaged link stays behind the one before it, whatever its values are now.
+        if link.state != "invalid":
+            place = (-link.rank, -link.weight, link.key, link.type, incoming)
+
+        yield _PlacedColumns(place, columns)

@@ -1,5 +1,6 @@
 """The changes that wait for a transaction, and the tasks that make them."""
 
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,16 +17,41 @@ from abilities.helpers.stores.postgres.statements import Connection
 MAX_BATCH = 64
 """Changes per transaction: few enough that another process has its turn within a second."""
 
+BATCH_SECONDS = 0.5
+"""After that long a transaction takes no further change, so that slow ones do not add up.
+
+All together have 20 s (`pool.CALL_SECONDS`), and other processes wait 3 s for the namespace's lock.
+"""
+
+_ERRORS_OF_ONE_JOB = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.ProgrammingError,
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.LockNotAvailable,
+)
+"""What a job's values cause, or a statement of it that takes too long."""
+
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 """Covariant, because results only flow from the work to the future: any job fits into one queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteJob(Generic[ResultT_co]):
-    """A change that waits for its namespace, and the future that gets its result or error."""
+    """A change that waits for its namespace, and the future that gets its result or error.
+
+    The future runs from when the change begins. Before that its caller may cancel it.
+    """
 
     work: Work[ResultT_co]
     done: Future[ResultT_co]
+
+    def begin(self) -> bool:
+        """Begin the change, or begin it again; return False if its caller has given up."""
+        if self.done.cancelled():
+            return False
+
+        return self.done.running() or self.done.set_running_or_notify_cancel()
 
 
 class WriteQueue:
@@ -34,9 +60,9 @@ class WriteQueue:
     A namespace has a list of jobs exactly as long as a task works on them:
 
     - Its first job makes the list and starts the task. Later jobs are appended.
-    - The task runs up to `MAX_BATCH` jobs from the front of the list in one transaction. They stay
-      in the list, and count as waiting, until the transaction has ended. Then each future gets its
-      result.
+    - The task runs up to `MAX_BATCH` jobs from the front of the list in one transaction, and begins
+      none of them after `BATCH_SECONDS`. They stay in the list, and count as waiting, until the
+      transaction has ended. Then the future of each that ran gets its result.
     - When the list is empty, the task removes it and ends. Nothing is awaited in between, so no job
       can be appended to a list that has lost its task.
 
@@ -72,40 +98,75 @@ class WriteQueue:
             batch = jobs[:MAX_BATCH]
             results = await self._run_batch(namespace, batch)
 
-            del jobs[: len(batch)]
-            for job, result in zip(batch, results, strict=True):
+            del jobs[: len(results)]
+            for job, result in zip(batch, results, strict=False):
                 _finish(job, result)
 
         del self._jobs[namespace]
 
     async def _run_batch(self, namespace: str, batch: Sequence[WriteJob[object]]) -> list[object]:
-        """Run jobs in one transaction; return a result or an exception for each."""
+        """Run jobs in one transaction; return a result or an exception for each that was run."""
+        results = await self._attempt(namespace, batch)
+        if not isinstance(results, Exception):
+            return results
+        if len(batch) == 1 or not _may_concern_one_job(results):
+            return [results] * len(batch)
+
+        # One of the jobs may have caused it: then that one fails alone.
+        alone: list[object] = []
+        for job in batch:
+            alone += await self._run_batch(namespace, [job])
+
+        return alone
+
+    async def _attempt(
+        self, namespace: str, batch: Sequence[WriteJob[object]]
+    ) -> list[object] | Exception:
         work = partial(_run_each, batch)
         try:
             return await self._server.write(namespace, work)
         except Exception as error:  # of any kind: the callers wait, and the task must go on
-            return [error] * len(batch)
+            return error
 
 
 async def _run_each(batch: Sequence[WriteJob[object]], connection: Connection) -> list[object]:
-    """Run each job in a savepoint of its own, so that one that fails leaves the others alone."""
+    """Run each job in a savepoint of its own, so that one that fails leaves the others alone.
+
+    When time is over, the jobs that are left are not run. The first always is.
+    """
     results: list[object] = []
+    end = time.monotonic() + BATCH_SECONDS
+
     for job in batch:
+        if results and time.monotonic() >= end:
+            break
+
+        if not job.begin():
+            results.append(None)  # which nobody waits for
+            continue
+
         try:
             async with connection.transaction():
                 result = await job.work(connection)
             results.append(result)
-        except Refused as error:
-            results.append(error)
-        except (psycopg.DataError, psycopg.IntegrityError) as error:
-            # These are caused by this job's values; any other error ends the whole transaction.
+        except _ERRORS_OF_ONE_JOB as error:
+            # Any other error ends the whole transaction.
             results.append(translate_postgres_error(error))
+        except psycopg.Error:
+            raise
+        except Exception as error:
+            results.append(error)
 
     return results
 
 
+def _may_concern_one_job(error: Exception) -> bool:
+    """Return whether an error that ended a transaction may be caused by one of its jobs."""
+    return not isinstance(error, Refused) or error.reason == "storage_error"
+
+
 def _finish(job: WriteJob[object], result: object) -> None:
-    if not job.done.set_running_or_notify_cancel():
+    if not job.begin():
         return
 
     if isinstance(result, Exception):

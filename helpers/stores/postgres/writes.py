@@ -1,20 +1,31 @@
 """Writing a change to PostgreSQL, in a transaction that holds the lock of its namespace."""
 
+import logging
 from collections.abc import Sequence
 
 import orjson
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.helpers.stores.changes import Change, create_row, merge_change
-from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRow, Row, hash_values
-from abilities.helpers.stores.postgres.accesses import Access
-from abilities.helpers.stores.postgres.links import delete_links, save_links, update_ranks
-from abilities.helpers.stores.postgres.reads import (
-    find_row_by_id,
-    find_row_by_key,
-    load_memory,
-    read_links_to,
+from abilities.helpers.stores.mending import list_replaced, mend_row
+from abilities.helpers.stores.model import (
+    IMPORTANCES,
+    AccessCounters,
+    LinkRow,
+    Row,
+    hash_values,
+    verify_saved,
 )
+from abilities.helpers.stores.postgres.accesses import Access
+from abilities.helpers.stores.postgres.links import (
+    delete_links,
+    get_rank_score,
+    rename_links,
+    save_links,
+)
+from abilities.helpers.stores.postgres.ranking import refresh_stale_ranks, update_ranks
+from abilities.helpers.stores.postgres.reads import RowRecord, load_memory, read_links_to
 from abilities.helpers.stores.postgres.statements import (
     Connection,
     Select,
@@ -22,7 +33,15 @@ from abilities.helpers.stores.postgres.statements import (
     to_columns,
     to_number,
 )
+from abilities.helpers.stores.postgres.versions import (
+    Existing,
+    find_existing_by_id,
+    find_existing_by_key,
+    save_version,
+)
 from abilities.helpers.stores.protocol import WriteResult
+
+_log = logging.getLogger("abilities")
 
 SHOWN_LINKS = 20
 """Links of a changed memory that are returned, best first."""
@@ -30,10 +49,14 @@ SHOWN_LINKS = 20
 
 _COLUMNS = ", ".join((*Row._fields, "hash"))
 _PLACEHOLDERS = ", ".join(["%s"] * (len(Row._fields) + 1))
-_SAVE_ROW = Statement(f"""
+_SAVE_ROW = Select(
+    f"""
     INSERT INTO memories ({_COLUMNS}) VALUES ({_PLACEHOLDERS})
     ON CONFLICT (namespace, key) DO UPDATE SET ({_COLUMNS}) = ROW (EXCLUDED.*)
-""")
+    RETURNING {_COLUMNS}
+    """,
+    RowRecord.parse,
+)
 _DELETE_ROW = Statement("DELETE FROM memories WHERE namespace = %s AND key = %s")
 _COUNT_MEMORIES = Select(
     """
@@ -69,7 +92,7 @@ _ACCESSED = """
 """
 _COUNT_ACCESSES = Statement(f"""
     UPDATE shelf AS t SET accessed_at = greatest(t.accessed_at, new.accessed_at),
-        access_count = t.access_count + new.number {_ACCESSED}
+        access_count = least(t.access_count + new.number, {MAX_ACCESS_COUNT}) {_ACCESSED}
 """)
 _UPDATE_TAG_TIMES = Statement(f"""
     UPDATE tags AS t SET accessed_at = greatest(t.accessed_at, new.accessed_at) {_ACCESSED}
@@ -83,50 +106,60 @@ async def apply_change(
 
     Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises.
     """
-    before = await _read_existing(connection, namespace, change)
+    found = existing = await _find_existing(connection, namespace, change)
+    mended: tuple[str, ...] | None = None
+    if found.damage is not None:
+        existing = await mend_memory(connection, found, change.now)
+        mended = list_replaced(found.row, existing.row)
+    before = existing.row
 
     if change.kind == "delete":
         assert before is not None, "a delete names an id, which was found"
-        await _delete(connection, before)
-        return WriteResult(None, created=False, updated=())
+        await _delete(connection, existing, before)
+        return WriteResult(None, created=False, updated=(), mended=mended)
 
     if before is None:
         await check_quota(connection, namespace, quota)
 
+    # From here on, the links have the key that the change gives the memory.
+    if before is not None and change.key not in (None, before.key):
+        await rename_links(connection, before, change.key)
+        existing = existing._replace(has_links=True)
+
+    row = before or create_row(change, namespace)
     links: list[LinkRow] = []
     keys = change.linked_keys
     if before is not None and keys:
-        links = await read_links_to(connection, namespace, before.key, keys)
+        links = await read_links_to(connection, namespace, change.key or row.key, keys)
 
-    row = before or create_row(change, namespace)
     after = merge_change(change, row, links)
     if before is None or after.updated:
-        await save_memory(connection, before, after.row)
-        await save_links(connection, after.row, links, after.links)
+        row = await save_memory(connection, existing, after.row)
+        await save_links(connection, row, links, after.links)
 
-    stored = await load_memory(connection, after.row, SHOWN_LINKS)
-    return WriteResult(stored, created=before is None, updated=after.updated)
+    stored = await load_memory(connection, row, SHOWN_LINKS)
+    return WriteResult(stored, created=before is None, updated=after.updated, mended=mended)
 
 
-async def _read_existing(connection: Connection, namespace: str, change: Change) -> Row | None:
-    """Return the row of the memory that a change names by id, by key or by both.
+async def _find_existing(connection: Connection, namespace: str, change: Change) -> Existing:
+    """Return what a change finds at the id or key that it names.
 
-    Raises Refused: id_not_found, or key_taken if id and key name different memories.
+    Raises Refused: id_not_found, or key_taken if id and key name different memories. An update may
+    name a key that no memory has: it renames the memory.
     """
-    by_id: Row | None = None
-    if change.id:
-        by_id = await find_row_by_id(connection, namespace, change.id)
-        if by_id is None:
-            raise Refused("id_not_found")
+    if not change.id:
+        return await find_existing_by_key(connection, namespace, change.key or change.new_id)
 
-    by_key: Row | None = None
-    if change.key:
-        by_key = await find_row_by_key(connection, namespace, change.key)
+    by_id = await find_existing_by_id(connection, namespace, change.id)
+    if by_id.row is None:
+        raise Refused("id_not_found")
 
-    if by_id is not None and change.key not in (None, by_id.key):
-        raise Refused("key_taken")
+    if change.key not in (None, by_id.row.key):
+        by_key = await find_existing_by_key(connection, namespace, change.key)
+        if change.kind != "update" or by_key.row is not None:
+            raise Refused("key_taken")
 
-    return by_id or by_key
+    return by_id
 
 
 async def check_quota(connection: Connection, namespace: str, quota: int | None) -> None:
@@ -140,30 +173,54 @@ async def check_quota(connection: Connection, namespace: str, quota: int | None)
 
 async def save_memory(
     connection: Connection,
-    before: Row | None,
-    after: Row,
+    existing: Existing,
+    merged: Row,
     counters: AccessCounters | None = None,
-) -> None:
-    """Write a memory's row and all that is derived from it, except its own links.
+) -> Row:
+    """Write a memory's row and all that is derived from it, except its own links; return the row.
 
-    ``counters`` are the memory's new access counters; without them, it keeps those that it has.
+    It has the namespace's next version. ``counters`` are the memory's new access counters; without
+    them, it keeps those that it has.
     """
+    before = existing.row
+    after = merged._replace(version=existing.last_version + 1)
+
     # The triggers that keep the counters see rows of the indexes come and go, so a change removes
     # these rows and adds them again.
-    existing = AccessCounters(after.created_at, 0)
+    known_counters = AccessCounters(after.created_at, 0)
     if before is not None:
-        existing = await unindex_memory(connection, before)
+        known_counters = await unindex_memory(connection, before)
+        if before.key != after.key:
+            await _DELETE_ROW.execute(connection, before.namespace, before.key)
 
-    stored_hash = hash_values(after)
-    await _SAVE_ROW.execute(connection, *after, stored_hash)
+    saved = await _SAVE_ROW.fetch_only(connection, *after, hash_values(after))
+    verify_saved(saved.row, saved.hash)
+    await save_version(connection, after)
     await _save_words(connection, before, after)
 
     # A new memory may have links already: they may lead to a key that does not exist yet.
-    score = _get_rank_score(after)
-    if before is None or score != _get_rank_score(before):
-        await update_ranks(connection, after, score)
+    score = get_rank_score(after)
+    if existing.has_links and (before is None or score != get_rank_score(before)):
+        await update_ranks(connection, after)
+    if existing.has_old_marks:
+        await refresh_stale_ranks(connection, after.namespace)
 
-    await index_memory(connection, after, counters or existing)
+    await index_memory(connection, after, counters or known_counters)
+    return after
+
+
+async def mend_memory(connection: Connection, existing: Existing, now: str) -> Existing:
+    """Write what is readable of a damaged memory anew, with all that is derived from it."""
+    damaged = existing.row
+    assert damaged is not None, "what is damaged exists"
+    _log.warning("a damaged memory was mended before it was changed")
+
+    # As a new memory, because nothing that was derived from the damaged values can be relied on.
+    counters = await unindex_memory(connection, damaged)
+    mended = mend_row(damaged, now)
+    row = await save_memory(connection, existing._replace(row=None), mended, counters)
+
+    return Existing(row, row.version, existing.has_links)
 
 
 async def _save_words(connection: Connection, before: Row | None, after: Row) -> None:
@@ -177,16 +234,13 @@ async def _save_words(connection: Connection, before: Row | None, after: Row) ->
         if not has_same_id:
             await _delete_words(connection, before)
 
-    folded = after.content.casefold()
-    await _SAVE_WORDS.execute(connection, after.namespace, after.id, folded)
+    await save_words(connection, after)
 
 
-def _get_rank_score(row: Row) -> float | None:
-    """Return the score that ranks the links to a memory, or None if it is archived."""
-    if row.archived:
-        return None
-
-    return row.score
+async def save_words(connection: Connection, row: Row) -> None:
+    """Write the words that search looks through."""
+    folded = row.content.casefold()
+    await _SAVE_WORDS.execute(connection, row.namespace, row.id, folded)
 
 
 async def index_memory(connection: Connection, row: Row, counters: AccessCounters) -> None:
@@ -228,14 +282,15 @@ async def unindex_memory(connection: Connection, row: Row) -> AccessCounters:
     return counters or AccessCounters(row.created_at, 0)
 
 
-async def _delete(connection: Connection, row: Row) -> None:
+async def _delete(connection: Connection, existing: Existing, row: Row) -> None:
     """Delete a memory for good. The links of others to it stay, as links to a missing memory."""
     await unindex_memory(connection, row)
     await _delete_words(connection, row)
     await delete_links(connection, row)
     await _DELETE_ROW.execute(connection, row.namespace, row.key)
 
-    await update_ranks(connection, row, None)
+    if existing.has_links:
+        await update_ranks(connection, row)
 
 
 async def _delete_words(connection: Connection, row: Row) -> None:

@@ -1,76 +1,68 @@
 """The file of an SQLite store: its creation, its lock, and the detection of a moved file."""
 
-import errno
 import fcntl
 import os
 import secrets
 import sqlite3
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from abilities.declarations.faults import Reason, Refused
+from abilities.declarations.faults import Refused
 from abilities.helpers.durable import sync_folder
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.sqlite import schema
-
-OWNER_ONLY = 0o600
-"""The mode of all files: memories are private to their owner."""
+from abilities.helpers.stores.sqlite.copying import OWNER_ONLY, reserve_new_file
+from abilities.helpers.stores.sqlite.errors import translate_os_error, translate_sqlite_error
+from abilities.helpers.stores.sqlite.log import (
+    KEPT_BYTES,
+    StoreConnection,
+    check_log,
+    check_unopened_log,
+    measure_log,
+    save_log,
+    shrink_log,
+)
+from abilities.helpers.stores.sqlite.migration import migrate
 
 BUSY_SECONDS = 5.0
 """How long to wait for a lock that another process holds."""
 
-_REASONS: dict[str, Reason] = {
-    "SQLITE_BUSY": "busy",
-    "SQLITE_LOCKED": "busy",
-    "SQLITE_FULL": "storage_full",
-    "SQLITE_READONLY": "read_only",
-    "SQLITE_PERM": "read_only",
-    "SQLITE_CORRUPT": "corrupted",
-    "SQLITE_NOTADB": "corrupted",
-    "SQLITE_CANTOPEN": "unavailable",
-}
-"""Reasons by the beginning of the name of an SQLite error, which extended errors share."""
+MIGRATION_SECONDS = 600.0
+"""How long to wait for it if both migrate the store; the longest block copies all of it."""
 
 
-def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused:
-    """Return what an SQLite error means to the caller; an unforeseen one is a storage_error.
-
-    A UnicodeDecodeError comes from Python decoding an SQLite message that quotes a damaged schema.
-    """
-    if isinstance(error, UnicodeDecodeError):
-        return Refused("corrupted")
-
-    name = getattr(error, "sqlite_errorname", None) or ""
-    for prefix, reason in _REASONS.items():
-        if name.startswith(prefix):
-            return Refused(reason)
-
-    return Refused("storage_error")
-
-
-def _translate_os_error(error: OSError) -> Refused:
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Refused("read_only")
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Refused("storage_full")
-
-    return Refused("unavailable")
-
-
-def connect_to_file(path: Path, mode: str) -> sqlite3.Connection:
+def connect_to_file(path: Path, mode: str) -> StoreConnection:
     """Connect to an existing database; ``mode`` is SQLite's "ro" or "rw".
 
     Transactions are begun and ended explicitly. One thread may create the connection and another
-    one use it.
+    one use it. Raises Refused("storage_moved") if the log of a database in use was removed.
     """
+    check_unopened_log(path)
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         isolation_level=None,
         check_same_thread=False,
+        factory=StoreConnection,
     )
+
+
+def has_traces(path: Path) -> bool:
+    """Return whether there was a database at a path: its log or the id of its store is left."""
+    lock_path, wal_path = _name_lock(path), _name_log(path)
+    has_id = lock_path.exists() and lock_path.stat().st_size > 0
+    return has_id or wal_path.exists()
+
+
+def _name_lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}-lock")
+
+
+def _name_log(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
 
 
 class StoreFile:
@@ -84,12 +76,12 @@ class StoreFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         # Not the database itself: a lock on it would go with it when it is moved.
-        self._lock_path = path.with_name(f"{path.name}-lock")
-        self._wal_path = path.with_name(f"{path.name}-wal")
+        self._lock_path = _name_lock(path)
         self._lock_descriptor: int | None = None
         self._identity: tuple[int, int] | None = None  # device and inode of the opened file
+        self._is_closing = False
 
-    def open(self, *, writing: bool) -> sqlite3.Connection:
+    def open(self, *, writing: bool) -> StoreConnection:
         """Return a new connection; create the store if there never was one. Raises Refused."""
         try:
             # Readers of an existing store do without the lock file, which may be read-only.
@@ -102,16 +94,25 @@ class StoreFile:
             connection = self._connect(writing)
             if schema.is_outdated(connection):
                 connection.close()
-                self._upgrade()
+                self._migrate()
                 connection = self._connect(writing)
 
             if writing:
                 self._write_store_id()
             return connection
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise translate_sqlite_error(error) from error
+            raise self._translate(translate_sqlite_error(error)) from error
         except OSError as error:
-            raise _translate_os_error(error) from error
+            raise self._translate(translate_os_error(error)) from error
+
+    def _translate(self, refused: Refused) -> Refused:
+        """Return why the file was not opened: a right may be missing without which nobody reads."""
+        effective = os.access in os.supports_effective_ids
+        is_missing_right = refused.reason == "read_only" or self.path.exists()
+        if is_missing_right and not os.access(self.path, os.R_OK, effective_ids=effective):
+            return Refused("storage_denied")
+
+        return refused
 
     def close(self) -> None:
         """Close the lock file; connections are closed by those who opened them."""
@@ -119,15 +120,22 @@ class StoreFile:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
 
+    def interrupt(self) -> None:
+        """Let a migration that another thread makes stop after its block; it is resumed later."""
+        self._is_closing = True
+
     @contextmanager
-    def lock(self) -> Generator[None]:
-        """Hold the lock between processes. Raises Refused("busy") if others hold it too long."""
+    def lock(self, seconds: float | None = None) -> Generator[None]:
+        """Hold the lock between processes.
+
+        Raises Refused("busy") if others hold it for more than `BUSY_SECONDS`, or ``seconds``.
+        """
         if self._lock_descriptor is None:
             self._open_lock_file()
         assert self._lock_descriptor is not None
 
         # flock can wait or not, but not wait for a limited time.
-        end = time.monotonic() + BUSY_SECONDS
+        end = time.monotonic() + (seconds or BUSY_SECONDS)
         while True:
             try:
                 fcntl.flock(self._lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -142,8 +150,26 @@ class StoreFile:
         finally:
             fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
 
-    def check_in_place(self) -> None:
-        """Raise Refused("storage_moved") if the path no longer leads to the opened file."""
+    def check_in_place(self, connection: StoreConnection) -> None:
+        """Raise Refused("storage_moved") if the path leads no more to the opened file and log."""
+        self._check_database_in_place()
+        check_log(connection, self.path)
+
+    def save_log(self, connection: StoreConnection) -> None:
+        """Save what was written before the log was removed; the caller holds the lock.
+
+        Raises Refused("storage_moved") if the database itself is not in place.
+        """
+        self._check_database_in_place()
+        save_log(connection, self.path)
+
+    def shrink_log(self, connection: StoreConnection) -> None:
+        """Cut the log if it has become large, and if nobody reads from it just now."""
+        if measure_log(self.path) > KEPT_BYTES:
+            with self.lock():
+                shrink_log(connection)
+
+    def _check_database_in_place(self) -> None:
         try:
             status = os.stat(self.path)
         except OSError:
@@ -153,16 +179,19 @@ class StoreFile:
             raise Refused("storage_moved")
 
     def check_side_files(self) -> list[IntegrityFinding]:
-        """Report the schema version, the write-ahead log, and copies that a killed process left."""
-        version = len(schema.load_migrations())
-        version_words = f"The schema version is {version}, the current one."
-        log_size = self._wal_path.stat().st_size if self._wal_path.exists() else 0
-        log_words = f"The write-ahead log holds {log_size:,} bytes."
+        """Report the write-ahead log, and copies of the store that stand beside it."""
+        log_words = f"The write-ahead log holds {measure_log(self.path):,} bytes."
+        findings = [IntegrityFinding("log", "sound", 0, log_words)]
 
-        findings = [
-            IntegrityFinding("version", "sound", 0, version_words),
-            IntegrityFinding("log", "sound", 0, log_words),
-        ]
+        earlier = sorted(self.path.parent.glob(f"{self.path.name}.before-*"))
+        if earlier:
+            size = sum(path.stat().st_size for path in earlier)
+            words = (
+                f"Copies of the store from before a migration: {len(earlier):,}, {size:,} bytes."
+                " Delete them once all programs work with the new version, for example with rm."
+            )
+            examples = tuple(str(path) for path in earlier[:5])
+            findings.append(IntegrityFinding("before", "note", len(earlier), words, examples))
 
         copies = self.path.parent.glob(f"{self.path.name}-new-*")
         names = sorted(path.name for path in copies)
@@ -181,20 +210,30 @@ class StoreFile:
         self._open_lock_file()
         try:
             with self.lock():
-                if aside is not None:
-                    self._write_log_back()
-                    os.rename(self.path, aside)
-
-                os.link(new_path, self.path)  # unlike a rename, it never replaces a file
-                sync_folder(self.path.parent)
-                self._write_store_id()
+                self.put_in_place(new_path, aside=aside)
         finally:
             self.close()
 
-    def _write_log_back(self) -> None:
+    def put_in_place(self, new_path: Path, *, aside: Path | None) -> None:
+        """Do as `install`; the caller holds the lock.
+
+        Whenever it is interrupted, there is a whole store in place: the old one or the new one.
+        """
+        if aside is None:
+            os.link(new_path, self.path)  # unlike a rename, it never replaces a file
+        else:
+            self.write_log_back()
+            os.link(self.path, aside)
+            os.rename(new_path, self.path)
+
+        sync_folder(self.path.parent)
+        self._write_store_id()
+
+    def write_log_back(self) -> None:
         """Write the log back into the database, so that the database can be moved without it.
 
         Leaving the WAL mode does that. SQLite allows it only if nobody else has the database open.
+        Raises Refused("busy").
         """
         connection = connect_to_file(self.path, "rw")
         try:
@@ -216,28 +255,39 @@ class StoreFile:
         with self.lock():
             if self.path.exists():  # another process was faster
                 return
-            if self._has_store_id() or self._wal_path.exists():
+            if has_traces(self.path):
                 raise Refused("storage_moved")
 
-            new_path = reserve_new_file(self.path)
-            try:
+            with reserve_new_file(self.path) as new_path:
                 schema.create(new_path)
                 os.link(new_path, self.path)
-            finally:
-                with suppress(FileNotFoundError):
-                    new_path.unlink()
 
             sync_folder(self.path.parent)
             self._write_store_id()
 
-    def _upgrade(self) -> None:
-        """Bring an older store to the current schema, in place."""
-        with self.lock():
-            connection = self._connect(writing=True)
-            try:
-                schema.upgrade(connection)
-            finally:
+    def _migrate(self) -> None:
+        """Bring an older store to the current version, in place. Raises Refused, OSError."""
+        # SQLite opens a file that it may not write all the same, and would fail after the copy.
+        is_effective = os.access in os.supports_effective_ids
+        if not os.access(self.path, os.W_OK, effective_ids=is_effective):
+            raise Refused("schema_too_old")
+
+        connection = self._connect(writing=True)
+        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+        try:
+            migrate(connection, self.path, partial(self._lock_block, connection))
+        finally:
+            with self.lock(MIGRATION_SECONDS):
                 connection.close()
+
+    @contextmanager
+    def _lock_block(self, connection: StoreConnection) -> Generator[None]:
+        """Hold the lock for a block of a migration. Raises Refused if the store is to be closed."""
+        with self.lock(MIGRATION_SECONDS):
+            if self._is_closing:
+                raise Refused("unavailable")
+            self.check_in_place(connection)
+            yield
 
     def _has_store_id(self) -> bool:
         assert self._lock_descriptor is not None
@@ -251,7 +301,7 @@ class StoreFile:
             os.pwrite(self._lock_descriptor, store_id.encode(), 0)
             os.fsync(self._lock_descriptor)
 
-    def _connect(self, writing: bool) -> sqlite3.Connection:
+    def _connect(self, writing: bool) -> StoreConnection:
         """Return a connection to the existing database, once it was recognized as a store."""
         status = os.stat(self.path)
         if status.st_size == 0:  # SQLite would take it for a new database
@@ -263,6 +313,7 @@ class StoreFile:
         try:
             _configure(connection, writing)
             schema.read_version(connection)
+            check_log(connection, self.path)
         except BaseException:
             connection.close()
             raise
@@ -271,21 +322,6 @@ class StoreFile:
         if self._identity is None:
             self._identity = (status.st_dev, status.st_ino)
         return connection
-
-
-def reserve_new_file(path: Path) -> Path:
-    """Create an empty file beside ``path`` and return it.
-
-    Its name is unique, and `StoreFile.check_side_files` reports it if it is left behind.
-    """
-    unique = f"{os.getpid()}-{secrets.token_hex(4)}"
-    new_path = path.with_name(f"{path.name}-new-{unique}")
-
-    flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(new_path, flags, OWNER_ONLY)
-    os.close(descriptor)
-
-    return new_path
 
 
 def _configure(connection: sqlite3.Connection, writing: bool) -> None:
@@ -301,6 +337,7 @@ def _configure(connection: sqlite3.Connection, writing: bool) -> None:
     if writing:
         pragmas += [
             "wal_autocheckpoint = 1000",
+            f"journal_size_limit = {KEPT_BYTES}",
             "journal_mode = WAL",  # a backup that was put here by hand has another mode
             "query_only = OFF",
         ]

@@ -11,6 +11,9 @@ from abilities.helpers.stores.integrity import (
 )
 from abilities.helpers.stores.model import LinkRecord, Row
 from abilities.helpers.stores.protocol import IntegrityFinding
+from abilities.helpers.stores.ranking import ARE_STALE, StaleMark
+from abilities.helpers.stores.sqlite import schema
+from abilities.helpers.stores.sqlite.search import compare_index
 
 _MEMORY_COLUMNS = ", ".join(f"m.{name}" for name in (*Row._fields, "hash"))
 _SHELF_COLUMNS = ", ".join(f"s.{name}" for name in INDEX_COLUMNS)
@@ -22,9 +25,33 @@ FROM memories AS m
 LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND s.memory = m.rowid
 """
 _LINKS = f"""
-SELECT l.namespace, {_LINK_COLUMNS}, m.archived, m.score
+SELECT l.namespace, {_LINK_COLUMNS}, t.archived, t.score, s.archived, s.score, {ARE_STALE}
 FROM links AS l
-LEFT JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.target
+LEFT JOIN memories AS t ON t.namespace = l.namespace AND t.key = l.target
+LEFT JOIN memories AS s ON s.namespace = l.namespace AND s.key = l.source
+"""
+_MARKS = f"SELECT namespace, {', '.join(StaleMark._fields)} FROM stale_ranks"
+_MISCOUNTED_LINKS = """
+WITH actual AS (
+    SELECT namespace, key, (
+        SELECT count(*) FROM links WHERE namespace = c.namespace AND source = c.key
+    ) AS outgoing, (
+        SELECT count(*) FROM links WHERE namespace = c.namespace AND target = c.key
+    ) AS incoming FROM link_counts AS c
+)
+SELECT namespace, key FROM actual JOIN link_counts AS counted USING (namespace, key)
+WHERE (actual.outgoing, actual.incoming) <> (counted.outgoing, counted.incoming)
+"""
+_UNCOUNTED_LINKS = """
+SELECT DISTINCT namespace, source FROM links
+WHERE NOT EXISTS (SELECT 1 FROM link_counts WHERE namespace = links.namespace AND key = source)
+UNION ALL
+SELECT DISTINCT namespace, target FROM links
+WHERE NOT EXISTS (SELECT 1 FROM link_counts WHERE namespace = links.namespace AND key = target)
+"""
+_REPEATED_VERSIONS = """
+SELECT namespace, version FROM memories WHERE version > 0
+GROUP BY namespace, version HAVING count(*) > 1
 """
 _TAGS = """
 SELECT m.namespace, m.key, m.tags, (
@@ -51,14 +78,34 @@ def check_store(
 ) -> list[IntegrityFinding]:
     """Check a snapshot and return the findings in a fixed order.
 
-    The file comes first, because damage to it explains the rest.
+    After the version comes the file, because damage to it explains the rest. The rows of a store
+    that is not migrated yet are not checked.
     """
+    version = _describe_version(connection)
     file = _check_file(connection)
+    if version.state != "sound":
+        return [version, file]
+
     try:
-        return [file, *_check_rows(connection, progress)]
+        return [version, file, *_check_rows(connection, progress)]
     except (sqlite3.Error, UnicodeDecodeError) as error:
         words = f"The store cannot be read to its end: {error}"
-        return [file, IntegrityFinding("store", "damaged", 1, words)]
+        return [version, file, IntegrityFinding("store", "damaged", 1, words)]
+
+
+def _describe_version(connection: sqlite3.Connection) -> IntegrityFinding:
+    """Report the version, and a note if the store is not migrated yet, or not completely."""
+    version = schema.read_version(connection)
+
+    if schema.is_migrating(connection):
+        words = f"The migration to version {version} is unfinished; the next opening resumes it."
+        return IntegrityFinding("version", "note", 1, words)
+    if version < schema.VERSION:
+        words = f"The schema version is {version}; the next opening migrates it."
+        return IntegrityFinding("version", "note", 1, words)
+
+    words = f"The schema version is {version}, the current one."
+    return IntegrityFinding("version", "sound", 0, words)
 
 
 def _check_file(connection: sqlite3.Connection) -> IntegrityFinding:
@@ -89,6 +136,9 @@ def _check_rows(
     for columns in connection.execute(_LINKS):
         check.add_link(columns)
 
+    for namespace, *columns in connection.execute(_MARKS):
+        check.add_mark(namespace, StaleMark._make(columns))
+
     for namespace, key, tags, indexed in connection.execute(_TAGS):
         check.compare_tags(namespace, key, tags, indexed)
 
@@ -96,14 +146,25 @@ def _check_rows(
         for namespace, _, tag, _ in connection.execute(statement):
             check.add_miscounted_tag(namespace, tag)
 
+    for statement in (_MISCOUNTED_LINKS, _UNCOUNTED_LINKS):
+        for namespace, key in connection.execute(statement):
+            check.add_miscounted_links(namespace, key)
+
+    for namespace, version in connection.execute(_REPEATED_VERSIONS):
+        check.add_repeated_version(namespace, version)
+
     for namespace, key in connection.execute(_UNFINDABLE):
         check.add_unfindable(namespace, key)
+
+    for table in compare_index(connection):
+        check.add_wrong_index(table)
 
     counters: dict[Counted, int] = {}
     for *name, number in connection.execute(_COUNTERS):
         counters[Counted._make(name)] = number
 
-    return check.report(counters)
+    versions = dict(connection.execute("SELECT namespace, number FROM versions").fetchall())
+    return check.report(counters, versions)
 
 
 def check_search_index(connection: sqlite3.Connection) -> IntegrityFinding:

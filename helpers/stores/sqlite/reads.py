@@ -2,23 +2,42 @@
 
 import sqlite3
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.model import LinkRecord, LinkRow, Row, StoredMemory, verify_row
-from abilities.helpers.stores.protocol import Backlinks, WalkResult
-from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
+from abilities.helpers.stores.model import (
+    LinkRecord,
+    LinkRow,
+    Row,
+    StoredMemory,
+    verify_row,
+    verify_saved,
+)
+from abilities.helpers.stores.protocol import Backlinks
+from abilities.helpers.stores.sqlite.ranking import LINK_RECORD, BestLinks
 
 COLUMNS = ", ".join(Row._fields)
 _LINK_ROW = ", ".join(LinkRow._fields)
-_LINK_RECORD = ", ".join(LinkRecord._fields)
 
 _SELECT = f"SELECT {COLUMNS}, hash FROM memories WHERE namespace = ?"
-_BEST_LINKS = f"""
-SELECT {_LINK_RECORD} FROM links WHERE namespace = ? AND source = ?
-ORDER BY rank DESC, weight DESC, target, type LIMIT ? OFFSET ?
-"""
-_FIRST_PAGE = 32
-"""Links of a memory that a walk reads at first; most walks need no more of it."""
+
+
+class StoredRow(NamedTuple):
+    """A row as it is stored; ``memory`` is its rowid."""
+
+    memory: int
+    row: Row
+    is_damaged: bool
+
+
+class _LinkTotals(NamedTuple):
+    """How many links a key has, and how many lead to it."""
+
+    outgoing: int
+    incoming: int
+
+
+_NO_LINKS = _LinkTotals(0, 0)
 
 
 def find_row_by_key(connection: sqlite3.Connection, namespace: str, key: str) -> Row | None:
@@ -29,6 +48,32 @@ def find_row_by_key(connection: sqlite3.Connection, namespace: str, key: str) ->
 def find_row_by_id(connection: sqlite3.Connection, namespace: str, memory_id: str) -> Row | None:
     """Return a memory's row, or None. Raises Refused if it is damaged."""
     return _fetch_row(connection.execute(f"{_SELECT} AND id = ?", (namespace, memory_id)))
+
+
+def verify_saved_row(connection: sqlite3.Connection, row: Row) -> None:
+    """Check that a row just written can be read. Raises Refused: invalid_stored_value."""
+    cursor = connection.execute(f"{_SELECT} AND key = ?", (row.namespace, row.key))
+    *values, stored_hash = cursor.fetchone()
+    verify_saved(Row._make(values), stored_hash)
+
+
+def fetch_stored_row(
+    connection: sqlite3.Connection, namespace: str, column: Literal["key", "id"], name: str
+) -> StoredRow | None:
+    """Return the row with a key or an id as it is stored, damaged or not; None if there is none."""
+    statement = f"SELECT rowid, {COLUMNS}, hash FROM memories WHERE namespace = ? AND {column} = ?"
+    columns = connection.execute(statement, (namespace, name)).fetchone()
+    if columns is None:
+        return None
+
+    memory, *values, stored_hash = columns
+    row = Row._make(values)
+    try:
+        verify_row(row, stored_hash)
+    except Refused:
+        return StoredRow(memory, row, is_damaged=True)
+
+    return StoredRow(memory, row, is_damaged=False)
 
 
 def _fetch_row(cursor: sqlite3.Cursor) -> Row | None:
@@ -56,7 +101,7 @@ def read_all_links(
     connection: sqlite3.Connection, namespace: str, source: str
 ) -> tuple[list[LinkRow], int]:
     """Return all sound links of a memory, by target and type, and the number of damaged ones."""
-    statement = f"SELECT {_LINK_RECORD} FROM links WHERE namespace = ? AND source = ?"
+    statement = f"SELECT {LINK_RECORD} FROM links WHERE namespace = ? AND source = ?"
     cursor = connection.execute(statement, (namespace, source))
     records = list(map(LinkRecord._make, cursor))
 
@@ -73,32 +118,38 @@ def load_memory(
     """Return a memory with up to ``limit`` of its links, best first, and its access counters."""
     links: tuple[LinkRow, ...] = ()
     if limit:  # most callers need none, and save a statement
-        cursor = connection.execute(_BEST_LINKS, (row.namespace, row.key, limit, offset))
-        links = _collect_sound_links(cursor)
+        best = BestLinks(connection, row.namespace, "target").read(row.key, limit, offset)
+        links = _collect_sound_links(best)
 
-    totals = _count_links(connection, row.namespace, [row.key])
+    totals = _read_totals(connection, row.namespace, [row.key])
     counters = connection.execute(
         "SELECT accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?",
         (row.namespace, row.id),
     ).fetchone()
     accessed_at, access_count = counters or (row.created_at, 0)
 
-    return StoredMemory(row, links, totals.get(row.key, 0), accessed_at, access_count)
+    outgoing, incoming = totals.get(row.key, _NO_LINKS)
+    return StoredMemory(row, links, outgoing, accessed_at, access_count, incoming)
 
 
-def _collect_sound_links(cursor: sqlite3.Cursor) -> tuple[LinkRow, ...]:
-    return tuple(record.row for record in map(LinkRecord._make, cursor) if record.is_sound)
+def _collect_sound_links(records: Sequence[LinkRecord]) -> tuple[LinkRow, ...]:
+    return tuple(record.row for record in records if record.is_sound)
 
 
-def _count_links(
+def _read_totals(
     connection: sqlite3.Connection, namespace: str, keys: Sequence[str]
-) -> dict[str, int]:
-    """Return how many links each memory has; one without links is left out."""
+) -> dict[str, _LinkTotals]:
+    """Return how many links each key has and how many lead to it; one without any is left out."""
     statement = (
-        "SELECT source, count(*) FROM links WHERE namespace = ?"
-        f" AND source IN ({format_placeholders(len(keys))}) GROUP BY source"
+        "SELECT key, outgoing, incoming FROM link_counts WHERE namespace = ?"
+        f" AND key IN ({format_placeholders(len(keys))})"
     )
-    return dict(connection.execute(statement, (namespace, *keys)).fetchall())
+
+    totals: dict[str, _LinkTotals] = {}
+    for key, outgoing, incoming in connection.execute(statement, (namespace, *keys)):
+        totals[key] = _LinkTotals(outgoing, incoming)
+
+    return totals
 
 
 def read_linked(
@@ -115,19 +166,12 @@ def read_linked(
 def read_backlinks(
     connection: sqlite3.Connection, namespace: str, key: str, offset: int, limit: int
 ) -> Backlinks:
-    """Return a page of the links that lead to a key."""
-    page = connection.execute(
-        f"SELECT {_LINK_RECORD} FROM links WHERE namespace = ? AND target = ?"
-        " ORDER BY source, type LIMIT ? OFFSET ?",
-        (namespace, key, limit, offset),
-    )
-    links = _collect_sound_links(page)
+    """Return a page of the links that lead to a key, best first, and how many there are."""
+    best = BestLinks(connection, namespace, "source").read(key, limit, offset)
+    links = _collect_sound_links(best)
 
-    (total,) = connection.execute(
-        "SELECT count(*) FROM links WHERE namespace = ? AND target = ?", (namespace, key)
-    ).fetchone()
-
-    return Backlinks(links, total)
+    totals = _read_totals(connection, namespace, [key])
+    return Backlinks(links, totals.get(key, _NO_LINKS).incoming)
 
 
 def read(
@@ -138,7 +182,7 @@ def read(
     A Refused stands for each one that is missing or damaged.
     """
     unique_keys = list(dict.fromkeys(keys))  # a repeated key is read and verified once
-    totals = _count_links(connection, namespace, unique_keys)
+    totals = _read_totals(connection, namespace, unique_keys)
     memories: dict[str, StoredMemory | Exception] = {}
 
     statement = f"{_SELECT} AND key IN ({format_placeholders(len(unique_keys))})"
@@ -149,84 +193,14 @@ def read(
         except Refused as error:
             memories[row.key] = error
         else:
-            memories[row.key] = StoredMemory(row, links_total=totals.get(row.key, 0))
+            outgoing, incoming = totals.get(row.key, _NO_LINKS)
+            memories[row.key] = StoredMemory(row, links_total=outgoing, backlinks_total=incoming)
 
     for key in unique_keys:
         if key not in memories:
             memories[key] = Refused("memory_not_found")
 
     return [memories[key] for key in keys]
-
-
-def walk(
-    connection: sqlite3.Connection, namespace: str, key: str, limits: WalkLimits
-) -> WalkResult:
-    """Walk from a memory. Raises Refused if it is missing or damaged itself.
-
-    Links tell nothing about an invalid score of their target: that is seen when the walk's memories
-    are read. The walk is then repeated without the memories that have one.
-    """
-    if find_row_by_key(connection, namespace, key) is None:
-        raise Refused("memory_not_found")
-
-    invalid: set[str] = set()
-    while True:
-        outcome = _run_walk(Walk(key, limits), _LinkPages(connection, namespace, invalid))
-        memories = read(connection, namespace, [step.key for step in outcome.steps])
-
-        newly_invalid: set[str] = set()
-        for step, memory in zip(outcome.steps, memories, strict=True):
-            if isinstance(memory, Refused) and memory.reason == "invalid_stored_value":
-                newly_invalid.add(step.key)
-
-        if not newly_invalid:
-            return WalkResult(outcome, tuple(memories))
-        invalid |= newly_invalid
-
-
-class _LinkPages:
-    """Answers a walk's requests for links, in pages that grow.
-
-    ``invalid`` holds targets that the walk must not enter.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, namespace: str, invalid: set[str]) -> None:
-        self._connection = connection
-        self._namespace = namespace
-        self._invalid = invalid
-        self._exhausted: set[str] = set()
-
-    def read(self, request: LinkRequest) -> list[WalkLink]:
-        """Return the next links of a memory, best first; none if it has no more."""
-        if request.key in self._exhausted:
-            return []
-
-        # A page is three times all before it, so that a hub's many links take few queries.
-        limit = request.offset * 3 or _FIRST_PAGE
-        cursor = self._connection.execute(
-            _BEST_LINKS, (self._namespace, request.key, limit, request.offset)
-        )
-
-        links: list[WalkLink] = []
-        for record in map(LinkRecord._make, cursor):
-            links.append(record.to_walk_link(self._invalid))
-
-        if len(links) < limit:
-            self._exhausted.add(request.key)
-
-        return links
-
-
-def _run_walk(walk: Walk, pages: _LinkPages) -> WalkOutcome:
-    """Answer a walk's requests until it is done."""
-    conversation = walk.run()
-    try:
-        request = next(conversation)
-        while True:
-            request = conversation.send(pages.read(request))
-    except StopIteration as end:
-        outcome: WalkOutcome = end.value
-        return outcome
 
 
 def format_placeholders(count: int) -> str:

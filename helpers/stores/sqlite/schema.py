@@ -1,7 +1,6 @@
-"""The schema of an SQLite store: how it is created, upgraded and recognized."""
+"""The schema of an SQLite store: its version, how a store is created, and how it is recognized."""
 
 import sqlite3
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -10,15 +9,29 @@ from abilities.declarations.faults import Refused
 APPLICATION_ID = 0x61676D65
 """'agme' in ASCII; in the header of the file, it tells a store from any other SQLite database."""
 
+VERSION = 3
+"""The version of schema.sql, which SQLite's user_version holds in a store."""
 
-@cache
-def load_migrations() -> tuple[str, ...]:
-    """Return the scripts that make a store, in order.
 
-    The version of a store is the number of scripts that it has been through.
+def is_store(connection: sqlite3.Connection) -> bool:
+    """Return whether a file is a database of this package at all, sound or not."""
+    try:
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            return False
+        raise
+
+    return bool(application_id == APPLICATION_ID)
+
+
+def is_store_header(header: bytes) -> bool:
+    """Return whether a file that begins with these 100 bytes is a store.
+
+    See https://www.sqlite.org/fileformat2.html#the_database_header.
     """
-    folder = files("abilities.helpers.stores.sqlite")
-    return (folder.joinpath("schema.sql").read_text(encoding="utf-8"),)
+    application_id = int.from_bytes(header[68:72], "big")
+    return header.startswith(b"SQLite format 3\0") and application_id == APPLICATION_ID
 
 
 def read_version(connection: sqlite3.Connection) -> int:
@@ -33,41 +46,43 @@ def read_version(connection: sqlite3.Connection) -> int:
 def check_version(connection: sqlite3.Connection) -> int:
     """Return the version of a store. Raises Refused: corrupted, schema_too_new.
 
-    Every transaction checks it again, because a newer process may have upgraded the store in the
+    Every transaction checks it again, because a newer process may have migrated the store in the
     meantime.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version < 1:
         raise Refused("corrupted")
-    if version > len(load_migrations()):
+    if version > VERSION:
         raise Refused("schema_too_new")
 
     return int(version)
 
 
+def is_migrating(connection: sqlite3.Connection) -> bool:
+    """Return whether a migration to the store's version is unfinished."""
+    row = connection.execute(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'"
+    ).fetchone()
+    return row is not None
+
+
 def is_outdated(connection: sqlite3.Connection) -> bool:
-    """Return whether a store has migrations to go through."""
-    return read_version(connection) < len(load_migrations())
+    """Return whether a store has migrations to go through, or to finish."""
+    return read_version(connection) < VERSION or is_migrating(connection)
 
 
 def create(path: Path) -> None:
     """Create a store in an empty file."""
+    script = files("abilities.helpers.stores.sqlite").joinpath("schema.sql")
+    statements = script.read_text(encoding="utf-8")
+
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        upgrade(connection)
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {VERSION}; COMMIT;"
+        )
     finally:
         connection.close()
-
-
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Run the migrations that a store has not been through, each in a transaction of its own."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-
-    # The version moves in the same transaction, so that a crash leaves no step half done.
-    for number, script in enumerate(load_migrations()[version:], version + 1):
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {number}; COMMIT;"
-        )

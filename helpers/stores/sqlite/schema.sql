@@ -1,4 +1,4 @@
--- The schema of a memory store, version 1. The keys of every table begin with the namespace.
+-- The schema of a memory store, version 3. The keys of every table begin with the namespace.
 
 -- memories: the memories themselves. hash covers every other column and is checked on each read. The small
 -- columns come first, so that looking up a score does not step over a long content.
@@ -19,24 +19,80 @@ CREATE TABLE memories (
     metadata TEXT NOT NULL,
     content TEXT NOT NULL,
     hash INTEGER NOT NULL,
+    version INTEGER NOT NULL DEFAULT 0, -- one of the numbers that the namespace has given
     PRIMARY KEY (namespace, key)
 ) STRICT;
 CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
 
--- links: the links of the memories, sorted by rank, so that reading the best links of a memory is one range.
--- rank is the weight times the target's score, or -1 if the target is missing or archived. Whatever changes the
--- target updates it. hash covers every other column but the namespace.
+-- versions: the last version that each namespace has given. No version is given twice.
+CREATE TABLE versions (
+    namespace TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (namespace)
+) STRICT, WITHOUT ROWID;
+
+-- links: the links of the memories, sorted by rank, so that reading the best links of a memory is one range, and
+-- the best links that lead to it are another one, in links_incoming. rank follows the score of the target, and
+-- back_rank that of the source, see LinkRecord; whatever changes one of these memories updates them, or marks them
+-- in stale_ranks. hash covers
+-- every other column but the namespace.
 CREATE TABLE links (
     namespace TEXT NOT NULL,
     source TEXT NOT NULL,
-    rank REAL NOT NULL,
+    rank INTEGER NOT NULL,
     weight REAL NOT NULL,
     target TEXT NOT NULL,
     type TEXT NOT NULL,
+    term TEXT NOT NULL,
+    back_rank INTEGER NOT NULL,
     hash INTEGER NOT NULL,
     PRIMARY KEY (namespace, source, rank DESC, weight DESC, target, type)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX links_back ON links (namespace, target, source, type);
+CREATE UNIQUE INDEX links_name ON links (namespace, source, target, type);
+CREATE INDEX links_incoming ON links (namespace, target, back_rank DESC, weight DESC, source, type);
+
+-- link_counts: how many links each key has and how many lead to it, so that these totals cost the same at any
+-- number. A key without links has no row. The triggers below keep them; replacing a link must fire them, which
+-- INSERT OR REPLACE does not.
+CREATE TABLE link_counts (
+    namespace TEXT NOT NULL,
+    key TEXT NOT NULL,
+    outgoing INTEGER NOT NULL DEFAULT 0,
+    incoming INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (namespace, key)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER links_added AFTER INSERT ON links BEGIN
+    INSERT INTO link_counts VALUES (new.namespace, new.source, 1, 0)
+    ON CONFLICT DO UPDATE SET outgoing = outgoing + 1;
+    INSERT INTO link_counts VALUES (new.namespace, new.target, 0, 1)
+    ON CONFLICT DO UPDATE SET incoming = incoming + 1;
+END;
+CREATE TRIGGER links_gone AFTER DELETE ON links BEGIN
+    UPDATE link_counts SET outgoing = outgoing - 1
+        WHERE namespace = old.namespace AND key = old.source;
+    UPDATE link_counts SET incoming = incoming - 1
+        WHERE namespace = old.namespace AND key = old.target;
+    DELETE FROM link_counts
+        WHERE namespace = old.namespace AND key IN (old.source, old.target)
+        AND outgoing = 0 AND incoming = 0;
+END;
+
+-- stale_ranks: the memories with more links at one side than a change updates, whose score changed. Readers take
+-- the ranks of these links from the score: by the side 'target' rank of the links to the key, by the side
+-- 'source' back_rank of its own. The last columns say how far the ranks are updated, see StaleMark. since is the
+-- namespace's version when the mark was made.
+CREATE TABLE stale_ranks (
+    namespace TEXT NOT NULL,
+    side TEXT NOT NULL CHECK (side IN ('target', 'source')),
+    key TEXT NOT NULL,
+    since INTEGER NOT NULL,
+    last_rank INTEGER NOT NULL,
+    last_weight REAL NOT NULL,
+    last_key TEXT NOT NULL,
+    last_type TEXT NOT NULL,
+    PRIMARY KEY (namespace, side, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX stale_ranks_since ON stale_ranks (namespace, since);
 
 -- shelf: the memory index. It holds what memories are filtered and sorted by, in narrow rows beside the
 -- memories, and their access counters, which change when they are read and which no hash covers.

@@ -3,6 +3,7 @@
 import sqlite3
 from itertools import pairwise
 from typing import NamedTuple
+from zlib import crc32
 
 
 class SearchTerm(NamedTuple):
@@ -40,13 +41,109 @@ def remove_content(connection: sqlite3.Connection, memory: int, content: str) ->
     ``content`` must be the one that was added, because the tables hold no texts to compare with.
     """
     folded = content.casefold()
+    _remove(connection, memory, folded, split_grams(folded))
+
+
+def _remove(connection: sqlite3.Connection, memory: int, folded: str, grams: str) -> None:
     connection.execute(
         "INSERT INTO search (search, rowid, folded) VALUES ('delete', ?, ?)", (memory, folded)
     )
     connection.execute(
         "INSERT INTO search_short (search_short, rowid, grams) VALUES ('delete', ?, ?)",
-        (memory, split_grams(folded)),
+        (memory, grams),
     )
+
+
+def remove_indexed_content(connection: sqlite3.Connection, memory: int) -> None:
+    """Remove whatever the search index has of a memory; nothing if it has no entry.
+
+    This reads the whole index, and is for memories whose own content is damaged.
+    """
+    entry = connection.execute("SELECT 1 FROM search_docsize WHERE id = ?", (memory,)).fetchone()
+    if entry is None:
+        return
+
+    terms = _read_terms(connection, "search", memory)
+    folded = ""
+    if terms:
+        # Each term is three characters, which overlap with those of the next one.
+        folded = "".join(term[0] for term in terms) + terms[-1][1:]
+
+    grams = " ".join(_read_terms(connection, "search_short", memory))
+    _remove(connection, memory, folded, grams)
+
+
+def _read_terms(connection: sqlite3.Connection, table: str, memory: int) -> list[str]:
+    """Return the terms that a full-text table has of a memory, in their order if it knows one."""
+    vocabulary = _open_vocabulary(connection, table, "instance")
+    cursor = connection.execute(
+        f"SELECT term FROM {vocabulary} WHERE doc = ? ORDER BY offset", (memory,)
+    )
+    return [term for (term,) in cursor]
+
+
+def compare_index(connection: sqlite3.Connection) -> list[str]:
+    """Return which full-text tables are not made of the contents of the memories.
+
+    A sum over all terms tells, because finding the entries of each memory would take hours.
+    """
+    connection.create_function("weigh", 1, _weigh, deterministic=True)
+    connection.create_function("weigh_grams", 1, _weigh_grams, deterministic=True)
+    connection.create_function("count_trigrams", 1, _count_trigrams, deterministic=True)
+
+    long = _open_vocabulary(connection, "search", "row")
+    short = _open_vocabulary(connection, "search_short", "row")
+    ((indexed_trigrams, indexed_grams),) = connection.execute(
+        f"SELECT (SELECT coalesce(sum(cnt), 0) FROM {long}),"
+        f" (SELECT coalesce(sum(doc * weigh(term)), 0) FROM {short})"
+    ).fetchall()
+    ((trigrams, grams),) = connection.execute(
+        "SELECT coalesce(sum(count_trigrams(content)), 0), coalesce(sum(weigh_grams(content)), 0)"
+        " FROM memories"
+    ).fetchall()
+
+    wrong: list[str] = []
+    if trigrams != indexed_trigrams:
+        wrong.append("search")
+    if grams != indexed_grams:
+        wrong.append("search_short")
+
+    return wrong
+
+
+def _open_vocabulary(connection: sqlite3.Connection, table: str, kind: str) -> str:
+    """Return the name of a table of the terms of a full-text table; ``kind`` is fts5vocab's."""
+    name = f"temp.{table}_{kind}"
+    ((query_only,),) = connection.execute("PRAGMA query_only").fetchall()
+
+    # A temporary table counts as a change, which a reader may not make.
+    connection.execute("PRAGMA query_only = OFF")
+    try:
+        connection.execute(
+            f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5vocab(main, {table}, {kind})"
+        )
+    finally:
+        connection.execute(f"PRAGMA query_only = {query_only}")
+
+    return name
+
+
+def _weigh(term: str) -> int:
+    return crc32(term.encode())
+
+
+def _weigh_grams(content: object) -> int:
+    if not isinstance(content, str):  # damage can give a content any type
+        return 0
+
+    return sum(map(_weigh, split_grams(content.casefold()).split()))
+
+
+def _count_trigrams(content: object) -> int:
+    if not isinstance(content, str):
+        return 0
+
+    return max(len(content.casefold()) - 2, 0)
 
 
 def split_grams(folded: str) -> str:

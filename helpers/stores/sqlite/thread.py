@@ -2,9 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+import time
+from collections.abc import Callable, Iterator, Sequence
+from queue import Empty
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.turns import TurnQueue, take_turn
 
 Result = TypeVar("Result")
 Resource = TypeVar("Resource")
@@ -14,7 +18,13 @@ Settlement = tuple["asyncio.Future[Any]", object]
 MAX_BATCH = 256
 """Jobs in a batch at most, so that the first one does not wait long for the commit of all."""
 
+BATCH_SECONDS = 0.05
+"""After that long a batch takes no further job: its first caller waits for its end."""
+
 IDLE_SECONDS = 1.0
+
+WAIT_SECONDS = 9.0
+"""How long a caller waits until its job begins; a call has ten seconds in all."""
 
 
 class ThreadJob(NamedTuple, Generic[Resource]):
@@ -25,26 +35,87 @@ class ThreadJob(NamedTuple, Generic[Resource]):
     future: "asyncio.Future[Any]"  # of whatever the work returns, which differs from job to job
 
 
+class JobBatch(Generic[Resource]):
+    """The jobs of a batch, which are taken one after another while it runs.
+
+    So the next one is always of the namespace whose turn it is, and a batch of slow jobs is short.
+    """
+
+    def __init__(
+        self,
+        first: ThreadJob[Resource],
+        queue: TurnQueue[ThreadJob[Resource]],
+        max_jobs: int,
+    ) -> None:
+        self.taken = [first]
+        self.is_last = False
+        self._queue = queue
+        self._max_jobs = max_jobs
+
+    def __iter__(self) -> Iterator[ThreadJob[Resource]]:
+        """Yield the first job, and those that wait, for `BATCH_SECONDS` at most."""
+        end = time.monotonic() + BATCH_SECONDS
+        yield self.taken[0]
+
+        while len(self.taken) < self._max_jobs and time.monotonic() < end and self._take():
+            yield self.taken[-1]
+
+    def take_all(self) -> None:
+        """Take all jobs that wait, without running them."""
+        while self._take():
+            pass
+
+    def _take(self) -> bool:
+        if self.is_last:
+            return False
+
+        try:
+            job = self._queue.get_nowait()
+        except Empty:
+            return False
+
+        if job is None:
+            self.is_last = True
+            return False
+
+        self.taken.append(job)
+        return True
+
+
+class _Wait:
+    """The wait of a job until it begins, or until its caller gives up; whichever comes first."""
+
+    def __init__(self) -> None:
+        self._is_over = threading.Lock()
+
+    def end(self) -> bool:
+        """End the wait; return False if it was over already."""
+        return self._is_over.acquire(blocking=False)
+
+
 class BatchingThread(Generic[Resource]):
-    """Passes queued jobs to ``run_batch``, all that wait at a time up to `MAX_BATCH`.
+    """Passes queued jobs to ``run_batch``, which iterates over them, up to ``max_jobs``.
 
     ``run_batch`` gives each job's work the resource that it needs, such as a connection, and
-    returns one result or exception per job. Jobs are run even if their callers were cancelled.
-    ``idle`` is called whenever a second passes without a job, and ``end`` once, after the last one.
-    All three run on the thread, which starts with the first job and ends with `close`.
+    returns one result or exception per job; or a single exception, which all waiting jobs get. Jobs
+    are run even if their callers were cancelled. ``idle`` is called whenever a second passes
+    without a job, and ``end`` once, after the last one. All three run on the thread, which starts
+    with the first job and ends with `close`.
     """
 
     def __init__(
         self,
         name: str,
-        run_batch: Callable[[Sequence[ThreadJob[Resource]]], Sequence[object]],
+        run_batch: Callable[[JobBatch[Resource]], Sequence[object] | Exception],
         idle: Callable[[], None],
         end: Callable[[], None],
+        max_jobs: int = MAX_BATCH,
     ) -> None:
-        self._queue: SimpleQueue[ThreadJob[Resource] | None] = SimpleQueue()
+        self._queue: TurnQueue[ThreadJob[Resource]] = TurnQueue()
         self._run_batch = run_batch
         self._idle = idle
         self._end = end
+        self._max_jobs = max_jobs
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._starting = threading.Lock()
         self._ended = threading.Event()
@@ -52,18 +123,51 @@ class BatchingThread(Generic[Resource]):
     @property
     def queue_size(self) -> int:
         """How many jobs are queued."""
-        return self._queue.qsize()
+        return len(self._queue)
 
-    async def run(self, work: Callable[[Resource], Result]) -> Result:
-        """Queue work and wait for its result. Cancelling the wait does not cancel the work."""
+    def has_others(self, namespace: str, caller: str) -> bool:
+        """Return whether a job of another namespace or caller is queued."""
+        return self._queue.has_others(namespace, caller)
+
+    async def run(
+        self, namespace: str, work: Callable[[Resource], Result], *, is_patient: bool = False
+    ) -> Result:
+        """Queue work of a namespace and wait for its result.
+
+        Cancelling the wait does not cancel the work.
+
+        Raises Refused("busy") if the work has not begun after `WAIT_SECONDS`, unless the caller is
+        patient; then it never begins.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
+        wait = _Wait()
+
+        def begin_work(resource: Resource) -> Result:
+            if not wait.end():
+                raise Refused("busy")  # nobody hears it: the caller was told
+            return work(resource)
+
+        def give_up() -> None:
+            if wait.end() and not future.done():
+                future.set_exception(Refused("busy"))
 
         if self._thread.ident is None:
             self.wake()
 
-        self._queue.put(ThreadJob(work, loop, future))
-        return await future
+        self._queue.put(namespace, ThreadJob(begin_work, loop, future))
+        timer = None
+        if not is_patient:
+            timer = loop.call_later(WAIT_SECONDS, give_up)
+
+        try:
+            result = await future
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+        await take_turn()
+        return result
 
     def wake(self) -> None:
         """Start the thread if it has not started yet, so that ``idle`` will be called."""
@@ -77,7 +181,7 @@ class BatchingThread(Generic[Resource]):
         if self._thread.ident is None:
             return
 
-        self._queue.put(None)
+        self._queue.put_end()
 
         # The last jobs may take a while: wait for them without blocking the event loop.
         await asyncio.get_running_loop().run_in_executor(None, self._ended.wait)
@@ -86,33 +190,31 @@ class BatchingThread(Generic[Resource]):
         is_open = True
         try:
             while is_open:
-                batch, is_open = self._collect_batch()
-                if batch:
-                    _deliver(batch, self._run_batch(batch))
-                elif is_open:
-                    self._idle()
+                is_open = self._serve_batch()
 
             self._end()
         finally:
             self._ended.set()
 
-    def _collect_batch(self) -> tuple[list[ThreadJob[Resource]], bool]:
-        """Return the jobs that wait, and whether the thread goes on after them.
-
-        The list is empty if a second passes without a job.
-        """
-        batch: list[ThreadJob[Resource]] = []
+    def _serve_batch(self) -> bool:
+        """Run the next batch, or what is due without one; return whether the thread goes on."""
         try:
-            job = self._queue.get(timeout=IDLE_SECONDS)
-            while job is not None:
-                batch.append(job)
-                if len(batch) == MAX_BATCH:
-                    return batch, True
-                job = self._queue.get_nowait()
+            first = self._queue.get(timeout=IDLE_SECONDS)
         except Empty:
-            return batch, True
+            self._idle()
+            return True
 
-        return batch, False  # None stands behind the last job
+        if first is None:
+            return False
+
+        batch = JobBatch(first, self._queue, self._max_jobs)
+        results = self._run_batch(batch)
+        if isinstance(results, Exception):
+            batch.take_all()
+            results = [results] * len(batch.taken)
+
+        _deliver(batch.taken, results)
+        return not batch.is_last
 
 
 def _deliver(batch: Sequence[ThreadJob[Resource]], results: Sequence[object]) -> None:

@@ -4,53 +4,64 @@ import sqlite3
 from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.values import utc_now
 from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
+from abilities.helpers.stores.mending import mend_row
 from abilities.helpers.stores.model import (
     AccessCounters,
     DamagedMemory,
     IncomingMemory,
     LinkRow,
+    Row,
     StoredMemory,
+    verify_row,
 )
+from abilities.helpers.stores.requests import check_incoming
+from abilities.helpers.stores.sqlite.links import save_links
 from abilities.helpers.stores.sqlite.reads import (
-    find_row_by_id,
-    find_row_by_key,
+    COLUMNS,
+    StoredRow,
+    fetch_stored_row,
     load_memory,
     read_all_links,
 )
 from abilities.helpers.stores.sqlite.writes import (
     check_quota,
-    save_links,
+    mend_memory,
     save_memory,
+    take_version,
 )
+
+_PAGE = f"""
+SELECT CAST(namespace AS BLOB), CAST(key AS BLOB), {COLUMNS}, hash FROM memories
+WHERE (namespace, key) > (CAST(? AS TEXT), CAST(? AS TEXT)) ORDER BY namespace, key LIMIT ?
+"""
 
 
 def read_page(
     connection: sqlite3.Connection, after: tuple[str, str], limit: int
 ) -> list[StoredMemory | DamagedMemory]:
     """Return memories with all their links, of all namespaces, and what of them is damaged."""
-    names = connection.execute(
-        "SELECT namespace, key FROM memories WHERE (namespace, key) > (?, ?)"
-        " ORDER BY namespace, key LIMIT ?",
-        (*after, limit),
-    ).fetchall()
+    # As bytes, because the names of a damaged memory need not be UTF-8.
+    names = [name.encode(errors="surrogateescape") for name in after]
+    columns = connection.execute(_PAGE, (*names, limit)).fetchall()
 
     page: list[StoredMemory | DamagedMemory] = []
-    for namespace, key in names:
-        page += _read_whole(connection, namespace, key)
+    for namespace, key, *values, stored_hash in columns:
+        row = Row._make(values)
+        try:
+            verify_row(row, stored_hash)
+        except Refused as error:
+            page.append(DamagedMemory(_decode(namespace), _decode(key), error.reason))
+        else:
+            page += _read_whole(connection, row)
 
     return page
 
 
-def _read_whole(
-    connection: sqlite3.Connection, namespace: str, key: str
-) -> list[StoredMemory | DamagedMemory]:
+def _read_whole(connection: sqlite3.Connection, row: Row) -> list[StoredMemory | DamagedMemory]:
     """Return a memory with all its sound links, after a DamagedMemory if some are damaged."""
-    try:
-        row = find_row_by_key(connection, namespace, key)
-    except Refused as error:
-        return [DamagedMemory(namespace, key, error.reason)]
-    assert row is not None, "it exists in this snapshot"
+    namespace, key = row.namespace, row.key
 
     links, damaged = read_all_links(connection, namespace, key)
     memory = load_memory(connection, row, 0)
@@ -61,54 +72,78 @@ def _read_whole(
     return [memory]
 
 
+def _decode(name: bytes) -> str:
+    return name.decode(errors="surrogateescape")
+
+
 def count_memories(connection: sqlite3.Connection) -> int:
     """Return the number of memories in all namespaces, archived ones included."""
     (count,) = connection.execute("SELECT count(*) FROM memories").fetchone()
     return int(count)
 
 
-def import_memories(
+def try_imports(
     connection: sqlite3.Connection, memories: Sequence[IncomingMemory], options: BatchOptions
 ) -> list[Outcome | Exception]:
-    """Import memories and return one outcome each; one that is refused does not stop the others."""
+    """Return what would become of each memory; one that is refused does not stop the others."""
     outcomes: list[Outcome | Exception] = []
 
     for memory in memories:
         try:
-            outcomes.append(_import_memory(connection, memory, options))
-        except Refused as error:  # raised before anything of this memory is written
+            outcomes.append(import_memory(connection, memory, options))
+        except Refused as error:
             outcomes.append(error)
 
     return outcomes
 
 
-def _import_memory(
+def import_memory(
     connection: sqlite3.Connection, incoming: IncomingMemory, options: BatchOptions
 ) -> Outcome:
-    """Import one memory. Raises Refused before anything is written."""
+    """Import one memory, in a savepoint of the caller. Raises Refused."""
+    check_incoming(incoming)
     row = incoming.stored.row
     links: list[LinkRow] = []
+    before: Row | None = None
 
-    before = find_row_by_key(connection, row.namespace, row.key)
-    if before is None:
+    found = fetch_stored_row(connection, row.namespace, "key", row.key)
+    if found is None:
         check_quota(connection, row.namespace, options.quota)
     else:
+        before = _mend_before_import(connection, found, options)
         links, _ = read_all_links(connection, row.namespace, row.key)
 
     merged = merge_incoming(incoming, before, links, replace=options.replace)
+    if found is not None and found.is_damaged:
+        merged = merged._replace(outcome="replaced")
     if merged.outcome not in ("added", "replaced"):
         return merged.outcome
 
-    holder = find_row_by_id(connection, merged.row.namespace, merged.row.id)
-    if holder is not None and holder.key != merged.row.key:
+    holder = fetch_stored_row(connection, merged.row.namespace, "id", merged.row.id)
+    if holder is not None and holder.row.key != merged.row.key:
         raise Refused("key_taken")
 
     if not options.dry_run:
-        counters = _choose_counters(incoming)
-        save_memory(connection, before, merged.row, counters)
-        save_links(connection, merged.row, links, merged.links)
+        merged_row = merged.row._replace(version=take_version(connection, row.namespace))
+        save_memory(connection, before, merged_row, _choose_counters(incoming))
+        save_links(connection, merged_row, links, merged.links)
 
     return merged.outcome
+
+
+def _mend_before_import(
+    connection: sqlite3.Connection, found: StoredRow, options: BatchOptions
+) -> Row:
+    """Return the stored row; a damaged one is mended. Raises Refused if it is to be kept."""
+    if not found.is_damaged:
+        return found.row
+    if not options.replace:
+        raise Refused("checksum_mismatch")
+
+    now = utc_now()
+    if options.dry_run:
+        return mend_row(found.row, now)
+    return mend_memory(connection, found, now)
 
 
 def _choose_counters(incoming: IncomingMemory) -> AccessCounters | None:

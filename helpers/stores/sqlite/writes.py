@@ -1,23 +1,42 @@
 """Writes of changes to an SQLite store, in a transaction of the caller."""
 
+import logging
 import sqlite3
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import orjson
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.helpers.stores.changes import Change, create_row, merge_change
+from abilities.helpers.stores.mending import list_replaced, mend_row, propose_names
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRow, Row, hash_values
 from abilities.helpers.stores.protocol import WriteResult
+from abilities.helpers.stores.sqlite.links import (
+    LinkMoves,
+    plan_rename,
+    refresh_stale_ranks,
+    save_links,
+    save_rename,
+    update_ranks,
+)
 from abilities.helpers.stores.sqlite.reads import (
     COLUMNS,
-    find_row_by_id,
-    find_row_by_key,
+    StoredRow,
+    fetch_stored_row,
     format_placeholders,
     load_memory,
     read_links_to,
+    verify_saved_row,
 )
-from abilities.helpers.stores.sqlite.search import add_content, remove_content
+from abilities.helpers.stores.sqlite.search import (
+    add_content,
+    remove_content,
+    remove_indexed_content,
+)
+
+_log = logging.getLogger("abilities")
 
 _PLACEHOLDERS = format_placeholders(len(Row._fields) + 1)
 _INSERT = f"INSERT INTO memories ({COLUMNS}, hash) VALUES ({_PLACEHOLDERS})"
@@ -43,6 +62,10 @@ _INDEX = (
     f" VALUES ({format_placeholders(len(_INDEX_COLUMNS))})"
 )
 _INDEX_TAG = "INSERT INTO tags (namespace, tag, archived, accessed_at, id) VALUES (?, ?, ?, ?, ?)"
+_UNINDEX = """
+DELETE FROM shelf WHERE memory = ? RETURNING CAST(id AS BLOB), accessed_at, access_count
+"""
+_UNINDEX_TAGS = "DELETE FROM tags WHERE namespace = ? AND id = CAST(? AS TEXT)"
 _SHOWN_LINKS = 20
 """Best links that are returned with a changed memory."""
 
@@ -54,44 +77,120 @@ def apply_change(
 
     Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises.
     """
-    before = _find_changed_row(connection, namespace, change)
+    before, mended = _find_changed_row(connection, namespace, change)
 
     if change.kind == "delete":
         assert before is not None, "a memory is deleted by id, which exists"
         _delete_memory(connection, before)
-        return WriteResult(None, created=False, updated=())
+        return WriteResult(None, created=False, updated=(), mended=mended)
 
     links: list[LinkRow] = []
+    moves: LinkMoves | None = None
     if before is None:
         check_quota(connection, namespace, quota)
+    elif change.key not in (None, before.key):
+        moves = plan_rename(connection, before, change.key)
+        links = _select_links(moves.after, change.key, change.linked_keys)
     else:
         links = read_links_to(connection, namespace, before.key, change.linked_keys)
 
     after = merge_change(change, before or create_row(change, namespace), links)
+    row = after.row
     if before is None or after.updated:
-        save_memory(connection, before, after.row)
-        save_links(connection, after.row, links, after.links)
+        row = row._replace(version=take_version(connection, namespace))
+        save_memory(connection, before, row)
+        if moves is not None:
+            save_rename(connection, row, moves)
+        save_links(connection, row, links, after.links)
 
-    memory = load_memory(connection, after.row, _SHOWN_LINKS)
-    return WriteResult(memory, created=before is None, updated=after.updated)
+    memory = load_memory(connection, row, _SHOWN_LINKS)
+    return WriteResult(memory, created=before is None, updated=after.updated, mended=mended)
 
 
-def _find_changed_row(connection: sqlite3.Connection, namespace: str, change: Change) -> Row | None:
-    """Return the row of the memory that a change names, or None if the change creates it."""
+def take_version(connection: sqlite3.Connection, namespace: str) -> int:
+    """Return the next version of a namespace, which is not given again."""
+    ((version,),) = connection.execute(
+        "INSERT INTO versions VALUES (?, 1) ON CONFLICT DO UPDATE SET number = number + 1"
+        " RETURNING number",
+        (namespace,),
+    ).fetchall()
+    return int(version)
+
+
+def _select_links(links: Sequence[LinkRow], source: str, targets: Sequence[str]) -> list[LinkRow]:
+    """Return the links of a memory to some keys."""
+    return [link for link in links if link.source == source and link.target in targets]
+
+
+class _ChangedRow(NamedTuple):
+    """A memory's row before a change; if it was damaged, with the fields that got defaults."""
+
+    row: Row | None
+    mended: tuple[str, ...] | None = None
+
+
+def _find_changed_row(
+    connection: sqlite3.Connection, namespace: str, change: Change
+) -> _ChangedRow:
+    """Return the row of the memory that a change names, or None if the change creates it.
+
+    Only an update may name an id and another key, which no memory has: it renames. A damaged memory
+    is mended first.
+    """
     by_id = by_key = None
 
     if change.id:
-        by_id = find_row_by_id(connection, namespace, change.id)
+        by_id = fetch_stored_row(connection, namespace, "id", change.id)
         if by_id is None:
             raise Refused("id_not_found")
 
     if change.key:
-        by_key = find_row_by_key(connection, namespace, change.key)
+        by_key = fetch_stored_row(connection, namespace, "key", change.key)
 
-    if by_id is not None and change.key is not None and by_id.key != change.key:
+    is_other_key = by_id is not None and change.key not in (None, by_id.row.key)
+    if is_other_key and (by_key is not None or change.kind != "update"):
         raise Refused("key_taken")
 
-    return by_id or by_key
+    found = by_id or by_key
+    if found is None:
+        return _ChangedRow(None)
+    if found.is_damaged:
+        mended = mend_memory(connection, found, change.now)
+        return _ChangedRow(mended, list_replaced(found.row, mended))
+
+    return _ChangedRow(found.row)
+
+
+def mend_memory(connection: sqlite3.Connection, damaged: StoredRow, now: str) -> Row:
+    """Write what is readable of a damaged memory anew, with all that is derived from it."""
+    memory, row, _ = damaged
+    _log.warning("a damaged memory was mended before it was changed")
+
+    proposed = propose_names(mend_row(row, now))
+    mended = next(row for row in proposed if _is_free(connection, row, memory))
+    mended = mended._replace(version=take_version(connection, row.namespace))
+    connection.execute(
+        f"UPDATE memories SET ({COLUMNS}, hash) = ({_PLACEHOLDERS}) WHERE rowid = ?",
+        (*mended, hash_values(mended), memory),
+    )
+    verify_saved_row(connection, mended)
+
+    counters = _unindex_memory(connection, row, memory)
+    remove_indexed_content(connection, memory)  # it is not the one that damage left
+    add_content(connection, memory, mended.content)
+    update_ranks(connection, mended)
+    _index_memory(connection, mended, memory, counters)
+    return mended
+
+
+def _is_free(connection: sqlite3.Connection, row: Row, memory: int) -> bool:
+    """Return whether no memory but the one with that rowid has the key or the id of a row."""
+    other = connection.execute(
+        "SELECT 1 FROM memories WHERE namespace = ?1 AND key = ?2 AND rowid <> ?4"
+        " UNION ALL SELECT 1 FROM memories WHERE namespace = ?1 AND id = ?3 AND rowid <> ?4",
+        (row.namespace, row.key, row.id, memory),
+    ).fetchone()
+    return other is None
 
 
 def count_access(
@@ -106,9 +205,9 @@ def count_access(
 
     (memory_id,) = row
     connection.execute(
-        "UPDATE shelf SET accessed_at = max(accessed_at, ?), access_count = access_count + ?"
-        " WHERE namespace = ? AND id = ?",
-        (access.accessed_at, access.access_count, namespace, memory_id),
+        "UPDATE shelf SET accessed_at = max(accessed_at, ?),"
+        " access_count = min(access_count + ?, ?) WHERE namespace = ? AND id = ?",
+        (access.accessed_at, access.access_count, MAX_ACCESS_COUNT, namespace, memory_id),
     )
     connection.execute(
         "UPDATE tags SET accessed_at = max(accessed_at, ?) WHERE namespace = ? AND id = ?",
@@ -146,6 +245,7 @@ def save_memory(
         memory, stored_counters = _update_row(connection, before, after)
 
     _index_memory(connection, after, memory, counters or stored_counters)
+    refresh_stale_ranks(connection, after.namespace)
 
 
 def _insert_row(connection: sqlite3.Connection, row: Row) -> int:
@@ -153,8 +253,9 @@ def _insert_row(connection: sqlite3.Connection, row: Row) -> int:
     memory = connection.execute(_INSERT, (*row, hash_values(row))).lastrowid
     assert memory is not None
 
+    verify_saved_row(connection, row)
     add_content(connection, memory, row.content)
-    _update_ranks(connection, row)
+    update_ranks(connection, row)
     return memory
 
 
@@ -162,21 +263,20 @@ def _update_row(
     connection: sqlite3.Connection, before: Row, after: Row
 ) -> tuple[int, AccessCounters]:
     """Replace a row and take it out of the memory index; return its rowid and access counters."""
-    connection.execute(_UPDATE, (*after, hash_values(after), after.namespace, after.key))
+    connection.execute(_UPDATE, (*after, hash_values(after), before.namespace, before.key))
+    verify_saved_row(connection, after)
 
-    memory, *counters = connection.execute(
-        "SELECT memory, accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?",
-        (before.namespace, before.id),
-    ).fetchone()
-    _unindex_memory(connection, before)  # triggers count a deletion here, and an insertion later
+    # Triggers count a deletion here, and an insertion later.
+    memory = _find_rowid(connection, after)
+    counters = _unindex_memory(connection, before, memory)
 
     if before.content != after.content:
         remove_content(connection, memory, before.content)
         add_content(connection, memory, after.content)
     if (before.score, before.archived) != (after.score, after.archived):
-        _update_ranks(connection, after)
+        update_ranks(connection, after)
 
-    return memory, AccessCounters._make(counters)
+    return memory, counters
 
 
 def _index_memory(
@@ -210,73 +310,41 @@ def _index_memory(
     connection.executemany(_INDEX_TAG, tags)
 
 
-def _unindex_memory(connection: sqlite3.Connection, row: Row) -> None:
-    """Remove a memory from the memory index and the tag index."""
-    connection.execute("DELETE FROM shelf WHERE namespace = ? AND id = ?", (row.namespace, row.id))
-    connection.execute("DELETE FROM tags WHERE namespace = ? AND id = ?", (row.namespace, row.id))
+def _unindex_memory(connection: sqlite3.Connection, row: Row, memory: int) -> AccessCounters:
+    """Remove a memory from the memory index and the tag index; return its access counters.
+
+    Its rowid finds it in the index, because damage can change the id there.
+    """
+    counters = AccessCounters(row.created_at, 0)
+    ids = {row.id.encode()}
+
+    for indexed_id, *counted in connection.execute(_UNINDEX, (memory,)).fetchall():
+        counters = AccessCounters._make(counted)
+        ids.add(indexed_id)
+
+    for name in ids:
+        connection.execute(_UNINDEX_TAGS, (row.namespace, name))
+
+    return counters
+
+
+def _find_rowid(connection: sqlite3.Connection, row: Row) -> int:
+    """Return the rowid of a memory that exists."""
+    (memory,) = connection.execute(
+        "SELECT rowid FROM memories WHERE namespace = ? AND key = ?", (row.namespace, row.key)
+    ).fetchone()
+    return int(memory)
 
 
 def _delete_memory(connection: sqlite3.Connection, row: Row) -> None:
     """Delete a memory and its links for good; links from others to it stay and become dangling."""
-    (memory,) = connection.execute(
-        "SELECT memory FROM shelf WHERE namespace = ? AND id = ?", (row.namespace, row.id)
-    ).fetchone()
-
+    memory = _find_rowid(connection, row)
     remove_content(connection, memory, row.content)
-    _unindex_memory(connection, row)
+    _unindex_memory(connection, row, memory)
     connection.execute(
         "DELETE FROM links WHERE namespace = ? AND source = ?", (row.namespace, row.key)
     )
     connection.execute(
         "DELETE FROM memories WHERE namespace = ? AND key = ?", (row.namespace, row.key)
     )
-
-    # Links to a deleted memory rank like those to an archived one.
-    _update_ranks(connection, row._replace(archived=1))
-
-
-def _update_ranks(connection: sqlite3.Connection, target: Row) -> None:
-    """Recompute the rank of every link to a memory; it is -1 if the memory is archived."""
-    score = None if target.archived else target.score
-    connection.execute(
-        "UPDATE links SET rank = coalesce(weight * ?1, -1.0),"
-        " hash = link_hash(source, target, type, weight, coalesce(weight * ?1, -1.0))"
-        " WHERE namespace = ?2 AND target = ?3",
-        (score, target.namespace, target.key),
-    )
-
-
-def save_links(
-    connection: sqlite3.Connection, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]
-) -> None:
-    """Write the links of a memory that were added, changed or removed."""
-    remaining = {(link.target, link.type) for link in after}
-    for link in before:
-        if (link.target, link.type) not in remaining:
-            connection.execute(
-                "DELETE FROM links WHERE namespace = ? AND source = ? AND target = ? AND type = ?",
-                (row.namespace, row.key, link.target, link.type),
-            )
-
-    for link in set(after) - set(before):
-        _save_link(connection, row.namespace, link)
-
-
-def _save_link(connection: sqlite3.Connection, namespace: str, link: LinkRow) -> None:
-    """Insert a link with its rank, or replace the one with the same source, target and type."""
-    target = connection.execute(
-        "SELECT score FROM memories WHERE namespace = ? AND key = ? AND archived = 0",
-        (namespace, link.target),
-    ).fetchone()
-
-    rank = -1.0  # of a link to a missing or archived memory
-    if target is not None:
-        (score,) = target
-        rank = link.weight * score
-
-    # The rank is part of the primary key; the unique index links_back finds what to replace.
-    connection.execute(
-        "INSERT OR REPLACE INTO links (namespace, source, target, type, weight, rank, hash)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (namespace, *link, rank, hash_values((*link, rank))),
-    )
+    update_ranks(connection, row)

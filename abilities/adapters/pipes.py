@@ -1,0 +1,175 @@
+"""Lines over pipes, read and written on threads of their own, so that no pipe blocks the loop.
+
+Both threads are daemons: a blocking read or write can neither be cancelled nor delay the end of the
+process. What waits on either side is bounded.
+"""
+
+import asyncio
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+MAX_LINE = 1024 * 1024
+"""Bytes of one incoming line; a longer one is skipped."""
+TOO_LONG = b""
+"""Stands for a line over the limit; a line that was read is never empty."""
+
+_READ_AHEAD = 64
+"""Lines that are read before anybody takes the first of them."""
+_WRITE_AHEAD = 16
+"""Lines that are accepted before the first of them is written."""
+_CHUNK_BYTES = 64 * 1024
+_HANG_UP_SECONDS = 1.0
+"""How often a reader that is not read from looks whether the other side is still there."""
+_HANG_UP = select.POLLHUP | getattr(select, "POLLRDHUP", 0)  # a socket may be closed by half
+
+
+class LineReader:
+    """Reads the lines of a descriptor, a bounded number of them ahead.
+
+    ``ended`` is set when no more input can come, even if lines of it are not read yet.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.ended = asyncio.Event()
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._room = threading.BoundedSemaphore(_READ_AHEAD)
+        self._poll = select.poll()
+        self._poll.register(descriptor, _HANG_UP)
+
+        threading.Thread(target=self._fill_queue, name="abilities-stdin", daemon=True).start()
+
+    async def read(self) -> bytes | None:
+        """Return the next line, or None at the end of the input."""
+        line = await self._lines.get()
+        self._room.release()
+        return line
+
+    def _fill_queue(self) -> None:
+        for line in chain(split_lines(self._descriptor), (None,)):
+            if line is None:
+                _notify(self._loop, self.ended.set)
+
+            self._wait_for_room()
+            if not _notify(self._loop, self._lines.put_nowait, line):
+                return
+
+    def _wait_for_room(self) -> None:
+        """Wait until a line is taken, and look now and then whether more can come."""
+        while not self._room.acquire(timeout=_HANG_UP_SECONDS):
+            for _, events in self._poll.poll(0):
+                if events & _HANG_UP:
+                    _notify(self._loop, self.ended.set)
+
+
+class LineWriter:
+    """Writes lines to a descriptor, in order. ``count`` grows with every piece that was taken."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.count = 0
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._room = asyncio.Semaphore(_WRITE_AHEAD)
+        self._failed = asyncio.Event()
+        self._lines: deque[bytes] = deque()
+        self._has_lines = threading.Semaphore(0)
+
+        threading.Thread(target=self._write_lines, name="abilities-stdout", daemon=True).start()
+
+    async def write(self, line: bytes) -> None:
+        """Write a line, as soon as the lines before it leave room. Raises BrokenPipeError."""
+        await self._room.acquire()
+
+        if self._failed.is_set():
+            self._room.release()  # for whoever waits as well
+            raise BrokenPipeError
+
+        self._lines.append(line + b"\n")
+        self._has_lines.release()
+
+    async def flush(self) -> None:
+        """Wait until all lines are written. Raises BrokenPipeError."""
+        for _ in range(_WRITE_AHEAD):
+            await self._room.acquire()
+
+        for _ in range(_WRITE_AHEAD):
+            self._room.release()
+
+        if self._failed.is_set():
+            raise BrokenPipeError
+
+    async def wait_for_failure(self) -> None:
+        """Wait until nobody reads any more. Raises BrokenPipeError then."""
+        await self._failed.wait()
+        raise BrokenPipeError
+
+    def _write_lines(self) -> None:
+        while True:
+            self._has_lines.acquire()
+
+            try:
+                self._write_line(self._lines.popleft())
+            except OSError:
+                # Whoever waits for room must learn of it.
+                _notify(self._loop, self._failed.set)
+                _notify(self._loop, self._room.release)
+                return
+
+            if not _notify(self._loop, self._room.release):
+                return
+
+    def _write_line(self, line: bytes) -> None:
+        remaining = memoryview(line)
+
+        while remaining:
+            written = os.write(self._descriptor, remaining[:_CHUNK_BYTES])
+            remaining = remaining[written:]
+            self.count += 1
+
+
+def _notify(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *values: object) -> bool:
+    """Call something in a loop; return False if the loop has ended meanwhile."""
+    try:
+        loop.call_soon_threadsafe(call, *values)
+    except RuntimeError:  # it is closed
+        return False
+
+    return True
+
+
+def split_lines(descriptor: int) -> Iterator[bytes]:
+    """Yield the lines of a descriptor without their ends, and without blank ones.
+
+    A line over the limit is yielded as `TOO_LONG`, and never held in memory as a whole.
+    """
+    line = bytearray()
+    is_skipping = False
+
+    while chunk := os.read(descriptor, _CHUNK_BYTES):
+        *ends, rest = chunk.split(b"\n")
+
+        for end in ends:
+            line += end
+
+            if is_skipping or len(line) > MAX_LINE:
+                yield TOO_LONG
+            elif line.strip():
+                yield bytes(line)
+
+            line = bytearray()
+            is_skipping = False
+
+        line += rest
+        if len(line) > MAX_LINE:
+            line = bytearray()
+            is_skipping = True
+
+    if is_skipping:
+        yield TOO_LONG
+    elif line.strip():
+        yield bytes(line)

@@ -1,0 +1,150 @@
+"""Running one ability: its arguments are validated, its answer is checked and held to its bound.
+
+The answer of a built-in ability is known to be what it should be. That of any other may be anything
+at all, and becomes what every surface can send, or a fault.
+"""
+
+import json
+from dataclasses import replace
+from typing import cast
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.reasons import FAULTS, Reason
+from abilities.declarations.values import JsonObject, as_object
+from abilities.definition import Ability, Context
+from abilities.errors import AbilityError
+from abilities.helpers.reply.render import json_bytes, json_size, render
+from abilities.replies import Reply
+from abilities.validation import validate_arguments
+
+MAX_FAULT_BYTES = 16_000
+"""A larger fault, such as one with long lists of choices, is answered without its details."""
+
+_LEAST_STEP = 1_000
+"""Bytes by which an answer's room shrinks at least before it is rendered again."""
+
+
+async def run_ability(ability: Ability, arguments: object, context: Context) -> Reply:
+    """Run an ability; the reply's text is TOON if the arguments ask for it, otherwise JSON.
+
+    Raises AbilityError, and nothing else but what ends a task or a process.
+    """
+    try:
+        if _is_toon_requested(arguments):
+            return await _run_for_toon(ability, arguments, context)
+
+        return await _run_for_json(ability, arguments, context)
+    except AbilityError as error:
+        if ability.is_built_in:
+            raise
+        raise AbilityError(_bound_fault(error.fault, ability.name)) from None
+    except Exception as error:
+        # The fault says nothing of the error itself, which could hold paths or contents.
+        fault = Fault.from_exception(error, ability.name)
+        raise AbilityError(_bound_fault(fault, ability.name)) from None
+
+
+async def _run_for_json(ability: Ability, arguments: object, context: Context) -> Reply:
+    """Run an ability, and return its answer with its text as JSON.
+
+    The JSON has to be made anyway, to hold the answer against its bound.
+    """
+    answer = await ability.run(context, validate_arguments(ability.input, arguments))
+    if not ability.is_built_in:
+        _check_type(ability, answer)
+
+    payload = _to_payload(answer)
+    encoded = json_bytes(payload)
+    if len(encoded) > context.max_response_bytes:
+        raise Refused("response_too_large")
+
+    if not ability.is_built_in:
+        _check_numbers(answer, encoded)
+        # Python gets exactly what the other surfaces send: lists for tuples, strings for dates.
+        payload = orjson.loads(encoded)
+
+    return Reply(payload, encoded.decode(), failed=False)
+
+
+def _to_payload(answer: BaseModel | JsonObject) -> JsonObject:
+    if isinstance(answer, BaseModel):
+        return answer.model_dump(mode="json", exclude_none=True)
+
+    return answer
+
+
+async def _run_for_toon(ability: Ability, arguments: object, context: Context) -> Reply:
+    """Run an ability until its answer as TOON fits into the bound.
+
+    An answer keeps its bound as JSON, and now and then TOON is longer than that. Then the ability
+    runs again with as much less room as the TOON was too long. One that changes something must not
+    run twice, and its answer is sent as JSON.
+    """
+    limit = room = context.max_response_bytes
+
+    while True:
+        reply = await _run_for_json(ability, arguments, replace(context, max_response_bytes=room))
+        text = render(reply.payload, "toon")
+        size = len(text.encode())
+        if size <= limit:
+            return replace(reply, text=text, format="toon")
+
+        if not ability.read_only:
+            return reply
+
+        # The step guarantees an end: with too little room the ability itself is refused.
+        room = min(room * limit // size, room - _LEAST_STEP)
+
+
+def _is_toon_requested(arguments: object) -> bool:
+    # Read before the arguments are validated: whatever is wrong with them is answered as JSON.
+    named = as_object(arguments)
+    return named is not None and named.get("output_format") == "toon"
+
+
+def _check_type(ability: Ability, answer: object) -> None:
+    """Raise TypeError or ValueError for an answer that is not of its declared model."""
+    if isinstance(answer, ability.answer):
+        return
+
+    name = ability.answer.__name__
+    if not isinstance(answer, dict):
+        raise TypeError(f"the answer is neither a {name} nor a dict")
+
+    try:
+        ability.answer.model_validate(answer)
+    except ValidationError as error:
+        # What is logged must not hold contents, as the error itself does.
+        places = [mistake["loc"] for mistake in error.errors(include_input=False)[:3]]
+        raise ValueError(f"the answer is not what {name} declares, at {places}") from None
+
+
+def _check_numbers(answer: BaseModel | JsonObject, encoded: bytes) -> None:
+    """Raise ValueError for NaN and infinities, which are encoded as null."""
+    if b"null" not in encoded:
+        return
+
+    values = answer
+    if isinstance(answer, BaseModel):
+        values = answer.model_dump()
+    json.dumps(values, allow_nan=False, default=str, skipkeys=True)
+
+
+def _bound_fault(fault: Fault, name: str) -> Fault:
+    """Return a fault that can be sent: of the closed set, JSON, and not too large."""
+    reason = cast(Reason, fault.reason)
+    if reason not in FAULTS or FAULTS[reason].code != fault.code:
+        return Fault.from_exception(ValueError("it raised a fault that is not in FAULTS"), name)
+
+    try:
+        is_small = json_size(fault.to_payload()) <= MAX_FAULT_BYTES
+    except TypeError:  # what a plugin says is expected
+        is_small = False
+
+    if is_small:
+        return fault
+
+    return Fault.from_reason(reason)

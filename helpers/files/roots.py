@@ -1,0 +1,164 @@
+"""Roots: the directories that files are read from."""
+
+import errno
+import os
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.circuit_breaker import WorkPlace
+from abilities.helpers.files.bans import find_ban, find_ban_of
+from abilities.helpers.files.confinement import translate_os_error
+
+PLACEHOLDER = "{namespace}"
+"""What stands in a directory's path for the name of a namespace."""
+
+_PLAIN_IN_FOLDERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
+_MAX_FOLDER_BYTES = 200
+
+_ROOT_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC  # a root itself may be a link
+
+
+def name_folder(namespace: str) -> str:
+    """Return a namespace as part of a folder's name, which no other namespace has.
+
+    Every character but ``a-z 0-9 _ -`` is percent-encoded, upper case too, so that file systems
+    which ignore case keep namespaces apart. A name over 200 bytes becomes ``~`` and its SHA-256.
+
+    >>> name_folder("Ada@example.com")
+    '%41da%40example%2Ecom'
+    """
+    encoded = ""
+    for char in namespace:
+        if char in _PLAIN_IN_FOLDERS:
+            encoded += char
+        else:
+            encoded += f"%{ord(char):02X}"
+
+    if len(encoded) <= _MAX_FOLDER_BYTES:
+        return encoded
+
+    return "~" + sha256(namespace.encode()).hexdigest()
+
+
+def enter_namespace(directory: Path, namespace: str) -> Path:
+    """Return a directory as it is in a namespace."""
+    # Not by str.format, which would stumble over any other brace in a path.
+    return Path(str(directory).replace(PLACEHOLDER, name_folder(namespace)))
+
+
+def find_shared_part(directory: Path) -> Path:
+    """Return the part of a directory that all namespaces share; all of it without a placeholder."""
+    shared = directory
+    while PLACEHOLDER in str(shared):
+        shared = shared.parent
+
+    return shared
+
+
+class RootPlace(NamedTuple):
+    """Where a root is: a directory by its absolute path.
+
+    ``required`` is the directory that must exist before anything is read: the root itself, the
+    folder in which each namespace has one, or None.
+    """
+
+    name: Literal["agent", "workspace"]
+    path: Path
+    required: Path | None
+
+    @property
+    def setting(self) -> str:
+        """The setting that names this directory, for example ``agent_dir``."""
+        return f"{self.name}_dir"
+
+    @property
+    def optional(self) -> bool:
+        """Whether the directory itself may be missing, and then holds no files."""
+        return self.required != self.path
+
+    def check(self) -> None:
+        """Raise ValueError for a directory that must not be shared, or that does not exist."""
+        ban = find_ban(self.path)
+        if ban is not None:
+            raise ValueError(
+                f"{self.setting} must not be {_describe_place(self.path)}: this is {ban}, and "
+                "agents could read all of it; name a folder that you want to share, for example "
+                "that of a project"
+            )
+
+        if self.required is None or self.required.is_dir():
+            return
+
+        if self.required.exists():
+            raise ValueError(f"{self.setting}: {self.required} is not a directory")
+
+        raise ValueError(
+            f"{self.setting}: {self.required} does not exist; create it, or name another folder"
+        )
+
+
+class Root:
+    """A directory that files are read from, by its absolute path.
+
+    It is opened anew for each call: a directory that was replaced is served as it is now, and one
+    that is gone is unavailable.
+
+    An optional root may be missing, and then holds no files. That ends for good when it is opened
+    for the first time: from then on a missing directory is a loss, not an empty root. Threads may
+    share a root, and should: a second object for the same directory does not know that the
+    first has opened it.
+    """
+
+    def __init__(self, name: str, path: Path, *, optional: bool = False) -> None:
+        self.name = name
+        self.path = path
+        self._place = str(path)  # each namespace has its own
+        self._may_be_missing = optional
+        # Goes from False to True once, in one assignment, so threads need no lock for it. None may
+        # be held while opening either: a dead drive would then stop every thread.
+        self._has_existed = False
+
+    @property
+    def optional(self) -> bool:
+        """Whether the directory may be missing: it was declared so, and has never been opened."""
+        return self._may_be_missing and not self._has_existed
+
+    def find_place(self, *path: str) -> WorkPlace:
+        """Return where threads may get stuck: a file by its names, a folder with '' at the end."""
+        return WorkPlace(self._place, path)
+
+    def open(self) -> int | None:
+        """Return a descriptor of the directory; None for an optional root that never existed.
+
+        The caller closes the descriptor.
+
+        Raises Refused: root_unavailable, access_denied, resource_exhausted.
+        """
+        try:
+            descriptor = os.open(self.path, _ROOT_FLAGS)
+        except OSError as error:
+            if error.errno == errno.ENOENT and self.optional:
+                return None
+
+            reason = translate_os_error(error).reason
+            if reason not in ("access_denied", "resource_exhausted"):
+                reason = "root_unavailable"
+            raise Refused(reason) from None
+
+        if find_ban_of(os.fstat(descriptor)) is not None:
+            os.close(descriptor)
+            raise Refused("root_unavailable")
+
+        self._has_existed = True
+        return descriptor
+
+
+def _describe_place(path: Path) -> str:
+    """Return a path, and where it leads if that is elsewhere."""
+    resolved = os.path.realpath(path)
+    if resolved == str(path):
+        return f"'{path}'"
+
+    return f"'{path}', which leads to '{resolved}'"

@@ -1,0 +1,296 @@
+"""The names under which programs keep secrets, each with the manual that says so.
+
+Patterns are those of `DenyList`. A name here is refused in every folder, and if it is a folder's,
+so is all beneath it. So a name that is also common for sources, such as ``credentials`` or
+``secrets.py``, is not here; where its folder tells it apart, such as ``.aws``, the folder is.
+"""
+
+from typing import NamedTuple
+
+
+class SecretNames(NamedTuple):
+    """Names of one kind, and where they are documented."""
+
+    source: str
+    patterns: tuple[str, ...]
+
+
+SECRET_NAMES = (
+    SecretNames("Our own store, settings and tokens", (".abilities/**",)),
+    SecretNames(
+        "dotenv, Docker Compose: env_file; direnv(1); Cloudflare Workers: local development",
+        (
+            ".env", ".env.*", ".env-*", ".env_*", "*.env", ".envrc", ".envrc.*", ".flaskenv",
+            ".envs/**", ".dev.vars", ".dev.vars.*",
+        ),
+    ),
+    SecretNames(
+        "Private keys: openssl(1), ssh-keygen(1), PuTTY, keytool, Apple Developer, .NET sn.exe",
+        (
+            "*.pem", "*.key", "*.p12", "*.p8", "*.pfx", "*.pkcs12", "*.ppk", "*.pvk", "*.snk",
+            "*.jks", "*.jceks", "*.bks", "*.bcfks", "*.keystore", "*.keytab", "krb5cc_*",
+            "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*", "*_rsa", "*_dsa",
+            "*_ecdsa", "*_ed25519", "ssh_host_*_key*", "private_key", "private-key", "privatekey",
+            "private_key.txt", "private-key.txt", "otr.private_key", "hs_ed25519_secret_key",
+            "keystore.properties", "key.properties", "signing.properties",
+        ),
+    ),
+    SecretNames(
+        "OpenPGP: gpg(1); files of exported keys",
+        (".gnupg/**", "secring.*", "*private*.asc", "*secret*.asc", "private-keys-v1.d/**"),
+    ),
+    SecretNames(
+        "Logins of network tools: netrc(5), curl(1), wget(1), ssh(1), Emacs auth-source",
+        (
+            ".ssh/**", ".putty/**", ".netrc", ".netrc.*", "_netrc", ".authinfo",
+            ".curlrc", "_curlrc", ".wgetrc", ".rhosts", ".shosts", ".Xauthority", ".ICEauthority",
+            ".google_authenticator", ".vnc/**", ".smbcredentials", ".cifscredentials", ".lftp/**",
+            ".ncftp/**", ".ftpconfig", ".remote-sync.json", "sftp-config.json", "sftp.json",
+            "filezilla.xml", "sitemanager.xml", "recentservers.xml", ".filezilla/**", "WinSCP.ini",
+            "confCons.xml", "*.rdg", "*.rdp", "*.remmina", "WebServers.xml", "proftpdpasswd",
+        ),
+    ),
+    SecretNames(
+        "git(1), gitcredentials(7); command lines of GitHub, GitLab, Gitea; Subversion, Mercurial",
+        (
+            ".git/**", ".git-credentials", ".git-credential-cache/**", ".config/git/credentials",
+            ".gitcookies", ".config/gh/hosts.yml", ".config/hub", ".config/glab-cli/**",
+            ".config/tea/**", ".gitlab-runner/config.toml", ".subversion/auth/**",
+            ".subversion/servers", ".hgrc", ".hg/hgrc", ".arcrc", ".gitrobrc",
+            "GitHub CLI/hosts.yml",
+        ),
+    ),
+    SecretNames(
+        "Package managers: npmrc, pypirc, Cargo, RubyGems, Composer, Maven, Gradle, NuGet, Conan",
+        (
+            ".npmrc", ".pypirc", ".cargo/credentials", ".cargo/credentials.toml",
+            ".gem/credentials", ".bundle/config", "auth.json", ".m2/settings.xml",
+            ".m2/settings-security.xml", "settings-security.xml", ".gradle/gradle.properties",
+            ".ivy2/.credentials", ".sbt/.credentials", "credentials.sbt", ".credentials",
+            "coursier/credentials.properties", ".nuget/NuGet/NuGet.Config",
+            "AppData/Roaming/NuGet/NuGet.Config", ".hex/hex.config", "pub-credentials.json",
+            "pub-tokens.json", ".conan.db", ".conan2/credentials.json", ".continuum/**",
+            "pypoetry/auth.toml", ".jfrog/**", ".lein/credentials.clj", ".Renviron",
+            ".pip/pip.conf", ".config/pip/pip.conf", ".config/uv/credentials/**",
+            "uv/credentials/**",
+        ),
+    ),
+    SecretNames(
+        "Amazon Web Services: CLI and console",
+        (
+            ".aws/**", ".awsvault/**", ".saml2aws", "accessKeys.csv", "*_accessKeys.csv",
+            "rootkey.csv", ".boto", ".gsutil/**", ".s3cfg", ".passwd-s3fs",
+            ".elasticbeanstalk/aws_credential_file", ".okta/**", ".okta_aws_login_config",
+        ),
+    ),
+    SecretNames(
+        "Google Cloud, Google Workspace and Firebase",
+        (
+            ".config/gcloud/**", "AppData/Roaming/gcloud/**",
+            "application_default_credentials.json", "service-account*.json",
+            "service_account*.json", "serviceaccount.json", "serviceaccountkey.json",
+            "serviceaccount-*.json", "*-service-account*.json", "*_service_account*.json",
+            "*-firebase-adminsdk-*.json", "gcp-key.json", "gcp_key.json", "client_secret.json",
+            "client_secret_*.json", "client_secrets.json", "client-secret.json", "token.json",
+            "token.pickle", "earthengine/credentials", ".config/configstore/firebase-tools.json",
+        ),
+    ),
+    SecretNames(
+        "Microsoft Azure, Visual Studio and ASP.NET Core",
+        (
+            ".azure/**", "azureauth.json", "accessTokens.json", "msal_token_cache.*",
+            "*.publishsettings", "*.pubxml.user", "*.azurePubxml", "*.cscfg",
+            "local.settings.json", "Microsoft/UserSecrets/**", ".microsoft/usersecrets/**",
+        ),
+    ),
+    SecretNames(
+        "Other clouds and hosters: their command lines' configuration",
+        (
+            ".oci/**", ".bluemix/**", ".aliyun/**", ".tccli/**", ".config/doctl/**",
+            ".config/linode-cli", ".config/hcloud/**", ".config/scw/**", ".ovh.conf", ".fly/**",
+            "com.vercel.cli/auth.json", ".config/netlify/**", ".netlify/config.json",
+            ".railway/**", ".wrangler/config/**", ".config/.wrangler/**", ".supabase/access-token",
+            ".edgerc", "clouds.yaml", "openrc.sh", "*-openrc.sh", ".cloudflared/**", ".ngrok2/**",
+            "ngrok.yml", ".expo/state.json", ".boxcli/**", ".rclone.conf", "rclone.conf",
+            ".config/stripe/**", ".twilio-cli/**", ".sentryclirc", "sentry.properties",
+            ".transifexrc", ".config/exercism/user.json", ".config/syncthing/**", ".databrickscfg",
+            ".databricks-connect", ".cdsapirc", ".ecmwfapirc", ".planet.json", ".tugboat", ".trc",
+            ".twurlrc", ".mc/config.json", ".passbolt/**",
+        ),
+    ),
+    SecretNames(
+        "Terraform, Pulumi, Vault, Nomad, Ansible, Chef, Salt, Vagrant, SOPS and age",
+        (
+            "*.tfstate", "*.tfstate.*", "*.tfvars", "*.tfvars.json", ".terraform.d/**",
+            ".terraformrc", "terraform.rc", "credentials.tfrc.json", ".pulumi/credentials.json",
+            ".vault-token", ".vault_pass*", ".vault-pass*", "vault_pass.txt", "vault_password.txt",
+            "vault-password.txt", "vault-password-file", ".ansible_vault*", "galaxy_token",
+            ".nomad-token", ".consul-token", ".chef/**", "knife.rb", "encrypted_data_bag_secret",
+            ".saltrc", ".vagrant.d/**", ".vagrant/**", "age/keys.txt", ".age/**", "keys.agekey",
+            "*.agekey",
+        ),
+    ),
+    SecretNames(
+        "Docker, Podman, Kubernetes and Helm: logins, cluster access, Secret manifests",
+        (
+            ".docker/config.json", ".dockercfg", ".dockerconfigjson", "containers/auth.json",
+            ".kube/**", "kubeconfig", "kubeconfig.yaml", "kubeconfig.yml", "*.kubeconfig",
+            "k3s.yaml", "kubernetes/admin.conf", ".minikube/**", "helm/registry/config.json",
+            ".crc/**", ".config/argocd/**", ".argocd/**", ".rancher/**", "talosconfig",
+            ".talos/**", "run/secrets/**", "secret.yaml", "secrets.yaml", "secret.yml",
+            "secrets.yml",
+        ),
+    ),
+    SecretNames(
+        "Tools for models: MCP clients, Claude, Codex, Gemini, Copilot, Hugging Face, Kaggle",
+        (
+            ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".roo/mcp.json",
+            ".kiro/settings/mcp.json", "claude_desktop_config.json", ".claude.json",
+            ".claude/.credentials.json", "cline_mcp_settings.json", "mcp_settings.json",
+            ".codeium/**", ".gemini/oauth_creds.json", ".qwen/oauth_creds.json",
+            "oauth_creds.json", ".config/github-copilot/**", "github-copilot/hosts.json",
+            "github-copilot/apps.json", "auth-profiles.json", ".openclaw/credentials/**",
+            ".openclaw/openclaw.json", ".continue/config.json", ".continue/config.yaml",
+            "io.datasette.llm/keys.json", ".grok/user-settings.json", ".huggingface/token",
+            "huggingface/token", "huggingface/stored_tokens", "kaggle.json", ".kaggle/**",
+            ".anthropic/**", ".openai/**",
+        ),
+    ),
+    SecretNames(
+        "Databases: PostgreSQL, MySQL, MongoDB, Cassandra, Snowflake, dbt, ODBC, DBeaver, Redis",
+        (
+            "*.pgpass", "pgpass.conf", ".pg_service.conf", ".my.cnf", ".mylogin.cnf",
+            ".mongorc.js", ".mongodb/**", ".cassandra/**", ".cqlshrc", ".snowsql/**",
+            ".snowflake/**", ".dbt/**", ".odbc.ini", "credentials-config.json",
+            ".dbeaver-data-sources*.xml", "robomongo.json", "users.acl", ".influxdbv2/**",
+            ".clickhouse-client/**",
+        ),
+    ),
+    SecretNames(
+        "Web servers and frameworks: Apache, Rails, Phoenix, WordPress, Drupal, Magento",
+        (
+            "*.htpasswd", ".htdigest", "tomcat-users.xml", "jmxremote.password", "auth/htpasswd",
+            "secret_token.rb", "*.secret.exs", "wp-config.php", "wp-config-local.php",
+            "LocalSettings.php", "settings.local.php", "sites/default/settings.php",
+            "app/etc/env.php", "app/config/parameters.yml", "local_settings.py",
+            "jupyter_cookie_secret", "notebook_cookie_secret", ".jupyter/**", "jupyter/runtime/**",
+            "letsencrypt/archive/**", "letsencrypt/live/**", "letsencrypt/accounts/**",
+            "arduino_secrets.h", ".erlang.cookie",
+        ),
+    ),
+    SecretNames(
+        "Build servers: Jenkins, Buildkite, CircleCI, Travis, act",
+        (
+            "credentials.xml", "hudson.util.Secret", "buildkite-agent.cfg", ".circleci/cli.yml",
+            ".travis/config.yml", "jenkins.plugins.publish_over_ssh.BapSshPublisherPlugin.xml",
+        ),
+    ),
+    SecretNames(
+        "Operating systems: shadow(5), wpa_supplicant, NetworkManager, WireGuard, OpenVPN, pppd",
+        (
+            "etc/shadow", "etc/shadow-", "etc/gshadow", "etc/gshadow-", "etc/master.passwd",
+            "etc/security/opasswd", "etc/ssl/private/**", "wpa_supplicant.conf",
+            "wpa_supplicant-*.conf", "system-connections/**", "*.nmconnection", "*.mobileconfig",
+            "wireguard/*.conf", "wg0.conf", "wg1.conf", "wg-*.conf", "*.ovpn", "*.tblk",
+            "ipsec.secrets", "sasl_passwd", "exim4/passwd.client", "chap-secrets", "pap-secrets",
+            "unattend.xml", "autounattend.xml", "sysprep.inf", "ntds.dit", "ntuser.dat",
+            "Microsoft/Credentials/**", "Microsoft/Protect/**", "*.bek", "*.fve",
+        ),
+    ),
+    SecretNames(
+        "Histories: bash(1), zsh(1), psql(1), mysql(1), IPython, PowerShell, less(1), Vim",
+        (
+            ".*_history", ".*-history", ".history", ".zhistory", ".histfile", ".bash_sessions/**",
+            ".zsh_sessions/**", "fish_history", "irb_history", "mysql_history", "nvim/shada/**",
+            ".*_hist", ".Rhistory", ".lesshst", ".viminfo", ".dbshell", "cqlsh_history",
+            "mongosh_repl_history", "history.sqlite", "ConsoleHost_history.txt", ".ipython/**",
+            "repl_history.jl", "nushell/history.*", "atuin/history.db", "pgcli/history",
+            "usql_history", ".wget-hsts", ".netrwhist",
+        ),
+    ),
+    SecretNames(
+        "Browsers and mail: Chromium, Firefox, Safari, Thunderbird, curl's cookie file",
+        (
+            ".mozilla/**", ".thunderbird/**", ".config/google-chrome/**", ".config/chromium/**",
+            ".config/BraveSoftware/**", ".config/microsoft-edge/**", ".config/vivaldi/**",
+            ".config/opera/**", "Application Support/Google/Chrome/**",
+            "Application Support/Firefox/**", "Google/Chrome/User Data/**", "Firefox/Profiles/**",
+            "Login Data", "Login Data For Account", "Web Data", "Local State", "Default/Cookies",
+            "Default/History", "Network/Cookies", "logins.json", "key3.db", "key4.db",
+            "signons.sqlite", "cookies.sqlite", "places.sqlite", "formhistory.sqlite",
+            "*.binarycookies", "cookies.txt", ".msmtprc", ".muttrc", ".mutt/**", ".fetchmailrc",
+            ".mbsyncrc", ".offlineimaprc", ".esmtprc", ".mailrc", ".getmail/**",
+        ),
+    ),
+    SecretNames(
+        "Password managers and keyrings: KeePass, 1Password, Bitwarden, pass, GNOME, KDE, macOS",
+        (
+            "*.kdbx", "*.kdb", "*.psafe3", "*.agilekeychain", "*.opvault", "*.1pif", "*.1pux",
+            "*.enpassdb", "*.kwl", "*.kwallet", ".pki/**", ".config/1Password/**", "*.keychain",
+            "*.keychain-db", "*.keyring", ".local/share/keyrings/**", "kwalletd/**",
+            "Library/Keychains/**", ".password-store/**", ".op/**", ".config/op/**",
+            "Bitwarden CLI/data.json", "bitwarden_export_*", "lastpass_export*", ".lpass/**",
+            "chrome passwords.csv", "google passwords.csv", "recovery-codes.txt",
+            "*-recovery-codes.txt", "recovery_codes.txt", "backup-codes*.txt",
+        ),
+    ),
+    SecretNames(
+        "Wallets: Bitcoin Core, Electrum, Ethereum, Solana, NEAR, Sui",
+        (
+            "wallet.dat", "*.wallet", "UTC--*", ".bitcoin/**", ".electrum/**",
+            ".ethereum/keystore/**", ".foundry/keystores/**", ".config/solana/**",
+            ".near-credentials/**", "sui.keystore",
+        ),
+    ),
+    SecretNames(
+        "Chats: Pidgin, irssi, WeeChat, HexChat, Signal, Telegram; Metasploit, recon-ng",
+        (
+            ".purple/**", ".irssi/**", "weechat/sec.conf", "servlist_.conf", ".config/Signal/**",
+            "TelegramDesktop/tdata/**", ".msf4/**", ".recon-ng/**",
+        ),
+    ),
+    SecretNames(
+        "By custom, as gitignore templates and secret scanners list them",
+        (
+            "credentials.json", "credentials.yml", "credentials.yaml", "credentials.toml",
+            "credentials.ini", "credentials.csv", "credentials.txt", "credentials.properties",
+            "credentials.db", ".credentials.json", "*-credentials.json", "*_credentials.json",
+            ".secret", ".secrets", ".secret.*", ".secrets.*", "secret.json", "secrets.json",
+            "secrets.txt", "secrets.toml", "secrets.ini", "secrets.properties",
+            "Secrets.xcconfig", "Secrets.plist", "password.txt", "passwords.txt", "passwords.csv",
+            "passwords.xlsx", "passwd.txt", ".passwd", ".password", ".passwords", "token.txt",
+            "tokens.txt", ".token", ".api_key", ".apikey", ".api-key", "api_key.txt",
+            "api-key.txt", "apikey.txt", "api_keys.txt", "api-keys.txt", "apikeys.txt",
+            "api_keys.json", "api-keys.json", "apikeys.json", "access_token.txt", ".github_token",
+            ".gh_token", ".secret_key", "secret_key.txt",
+        ),
+    ),
+)  # fmt: skip
+
+ORDINARY_NAMES = (
+    # Examples hold no values.
+    ".env?example", ".env?sample", ".env?template", ".env?dist", ".env?defaults", ".env?schema",
+    ".env.*.example", ".env.*.sample", ".env.*.template", ".env.*.dist", ".env?example.*",
+    ".envrc.example", ".envrc.sample", ".envrc.template", ".dev.vars.example",
+    "example.env", "sample.env", "template.env", "default.env", "defaults.env",
+    "example.tfvars", "sample.tfvars", "example.auto.tfvars",
+    # Hashes of findings, meant to be shared: detect-secrets.
+    ".secrets.baseline",
+    # Templates of a Helm chart, and texts of pages by language.
+    "templates/secret.yaml", "templates/secrets.yaml", "templates/secret.yml",
+    "locales/*/*.json", "locale/*/*.json", "lang/*/*.json", "i18n/*/*.json", "messages/*/*.json",
+    "translations/*/*.json",
+)  # fmt: skip
+"""Names that the patterns above would match, but that hold no secrets."""
+
+
+def list_denied() -> tuple[str, ...]:
+    """Return the deny list that applies unless one is set: patterns, then exceptions."""
+    denied: list[str] = []
+    for names in SECRET_NAMES:
+        denied.extend(names.patterns)
+
+    for name in ORDINARY_NAMES:
+        denied.append(f"!{name}")
+
+    return tuple(denied)

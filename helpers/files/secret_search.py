@@ -1,0 +1,199 @@
+"""Look through a root for files that agents may read and that look like secrets."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.circuit_breaker import WorkPlace
+from abilities.helpers.files.confinement import Policy, open_file
+from abilities.helpers.files.folders import read_kinds
+from abilities.helpers.files.paths import MAX_COMPONENTS
+from abilities.helpers.files.spellings import fold
+from abilities.helpers.files.window import read_piece
+from abilities.helpers.text.ranges import WHOLE
+
+MAX_CHARS = 100_000
+"""Characters of a file that are looked at, from its start."""
+
+_WORDS = re.compile(r"[^\W_]+")
+
+_HINTS = frozenset(
+    (
+        "apikey", "apikeys", "credential", "credentials", "creds", "keystore", "passphrase",
+        "passwd", "password", "passwords", "privatekey", "privkey", "pwd", "secret", "secrets",
+        "token", "tokens",
+    )
+)  # fmt: skip
+_KEY_ENDINGS = frozenset((".asc", ".der", ".gpg", ".pgp"))
+
+# What these words name is written for people: sources, documents and examples.
+_ORDINARY_WORDS = frozenset(
+    (
+        "adoc", "bash", "c", "cc", "clj", "cpp", "cs", "css", "dart", "erl", "ex", "exs", "fs",
+        "go", "h", "hpp", "hs", "html", "ipynb", "java", "js", "jsx", "kt", "less", "lua", "m",
+        "md", "mdx", "mjs", "ml", "pdf", "php", "pl", "png", "proto", "py", "pyc", "pyi", "r", "rb",
+        "rs", "rst", "scala", "scss", "sh", "sql", "svelte", "svg", "swift", "ts", "tsx", "vue",
+        "example", "examples", "sample", "template",
+    )
+)  # fmt: skip
+
+Stop = Literal["files", "chars", "time"]
+
+
+class SearchLimits(NamedTuple):
+    """What a search may take: files, characters of their contents, and seconds."""
+
+    files: int = 50_000
+    chars: int = 256_000_000
+    seconds: float = 60
+
+
+DEFAULT_LIMITS = SearchLimits()
+
+
+class ExposedFile(NamedTuple):
+    """A file that may be read and looks like a secret.
+
+    ``kinds`` say what its contents look like; if there are none, its name alone is a hint.
+    """
+
+    source: str
+    path: str
+    kinds: tuple[str, ...]
+
+
+@dataclass
+class SecretSearch:
+    """A search through one root after the other, until a limit is reached.
+
+    ``find_kinds`` returns the kinds of secrets in a text. ``report`` is called with 1 per file.
+    """
+
+    policy: Policy
+    find_kinds: Callable[[str], Collection[str]]
+    report: Callable[[float], None]
+    limits: SearchLimits = DEFAULT_LIMITS
+    found: list[ExposedFile] = field(default_factory=list[ExposedFile])
+    files: int = 0
+    chars: int = 0
+    stopped_by: Stop | None = None
+
+    def __post_init__(self) -> None:
+        self._deadline = time.monotonic() + self.limits.seconds
+        self._own = self.policy.own.refresh(_wait_for_nothing).identities
+
+    def search(self, source: str, root: int) -> None:
+        """Search beneath a root, an open directory; ``source`` is its name."""
+        for path in self._list_paths(root, "", 1):
+            self.stopped_by = self._find_limit()
+            if self.stopped_by is not None:
+                return
+
+            text = self._read_text(root, path)
+            if text is None:
+                continue
+
+            self.files += 1
+            self.chars += len(text)
+            self.report(1)
+
+            kinds = tuple(sorted(set(self.find_kinds(text))))
+            if kinds or hints_at_secret(path):
+                self.found.append(ExposedFile(source, path, kinds))
+
+    def _find_limit(self) -> Stop | None:
+        if self.files >= self.limits.files:
+            return "files"
+
+        if self.chars >= self.limits.chars:
+            return "chars"
+
+        if time.monotonic() > self._deadline:
+            return "time"
+
+        return None
+
+    def _list_paths(self, root: int, folder: str, depth: int) -> Iterator[str]:
+        """Yield the paths of files and links that are not denied; links to folders are passed."""
+        for name, is_folder in _read_folder(root, folder):
+            path = folder + name
+            if self.policy.deny.denies(path):
+                continue
+
+            if not is_folder:
+                yield path
+            elif depth < MAX_COMPONENTS:
+                yield from self._list_paths(root, path + "/", depth + 1)
+
+    def _read_text(self, root: int, path: str) -> str | None:
+        """Return the text at the start of a file; None if it may not be read, or is no text."""
+        try:
+            opened = open_file(root, path.split("/"), self.policy)
+        except Refused:
+            return None
+
+        if isinstance(opened, str):
+            return None
+
+        descriptor, status = opened
+        try:
+            if (status.st_dev, status.st_ino) in self._own:
+                return None
+            return read_piece(descriptor, status.st_size, WHOLE, MAX_CHARS, _check_nothing).text
+        except (Refused, OSError):
+            return None
+        finally:
+            os.close(descriptor)
+
+
+def hints_at_secret(path: str) -> bool:
+    """Return whether a file's name, or that of its folder, hints at a secret.
+
+    Sources, documents and examples never do, for they are about secrets.
+
+    >>> hints_at_secret("deploy/db-password.txt"), hints_at_secret("src/token_count.ts")
+    (True, False)
+    """
+    names = fold(path).split("/")
+    words = set(_WORDS.findall(names[-1]))
+    if words & _ORDINARY_WORDS:
+        return False
+
+    if os.path.splitext(names[-1])[1] in _KEY_ENDINGS:
+        return True
+
+    folder_words = _WORDS.findall("/".join(names[-2:-1]))
+    return not _HINTS.isdisjoint(words.union(folder_words))
+
+
+def _read_folder(root: int, folder: str) -> list[tuple[str, bool]]:
+    """Return the names of files, links and folders in a folder, and which are folders, sorted.
+
+    A folder that cannot be read, or that is too large to be listed, has none.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(folder or ".", flags, dir_fd=root)
+    except OSError:
+        return []
+
+    try:
+        kinds = read_kinds(descriptor) or {}
+    except Refused:
+        return []
+    finally:
+        os.close(descriptor)
+
+    return sorted((name, kind == "folder") for name, kind in kinds.items() if kind != "other")
+
+
+def _check_nothing() -> None:
+    """Let a read go on."""
+
+
+def _wait_for_nothing(_: WorkPlace) -> None:
+    """Go on in a place, however long it takes: a person waits."""

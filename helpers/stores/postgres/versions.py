@@ -1,0 +1,110 @@
+"""Versions of memories: each change of a namespace takes its next number."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.reasons import Reason
+from abilities.helpers.stores import ranking
+from abilities.helpers.stores.model import Row, verify_row
+from abilities.helpers.stores.postgres.reads import COLUMNS
+from abilities.helpers.stores.postgres.statements import Connection, Select, Statement
+
+
+class Existing(NamedTuple):
+    """What a change finds: the memory or None, and the last version of its namespace.
+
+    ``has_links`` says whether any link is one of the memory or leads to its key. All of this is
+    read together, so that it costs one round trip; the lock of the namespace keeps it true.
+    ``damage`` says why readers refuse the memory. ``has_old_marks`` says that the namespace has
+    marks of stale ranks that it does not keep.
+    """
+
+    row: Row | None
+    last_version: int
+    has_links: bool
+    damage: Reason | None = None
+    has_old_marks: bool = False
+
+
+class _ExistingRecord(NamedTuple):
+    existing: Existing
+    hash: int | None
+
+    @classmethod
+    def parse(cls, columns: Sequence[Any]) -> "_ExistingRecord":
+        """Make a record of the columns of ``_SELECT_EXISTING``."""
+        last_version, has_links, has_old_marks, *values, stored_hash = columns
+
+        # Without a memory, the join returns nulls in its place.
+        row: Row | None = None
+        if stored_hash is not None:
+            row = Row._make(values)
+
+        existing = Existing(row, last_version, has_links, has_old_marks=has_old_marks)
+        return cls(existing, stored_hash)
+
+
+_SELECT_EXISTING = f"""
+SELECT coalesce(v.number, 0), c.key IS NOT NULL, EXISTS (
+    SELECT FROM stale_ranks AS s WHERE s.namespace = given.namespace OFFSET given.most
+) OR EXISTS (
+    SELECT FROM stale_ranks AS s
+    WHERE s.namespace = given.namespace AND s.since <= v.number + 1 - given.longest
+), {COLUMNS}, m.hash
+FROM (SELECT %s::text AS namespace, %s::text AS name, %s::int AS most,
+    %s::int AS longest) AS given
+LEFT JOIN versions AS v ON v.namespace = given.namespace
+"""
+_EXISTING_BY_KEY = Select(
+    f"""
+    {_SELECT_EXISTING}
+    LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.key = given.name
+    LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = given.name
+    """,
+    _ExistingRecord.parse,
+)
+_EXISTING_BY_ID = Select(
+    f"""
+    {_SELECT_EXISTING}
+    LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.id = given.name
+    LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = m.key
+    """,
+    _ExistingRecord.parse,
+)
+_SAVE_VERSION = Statement("""
+    INSERT INTO versions VALUES (%s, %s)
+    ON CONFLICT (namespace) DO UPDATE SET number = EXCLUDED.number
+""")
+
+
+async def find_existing_by_key(connection: Connection, namespace: str, key: str) -> Existing:
+    """Return what a change finds at a key."""
+    bounds = (ranking.MOST_STALE, ranking.LONGEST_STALE)
+    record = await _EXISTING_BY_KEY.fetch_only(connection, namespace, key, *bounds)
+    return _verify(record)
+
+
+async def find_existing_by_id(connection: Connection, namespace: str, memory_id: str) -> Existing:
+    """Return what a change finds at an id."""
+    bounds = (ranking.MOST_STALE, ranking.LONGEST_STALE)
+    record = await _EXISTING_BY_ID.fetch_only(connection, namespace, memory_id, *bounds)
+    return _verify(record)
+
+
+def _verify(record: _ExistingRecord) -> Existing:
+    row = record.existing.row
+    if row is None or record.hash is None:
+        return record.existing
+
+    try:
+        verify_row(row, record.hash)
+    except Refused as error:
+        return record.existing._replace(damage=error.reason)
+
+    return record.existing
+
+
+async def save_version(connection: Connection, row: Row) -> None:
+    """Keep a row's version as the last one of its namespace."""
+    await _SAVE_VERSION.execute(connection, row.namespace, row.version)

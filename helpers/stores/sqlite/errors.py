@@ -1,0 +1,81 @@
+"""What errors of SQLite and of the file system mean to callers; the log has their cause."""
+
+import errno
+import logging
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.reasons import Reason
+
+Result = TypeVar("Result")
+
+_log = logging.getLogger("abilities")
+
+_REASONS: dict[str, Reason] = {
+    "SQLITE_BUSY": "busy",
+    "SQLITE_LOCKED": "busy",
+    "SQLITE_FULL": "storage_full",
+    "SQLITE_READONLY": "read_only",
+    "SQLITE_PERM": "read_only",
+    "SQLITE_CORRUPT": "corrupted",
+    "SQLITE_NOTADB": "corrupted",
+    "SQLITE_CANTOPEN": "unavailable",
+    "SQLITE_INTERRUPT": "timeout",
+}
+"""Reasons by the beginning of the name of an SQLite error, which extended errors share."""
+
+
+def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused:
+    """Return what an SQLite error means to the caller.
+
+    An unforeseen one is a storage_error, and is logged, because callers do not see its cause.
+
+    A UnicodeDecodeError comes from Python decoding an SQLite message that quotes a damaged schema.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return Refused("corrupted")
+
+    name = getattr(error, "sqlite_errorname", None) or ""
+    for prefix, reason in _REASONS.items():
+        if name.startswith(prefix):
+            return Refused(reason)
+
+    _log.error(
+        "Unforeseen error of SQLite, %s: %s", name or "without a code", error, exc_info=error
+    )
+    return Refused("storage_error")
+
+
+def translate_os_error(error: OSError) -> Refused:
+    """Return what an error of the file system means to the caller."""
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Refused("read_only")
+    if is_disk_full(error):
+        return Refused("storage_full")
+
+    return Refused("unavailable")
+
+
+def translate_for_read(refused: Refused) -> Refused:
+    """Return what a Refused means for a read, which may need to write to the log's index."""
+    if refused.reason == "read_only":
+        return Refused("storage_denied")
+
+    return refused
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Return whether the disk, or the user's share of it, is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def attempt(work: Callable[[], Result]) -> Result | Exception:
+    """Return the work's result or exception, an error of SQLite translated."""
+    try:
+        return work()
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        return translate_sqlite_error(error)
+    except Exception as error:
+        return error

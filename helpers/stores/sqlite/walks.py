@@ -1,0 +1,133 @@
+"""Walks in an SQLite store, in a snapshot of the caller."""
+
+import heapq
+import math
+import sqlite3
+from collections.abc import Container, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.memory import Direction
+from abilities.helpers.stores.protocol import WalkResult
+from abilities.helpers.stores.sqlite.ranking import BestLinks, choose_page
+from abilities.helpers.stores.sqlite.reads import find_row_by_key, read
+from abilities.helpers.walk import (
+    LinkRequest,
+    Walk,
+    WalkLimits,
+    WalkLink,
+    WalkOutcome,
+)
+
+
+def walk(
+    connection: sqlite3.Connection,
+    namespace: str,
+    key: str,
+    limits: WalkLimits,
+    direction: Direction = "out",
+) -> WalkResult:
+    """Walk from a memory. Raises Refused if it is missing or damaged itself.
+
+    Links tell nothing about an invalid score of a memory: that is seen when the walk's memories are
+    read. The walk is then repeated without the memories that have one.
+    """
+    if find_row_by_key(connection, namespace, key) is None:
+        raise Refused("memory_not_found")
+
+    invalid: set[str] = set()
+    while True:
+        pages = _LinkPages(connection, namespace, direction, invalid)
+        outcome = _run_walk(Walk(key, limits), pages)
+        memories = read(connection, namespace, [step.key for step in outcome.steps])
+
+        newly_invalid: set[str] = set()
+        for step, memory in zip(outcome.steps, memories, strict=True):
+            if isinstance(memory, Refused) and memory.reason == "invalid_stored_value":
+                newly_invalid.add(step.key)
+
+        if not newly_invalid:
+            return WalkResult(outcome, tuple(memories))
+        invalid |= newly_invalid
+
+
+Place = tuple[float, float, str, str]
+"""What a link is ordered by among the links of a memory; lower places come first."""
+
+_FIRST_PLACE: Place = (-math.inf, 0.0, "", "")
+
+
+class _PlacedLink(NamedTuple):
+    place: Place
+    link: WalkLink
+
+
+class _LinkPages:
+    """Answers a walk's requests for links, in pages that grow.
+
+    ``invalid`` holds memories that the walk must not enter.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        namespace: str,
+        direction: Direction,
+        invalid: Container[str],
+    ) -> None:
+        self._best: list[tuple[BestLinks, bool]] = []
+        if direction != "in":
+            self._best.append((BestLinks(connection, namespace, "target"), False))
+        if direction != "out":
+            self._best.append((BestLinks(connection, namespace, "source"), True))
+
+        self._invalid = invalid
+        self._streams: dict[str, Iterator[_PlacedLink]] = {}
+
+    def read(self, request: LinkRequest) -> list[WalkLink]:
+        """Return the next links of a memory, best first; none if it has no more."""
+        if request.key not in self._streams:
+            self._streams[request.key] = self._stream(request.key)
+
+        stream = self._streams[request.key]
+        return [placed.link for placed in islice(stream, choose_page(request.offset))]
+
+    def _stream(self, key: str) -> Iterator[_PlacedLink]:
+        """Return a memory's links in the walk's direction, best first."""
+        streams: list[Iterator[_PlacedLink]] = []
+        for best, incoming in self._best:
+            streams.append(_place_links(best, key, self._invalid, incoming=incoming))
+
+        if len(streams) == 1:
+            return streams[0]
+
+        # Of links in the same place, those of the first stream come first.
+        return heapq.merge(*streams, key=lambda placed: placed.place)
+
+
+def _place_links(
+    best: BestLinks, key: str, invalid: Container[str], *, incoming: bool
+) -> Iterator[_PlacedLink]:
+    """Yield a memory's links with their places."""
+    place = _FIRST_PLACE
+    for record in best.stream(key):
+        link = record.to_walk_link(invalid, incoming=incoming)
+
+        # A damaged link stays behind the one before it, whatever its values are now.
+        if link.state != "invalid":
+            place = (-link.rank, -link.weight, link.key, link.type)
+
+        yield _PlacedLink(place, link)
+
+
+def _run_walk(walk: Walk, pages: _LinkPages) -> WalkOutcome:
+    """Answer a walk's requests until it is done."""
+    conversation = walk.run()
+    try:
+        request = next(conversation)
+        while True:
+            request = conversation.send(pages.read(request))
+    except StopIteration as end:
+        outcome: WalkOutcome = end.value
+        return outcome

@@ -1,0 +1,196 @@
+"""Turns: work that waits for a thread is taken from each namespace, and each caller, in turn."""
+
+import asyncio
+import threading
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+Item = TypeVar("Item")
+
+turn_owner: ContextVar[str] = ContextVar("turn_owner", default="")
+"""Who makes the call that is being answered: a token or a connection. A server sets it."""
+
+
+class TurnQueue(Generic[Item]):
+    """A queue in which nobody waits behind all the work of somebody else.
+
+    `get` serves the waiting namespaces in turn (round robin), and within a namespace its callers:
+    work waits for one item of each other namespace, however many they have put. Items of one caller
+    stay in order. Any number of threads may put and get.
+    """
+
+    def __init__(self) -> None:
+        self._signals: SimpleQueue[bool] = SimpleQueue()  # True for an item, False for an end
+        self._lock = threading.Lock()
+        self._namespaces: OrderedDict[str, OrderedDict[str, deque[Item]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many items wait."""
+        return self._signals.qsize()
+
+    def put(self, namespace: str, item: Item) -> None:
+        """Add an item of a namespace and of the current caller."""
+        caller = turn_owner.get()
+
+        with self._lock:
+            callers = self._namespaces.setdefault(namespace, OrderedDict())
+            callers.setdefault(caller, deque()).append(item)
+
+        self._signals.put(True)
+
+    def put_end(self) -> None:
+        """Let one `get` return None, once all items that were put before are taken."""
+        self._signals.put(False)
+
+    def has_others(self, namespace: str, caller: str) -> bool:
+        """Return whether an item of another namespace or caller waits."""
+        with self._lock:
+            callers = self._namespaces.get(namespace, OrderedDict())
+            return len(self._namespaces) > bool(callers) or len(callers) > (caller in callers)
+
+    def get(self, timeout: float | None = None) -> Item | None:
+        """Take the next item, or None for an end. Raises queue.Empty after ``timeout`` seconds."""
+        return self._take(is_item=self._signals.get(timeout=timeout))
+
+    def get_nowait(self) -> Item | None:
+        """Take the next item, or None for an end. Raises queue.Empty."""
+        return self._take(is_item=self._signals.get_nowait())
+
+    def _take(self, *, is_item: bool) -> Item | None:
+        if not is_item:
+            return None
+
+        with self._lock:
+            namespace, callers = self._namespaces.popitem(last=False)
+            caller, items = callers.popitem(last=False)
+            item = items.popleft()
+
+            # Whoever has more goes to the back.
+            if items:
+                callers[caller] = items
+            if callers:
+                self._namespaces[namespace] = callers
+
+        return item
+
+
+class TurnSlots:
+    """A limited number of slots for work on one event loop; who waits for one gets it in turn.
+
+    A namespace holds ``most`` of them at a time, so that another one, whose work is short, need not
+    wait for the end of work that is long.
+    """
+
+    def __init__(self, size: int, most: int) -> None:
+        self._free = size
+        self._most = most
+        self._own: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._waiting: TurnQueue[asyncio.Future[None]] = TurnQueue()
+
+    def __len__(self) -> int:
+        """Return how many of those who may hold another slot wait for one."""
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def take(self, namespace: str) -> AsyncGenerator[None]:
+        """Hold a slot for a block."""
+        # The dictionary keeps a semaphore for as long as somebody holds it or waits for it.
+        own = self._own.get(namespace)
+        if own is None:
+            own = self._own[namespace] = asyncio.Semaphore(self._most)
+
+        async with own:
+            await self._acquire(namespace)
+            try:
+                yield
+            finally:
+                self._release()
+
+    async def _acquire(self, namespace: str) -> None:
+        if self._free:
+            self._free -= 1
+            return
+
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.put(namespace, turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release()  # the slot was given at the same moment
+            raise
+
+    def _release(self) -> None:
+        """Give the slot to the next one who still waits."""
+        while True:
+            try:
+                turn = self._waiting.get_nowait()
+            except Empty:
+                self._free += 1
+                return
+
+            if turn is not None and not turn.done():
+                turn.set_result(None)
+                return
+
+
+class _Rounds:
+    """The rounds of an event loop, each of which goes to one call."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: TurnQueue[asyncio.Future[None]] = TurnQueue()
+
+    async def take(self) -> None:
+        """Return at once if nobody has this round, else when it is the caller's turn."""
+        loop = asyncio.get_running_loop()
+
+        if not self._is_taken:
+            self._is_taken = True
+            loop.call_soon(self._begin, loop)
+            return
+
+        turn = loop.create_future()
+        self._waiting.put("", turn)
+        await turn
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin a round: give it to the next call that still waits."""
+        while True:
+            try:
+                turn = self._waiting.get_nowait()
+            except Empty:
+                self._is_taken = False
+                return
+
+            if turn is not None and not turn.done():
+                turn.set_result(None)
+                loop.call_soon(self._begin, loop)
+                return
+
+
+_rounds: WeakKeyDictionary[asyncio.AbstractEventLoop, _Rounds] = WeakKeyDictionary()
+
+
+async def take_turn() -> None:
+    """Wait until the current caller may go on with a piece of work on the event loop.
+
+    A loop runs everything that is ready before it looks at its sockets again. If a caller has sixty
+    calls whose answers are ready to be rendered, whoever has sent a request meanwhile would wait
+    for all of them, at each step of its call. So one call goes on per round of the loop, and
+    callers take turns. Where no server has set `turn_owner`, there is nobody to be fair to.
+    """
+    if not turn_owner.get():
+        return
+
+    loop = asyncio.get_running_loop()
+    rounds = _rounds.get(loop)
+    if rounds is None:
+        rounds = _rounds[loop] = _Rounds()
+
+    await rounds.take()

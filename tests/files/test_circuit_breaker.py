@@ -1,0 +1,290 @@
+"""The circuit breaker: what it blames, how many threads that costs, and when it tries again."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from abilities.helpers.circuit_breaker import (
+    LOST_THREADS,
+    PAUSE_SECONDS,
+    STEADY_TRIALS,
+    STUCK_CALLS,
+    STUCK_THREADS,
+    CircuitBreaker,
+    Visit,
+    WorkPlace,
+)
+from tests.support.stalls import Clock
+
+DAY = 86_400.0
+
+
+class Drive:
+    """A root whose files work or hang, and the calls that read them through one breaker."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.breaker = CircuitBreaker(self.clock)
+        self.stuck: list[Visit] = []
+        self._calls: Iterator[int] = count()
+
+    def get_stuck(self, path: str, *, call: object = None, calls: int = 1) -> int:
+        """Let calls hang in a file; return how many were let in to do so."""
+        visits: list[Visit] = []
+        for _ in range(calls):
+            visit = self.breaker.enter(make_place(path), call or next(self._calls))
+            if visit is not None:
+                visits.append(visit)
+                self.breaker.count_stuck(visit)
+
+        self.stuck += visits
+        return len(visits)
+
+    def read(self, path: str) -> bool:
+        """Let one call read a file that works; return whether it was let in."""
+        visit = self.breaker.enter(make_place(path), next(self._calls))
+        if visit is None:
+            return False
+
+        self.breaker.confirm(visit)
+        self.breaker.leave(visit)
+        return True
+
+    def wait(self) -> None:
+        self.clock.now += PAUSE_SECONDS
+
+
+def make_place(path: str) -> WorkPlace:
+    return WorkPlace("/workspace", tuple(path.split("/")))
+
+
+@pytest.fixture
+def drive() -> Drive:
+    return Drive()
+
+
+def test_calls_are_refused_in_a_folder_in_which_enough_others_are_stuck(drive: Drive) -> None:
+    assert drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS - 1) == STUCK_CALLS - 1
+    assert drive.get_stuck("mnt/b.txt") == 1, "so far too few are stuck"
+    assert drive.get_stuck("mnt/c.txt", calls=3) == 0
+
+
+def test_a_calls_own_threads_do_not_count_until_they_are_many(drive: Drive) -> None:
+    assert drive.get_stuck("mnt/a.txt", call="greedy", calls=100) == STUCK_THREADS
+    assert not drive.read("mnt/b.txt")
+
+
+@pytest.mark.parametrize(
+    ("works", "refused", "answered"),
+    [
+        ("src/main.py", ["mnt/a/b.txt", "mnt/a/e.txt", "mnt/f/g.txt", "mnt/h.txt"], ["i.txt"]),
+        ("mnt/c.txt", ["mnt/a/b.txt", "mnt/a/e.txt", "mnt/a/f/g.txt"], ["mnt/h.txt", "mnt/f/g"]),
+        ("mnt/a/d.txt", ["mnt/a/b.txt"], ["mnt/a/e.txt", "mnt/h.txt"]),
+    ],
+)
+def test_a_success_nearby_narrows_what_is_blamed(
+    works: str, refused: list[str], answered: list[str], drive: Drive
+) -> None:
+    drive.get_stuck("mnt/a/b.txt", calls=STUCK_CALLS)
+    if not drive.read(works):
+        drive.wait()
+
+        assert drive.read(works)
+
+    for path in answered:
+        assert drive.read(path), path
+
+    for path in refused:
+        drive.get_stuck(path)  # the first trial, if this file or folder had none
+
+        assert not drive.read(path), path
+
+
+def test_a_success_in_the_same_file_clears_it(drive: Drive) -> None:
+    drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS)
+
+    assert not drive.read("mnt/a.txt")
+
+    drive.wait()
+
+    assert drive.read("mnt/a.txt")
+    assert drive.get_stuck("mnt/a.txt") == 1, "it is let in again, and not as a trial"
+    assert drive.read("mnt/a.txt")
+    assert drive.breaker.count_lost() == STUCK_CALLS + 1, "the threads are away nevertheless"
+
+
+def test_a_file_of_the_root_is_blamed_on_the_root_until_something_works_there(
+    drive: Drive,
+) -> None:
+    drive.get_stuck("a.txt", calls=STUCK_CALLS)
+
+    assert not drive.read("b.txt")
+    assert drive.read("src/main.py"), "a folder is tried on its own"
+    assert drive.read("b.txt")
+    assert drive.get_stuck("a.txt", calls=3) == 1, "the first trial of this file alone"
+
+
+def test_one_trial_is_let_in_at_a_time(drive: Drive) -> None:
+    drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS)
+    for _ in range(5):
+        assert not drive.read("mnt/b.txt")
+
+        drive.wait()
+
+        assert drive.get_stuck("mnt/b.txt", calls=3) == 1
+
+
+def test_a_pause_begins_with_the_last_call_that_got_stuck_and_not_with_those_counted_late(
+    drive: Drive,
+) -> None:
+    late = drive.breaker.enter(make_place("mnt/a.txt"), "late")
+    for _ in range(STUCK_CALLS):
+        drive.clock.now += PAUSE_SECONDS / 2
+        drive.get_stuck("mnt/a.txt")
+
+    drive.clock.now += PAUSE_SECONDS / 2
+
+    assert late is not None
+    drive.breaker.count_stuck(late)
+
+    assert not drive.read("mnt/a.txt")
+
+    drive.clock.now += PAUSE_SECONDS / 2
+
+    assert drive.read("mnt/a.txt")
+
+
+def test_who_asks_for_what_is_dead_uses_up_no_trial_of_what_is_not(drive: Drive) -> None:
+    drive.get_stuck("src/mnt/a.txt", calls=STUCK_CALLS)
+    for _ in range(10):
+        drive.wait()
+
+        assert drive.get_stuck("src/mnt/b.txt") == 1
+
+    assert drive.read("src/lib/main.py")
+
+
+def test_folders_beside_the_stuck_ones_are_tried_on_their_own_only_while_few_are_stuck(
+    drive: Drive,
+) -> None:
+    names = [f"mnt/{n}/a.txt" for n in range(1_000)]
+
+    assert sum(drive.get_stuck(name) for name in names) == STUCK_THREADS
+
+    drive.wait()
+
+    assert sum(drive.get_stuck(name) for name in names) == 1
+
+
+def test_a_drive_that_stays_dead_for_a_year_costs_few_threads(drive: Drive) -> None:
+    drive.get_stuck("mnt/a.txt", call="greedy", calls=STUCK_THREADS)
+    while drive.clock.now < 365 * DAY:
+        drive.clock.now += max(PAUSE_SECONDS, drive.clock.now / 100)
+        drive.get_stuck("mnt/a.txt", calls=3)
+
+    assert len(drive.stuck) <= STUCK_THREADS + STEADY_TRIALS + 25 < LOST_THREADS
+
+
+def test_trials_of_a_minute_follow_each_other_at_the_same_pace(drive: Drive) -> None:
+    drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS)
+    for _ in range(STEADY_TRIALS):
+        drive.wait()
+
+        assert drive.get_stuck("mnt/a.txt") == 1
+
+    drive.wait()
+
+    assert drive.get_stuck("mnt/a.txt") == 1
+    drive.wait()
+
+    assert drive.get_stuck("mnt/a.txt") == 0, "from now on each pause is twice as long"
+    drive.wait()
+
+    assert drive.get_stuck("mnt/a.txt") == 1
+
+
+def test_a_success_makes_the_pauses_short_again(drive: Drive) -> None:
+    drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS)
+    for _ in range(STEADY_TRIALS + 5):
+        drive.clock.now += DAY
+        drive.get_stuck("mnt/a.txt")
+
+    drive.clock.now += DAY
+
+    assert drive.read("mnt/a.txt")
+
+    drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS)
+    drive.wait()
+
+    assert drive.read("mnt/a.txt")
+
+
+@pytest.mark.parametrize("dead", ["mnt/{}/dead.txt", "mnt/{}.txt", "{}.txt"])
+@pytest.mark.parametrize("healthy", ["mnt/{}/healthy.txt", "mnt/healthy.txt", "healthy.txt"])
+@pytest.mark.parametrize("is_healthy_first", [True, False])
+def test_a_drive_of_which_many_files_are_dead_costs_a_bounded_number_of_threads(
+    dead: str, healthy: str, is_healthy_first: bool, drive: Drive
+) -> None:
+    for n in range(1_000):
+        drive.wait()
+        if is_healthy_first:
+            drive.read(healthy.format(n))
+
+        drive.get_stuck(dead.format(n), calls=STUCK_CALLS)
+        drive.read(healthy.format(n))
+
+    assert len(drive.stuck) <= LOST_THREADS + 50
+
+
+def test_where_many_threads_are_lost_for_good_files_that_work_again_are_answered(
+    drive: Drive,
+) -> None:
+    names = [f"mnt/{n}/a.txt" for n in range(LOST_THREADS)]
+    for name in names:
+        drive.get_stuck(name)
+        drive.read(name.replace("a.txt", "b.txt"))
+
+    assert drive.breaker.count_lost() == LOST_THREADS
+
+    drive.wait()
+
+    assert drive.read(names[0])
+    assert all(drive.read(name) for name in names), "one success is enough"
+
+    assert drive.get_stuck(names[0]) == 1
+    assert not drive.read(names[1]), "and one stuck thread too many"
+
+
+def test_threads_that_come_back_leave_nothing_behind(drive: Drive) -> None:
+    drive.get_stuck("mnt/a.txt", call="greedy", calls=LOST_THREADS)
+
+    assert len(drive.breaker) == 1
+    assert drive.breaker.count_lost() == len(drive.stuck)
+
+    for visit in drive.stuck:
+        drive.breaker.leave(visit)
+
+    assert len(drive.breaker) == drive.breaker.count_lost() == 0
+    assert drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS) == STUCK_CALLS
+
+
+def test_pauses_end_with_what_they_were_for(drive: Drive) -> None:
+    drive.get_stuck("other.txt")
+    drive.read("src/main.py")
+    drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS)
+    for visit in drive.stuck[1:]:
+        drive.breaker.leave(visit)
+
+    drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS)
+    drive.wait()
+
+    assert drive.read("mnt/a.txt")
+
+
+def test_roots_know_nothing_of_each_other(drive: Drive) -> None:
+    drive.get_stuck("a.txt", calls=STUCK_CALLS)
+    elsewhere = WorkPlace("/agents/ada", ("a.txt",))
+    visits = [drive.breaker.enter(elsewhere, call) for call in ("one", "two")]
+
+    assert None not in visits

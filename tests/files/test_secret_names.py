@@ -1,0 +1,243 @@
+"""Names of secrets: which are refused, in which spellings, and which ordinary ones are not.
+
+Figure 15, first half: 265 names under which programs keep secrets, and 200 ordinary names.
+"""
+
+import os
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from abilities import Abilities, Settings
+from abilities.helpers.files.deny import DenyList
+from abilities.helpers.files.secret_names import SECRET_NAMES, list_denied
+from abilities.helpers.files.spellings import shorten
+from tests.support.measurements import reached
+from tests.support.tier import size
+
+SUPPORT = Path(__file__).parents[1] / "support"
+DENY = DenyList(list_denied())
+EXAMPLES = size("ABILITIES_NAME_EXAMPLES", quick=100, full=3_000)
+
+COPIES = (
+    "{}~", "{}.bak", "{}.BAK2", "{}.old", "{}.orig", "{}.save", "{}.swp", "{}.1", "{}.20240131",
+    "{}.~3~", "{}.dpkg-old", "{}.rpmsave", "{}_backup", "{}-2024-01-31", "#{}#", ".#{}", "._{}",
+    "copy of {}", "{} copy", "{} copy 2", "{} - Copy", "{} (1)", "{}(2)", "{} (conflicted copy)",
+    "%home%ada%{}", "{}.", "{} ", "{}. .", "{}::$DATA", "{}:stream", "{}.un~",
+)  # fmt: skip
+
+
+def read_names(file: str) -> list[str]:
+    """Return the names of a list, without its comments and headings."""
+    lines = (SUPPORT / file).read_text().splitlines()
+    return [line for line in lines if line and not line.startswith(("# ", "["))]
+
+
+SECRETS = read_names("secret_names.txt")
+ORDINARY = read_names("ordinary_names.txt")
+
+
+def change_name(path: str, form: str) -> str:
+    """Return a path with another last name."""
+    folder, slash, name = path.rpartition("/")
+    return folder + slash + form.format(name)
+
+
+def test_the_usual_names_of_secrets_are_refused() -> None:
+    assert len(set(SECRETS)) == 265
+
+    assert [name for name in SECRETS if not DENY.denies(name)] == []
+    reached(15, "265 of 265 names of secrets refused")
+
+
+def test_ordinary_names_are_not_refused() -> None:
+    assert len(set(ORDINARY)) == 200
+
+    assert [name for name in ORDINARY if DENY.denies(name)] == []
+    reached(15, "0 of 200 ordinary names refused")
+
+
+def test_each_pattern_refuses_what_it_says_and_stands_once() -> None:
+    patterns = [pattern.lower() for names in SECRET_NAMES for pattern in names.patterns]
+    samples = [pattern.removesuffix("/**").replace("*", "x") for pattern in patterns]
+
+    assert len(patterns) == len(set(patterns))
+    assert [sample for sample in samples if not DENY.denies(sample)] == []
+
+
+@hypothesis_settings(max_examples=EXAMPLES)
+@given(
+    name=st.sampled_from(SECRETS),
+    folder=st.sampled_from(("", "a/", "deep/er/and deeper/", "node_modules/x/")),
+    copies=st.lists(st.sampled_from(COPIES), max_size=3),
+    data=st.data(),
+)
+def test_a_refused_name_stays_refused_in_every_spelling(
+    name: str, folder: str, copies: list[str], data: st.DataObject
+) -> None:
+    path = folder + name
+    for form in copies:
+        path = change_name(path, form)
+
+    letters = [data.draw(st.sampled_from((char, char.upper(), char.lower()))) for char in path]
+
+    assert DENY.denies("".join(letters))
+
+
+@hypothesis_settings(max_examples=EXAMPLES)
+@given(
+    name=st.sampled_from(ORDINARY),
+    folder=st.lists(st.sampled_from(("src", "docs", "my notes", "v1.2", "old", "Tests"))),
+)
+def test_an_ordinary_name_stays_readable_in_ordinary_folders(name: str, folder: list[str]) -> None:
+    assert not DENY.denies("/".join((*folder, name)))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "GIT~1/config",
+        "git~12/HEAD",
+        "a/ENV~1",
+        "ENV~1.LOC",
+        "NETRC~1",
+        "CREDEN~1.JSO",
+        "SERVIC~1.JSO",
+        "PASSWO~1.KDB",
+        "ID_RSA~1",
+        "SSH~1/config",
+        "CONFIG~1/GCLOUD/x",
+        ".git::$INDEX_ALLOCATION/config",
+        ".ssh./config",
+        ".credentials.json.swp",
+        ".id_rsa.swp",
+        ".terraform.tfvars.swo",
+        "credentials - Copy.json",
+        "credentials (1).json",
+        "credentials_old.json",
+        "secrets.bak.yaml",
+        ".aws.old/credentials",
+        "key4.db.sync-conflict-20240131-101112-ABCDEF7",
+        ".git/.env.example",
+        "tmp/.#krb5cc_1000",
+    ],
+)
+def test_aliases_and_copies_are_refused(path: str) -> None:
+    assert DENY.denies(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".e\u200dnv",
+        "．ｅｎｖ",
+        ".e\u034fnv",  # ignored by ext4, though no format character
+        ".env\ufe0f",
+        "\ufeff.env",
+        ".\u212aube/config",  # the Kelvin sign
+        ".\u017fsh/config",  # the long s
+        "pa\u00dfword.txt",
+        unicodedata.normalize("NFD", ".ssh/schlüssel"),
+    ],
+)
+def test_spellings_that_a_file_system_takes_for_one_are_refused(path: str) -> None:
+    assert DENY.denies(path)
+
+
+def test_a_name_in_either_normal_form_is_refused() -> None:
+    deny = DenyList(["schlüssel.txt"])
+
+    assert deny.denies(unicodedata.normalize("NFD", "schlüssel.txt"))
+    assert deny.denies("SCHLU\u0308SSEL.TXT~") and not deny.denies("schlussel.txt")
+
+
+def test_short_names_are_those_of_windows() -> None:
+    names = (".git", ".env.local", "service-account.json", "Login Data", "a+b.tfstate", ".my.cnf")
+
+    assert [shorten(name) for name in names] == [
+        "git", "env.loc", "servic.jso", "LoginD", "a_b.tfs", "my.cnf",
+    ]  # fmt: skip
+
+
+def test_an_exception_holds_for_its_own_name_alone() -> None:
+    deny = DenyList(["*.key", ".env.*", ".ssh/**", "!.env.example", "!certs/*.key", "!x.key.old"])
+
+    readable = ["certs/test.key", "a/certs/b.key", ".env.example", "x.key.old", "certs/b.key~"]
+    refused = ["test.key", "certs/a/b.key", "certs/.ssh/b.key", ".ssh/.env.example", "y.key.old"]
+
+    assert [path for path in readable if deny.denies(path)] == []
+    assert [path for path in refused if not deny.denies(path)] == []
+
+
+def test_patterns_without_a_whole_word_work_too() -> None:
+    deny = DenyList(["*secret*", "?.x?", "*/pri*/cert*"])
+
+    refused = ["my-secrets.txt", "a/B.XY", "a/private/certs/x", "topsecret/a", "mysecretfile~"]
+    readable = ["secre.txt", "ab.xy", "private/cert", "a/certs/private"]
+
+    assert [path for path in refused if not deny.denies(path)] == []
+    assert [path for path in readable if deny.denies(path)] == []
+
+
+def test_three_dots_stand_for_the_default_list() -> None:
+    settings = Settings(deny=("...", "config/own.txt", "!.npmrc"))
+
+    denies = settings.policy.deny.denies
+
+    assert settings.deny[:-2] == list_denied()
+    assert denies("config/own.txt") and denies(".env") and not denies(".npmrc")
+
+
+async def test_what_links_lead_through_is_refused_and_not_listed(settings: Settings) -> None:
+    root = settings.workspace_dir
+    (root / ".ssh").mkdir()
+    (root / "real").mkdir()
+    for file in (".env", ".ssh/config", "real/plain.txt", "real/id_rsa"):
+        (root / file).write_text("plain words")
+
+    links = {
+        "notes.txt": ".env",
+        "twice.txt": "notes.txt",
+        "folder": ".ssh",
+        "through.txt": ".ssh/../real/plain.txt",
+        ".netrc": "real/plain.txt",
+        "to-link.txt": ".netrc",
+        ".aws": "real",
+        "to-folder": ".aws",
+        "to-link-folder.txt": ".aws/plain.txt",
+        "gone.txt": ".npmrc",
+        "alias.txt": "real/id_rsa",
+        "fine.txt": "real/plain.txt",
+    }
+    for link, target in links.items():
+        os.symlink(target, root / link)
+
+    refused = [link for link in links if link not in ("folder", "to-folder", "fine.txt")]
+    refused = [*refused, "folder/config", "to-folder/plain.txt", ".aws/plain.txt"]
+
+    async with Abilities.open(settings) as abilities:
+        reply = await abilities.call("file_read_bulk", {"paths": [*refused, "fine.txt"]})
+        listed = await abilities.call("file_list", {"pattern": "{*,.*,**/*,.*/*}", "limit": 500})
+
+    reasons = [record.get("error", {}).get("reason") for record in reply["results"]]
+    paths = {file["path"] for file in listed["files"]}
+
+    assert reasons == ["denied"] * len(refused) + [None]
+    assert "fine.txt" in paths
+    assert not paths & {*refused, ".env", ".ssh/config", "real/id_rsa"}
+
+
+async def test_a_day_whose_notes_are_a_link_to_a_secret_is_refused(settings: Settings) -> None:
+    (settings.agent_dir / ".env").write_text("KEY=1")
+    (settings.agent_dir / "memory").mkdir(exist_ok=True)
+    os.symlink("../.env", settings.agent_dir / "memory" / "2026-03-04.md")
+
+    async with Abilities.open(settings) as abilities:
+        target = {"type": "short_term", "date": "2026-03-04"}
+        reply = await abilities.call("memory_read_bulk", {"targets": [target]})
+
+    assert reply["results"][0]["error"]["reason"] == "denied"

@@ -1,0 +1,137 @@
+"""Mixed batches of memories: every kind of failure between successes, and nothing lost."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from abilities import Abilities, Settings
+from tests.support.mixed_batches import Expected, check_answer, mix, read_one_at_a_time
+from tests.support.stores import tamper
+from tests.support.surfaces import SURFACES
+
+
+def day(date: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "short_term", "date": date, **more}
+
+
+def stored(key: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "stored", "key": key, **more}
+
+
+SUCCESSES = [
+    Expected({"type": "long_term"}, content="# Memory\n- likes tea\n"),
+    Expected(day("2026-01-02"), content="a day's notes\n"),
+    Expected(day("2026-01-06"), content="hällo\n世"),
+    Expected(day("2026-01-03"), content="broken \ufffd\n"),
+    Expected(stored("tea"), content="Ada drinks tea."),
+    Expected(stored("tea", resume="byte=4-10"), content="drinks"),
+    Expected({"type": "long_term", "resume": "byte=2-8"}, content="Memory"),
+]
+
+FAILURES = [
+    Expected(5, "invalid_target"),
+    Expected("long_term", "invalid_target"),
+    Expected({}, "invalid_target"),
+    Expected({"type": "../x"}, "invalid_target"),
+    Expected({"type": "long_term", "date": "today"}, "date_not_allowed"),
+    Expected(stored("tea", date="today"), "unknown_argument"),
+    Expected(day("2025-02-30"), "invalid_date"),
+    Expected(day(20250101), "invalid_date"),
+    Expected(day("2001-01-01"), "memory_file_not_found"),
+    Expected(day("2026-01-04"), "binary_file"),
+    Expected(day("2026-01-07"), "dangling_link"),
+    Expected(stored("none"), "memory_not_found"),
+    Expected(stored(""), "invalid_key"),
+    Expected(stored(7), "invalid_key"),
+    Expected(stored("damaged"), "checksum_mismatch"),
+    Expected(stored("tea", resume="L1"), "invalid_range"),
+    Expected(stored("umlaut", resume="byte=1"), "invalid_range"),
+    Expected(stored("tea", resume="byte=4@000000000000"), "changed"),
+    Expected(day("2026-01-05", resume="byte=2"), "invalid_range"),
+    Expected({"type": "long_term", "resume": "byte=5@000000000000"}, "changed"),
+]
+
+BATCHES = list(mix(SUCCESSES, FAILURES))
+
+
+@pytest.fixture
+async def filled(settings: Settings) -> AsyncIterator[Settings]:
+    """The sample files, with memories of which one is damaged."""
+    async with Abilities.open(settings) as abilities:
+        for key, content in {"tea": "Ada drinks tea.", "damaged": "x", "umlaut": "äöü"}.items():
+            memory = {"type": "core", "key": key, "content": content}
+            await abilities.call("store_memory", memory)
+
+    tamper(settings, "UPDATE memories SET content = 'other' WHERE key = 'damaged'")
+    yield settings
+
+
+@pytest.mark.requirement("R5.6.2", "R5.7.2")
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("batch", BATCHES, ids=range(len(BATCHES)))
+async def test_each_target_of_a_mixed_batch_has_its_own_outcome(
+    batch: list[Expected], surface: str, filled: Settings
+) -> None:
+    targets = [expected.item for expected in batch]
+
+    answer = await SURFACES[surface](filled, "memory_read_bulk", {"targets": targets})
+
+    check_answer(answer, batch)
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=range(len(BATCHES)))
+async def test_a_target_gets_in_a_mixed_batch_what_it_gets_alone(
+    batch: list[Expected], filled: Settings
+) -> None:
+    targets = [expected.item for expected in batch]
+
+    async with Abilities.open(filled) as abilities:
+        together = await abilities.call("memory_read_bulk", {"targets": targets})
+        alone = await read_one_at_a_time(abilities, "memory_read_bulk", "targets", batch)
+
+    assert together["results"] == alone
+
+
+async def test_a_mixed_batch_over_the_budget_loses_nothing(roots: Settings) -> None:
+    """Failures are told once; what did not fit comes with the next requests, each byte once."""
+    settings = roots.model_copy(update={"max_response_bytes": 40_000})
+    (roots.agent_dir / "memory").mkdir()
+    texts: dict[str, str] = {}
+    targets: list[dict[str, Any]] = []
+
+    for n in range(1, 13):
+        date = f"2026-01-{n:02}"
+        texts[date] = f"{n} äöü\n" * 200 * n
+        (roots.agent_dir / "memory" / f"{date}.md").write_text(texts[date])
+        targets += [day(date), day(f"2001-01-{n:02}")]
+
+    pieces = dict.fromkeys(texts, "")
+    request: dict[str, Any] = {"targets": targets, "max_chars_per_item": 100_000}
+    failed = answers = 0
+    async with Abilities.open(settings) as abilities:
+        while request:
+            answer = await abilities.call("memory_read_bulk", request)
+            answers += 1
+            for record in answer["results"]:
+                if record["success"]:
+                    pieces[record["data"]["date"]] += record["data"]["content"]
+                else:
+                    failed += record["error"]["reason"] == "not_found"
+            request = answer.get("next_request", {})
+
+    assert pieces == texts
+    assert failed == 12
+    assert answers > 2
+
+
+async def test_a_store_that_cannot_answer_fails_its_targets_alone(roots: Settings) -> None:
+    (roots.agent_dir / "MEMORY.md").write_text("lasting")
+    settings = roots.model_copy(update={"store_url": "sqlite:////proc/none/memory.db"})
+    targets = [{"type": "long_term"}, stored("tea"), day("2001-01-01"), stored("")] * 5
+
+    async with Abilities.open(settings) as abilities:
+        answer = await abilities.call("memory_read_bulk", {"targets": targets})
+
+    codes = [record.get("error", {}).get("code") for record in answer["results"]]
+    assert codes == [None, "STORAGE_ERROR", "NOT_FOUND", "INVALID_INPUT"] * 5

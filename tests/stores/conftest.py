@@ -1,0 +1,21 @@
+"""A PostgreSQL server for the tests of stores."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import postgres
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """A PostgreSQL server."""
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture
+def url(server: str) -> Iterator[str]:
+    """An empty database."""
+    with postgres.database(server) as url:
+        yield url

@@ -1,0 +1,219 @@
+"""PostgreSQL that is slow or stalls: reads end in time, writes are finished, pings are answered."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+
+from abilities.declarations.faults import Fault
+from abilities.helpers.stores.conformance import NAMESPACE, put
+from abilities.helpers.stores.postgres import pool
+from abilities.helpers.stores.postgres import store as postgres_store
+from abilities.helpers.stores.postgres.server import OWN_READS
+from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.stores.protocol import Query
+from abilities.helpers.walk import WalkLimits
+from tests.stores.test_stores import find_reason
+from tests.support.proxy import forwarding
+from tests.support.waiting import GIVE_UP_SECONDS, wait_until
+
+LOCK_ALL = "LOCK TABLE abilities_data.memories, abilities_data.shelf, abilities_data.links"
+BACKENDS = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'agent-abilities'
+"""
+WAITING = f"{BACKENDS} AND wait_event_type = 'Lock'"
+
+Read = Callable[[PostgresStore], Coroutine[object, object, object]]
+READS: dict[str, Read] = {
+    "read": lambda store: store.read(NAMESPACE, ["k"]),
+    "read_linked": lambda store: store.read_linked(NAMESPACE, "k", 0, 1),
+    "read_backlinks": lambda store: store.read_backlinks(NAMESPACE, "k", 0, 1),
+    "walk": lambda store: store.walk(NAMESPACE, "k", WalkLimits(3, 5, 20)),
+    "query": lambda store: store.query(NAMESPACE, Query(search="x")),
+    "read_stats": lambda store: store.read_stats(NAMESPACE),
+}
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server itself end nothing, so that only the deadline of a whole read does."""
+    settings = pool._SESSION_SETTINGS.replace("'3s'", "'0'").replace("'5s'", "'0'")
+    monkeypatch.setattr(pool, "_SESSION_SETTINGS", settings)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reads end soon."""
+    monkeypatch.setattr(postgres_store, "READ_SECONDS", 0.5)
+
+
+@asynccontextmanager
+async def open_store(url: str) -> AsyncIterator[PostgresStore]:
+    """Open a store that holds one memory; nothing in the block may hang."""
+    store = PostgresStore(url)
+    try:
+        async with asyncio.timeout(GIVE_UP_SECONDS):
+            await put(store, "k", links=[("x", 0.5)])
+            yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def locked_tables(url: str) -> AsyncIterator[psycopg.AsyncConnection]:
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute(LOCK_ALL.encode())
+        yield connection
+
+
+def list_processes(url: str, statement: str = BACKENDS) -> list[int]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        return [process for (process,) in connection.execute(statement.encode())]
+
+
+def count_free(store: PostgresStore) -> tuple[int, int]:
+    """Return how many connections the pool has, and how many of them are lent."""
+    stats = store._server._leader._pool.get_stats()
+    return stats["pool_size"], stats["pool_size"] - stats["pool_available"]
+
+
+async def wait_for_answer(store: PostgresStore, name: str) -> None:
+    """Read until it is answered in time, and check that no connection is lost."""
+    while await find_reason(READS[name](store)) != "done":
+        await asyncio.sleep(0.1)
+
+    await wait_until(lambda: count_free(store)[1] == 0)
+
+
+@pytest.mark.parametrize("name", READS)
+async def test_a_read_that_waits_for_a_lock_ends_in_time(
+    name: str, url: str, patient: None, short: None
+) -> None:
+    async with open_store(url) as store:
+        async with locked_tables(url):
+            assert await find_reason(READS[name](store)) == "timeout"
+            await wait_until(lambda: not list_processes(url, WAITING))
+
+        await wait_for_answer(store, name)
+
+    assert Fault.from_reason("timeout").retryable
+
+
+async def test_reads_that_wait_for_a_connection_end_in_time(
+    url: str, patient: None, short: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "WAIT_SECONDS", 0.2)
+    async with open_store(url) as store:
+        async with locked_tables(url):
+            reads = [find_reason(READS["read"](store)) for _ in range(3 * pool.MAX_CONNECTIONS)]
+            assert set(await asyncio.gather(*reads)) == {"timeout"}
+
+        await wait_for_answer(store, "read")
+        assert count_free(store)[0] <= pool.MAX_CONNECTIONS
+
+
+async def test_a_statement_that_the_server_ends_is_a_timeout(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = pool._SESSION_SETTINGS.replace("'3s'", "'0'").replace("'5s'", "'100ms'")
+    monkeypatch.setattr(pool, "_SESSION_SETTINGS", settings)
+
+    async with open_store(url) as store, locked_tables(url):
+        assert await find_reason(READS["read"](store)) == "timeout"
+
+
+async def test_reads_of_a_stopped_server_end_in_time_and_are_answered_after_it(
+    url: str, short: None
+) -> None:
+    async with open_store(url) as store:
+        processes = list_processes(url)
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+
+        try:
+            assert await find_reason(READS["read"](store)) == "timeout"
+        finally:
+            for process in processes:
+                os.kill(process, signal.SIGCONT)
+
+        await wait_for_answer(store, "read")
+
+
+async def test_reads_through_a_stalled_network_end_in_time_and_are_answered_after_it(
+    url: str, short: None
+) -> None:
+    async with forwarding(url) as (proxy, proxied), open_store(proxied) as store:
+        proxy.stall()
+        reads = [find_reason(READS["walk"](store)) for _ in range(3 * pool.MAX_CONNECTIONS)]
+        assert set(await asyncio.gather(*reads)) == {"timeout"}
+        assert await find_reason(store.ping()) == "unavailable"
+
+        proxy.resume()
+        await wait_for_answer(store, "walk")
+        assert await find_reason(store.ping()) == "done"
+
+
+@pytest.mark.thorough
+async def test_a_store_can_be_closed_while_reads_are_stuck(url: str) -> None:
+    async with forwarding(url) as (proxy, proxied):
+        async with open_store(proxied) as store:
+            proxy.stall()
+            reads = [asyncio.create_task(find_reason(READS["walk"](store))) for _ in range(9)]
+            await wait_until(lambda: store.queue_size > 0)
+            for read in reads:
+                read.cancel()
+
+        await asyncio.gather(*reads, return_exceptions=True)
+
+
+async def test_a_ping_does_not_wait_for_slow_reads(url: str, patient: None) -> None:
+    async with open_store(url) as store:
+        async with locked_tables(url):
+            reads = [
+                asyncio.create_task(find_reason(READS["read"](store)))
+                for _ in range(2 * pool.MAX_CONNECTIONS)
+            ]
+            await wait_until(lambda: len(list_processes(url, WAITING)) == OWN_READS)
+
+            assert await find_reason(store.ping()) == "done"
+            assert not any(read.done() for read in reads)
+
+        assert set(await asyncio.gather(*reads)) == {"done"}
+
+
+async def test_a_change_whose_turn_does_not_come_is_busy_and_never_made(
+    url: str, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_store, "TURN_SECONDS", 0.5)
+    async with open_store(url) as store:
+        async with locked_tables(url):
+            begun = asyncio.create_task(find_reason(put(store, "begun")))
+            await wait_until(lambda: bool(list_processes(url, WAITING)))
+            assert await find_reason(put(store, "late")) == "busy"
+            assert not begun.done(), "a change that has begun is finished, however long it takes"
+
+        assert await begun == "done"
+        assert await find_reason(put(store, "next")) == "done"
+        found = await store.read(NAMESPACE, ["begun", "late", "next"])
+
+    assert [isinstance(memory, Exception) for memory in found] == [False, True, False]
+
+
+async def test_a_change_is_finished_when_its_caller_goes_away(url: str, patient: None) -> None:
+    async with open_store(url) as store:
+        async with locked_tables(url):
+            writing = asyncio.create_task(put(store, "new"))
+            await wait_until(lambda: bool(list_processes(url, WAITING)))
+            writing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+
+        assert await find_reason(put(store, "next")) == "done"
+        (memory,) = await store.read(NAMESPACE, ["new"])
+
+    assert not isinstance(memory, Exception)

@@ -1,0 +1,417 @@
+"""Repair of a damaged SQLite store: what was acknowledged can be read, changed and exported."""
+
+import asyncio
+import base64
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from abilities import Abilities, AbilityError, Settings
+from abilities.declarations.faults import Refused
+from abilities.helpers.stores.changes import Change
+from abilities.helpers.stores.conformance import NAMESPACE, put
+from abilities.helpers.stores.model import IncomingMemory, StoredMemory
+from abilities.helpers.stores.protocol import Query, ServableStore
+from abilities.helpers.walk import WalkLimits
+from tests.stores.test_stores import DAMAGE as DAMAGED_ROWS
+from tests.stores.test_stores import NOW, find_reason, open_store
+from tests.stores.test_transfer import DAMAGE as DAMAGED_PARTS
+from tests.stores.test_transfer import export, fill, run, tamper
+from tests.support.sources import ROOT
+
+DAMAGED_NAMES = (
+    "UPDATE memories SET key = CAST(x'6bff' AS TEXT) WHERE key = 'k0001'",
+    "UPDATE memories SET id = CAST(x'69ff' AS TEXT) WHERE key = 'k0001'",
+    "UPDATE memories SET id = 'none' WHERE key = 'k0001'",
+    "UPDATE memories SET namespace = CAST(x'6eff' AS TEXT) WHERE key = 'k0001'",
+    "UPDATE memories SET summary = CAST(x'ff00' AS TEXT) WHERE key = 'k0001'",
+    "UPDATE memories SET tags = CAST(x'5bff5d' AS TEXT) WHERE key = 'k0001'",
+    "UPDATE links SET source = CAST(x'6bff' AS TEXT) WHERE source = 'k0001'",
+    "UPDATE links SET namespace = CAST(x'6eff' AS TEXT) WHERE source = 'k0001'",
+    "UPDATE links SET target = CAST(x'6bff' AS TEXT), weight = 9e999 WHERE source = 'k0001'",
+    "INSERT INTO search_short (search_short, rowid, grams) VALUES ('delete', 2, '6b')",
+)
+STATEMENTS = (
+    *(statement.replace("'b'", "'k0001'") for statement in DAMAGED_ROWS),
+    *(statement for statements in DAMAGED_PARTS.values() for statement in statements),
+    *DAMAGED_NAMES,
+)
+
+
+def find_damage(store: Path) -> list[dict[str, Any]]:
+    findings = json.loads(run(store, "check", "--full", "--json").stdout)
+    return [finding for finding in findings if finding["state"] == "damaged"]
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_s16_a_repair_mends_every_kind_of_damage(statement: str, tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    fill(store, 10)
+    tamper(store, statement)
+
+    assert find_damage(store)
+    assert "abilities repair" in run(store, "check", "--full").stderr
+    before = store.read_bytes()
+
+    tried = run(store, "repair", "--dry-run")
+
+    assert tried.exit_code == 0 and "dry run" in tried.stdout
+    assert store.read_bytes() == before
+
+    done = run(store, "repair")
+
+    assert done.exit_code == 0, done.output
+    assert find_damage(store) == []
+    exported = run(store, "export")
+    assert exported.exit_code == 0 and exported.stdout.count("\n") == 11
+    (previous,) = tmp_path.glob("m.db-before-*")
+    assert find_damage(previous)
+
+    again = run(store, "repair")
+
+    assert again.exit_code == 0 and "sound" in again.stdout
+    assert not list(tmp_path.glob("*-new-*"))
+
+
+async def test_s16_a_short_content_is_no_longer_found_after_it_was_mended(tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    async with open_store(store) as opened:
+        await put(opened, "a", content="xy")
+        await put(opened, "b", content="xyz")
+    tamper(store, "UPDATE memories SET content = 'zz' WHERE key = 'a'")
+
+    async with open_store(store) as opened:
+        (stored,) = (await opened.query(NAMESPACE, Query(search="xyz"))).memories
+        await opened.change(NAMESPACE, Change("update", NOW, key="a", fields={"tags": ["t"]}))
+        found = await opened.query(NAMESPACE, Query(search="xy"))
+        findings = await opened.check(lambda _: None, full=True)
+
+    assert found.total == 1 and found.memories == (stored,)
+    assert "damaged" not in {finding.state for finding in findings}
+
+
+def test_s16_the_rows_as_they_stood_are_kept_byte_for_byte(tmp_path: Path) -> None:
+    store, aside = tmp_path / "m.db", tmp_path / "aside.jsonl"
+    fill(store, 5)
+    tamper(
+        store,
+        "UPDATE memories SET summary = CAST(x'ff41' AS TEXT), score = 9e999 WHERE key = 'k0001'",
+        "UPDATE links SET weight = 80 WHERE source = 'k0002'",
+    )
+
+    done = run(store, "repair", "--aside", aside)
+
+    assert done.exit_code == 0 and str(aside) in done.stdout
+    memory, link = map(json.loads, aside.read_text().splitlines())
+    assert memory["table"] == "memories" and memory["key"] == "k0001"
+    assert base64.b64decode(memory["summary"]["base64"]) == b"\xffA"
+    assert memory["score"] == {"float": "inf"} and memory["content"] == "content of k0001"
+    assert link["table"] == "links" and (link["source"], link["weight"]) == ("k0002", 80.0)
+    assert aside.stat().st_mode & 0o777 == 0o600
+
+    tamper(store, "UPDATE memories SET score = 80 WHERE key = 'k0002'")
+    refused = run(store, "repair", "--aside", aside)
+
+    assert refused.exit_code == 1 and "already exists" in refused.stderr
+    assert find_damage(store)
+
+
+def test_s16_a_damaged_name_is_told_from_the_index_and_the_links(tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    fill(store, 5)
+    before = export(store)
+    tamper(
+        store,
+        "UPDATE memories SET key = CAST(x'6bff' AS TEXT) WHERE key = 'k0001'",
+        "UPDATE memories SET id = 'none', type = 'x', archived = 7 WHERE key = 'k0002'",
+        "UPDATE memories SET namespace = CAST(x'ff' AS TEXT) WHERE key = 'k0003'",
+    )
+
+    exported = run(store, "export")
+
+    assert exported.exit_code == 1 and exported.stdout.count("\n") == 3
+    assert exported.stderr.count("checksum_mismatch") == 3
+
+    done = run(store, "repair")
+
+    assert done.exit_code == 0 and "3 memories exactly as written" in done.stdout
+    assert export(store) == before
+
+
+def test_two_memories_with_one_damaged_name_are_both_kept(tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    fill(store, 4)
+    tamper(
+        store,
+        "UPDATE memories SET key = CAST(x'6bff' AS TEXT), content = 'one' WHERE key = 'k0001'",
+        "UPDATE memories SET namespace = 'de/ault', content = 'two' WHERE key = 'k0002'",
+        "UPDATE memories SET namespace = 'de_ault', content = 'six' WHERE key = 'k0003'",
+    )
+    with sqlite3.connect(store) as connection:
+        connection.execute("UPDATE memories SET key = 'k0003' WHERE content = 'two'")
+    connection.close()
+
+    done = run(store, "repair")
+
+    assert done.exit_code == 0 and "3 memories" in done.stdout
+    assert find_damage(store) == []
+    lines = [json.loads(line) for line in export(store).splitlines()[1:]]
+    names = {(line["namespace"], line["key"]) for line in lines}
+    assert len(names) == 4 and {line["content"] for line in lines} >= {"one", "two", "six"}
+
+
+def spoil_pages(path: Path, *tables: str) -> None:
+    """Overwrite one leaf page of each table or index with bytes that are no page."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        pages = [
+            connection.execute(
+                "SELECT max(pageno) FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (table,)
+            ).fetchone()[0]
+            for table in tables
+        ]
+        (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * page_size)
+            file.write(b"\xee" * page_size)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        ("memories",),
+        ("links",),
+        ("links", "links_incoming"),
+        ("shelf",),
+        ("sqlite_autoindex_memories_1", "memories_id", "tags"),
+        ("search_data", "counters", "versions", "link_counts"),
+        ("memories", "shelf_memory", "shelf", "links_name"),
+    ],
+)
+def test_a_store_with_damaged_pages_is_recovered_as_far_as_it_can_be_read(
+    tables: tuple[str, ...], tmp_path: Path
+) -> None:
+    store = tmp_path / "m.db"
+    fill(store, 300)
+    before = [json.loads(line) for line in export(store).splitlines()[1:]]
+    spoil_pages(store, *tables)
+
+    assert find_damage(store)
+
+    done = run(store, "repair")
+
+    assert done.exit_code == 0, done.output
+    assert find_damage(store) == []
+    after = [json.loads(line) for line in export(store).splitlines()[1:]]
+    lost = len(before) - len(after)
+    if "memories" in tables:
+        assert 0 < lost < 40
+        assert f"lost      {lost} memor" in done.stdout
+    else:
+        assert lost == 0
+    if "links" not in tables:
+        assert all(memory in before for memory in after)
+    assert len(list(tmp_path.glob("m.db-before-*"))) == 1
+
+
+def test_what_is_no_database_any_more_is_not_repaired_and_says_the_way_out(tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    assert "there is no store" in run(store, "repair").stderr
+
+    fill(store, 5)
+    raw = store.read_bytes()
+    for spoilt in (b"x" * 5000, b"", raw[:100] + b"\xee" * 4000 + raw[4100:]):
+        store.write_bytes(spoilt)
+        done = run(store, "repair")
+
+        assert done.exit_code == 1 and "abilities restore BACKUP --replace" in done.stderr
+        assert store.read_bytes() == spoilt
+
+
+async def test_a_store_in_use_is_not_repaired_and_says_so(tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    async with open_store(store) as opened:
+        await put(opened, "a")
+        tamper(store, "UPDATE memories SET score = 80")
+
+        refused = await asyncio.to_thread(run, store, "repair")
+        tried = await asyncio.to_thread(run, store, "repair", "--dry-run")
+        await put(opened, "b")
+
+    assert refused.exit_code == 1 and "stop all that use it" in refused.stderr
+    assert tried.exit_code == 0 and "1 memory" in tried.stdout
+
+
+NOT_UTF8 = "CAST(x'6bff' AS TEXT)"
+ONE_ID = "(SELECT id FROM memories WHERE key = 'k0001')"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"UPDATE memories SET key = {NOT_UTF8} WHERE key = 'k0001'",
+        f"UPDATE memories SET id = {NOT_UTF8} WHERE key = 'k0001'",
+        f"UPDATE memories SET namespace = {NOT_UTF8} WHERE key = 'k0001'",
+        f"UPDATE shelf SET id = {NOT_UTF8} WHERE id = {ONE_ID}",
+        f"UPDATE shelf SET type = {NOT_UTF8}, created_at = {NOT_UTF8} WHERE id = {ONE_ID}",
+        f"UPDATE shelf SET accessed_at = {NOT_UTF8} WHERE id = {ONE_ID}",
+        f"UPDATE tags SET tag = {NOT_UTF8} WHERE id = {ONE_ID}",
+        f"UPDATE tags SET id = {NOT_UTF8} WHERE id = {ONE_ID}",
+        f"UPDATE counters SET value = {NOT_UTF8} WHERE name = 'tag'",
+        f"UPDATE link_counts SET key = {NOT_UTF8} WHERE key = 'k0001'",
+        f"UPDATE links SET target = {NOT_UTF8} WHERE source = 'k0001'",
+        f"UPDATE links SET source = {NOT_UTF8} WHERE source = 'k0001'",
+        f"UPDATE links SET type = {NOT_UTF8}, term = {NOT_UTF8} WHERE source = 'k0001'",
+        f"INSERT INTO versions VALUES ({NOT_UTF8}, 3)",
+        f"INSERT INTO stale_ranks VALUES ('{NAMESPACE}', 'target', {NOT_UTF8}, 3, 1, 1.0, '', '')",
+        f"INSERT INTO stale_ranks VALUES ('{NAMESPACE}', 'target', 'a', 3, 1, 1.0, {NOT_UTF8}, '')",
+    ],
+)
+async def test_s16_one_damaged_name_keeps_nobody_from_the_other_memories(
+    statement: str, tmp_path: Path
+) -> None:
+    store = tmp_path / "m.db"
+    await asyncio.to_thread(fill, store, 5)
+    tamper(store, statement)
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "work").mkdir()
+    settings = Settings(
+        agent_dir=tmp_path / "agent",
+        workspace_dir=tmp_path / "work",
+        store_url=f"sqlite:///{store}",
+        namespace=NAMESPACE,
+    )
+
+    async with Abilities.open(settings) as abilities:
+        for name, arguments in (
+            ("memory_get", {"key": "k0002", "direction": "both"}),
+            ("query_memories", {}),
+            ("query_memories", {"tags": ["t"], "sort_by": "created_at"}),
+            ("query_memories", {"search": "content"}),
+            ("get_memory_stats", {}),
+            ("bulk_read_memory", {"key": "k0000", "direction": "both"}),
+            ("memory_read_bulk", {"targets": [{"type": "stored", "key": "k0002"}]}),
+            ("store_memory", {"key": "k0001", "type": "core", "content": "new"}),
+            ("store_memory", {"key": "k0002", "type": "core", "content": "new", "tags": ["u"]}),
+        ):
+            try:
+                answer = await abilities.call(name, arguments)
+            except AbilityError as error:
+                raise AssertionError((name, arguments, str(error))) from None
+            json.dumps(answer, ensure_ascii=False).encode()
+
+    findings = await asyncio.to_thread(run, store, "check", "--full")
+    repaired = await asyncio.to_thread(run, store, "repair")
+
+    assert repaired.exit_code == 0, repaired.output
+    assert "Traceback" not in findings.output
+    assert await asyncio.to_thread(find_damage, store) == []
+
+
+def test_s16_an_import_replaces_a_damaged_memory_if_asked(tmp_path: Path) -> None:
+    store, exported = tmp_path / "m.db", tmp_path / "all.jsonl"
+    fill(store, 5)
+    exported.write_bytes(export(store))
+    tamper(store, "UPDATE memories SET content = 'x', score = 80 WHERE key = 'k0001'")
+
+    kept = run(store, "import", exported)
+    tried = run(store, "import", exported, "--replace", "--dry-run")
+
+    assert kept.exit_code == 1 and "--replace puts this one in its place" in kept.stderr
+    assert tried.exit_code == 0 and "1 replaced, 4 unchanged" in tried.stderr
+    assert find_damage(store)
+
+    done = run(store, "import", exported, "--replace")
+
+    assert done.exit_code == 0 and "1 replaced, 4 unchanged" in done.stderr
+    assert find_damage(store) == [] and export(store) == exported.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["store_memory", "update_memory", "delete_memory"])
+async def test_s16_the_answer_to_a_change_says_what_was_mended(name: str, tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "work").mkdir()
+    path = tmp_path / "m.db"
+    settings = Settings(
+        agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "work", store_url=f"sqlite:///{path}"
+    )
+    async with Abilities.open(settings) as abilities:
+        fields = {"key": "a", "type": "core", "content": "c", "tags": ["t"]}
+        memory_id = (await abilities.call("store_memory", fields))["id"]
+        tamper(path, "UPDATE memories SET tags = '[', created_at = 'x' WHERE key = 'a'")
+        arguments = {
+            "store_memory": {"key": "a", "type": "core", "content": "new"},
+            "update_memory": {"id": memory_id, "content": "new"},
+            "delete_memory": {"id": memory_id},
+        }
+
+        first = await abilities.call(name, arguments[name])
+        second = await abilities.call(name, arguments[name])
+
+    assert first["mended"] == ["created_at", "tags"]
+    assert "mended" not in second
+
+
+BAD_VALUES = (b"x", "\ud800", "a\0b", 7, object(), ("x", b"y"))
+
+
+@pytest.mark.parametrize("value", BAD_VALUES)
+async def test_impossible_values_are_refused_whoever_calls(value: Any, tmp_path: Path) -> None:
+    async with open_store(tmp_path / "m.db") as store:
+        await refuse_bad_values(store, value)
+
+
+async def refuse_bad_values(store: ServableStore, value: Any) -> None:
+    """Give a store a value that no key can have, wherever it takes one."""
+    await put(store, "a")
+    fields = {"type": "core", "content": "c"}
+    link = {"key": value, "link_weight": 0.5, "type": "association"}
+    limits = WalkLimits(1, 1, 1)
+    calls = (
+        store.change(NAMESPACE, Change("store", NOW, key=value, new_id="i", fields=fields)),
+        store.change(NAMESPACE, Change("update", NOW, id=value, fields=fields)),
+        store.change(NAMESPACE, Change("update", NOW, key="a", links=[link])),
+        store.change(NAMESPACE, Change("update", NOW, key="a", fields={"content": value})),
+        store.change(value, Change("update", NOW, key="a", fields=fields)),
+        store.read(NAMESPACE, ["a", value]),
+        store.read_linked(NAMESPACE, value, 0, 1),
+        store.read_backlinks(NAMESPACE, value, 0, 1),
+        store.walk(NAMESPACE, value, limits),
+        store.query(value, Query()),
+    )
+
+    for call in calls:
+        assert await find_reason(call) in ("wrong_type", "invalid_format", "invalid_stored_value")
+
+    (stored,) = await store.read(NAMESPACE, ["a"])
+    assert isinstance(stored, StoredMemory)
+    row = stored.row._replace(key=value, id=str(uuid4()))
+    (refused,) = await store.import_batch([IncomingMemory(StoredMemory(row, accessed_at=NOW))])
+    assert isinstance(refused, Refused) and refused.reason == "invalid_stored_value"
+
+
+def test_the_steps_of_the_documents_mend_a_damaged_store(tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    fill(store, 5)
+    tamper(store, "UPDATE memories SET score = 80 WHERE key = 'k0003'")
+    section = (ROOT / "docs/operating.md").read_text().partition("## A damaged store")[2]
+    block = section.partition("```console\n")[2].partition("```")[0]
+
+    codes: list[int] = []
+    for part in block.split("$ abilities ")[1:]:
+        command, *expected = part.splitlines()
+        arguments = [tmp_path / word if word.endswith(".db") else word for word in command.split()]
+        done = run(store, *arguments)
+        codes.append(done.exit_code)
+        for line in expected:
+            assert line == "..." or line in done.stdout, (command, done.output)
+
+    assert codes == [1, 1, 0, 0, 0]
+    assert find_damage(tmp_path / "before.db")

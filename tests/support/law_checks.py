@@ -1,0 +1,328 @@
+"""What is tried after acknowledged changes: reads, walks, queries, exports, backups, deletions.
+
+Each check compares what a store answers with what its model says.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple, get_args
+
+from abilities.declarations.memory import Direction
+from abilities.declarations.reasons import Code
+from abilities.declarations.values import JsonObject
+from abilities.helpers.walk import WalkLimits
+from tests.support.law_model import Moment, NamespaceModel
+from tests.support.law_payloads import (
+    describe_memory,
+    drop_counters,
+    expect_exported,
+    expect_get,
+    expect_stats,
+    expect_walk,
+    find_by_piece,
+    find_matches,
+    normalize,
+)
+from tests.support.law_places import Call, Place
+
+COPY = "copy"
+"""The namespace into which everything is copied, to be changed and deleted there."""
+
+CODES = frozenset(get_args(Code)) - {"INTERNAL_ERROR"}
+Models = Mapping[str, NamespaceModel]
+
+
+class Reading(NamedTuple):
+    """What reads a place: one of its applications, at a moment, in a namespace."""
+
+    place: Place
+    through: int
+    moment: Moment
+    namespace: str
+
+    def call(self, name: str, **arguments: object) -> JsonObject:
+        """Return an ability's payload."""
+        call = Call(self.namespace, name, arguments, self.moment)
+        return self.place.call(call, self.through)
+
+
+def check_refusal(payload: JsonObject) -> str:
+    """Return the reason of a refusal, which must be one that callers may be given."""
+    assert "error" in payload, f"it must be refused: {payload}"
+    fault = payload["error"]
+    assert fault["code"] in CODES, fault
+    assert len(fault["message"]) <= 120, fault
+    return str(fault["reason"])
+
+
+def check_record(reading: Reading, namespace: NamespaceModel, key: str) -> None:
+    """Read a memory with all links in both directions; one that is not there is not found."""
+    if key in namespace.memories:
+        same(read_with_links(reading, key), expect_get(namespace, key))
+        return
+
+    for name in ("memory_get", "bulk_read_memory"):
+        assert check_refusal(reading.call(name, key=key)) == "not_found"
+
+
+def check_content(reading: Reading, namespace: NamespaceModel, key: str) -> None:
+    """Read a memory's content as a file is read."""
+    memory = namespace.memories[key]
+    read = reading.call("memory_read_bulk", targets=[{"type": "stored", "key": key}])
+    record = complete(reading, read["results"][0])
+
+    assert record["data"]["content"] == memory.content
+    assert record["data"]["modified_at"] == memory.updated_at
+
+
+def check_walk(
+    reading: Reading,
+    namespace: NamespaceModel,
+    key: str,
+    limits: WalkLimits,
+    direction: Direction,
+) -> None:
+    """Walk from a memory, and compare with an oracle."""
+    depth, breadth, total = limits
+    walked = reading.call(
+        "bulk_read_memory",
+        key=key,
+        depth=depth,
+        breadth=breadth,
+        total=total,
+        direction=direction,
+    )
+    assert "error" not in walked, walked
+    expected = expect_walk(namespace, key, limits, direction)
+
+    # Contents that there was no room for are fetched with the requests that the answer names.
+    walked.pop("next_requests", None)
+    walked["metadata"] |= {"failed": 0, "truncated": 0}
+    for entry, expected_entry in zip(
+        [walked["targetMemory"], *walked["associatedMemories"]],
+        [expected["targetMemory"], *expected["associatedMemories"]],
+        strict=True,
+    ):
+        complete(reading, entry)
+        if not entry["success"]:
+            assert entry["error"]["reason"] == "response_budget"
+            entry |= {"success": True, "data": expected_entry["data"]}
+            del entry["error"]
+
+    same(walked, expected)
+
+
+def read_with_links(reading: Reading, key: str) -> JsonObject:
+    """Read a memory, and page through all links in both directions."""
+    record = reading.call("memory_get", key=key, direction="both")
+    assert "error" not in record, record
+    data = complete(reading, record)["data"]
+    links, backlinks = data.pop("links", []), data.pop("backlinks", [])
+    totals = data.get("links_total", 0), data["backlinks_total"]
+    offset = max(len(links), len(backlinks))
+
+    while offset < max(totals):
+        page = reading.call("memory_get", key=key, direction="both", links_offset=offset)["data"]
+        more_links, more_backlinks = page.get("links", []), page.get("backlinks", [])
+        assert more_links or more_backlinks, "every page goes on"
+        links += more_links
+        backlinks += more_backlinks
+        offset += max(len(more_links), len(more_backlinks))
+
+    for name, all_links in (("links", links), ("backlinks", backlinks)):
+        if all_links:
+            data[name] = all_links
+
+    return record
+
+
+def complete(reading: Reading, record: JsonObject) -> JsonObject:
+    """Fetch what was cut off a record's content, and return the record whole."""
+    truncation = record.pop("truncation", None)
+
+    while truncation is not None:
+        rest = reading.call("memory_read_bulk", targets=[truncation["next"]])
+        (part,) = rest["results"]
+        record["data"]["content"] += part["data"]["content"]
+        truncation = part.get("truncation")
+
+    return record
+
+
+def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) -> None:
+    """Find memories, page by page, and compare with a filter over plain lists."""
+    expected: list[object] = []
+    for memory in find_matches(namespace, query):
+        data = describe_memory(namespace, memory)
+        expected.append({**data, "key": memory.key, "version": memory.version})
+
+    found: list[object] = []
+    has_more = True
+    while has_more:
+        page = reading.call("query_memories", **query, offset=len(found))
+        assert "error" not in page, page
+        assert page["total"] == len(expected)
+        assert "failed" not in page
+        found += page["memories"]
+        has_more = page["has_more"]
+        assert page["memories"] or not has_more
+
+    same(found, expected)
+
+
+def check_stats(reading: Reading, namespace: NamespaceModel) -> None:
+    """Count the memories of a namespace."""
+    same(reading.call("get_memory_stats"), expect_stats(namespace))
+
+
+def _try_record(reading: Reading, models: Models, key: str | None, number: int) -> None:
+    """Read a memory, or nothing if it is not there."""
+    if key is not None:
+        check_record(reading, models[reading.namespace], key)
+
+
+def _try_content(reading: Reading, models: Models, key: str | None, number: int) -> None:
+    """Read a content."""
+    model = models[reading.namespace]
+    if key in model.memories:
+        check_content(reading, model, key)
+
+
+def _try_walk(
+    direction: Direction, reading: Reading, models: Models, key: str | None, number: int
+) -> None:
+    """Walk from a memory in one direction, within limits that the number chooses."""
+    model = models[reading.namespace]
+    limits = WalkLimits(1 + number % 6, (1, 2, 5, 20)[number % 4], (1, 3, 20, 50)[number % 4])
+    if key in model.memories:
+        check_walk(reading, model, key, limits, direction)
+
+
+def _try_query(reading: Reading, models: Models, key: str | None, number: int) -> None:
+    """Find a memory by a piece of its content, and by other values."""
+    model = models[reading.namespace]
+    if key in model.memories:
+        check_query(reading, model, find_by_piece(model.memories[key], number))
+
+
+def _try_stats(reading: Reading, models: Models, key: str | None, number: int) -> None:
+    """Count the memories of all namespaces."""
+    for namespace, model in models.items():
+        check_stats(reading._replace(namespace=namespace), model)
+
+
+Check = Callable[[Reading, Models, str | None, int], None]
+
+CHECKS: tuple[Check, ...] = (
+    _try_record,
+    _try_content,
+    partial(_try_walk, "out"),
+    partial(_try_walk, "in"),
+    _try_record,
+    partial(_try_walk, "both"),
+    _try_query,
+    _try_stats,
+)
+"""What is tried after an operation; each takes a key, if there is one, and a number.
+
+Where they are tried in turn, records are read twice as often.
+"""
+
+
+def check_export(place: Place, models: Models, store_url: str | None = None) -> str:
+    """Export a store, compare every line, and return the export."""
+    target = place.folder / "checked.jsonl"
+    result = place.run("export", target, store_url=store_url)
+    assert result.exit_code == 0, result.output
+
+    text = target.read_text()
+    target.unlink()
+    expected: list[JsonObject] = []
+    for name in sorted(models):
+        expected += expect_exported(models[name], name)
+
+    same(list(parse_export(text)), expected)
+    return text
+
+
+def parse_export(text: str) -> Iterable[object]:
+    """Return the lines of an export after its heading, without counters of accesses."""
+    heading, *lines = text.split("\n")[:-1]
+    assert json.loads(heading)["version"] == 1
+    return [drop_counters(json.loads(line)) for line in lines]
+
+
+def check_integrity(place: Place) -> None:
+    """Check a store's own integrity, the search index included."""
+    result = place.run("check", "--json", "--full")
+    assert result.exit_code == 0, result.output
+    damage = [finding for finding in json.loads(result.stdout) if finding["state"] == "damaged"]
+    assert not damage, damage
+
+
+def check_backup(place: Place, models: Models) -> None:
+    """Back up a store that is a file, and compare what is in the copy."""
+    target = place.folder / "checked.backup"
+    result = place.run("backup", target)
+    assert result.exit_code == 0, result.output
+
+    check_export(place, models, f"sqlite:///{target}")
+    for leftover in place.folder.glob(f"{target.name}*"):
+        leftover.unlink()
+
+
+def check_copies(reading: Reading, models: Models) -> None:
+    """Copy each namespace, and change and delete every memory of the copy."""
+    copying = reading._replace(namespace=COPY)
+
+    for name, model in models.items():
+        if not model.memories:
+            continue
+
+        target = reading.place.folder / "copied.jsonl"
+        result = reading.place.run("export", "--namespace", name, target)
+        assert result.exit_code == 0, result.output
+
+        result = reading.place.run("import", "--namespace", COPY, target)
+        assert result.exit_code == 0, result.output
+        target.unlink()
+        assert count_outcomes(result.stderr) == {"added": len(model.memories)}
+
+        for memory in model.memories.values():
+            _change_and_delete(copying, memory.id)
+
+        same(copying.call("get_memory_stats"), expect_stats(NamespaceModel()))
+
+
+def _change_and_delete(copying: Reading, memory_id: str) -> None:
+    content = f"changed {memory_id}"
+    changed = copying.call("update_memory", id=memory_id, content=content)
+    assert "error" not in changed, changed
+
+    found = copying.call("query_memories", search=content, archived=True)
+    assert [memory["id"] for memory in found["memories"]] == [memory_id]
+
+    deleted = copying.call("delete_memory", id=memory_id, permanent=True)
+    assert deleted == {"success": True, "action": "deleted", "id": memory_id}
+
+
+def count_outcomes(output: str) -> dict[str, int]:
+    """Return what an import says became of its memories."""
+    (line,) = [line for line in output.splitlines() if line.startswith("Imported: ")]
+    return {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", line)}
+
+
+def same(actual: object, expected: object) -> None:
+    """Assert that two payloads are the same JSON, access counters left out."""
+    found, wanted = normalize(actual), normalize(expected)
+    if found == wanted:
+        return
+
+    start = next(
+        (n for n, pair in enumerate(zip(found, wanted, strict=False)) if pair[0] != pair[1]),
+        min(len(found), len(wanted)),
+    )
+    window = slice(max(start - 120, 0), start + 120)
+    raise AssertionError(f"is {found[window]!r}, and must be {wanted[window]!r}")

@@ -1,0 +1,322 @@
+"""What must be in a store after acknowledged changes: plain dictionaries, no code of a store.
+
+A `NamespaceModel` predicts what a change, a rename and an import do to one namespace.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from abilities.declarations.values import JsonObject
+
+SCORES = {"high": 0.9, "medium": 0.6, "low": 0.3}
+FIELDS = ("type", "content", "summary", "category", "importance", "tags")
+
+
+@dataclass
+class MemoryModel:
+    """One memory as it must be; its links stand in its namespace."""
+
+    id: str
+    key: str
+    created_at: str
+    updated_at: str
+    type: str = ""
+    content: str = ""
+    summary: str = ""
+    category: str = ""
+    tags: list[str] = field(default_factory=list[str])
+    importance: str = "medium"
+    archived: bool = False
+    score: float = SCORES["medium"]
+    is_scored: bool = False
+    metadata: JsonObject = field(default_factory=JsonObject)
+    version: int = 0
+
+
+class LinkName(NamedTuple):
+    """What tells a link from all others of its namespace."""
+
+    source: str
+    target: str
+    type: str
+
+
+class LinkValue(NamedTuple):
+    """How strong a link is, and what it stands for."""
+
+    weight: float
+    term: str
+
+
+class Refusal(Exception):
+    """The change must be refused; its text is the reason that the caller sees."""
+
+
+class Predicted(NamedTuple):
+    """What a change must answer: the memory, if it stays, and what became of it."""
+
+    memory: MemoryModel | None
+    created: bool = False
+    updated: frozenset[str] = frozenset()
+
+
+class Moment(NamedTuple):
+    """The time of a change, and the id of the memory that it may create."""
+
+    now: str
+    new_id: str
+
+
+class NamespaceModel:
+    """The memories of a namespace by their keys, and all of its links.
+
+    ``quota`` is the most memories that it may hold; None sets no limit.
+    """
+
+    def __init__(self, quota: int | None = None) -> None:
+        self.memories: dict[str, MemoryModel] = {}
+        self.links: dict[LinkName, LinkValue] = {}
+        self.version = 0
+        self.quota = quota
+
+    def copy(self) -> "NamespaceModel":
+        """Return the namespace as it is now; a memory is never changed, but replaced."""
+        copied = NamespaceModel(self.quota)
+        copied.memories = dict(self.memories)
+        copied.links = dict(self.links)
+        copied.version = self.version
+        return copied
+
+    def find(self, memory_id: str) -> MemoryModel | None:
+        """Return the memory with an id."""
+        for memory in self.memories.values():
+            if memory.id == memory_id:
+                return memory
+
+        return None
+
+    def list_links(self, source: str) -> list[LinkName]:
+        """Return the links of a memory by target and type."""
+        return sorted(name for name in self.links if name.source == source)
+
+    def store(self, arguments: JsonObject, moment: Moment) -> Predicted:
+        """Create a memory or merge arguments into one. Raises Refusal."""
+        named = self._find_named(arguments, can_rename=False)
+        created = named is None
+        if named is None:
+            self._check_quota()
+            key = arguments.get("key") or moment.new_id
+            named = MemoryModel(moment.new_id, key, moment.now, moment.now)
+
+        # Storing over an archived memory revives it.
+        return self._merge(named, {**arguments, "archived": False}, moment, created=created)
+
+    def update(self, arguments: JsonObject, moment: Moment) -> Predicted:
+        """Change a memory, and rename it if the key is another one. Raises Refusal."""
+        named = self._find_named(arguments, can_rename=True)
+        assert named is not None, "an update names an id"
+        return self._merge(named, arguments, moment)
+
+    def archive(self, memory_id: str, moment: Moment) -> Predicted:
+        """Archive a memory. Raises Refusal."""
+        return self.update({"id": memory_id, "archived": True}, moment)
+
+    def delete(self, memory_id: str) -> Predicted:
+        """Delete a memory and its own links for good. Raises Refusal."""
+        named = self._find_named({"id": memory_id}, can_rename=False)
+        assert named is not None
+        del self.memories[named.key]
+        for name in self.list_links(named.key):
+            del self.links[name]
+
+        return Predicted(None)
+
+    def import_memories(self, lines: Iterable[JsonObject], *, replace: bool) -> Counter[str]:
+        """Import memories as an export's lines have them, and count what becomes of them."""
+        return Counter(self._import(line, replace=replace) for line in lines)
+
+    def _find_named(self, arguments: JsonObject, *, can_rename: bool) -> MemoryModel | None:
+        memory_id, key = arguments.get("id"), arguments.get("key")
+        by_key = self.memories.get(key) if key is not None else None
+        if memory_id is None:
+            return by_key
+
+        by_id = self.find(memory_id)
+        if by_id is None:
+            raise Refusal("not_found")
+
+        is_other_key = key not in (None, by_id.key)
+        if is_other_key and (by_key is not None or not can_rename):
+            raise Refusal("key_taken")
+
+        return by_id
+
+    def _check_quota(self) -> None:
+        if self.quota is not None and len(self.memories) >= self.quota:
+            raise Refusal("storage_quota")
+
+    def _merge(
+        self, before: MemoryModel, arguments: JsonObject, moment: Moment, *, created: bool = False
+    ) -> Predicted:
+        after = _set_fields(before, arguments)
+        updated = {name for name in FIELDS if getattr(after, name) != getattr(before, name)}
+
+        if after.metadata != before.metadata:
+            updated.add("metadata")
+        if after.archived != before.archived:
+            updated.add("archived")
+        if _is_score_set_anew(before, after):
+            updated.add("memory_score")
+
+        if after.key != before.key:
+            updated.add("key")
+            self._rename_links(before.key, after.key)
+            del self.memories[before.key]
+
+        if self._change_links(after.key, arguments):
+            updated.add("links")
+
+        if updated or created:
+            self.version += 1
+            after = replace(
+                after, version=self.version, updated_at=max(moment.now, before.updated_at)
+            )
+
+        self.memories[after.key] = after
+        return Predicted(after, created, frozenset(updated))
+
+    def _change_links(self, source: str, arguments: JsonObject) -> bool:
+        """Remove and add links; return whether that changed anything."""
+        before = dict(self.links)
+
+        for removal in arguments.get("remove_links") or ():
+            kind = removal.get("type")
+            for name in self.list_links(source):
+                if name.target == removal["key"] and kind in (None, name.type):
+                    del self.links[name]
+
+        for link in arguments.get("links") or ():
+            name = LinkName(source, link["key"], link.get("type", "association"))
+            existing = self.links.get(name, LinkValue(0.5, ""))
+            term = link.get("term")
+            if term is None:
+                term = existing.term
+            self.links[name] = LinkValue(float(link.get("link_weight", 0.5)) + 0.0, term)
+
+        return self.links != before
+
+    def _rename_links(self, old_key: str, new_key: str) -> None:
+        """Let links follow a rename; of two that become one the heavier stays."""
+        renamed: dict[LinkName, LinkValue] = {}
+
+        # Those that lead to the new key already come first: of equal weights the first one stays.
+        for name in sorted(self.links, key=lambda name: (old_key in name[:2], name)):
+            source, target = (new_key if key == old_key else key for key in name[:2])
+            new_name = LinkName(source, target, name.type)
+            value = self.links[name]
+            if new_name not in renamed or renamed[new_name].weight < value.weight:
+                renamed[new_name] = value
+
+        self.links = renamed
+
+    def _import(self, line: JsonObject, *, replace: bool) -> str:
+        incoming, links = parse_exported(line)
+        existing = self.memories.get(incoming.key)
+        outcome = "added"
+
+        if existing is None:
+            if self.quota is not None and len(self.memories) >= self.quota:
+                return "refused"
+        else:
+            incoming.version = existing.version
+            own = {name: self.links[name] for name in self.list_links(incoming.key)}
+            if (incoming, links) == (existing, own):
+                return "unchanged"
+            if not replace:
+                return "kept"
+            outcome = "replaced"
+
+        holder = self.find(incoming.id)
+        if holder is not None and holder.key != incoming.key:
+            return "refused"
+
+        for name in self.list_links(incoming.key):
+            del self.links[name]
+
+        self.version += 1
+        incoming.version = self.version
+        self.memories[incoming.key] = incoming
+        self.links |= links
+        return outcome
+
+
+def _set_fields(before: MemoryModel, arguments: JsonObject) -> MemoryModel:
+    """Return a memory with the arguments set, and its score where it must be then."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    after = replace(before)
+
+    for name in (*FIELDS, "archived", "key"):
+        if name in given:
+            setattr(after, name, given[name])
+    after.tags = list(dict.fromkeys(after.tags))
+
+    score = given.get("memory_score")
+    if "metadata" in given:
+        after.metadata = {**given["metadata"]}
+        metadata_score = after.metadata.pop("memory_score", None)
+        if score is None:
+            score = metadata_score
+
+    if score is not None:
+        after.score = float(score) + 0.0
+        after.is_scored = True
+    elif not after.is_scored:
+        after.score = SCORES[after.importance]
+
+    assert 0 <= after.score <= 1, "a score that no memory can have was acknowledged"
+    return after
+
+
+def _is_score_set_anew(before: MemoryModel, after: MemoryModel) -> bool:
+    """Return whether a score was set, or changed without the importance that it follows."""
+    if after.is_scored != before.is_scored:
+        return True
+
+    return after.score != before.score and after.is_scored
+
+
+def parse_exported(line: JsonObject) -> tuple[MemoryModel, dict[LinkName, LinkValue]]:
+    """Return the memory and the links that a line of an export stands for."""
+    metadata = {**line.get("metadata", {})}
+    metadata_score = metadata.pop("memory_score", None)
+    score = line.get("memory_score")
+    if score is None:
+        score = metadata_score
+
+    memory = MemoryModel(
+        line["id"],
+        line["key"],
+        line["created_at"],
+        line["updated_at"],
+        line["type"],
+        line["content"],
+        line.get("summary", ""),
+        line.get("category", ""),
+        list(dict.fromkeys(line.get("tags", []))),
+        line["importance"],
+        archived=line.get("archived", False),
+        is_scored=score is not None,
+        metadata=metadata,
+    )
+    memory.score = SCORES[memory.importance]
+    if score is not None:
+        memory.score = float(score) + 0.0
+
+    links: dict[LinkName, LinkValue] = {}
+    for link in line.get("links", []):
+        name = LinkName(memory.key, link["key"], link.get("type", "association"))
+        links[name] = LinkValue(float(link["link_weight"]) + 0.0, link.get("term", ""))
+
+    return memory, links

@@ -1,0 +1,181 @@
+"""The operations of the law: what each one does in a trial, and the values that it may take."""
+
+import json
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from abilities.declarations.values import JsonObject
+from tests.support import law_values
+from tests.support.file_cases import Row
+from tests.support.law import HEADING, NAMESPACES, Trial
+
+_namespaces = st.sampled_from(NAMESPACES)
+_ticks = st.sampled_from([0, 1, 1_000, -60_000])
+_queries = st.fixed_dictionaries(
+    {
+        "sort_by": st.sampled_from(["created_at", "updated_at", "importance"]),
+        "sort_order": st.sampled_from(["asc", "desc"]),
+        "limit": st.sampled_from([1, 3, 100]),
+    },
+    optional={
+        "type": law_values.types,
+        "importance": law_values.importances,
+        "archived": st.booleans(),
+        "search": law_values.short_texts,
+        "tags": st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]), max_size=2),
+        "category": law_values.texts(50),
+    },
+)
+_lines = st.lists(
+    st.tuples(law_values.exported_memories, _namespaces, st.none() | law_values.positions),
+    min_size=1,
+    max_size=4,
+)
+
+Values = dict[str, st.SearchStrategy[object]]
+
+VALUES: dict[str, Values] = {
+    "store": {
+        "namespace": _namespaces,
+        "arguments": law_values.new_memories,
+        "named": st.none() | law_values.positions,
+        "ticks": _ticks,
+    },
+    "update": {
+        "namespace": _namespaces,
+        "changes": law_values.changes,
+        "named": law_values.positions,
+        "ticks": _ticks,
+    },
+    "rename": {
+        "namespace": _namespaces,
+        "changes": st.just({}) | law_values.changes,
+        "named": law_values.positions,
+        "key": law_values.keys,
+    },
+    "delete": {
+        "namespace": _namespaces,
+        "named": law_values.positions,
+        "permanent": st.booleans(),
+    },
+    "try_anything": {
+        "namespace": _namespaces,
+        "changes": law_values.wild_changes,
+        "named": st.none() | law_values.positions,
+        "key": law_values.keys,
+    },
+    "call_wrongly": {
+        "namespace": _namespaces,
+        "row": law_values.wrong_calls,
+        "named": law_values.positions,
+    },
+    "query": {"namespace": _namespaces, "query": _queries},
+    "import_lines": {"lines": _lines, "replace": st.booleans()},
+    "administer": {
+        "number": law_values.positions,
+        "replace": st.booleans(),
+        "into": st.none() | _namespaces,
+        "task": st.sampled_from(["export", "import", "import", "restart", "back up", "restore"]),
+    },
+}
+"""The values of each operation's arguments."""
+
+
+class Operation(NamedTuple):
+    """An operation by its name, with its arguments; memories are named by their positions."""
+
+    name: str
+    arguments: JsonObject
+
+
+class Operations:
+    """Does in a trial what operations say."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+
+    def perform(self, operation: Operation) -> None:
+        """Do one operation, which is checked."""
+        getattr(self, operation.name)(**operation.arguments)
+
+    def store(self, namespace: str, arguments: JsonObject, named: int | None, ticks: int) -> None:
+        """Store a memory, by key, by id, or without either."""
+        self.trial.begin_step(ticks)
+        if named is not None:
+            arguments = {**arguments, "id": self.trial.choose(namespace, named).id}
+
+        self.trial.change(namespace, "store_memory", arguments)
+
+    def update(self, namespace: str, changes: JsonObject, named: int, ticks: int) -> None:
+        """Change a memory."""
+        self.trial.begin_step(ticks)
+        memory = self.trial.choose(namespace, named)
+        self.trial.change(namespace, "update_memory", {**changes, "id": memory.id})
+
+    def rename(self, namespace: str, changes: JsonObject, named: int, key: str) -> None:
+        """Rename a memory, and perhaps change it in the same call."""
+        self.trial.begin_step(1)
+        memory = self.trial.choose(namespace, named)
+        self.trial.change(namespace, "update_memory", {**changes, "id": memory.id, "key": key})
+
+    def delete(self, namespace: str, named: int, permanent: bool) -> None:
+        """Archive a memory or delete it for good."""
+        self.trial.begin_step(1)
+        memory = self.trial.choose(namespace, named)
+        arguments = {"id": memory.id, "permanent": permanent}
+        self.trial.change(namespace, "delete_memory", arguments)
+
+    def try_anything(
+        self, namespace: str, changes: JsonObject, named: int | None, key: str
+    ) -> None:
+        """Send values that may be refused; what is acknowledged must be kept as it was sent."""
+        self.trial.begin_step(1)
+        if named is None:
+            arguments = {"type": "core", "content": "x", "key": key, **changes}
+            self.trial.change(namespace, "store_memory", arguments, may_refuse=True)
+        else:
+            arguments = {"id": self.trial.choose(namespace, named).id, **changes}
+            self.trial.change(namespace, "update_memory", arguments, may_refuse=True)
+
+    def call_wrongly(self, namespace: str, row: Row, named: int) -> None:
+        """Send what must be refused, aimed at a memory that is there."""
+        self.trial.begin_step(0)
+        memory = self.trial.choose(namespace, named)
+        arguments = law_values.aim(row, memory.id, memory.key)
+
+        self.trial.refuse(namespace, row.name, arguments, memory.key)
+
+    def query(self, namespace: str, query: JsonObject) -> None:
+        """Find memories by any filter."""
+        self.trial.begin_step(0)
+        self.trial.query(namespace, query)
+
+    def import_lines(self, lines: list[tuple[JsonObject, str, int | None]], replace: bool) -> None:
+        """Import memories that were written elsewhere, some with ids that are taken."""
+        self.trial.begin_step(1)
+        text = HEADING
+        for line, namespace, named in lines:
+            memory_id = self.trial.clock.make_id()
+            if named is not None and self.trial.models[namespace].memories:
+                memory_id = self.trial.choose(namespace, named).id
+            text += json.dumps({**line, "namespace": namespace, "id": memory_id}) + "\n"
+
+        self.trial.import_text(text, replace=replace, into=None)
+
+    def administer(self, task: str, number: int, replace: bool, into: str | None) -> None:
+        """Do what a person does with a store: export, import, restart, back up, restore."""
+        self.trial.begin_step(1)
+        is_file = all(place.is_file for place in self.trial.places)
+
+        if task == "restart":
+            self.trial.restart()
+        elif task == "import" and self.trial.exports:
+            text = self.trial.exports[number % len(self.trial.exports)]
+            self.trial.import_text(text, replace=replace, into=into)
+        elif task == "back up" and is_file:
+            self.trial.back_up()
+        elif task == "restore" and self.trial.saved:
+            self.trial.restore(self.trial.saved[number % len(self.trial.saved)])
+        else:
+            self.trial.export()

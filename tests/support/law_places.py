@@ -1,0 +1,220 @@
+"""Where the law is tried: a store, two processes that use it, and the command line."""
+
+import asyncio
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol, Self
+from unittest.mock import patch
+from uuid import UUID
+
+from click.testing import CliRunner, Result
+
+from abilities import Abilities, Settings
+from abilities.cli.main import main
+from abilities.declarations.values import JsonObject
+from abilities.helpers.memory import helper
+from abilities.helpers.stores.sqlite import queries
+from tests.support.law_model import Moment
+from tests.support.surfaces import environment
+
+
+class Clock:
+    """Gives each call its time and its id, so that two stores can be compared byte for byte."""
+
+    def __init__(self) -> None:
+        self._time = datetime(2026, 1, 1, tzinfo=UTC)
+        self._ids = random.Random(1)
+
+    def tick(self, milliseconds: int) -> Moment:
+        """Return the next moment; a clock may stand still or be set back."""
+        self._time += timedelta(milliseconds=milliseconds)
+        now = self._time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return Moment(now, self.make_id())
+
+    def make_id(self) -> str:
+        """Return an id that no memory has."""
+        return str(UUID(int=self._ids.getrandbits(128), version=4))
+
+
+class Call(NamedTuple):
+    """A call as a surface hands it to the registry, and the moment at which it happens."""
+
+    namespace: str
+    name: str
+    arguments: JsonObject
+    moment: Moment
+
+
+class Application(Protocol):
+    """An application that uses a store, in this process or in another."""
+
+    def open(self, settings: Settings) -> None:
+        """Open it; an open one is closed first."""
+        ...
+
+    def call(self, call: Call) -> JsonObject:
+        """Return the payload of a reply."""
+        ...
+
+    def close(self) -> None:
+        """Close it, if it is open."""
+        ...
+
+
+class LocalApplication:
+    """An application in this process."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._open = AsyncExitStack()
+        self._abilities: Abilities | None = None
+
+    def open(self, settings: Settings) -> None:
+        """Open it; an open one is closed first."""
+        self.close()
+        self._runner.run(self._open_abilities(settings))
+
+    def call(self, call: Call) -> JsonObject:
+        """Return the payload of a reply."""
+        assert self._abilities is not None
+        view = self._abilities.for_namespace(call.namespace)
+
+        moment = call.moment
+
+        with (
+            patch.object(helper, "utc_now", lambda: moment.now),
+            patch.object(helper, "uuid4", lambda: moment.new_id),
+        ):
+            loop = self._runner.get_loop()
+            return loop.run_until_complete(view.reply(call.name, call.arguments)).payload
+
+    def close(self) -> None:
+        """Close it, if it is open."""
+        self._runner.run(self._open.aclose())
+        self._abilities = None
+
+    def end(self) -> None:
+        """Close its event loop too."""
+        self.close()
+        self._runner.close()
+
+    async def _open_abilities(self, settings: Settings) -> None:
+        self._abilities = await self._open.enter_async_context(Abilities.open(settings))
+
+
+class RemoteApplication:
+    """An application in a process of its own, which is told by pickles what to do."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+
+    @classmethod
+    @contextmanager
+    def start(cls) -> Iterator[Self]:
+        """Start the process, and end it at last."""
+        command = [sys.executable, "-m", "tests.support.law_places"]
+        with subprocess.Popen(command, stdin=-1, stdout=-1) as process:
+            yield cls(process)
+            process.communicate()
+
+        assert process.returncode == 0
+
+    def open(self, settings: Settings) -> None:
+        """Open it; an open one is closed first."""
+        self._ask(settings)
+
+    def call(self, call: Call) -> JsonObject:
+        """Return the payload of a reply."""
+        payload = self._ask(call)
+        assert isinstance(payload, dict)
+        return payload
+
+    def close(self) -> None:
+        """Close it, if it is open."""
+        self._ask(None)
+
+    def _ask(self, request: object) -> object:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        pickle.dump(request, self._process.stdin)
+        self._process.stdin.flush()
+        return pickle.load(self._process.stdout)
+
+
+class Place:
+    """A store, the two applications that use it, and the folder for its files."""
+
+    def __init__(
+        self, settings: Settings, folder: Path, applications: tuple[Application, ...]
+    ) -> None:
+        self.settings = settings
+        self.folder = folder
+        self._applications = applications
+        self.open()
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the store is a file."""
+        return self.settings.store_path is not None
+
+    def open(self) -> None:
+        """Open both applications, or open them again."""
+        self.close()
+        for application in self._applications:
+            application.open(self.settings)
+
+    def close(self) -> None:
+        """Close both applications."""
+        for application in self._applications:
+            application.close()
+
+    def call(self, call: Call, through: int) -> JsonObject:
+        """Return the payload of a reply of one of the two applications."""
+        return self._applications[through % len(self._applications)].call(call)
+
+    def run(self, *words: str | Path, store_url: str | None = None) -> Result:
+        """Run a command of the command line on the store, or on another one."""
+        variables = environment(self.settings)
+        if store_url is not None:
+            variables["ABILITIES_STORE_URL"] = store_url
+
+        result = CliRunner().invoke(main, [str(word) for word in words], env=variables)
+        assert result.exception is None or isinstance(result.exception, SystemExit), (
+            words,
+            result.exception,
+        )
+        return result
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Do what is asked until no more is: open (settings), close (None), or call."""
+    application = LocalApplication()
+
+    while True:
+        try:
+            request = pickle.load(requests)
+        except EOFError:
+            break
+
+        answer: JsonObject | None = None
+        if request is None:
+            application.close()
+        elif isinstance(request, Settings):
+            application.open(request)
+        else:
+            answer = application.call(request)
+        pickle.dump(answer, answers)
+        answers.flush()
+
+    application.end()
+
+
+if __name__ == "__main__":
+    queries._SCAN_LIMIT = 0  # stores as small as these would never ask their search index
+    serve(sys.stdin.buffer, sys.stdout.buffer)

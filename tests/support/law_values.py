@@ -1,0 +1,215 @@
+"""Values for memories: usual ones, those at the bounds, and hostile ones."""
+
+from hypothesis import strategies as st
+
+from abilities.declarations.values import JsonObject
+from tests.support.file_cases import Row
+from tests.support.memory_cases import MEMORY_STORE_ROWS, nest
+
+KEYS = [
+    "a",
+    "A",
+    "b",
+    "c",
+    "d",
+    "\u00e9",
+    "e\u0301",
+    "ß",
+    "ss",
+    "project/goals",
+    "a:b#L1",
+    "%",
+    "_",
+    '"',
+    "\\",
+    "null",
+    "'; DROP TABLE memories; --",
+    "שלום",
+    "İ",
+    "👩\u200d👧",
+    "k" * 200,
+    "😀" * 200,
+    "ﷺ" * 200,
+]
+"""Keys that stores might mistake for each other, or take for something else."""
+
+ALPHABET = list(
+    'abAB \n\r\t"\\%_*\u0001\u007fäßİıσςﬁ世\u0301\ufe0f\u200d\u202e\u2028\ufeff👩🇩\U0010ffff'
+)
+short_texts = st.text(st.sampled_from(ALPHABET), max_size=20)
+
+
+def long_texts(limit: int) -> st.SearchStrategy[str]:
+    """Return texts of just as many characters as fit, of several widths."""
+    return st.sampled_from(["x", "\u0001", "ß", "İ", "世", "😀", " ", "a\n"]).map(
+        lambda piece: (piece * limit)[:limit]
+    )
+
+
+def texts(limit: int, *, least: int = 0) -> st.SearchStrategy[str]:
+    """Return texts of up to a number of characters."""
+    usual = short_texts.map(lambda text: text[:limit]).filter(lambda text: len(text) >= least)
+    return st.one_of(usual, usual, usual, usual, long_texts(limit))
+
+
+keys = st.sampled_from(KEYS)
+positions = st.integers(0, 20)
+fractions = st.sampled_from([0, 1, 0.0, -0.0, 0.5, 0.25, 1.0, 1e-308, 5e-324, 1 / 3, 0.9999999])
+fractions |= st.floats(0, 1)
+
+plain_values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**64 - 1),
+    st.sampled_from([0.0, -0.0, 1.0, 1e308, 5e-324, 2**63, 2**64 - 1, -(2**63)]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    short_texts,
+)
+documents = st.recursive(
+    plain_values,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(short_texts, inner, max_size=3),
+    max_leaves=6,
+)
+metadata = st.one_of(
+    st.dictionaries(short_texts | st.just("accessed_at"), documents, max_size=3),
+    st.fixed_dictionaries({"memory_score": fractions | st.none()}),
+    st.sampled_from([15, 16]).map(nest),
+    st.just({"m": "x" * 4_088}),
+)
+
+link_types = st.sampled_from(["association", "cause", "Cause", "ç", "\u0001" * 50])
+links = st.lists(
+    st.fixed_dictionaries(
+        {"key": keys},
+        optional={
+            "link_weight": fractions,
+            "type": link_types,
+            "term": texts(200) | st.none(),
+        },
+    ),
+    max_size=4,
+)
+many_links = st.builds(
+    lambda count, kind, wide: [
+        {"key": f"{n}{wide}"[:200], "type": kind, "link_weight": n % 7 / 7, "term": wide}
+        for n in range(count)
+    ],
+    st.sampled_from([19, 20, 21, 45]),
+    link_types,
+    long_texts(200).filter(lambda text: text.strip() == text and text.isprintable()),
+)
+removals = st.lists(
+    st.fixed_dictionaries({"key": keys}, optional={"type": link_types | st.none()}), max_size=3
+)
+
+types = st.sampled_from(["core", "learning", "task"])
+importances = st.sampled_from(["high", "medium", "low"])
+tags = st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]) | texts(30, least=1), max_size=10)
+FIELDS: dict[str, st.SearchStrategy[object]] = {
+    "summary": texts(500),
+    "category": texts(50),
+    "tags": tags,
+    "importance": importances,
+    "links": links | links | links | many_links,
+    "memory_score": fractions,
+    "metadata": metadata,
+}
+
+new_memories = st.fixed_dictionaries(
+    {"type": types, "content": texts(5_000, least=1)}, optional={**FIELDS, "key": keys}
+)
+changes = st.fixed_dictionaries(
+    {},
+    optional={
+        **FIELDS,
+        "content": texts(5_000, least=1),
+        "archived": st.booleans(),
+        "remove_links": removals,
+    },
+)
+
+wild_texts = st.one_of(
+    short_texts,
+    st.text(max_size=5),
+    st.sampled_from(["", "\0", "\ud800", "a\udfffb", "x" * 5_001, "x" * 501, "x" * 201, "x" * 51]),
+)
+wild_numbers = st.one_of(
+    st.sampled_from([80, -1, 1e308, 2**64, 10**400, -(2**63) - 1, float("nan"), float("inf")]),
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+)
+wild_documents = st.one_of(
+    st.dictionaries(wild_texts, wild_texts | wild_numbers, max_size=3),
+    st.sampled_from([15, 16, 17, 18]).map(nest),
+    st.sampled_from([4_087, 4_088, 4_089, 4_090]).map(lambda size: {"m": "x" * size}),
+    st.fixed_dictionaries({"memory_score": wild_numbers | st.none()}),
+)
+wild_links = st.lists(
+    st.fixed_dictionaries(
+        {"key": keys | wild_texts},
+        optional={"link_weight": wild_numbers, "type": wild_texts, "term": wild_texts},
+    ),
+    max_size=3,
+)
+wild_changes = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": wild_texts,
+        "summary": wild_texts,
+        "category": wild_texts,
+        "tags": st.lists(wild_texts, max_size=11),
+        "metadata": wild_documents,
+        "memory_score": wild_numbers,
+        "links": wild_links,
+    },
+)
+"""Changes that may be accepted or refused: what is acknowledged must be kept."""
+
+wrong_calls: st.SearchStrategy[Row] = st.sampled_from(MEMORY_STORE_ROWS)
+
+times = st.sampled_from(
+    ["2025-06-01T00:00:00.000Z", "2026-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"]
+)
+exported_links = st.lists(
+    st.fixed_dictionaries(
+        {"key": keys, "link_weight": fractions},
+        optional={"type": link_types, "term": texts(200)},
+    ),
+    max_size=3,
+)
+exported_memories = st.fixed_dictionaries(
+    {
+        "key": keys,
+        "type": types,
+        "content": texts(5_000, least=1),
+        "importance": importances,
+        "created_at": times,
+        "updated_at": times,
+        "accessed_at": times,
+    },
+    optional={
+        "summary": texts(500),
+        "category": texts(50),
+        "tags": tags,
+        "archived": st.booleans(),
+        "memory_score": fractions,
+        "metadata": metadata,
+        "access_count": st.sampled_from([0, 1, 2**53 - 1]),
+        "links": exported_links,
+    },
+)
+"""Lines of an export, without namespace and id."""
+
+
+def aim(row: Row, memory_id: str, key: str) -> JsonObject:
+    """Return the arguments of a wrong call, aimed at a memory that it would change."""
+    arguments = dict(row.arguments)
+    is_about_a_name = row.call is not None and row.call[0] in ("id_not_found", "invalid_id")
+
+    if row.name == "update_memory" and not is_about_a_name:
+        arguments["id"] = memory_id
+    if row.name == "store_memory" and not is_about_a_name:
+        arguments.setdefault("key", key)
+
+    return arguments

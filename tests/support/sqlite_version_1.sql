@@ -1,0 +1,123 @@
+-- The schema of a memory store, version 1. The keys of every table begin with the namespace.
+
+-- memories: the memories themselves. hash covers every other column and is checked on each read. The small
+-- columns come first, so that looking up a score does not step over a long content.
+CREATE TABLE memories (
+    namespace TEXT NOT NULL,
+    key TEXT NOT NULL,
+    id TEXT NOT NULL,
+    archived INTEGER NOT NULL,
+    score REAL NOT NULL,
+    scored INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    importance TEXT NOT NULL,
+    category TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    tags TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    content TEXT NOT NULL,
+    hash INTEGER NOT NULL,
+    PRIMARY KEY (namespace, key)
+) STRICT;
+CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
+
+-- links: the links of the memories, sorted by rank, so that reading the best links of a memory is one range.
+-- rank is the weight times the target's score, or -1 if the target is missing or archived. Whatever changes the
+-- target updates it. hash covers every other column but the namespace.
+CREATE TABLE links (
+    namespace TEXT NOT NULL,
+    source TEXT NOT NULL,
+    rank REAL NOT NULL,
+    weight REAL NOT NULL,
+    target TEXT NOT NULL,
+    type TEXT NOT NULL,
+    hash INTEGER NOT NULL,
+    PRIMARY KEY (namespace, source, rank DESC, weight DESC, target, type)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX links_back ON links (namespace, target, source, type);
+
+-- shelf: the memory index. It holds what memories are filtered and sorted by, in narrow rows beside the
+-- memories, and their access counters, which change when they are read and which no hash covers.
+CREATE TABLE shelf (
+    namespace TEXT NOT NULL,
+    id TEXT NOT NULL,
+    memory INTEGER NOT NULL, -- the rowid of the memory
+    type TEXT NOT NULL,
+    category TEXT NOT NULL,
+    importance INTEGER NOT NULL, -- 0 low, 1 medium, 2 high
+    archived INTEGER NOT NULL,
+    size INTEGER NOT NULL, -- bytes of content and summary
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    accessed_at TEXT NOT NULL,
+    access_count INTEGER NOT NULL,
+    PRIMARY KEY (namespace, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX shelf_memory ON shelf (memory, archived, type, importance, category);
+CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_accessed_all ON shelf (namespace, accessed_at, id);
+CREATE INDEX shelf_type ON shelf (namespace, type, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_importance ON shelf (namespace, importance, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_importance_order ON shelf (namespace, importance, id) WHERE archived = 0;
+CREATE INDEX shelf_category ON shelf (namespace, category, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_created ON shelf (namespace, created_at, id);
+CREATE INDEX shelf_updated ON shelf (namespace, updated_at, id);
+CREATE INDEX shelf_count ON shelf (namespace, access_count, id);
+
+-- tags: the tag index, one row per memory and tag, sorted by last access within a tag.
+CREATE TABLE tags (
+    namespace TEXT NOT NULL,
+    tag TEXT NOT NULL,
+    archived INTEGER NOT NULL,
+    accessed_at TEXT NOT NULL,
+    id TEXT NOT NULL,
+    PRIMARY KEY (namespace, tag, archived, accessed_at, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tags_id ON tags (namespace, id);
+
+-- counters: exact numbers of memories by namespace and value, so that totals and statistics cost the same at
+-- any size. The triggers below keep them.
+CREATE TABLE counters (
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL, -- all, size, type, importance or tag
+    archived INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (namespace, name, archived, value)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX counters_top ON counters (namespace, name, archived, number DESC, value);
+
+CREATE TRIGGER shelf_added AFTER INSERT ON shelf BEGIN
+    INSERT INTO counters VALUES
+        (new.namespace, 'all', new.archived, '', 1),
+        (new.namespace, 'size', new.archived, '', new.size),
+        (new.namespace, 'type', new.archived, new.type, 1),
+        (new.namespace, 'importance', new.archived, new.importance, 1)
+    ON CONFLICT DO UPDATE SET number = number + excluded.number;
+END;
+CREATE TRIGGER shelf_gone AFTER DELETE ON shelf BEGIN
+    UPDATE counters SET number = number - 1
+        WHERE namespace = old.namespace AND archived = old.archived
+        AND (name, value) IN (VALUES ('all', ''), ('type', old.type), ('importance', CAST(old.importance AS TEXT)));
+    UPDATE counters SET number = number - old.size
+        WHERE namespace = old.namespace AND name = 'size' AND archived = old.archived AND value = '';
+END;
+CREATE TRIGGER tags_added AFTER INSERT ON tags BEGIN
+    INSERT INTO counters VALUES (new.namespace, 'tag', new.archived, new.tag, 1)
+    ON CONFLICT DO UPDATE SET number = number + 1;
+END;
+CREATE TRIGGER tags_gone AFTER DELETE ON tags BEGIN
+    UPDATE counters SET number = number - 1
+        WHERE namespace = old.namespace AND name = 'tag' AND archived = old.archived AND value = old.tag;
+    DELETE FROM counters
+        WHERE namespace = old.namespace AND name = 'tag' AND archived = old.archived AND value = old.tag AND number = 0;
+END;
+
+-- search: the search index, by the rowid of the memory: every three neighboring characters of the case-folded
+-- content. The texts themselves are not stored a second time.
+CREATE VIRTUAL TABLE search USING fts5 (folded, content = '', tokenize = 'trigram case_sensitive 1');
+
+-- search_short: the same for searches of one or two characters: every character, and every two neighbors.
+CREATE VIRTUAL TABLE search_short USING fts5 (grams, content = '', columnsize = 0, detail = none, tokenize = 'ascii');

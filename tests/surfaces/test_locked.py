@@ -1,0 +1,398 @@
+"""Row H8: a server that once had tokens stays locked, whatever became of them."""
+
+import asyncio
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from abilities import Abilities, Settings
+from abilities.cli.main import main
+from abilities.declarations.faults import Fault
+from abilities.helpers.stores.postgres import pool
+from abilities.helpers.tokens import MAX_FILE_BYTES, TokenFile, TokenSet
+from abilities.server import token_memory, token_watch
+from abilities.server.refusals import RefusedRequest
+from abilities.server.token_watch import FRESH_SECONDS, TokenWatch
+from tests.support import postgres
+from tests.support.serving import Server, serving
+from tests.support.surfaces import environment, mcp_current
+from tests.support.waiting import wait_until
+from tests.surfaces.test_tokens import InProcessServer, serve
+
+UNAUTHORIZED = {"error": Fault.from_reason("unauthorized").to_payload()}
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+@pytest.fixture
+def private(roots: Settings, tmp_path: Path) -> Settings:
+    """Settings with a tokens file of their own, which does not exist yet."""
+    return roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
+
+
+def run(settings: Settings, *arguments: str) -> Any:
+    return CliRunner().invoke(main, list(arguments), env=environment(settings))
+
+
+def change(settings: Settings, **fields: Any) -> Settings:
+    return Settings(**{**settings.model_dump(exclude_unset=True), **fields})
+
+
+async def expect_locked(server: InProcessServer, token: str | None = None) -> None:
+    """Check that HTTP and MCP refuse a caller, with and without a token that was good once."""
+    for sent in {None, token}:
+        for method, path in (("GET", "/api/stats"), ("POST", "/mcp"), ("GET", "/metrics")):
+            refused = await server.ask(method, path, sent, json=CALL)
+            assert (refused.status_code, refused.json()) == (401, UNAUTHORIZED), path
+
+    assert (await server.ask("GET", "/healthz", None)).status_code == 200
+
+
+def lose(path: Path) -> None:
+    path.unlink()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def revoke_all(path: Path) -> None:
+    file = TokenFile(path)
+    for token in file.tokens():
+        assert file.revoke(token.id)
+
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def make_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def make_device(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def make_dangling_link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere.json"))
+    path.symlink_to("nowhere.json")
+
+
+def make_huge(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+
+
+ACCIDENTS = [
+    lose, empty, damage, revoke_all, make_folder, make_fifo, make_device, make_dangling_link,
+    make_huge,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("accident", ACCIDENTS)
+async def test_h8_tokens_that_are_gone_leave_a_server_locked(
+    private: Settings, accident: Callable[[Path], None]
+) -> None:
+    token = TokenFile(private.tokens_file).add("default", "write")[1]
+    async with serve(private) as server:
+        assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+        await wait_until_remembered(private)
+
+        accident(private.tokens_file)
+        await server.wait_for(401, token)
+        await expect_locked(server, token)
+
+    async with serve(private) as restarted:
+        await expect_locked(restarted, token)
+
+    # stdio needs no token, as before.
+    assert (await mcp_current(private, "get_memory_stats", {}))["total_memories"] == 0
+
+    async with serve(change(private, require_tokens=False)) as opened:
+        assert (await opened.ask("GET", "/api/stats", None)).status_code == 200
+
+
+async def wait_until_remembered(settings: Settings) -> None:
+    async with Abilities.open(settings) as abilities:
+        while not await abilities.recall_tokens():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_token_that_no_server_ever_saw_is_remembered(private: Settings) -> None:
+    added = await asyncio.to_thread(run, private, "token", "add", "--scope", "read")
+    assert added.exit_code == 0 and "does not answer" not in added.stderr
+    private.tokens_file.unlink()
+
+    async with serve(private) as server:
+        await expect_locked(server)
+
+
+async def test_without_any_token_ever_a_server_is_open_and_makes_no_store(
+    private: Settings, tmp_path: Path
+) -> None:
+    async with serve(private) as server:
+        assert (await server.ask("GET", "/api/abilities", None)).status_code == 200
+
+    assert not (tmp_path / "memory.db").exists()
+    async with serve(change(private, require_tokens=True)) as server:
+        await expect_locked(server)
+
+
+async def test_beyond_loopback_the_setting_opens_nothing(private: Settings) -> None:
+    for update in ({}, {"allowed_hosts": "example.org"}):
+        settings = change(private, require_tokens=False, **update)
+        async with serve(settings, "127.0.0.1" if update else "0.0.0.0") as server:
+            await expect_locked(server)
+
+
+async def test_a_token_is_still_checked_where_none_is_needed(private: Settings) -> None:
+    file = TokenFile(private.tokens_file)
+    entry, token = file.add("default", "read")
+    async with serve(change(private, require_tokens=False)) as server:
+        for sent, status in ((None, 200), (token, 200), (token + "x", 401)):
+            assert (await server.ask("GET", "/api/stats", sent)).status_code == status
+
+        memory = {"type": "core", "content": "x"}
+        assert (await server.ask("POST", "/api/memories", token, json=memory)).status_code == 403
+        file.revoke(entry.id)
+        await server.wait_for(200, token)  # nobody has one now, so it is no sign of a mistake
+
+
+async def test_a_store_that_does_not_answer_leaves_the_server_locked_for_now(
+    private: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pool, "WAIT_SECONDS", 0.2)
+    url = "postgresql://user@127.0.0.1:1/none?connect_timeout=1"
+    away = change(private, store_url=url)
+
+    async with serve(away) as server:
+        refused = await server.ask("GET", "/api/abilities", None)
+        assert (refused.status_code, refused.json()["error"]["reason"]) == (503, "unavailable")
+        assert refused.json()["error"]["retryable"]
+
+    async with serve(change(away, require_tokens=False)) as server:
+        assert (await server.ask("GET", "/api/abilities", None)).status_code == 200
+
+    # The token is made all the same, and works.
+    added = await asyncio.to_thread(run, away, "token", "add", "--scope", "read")
+    assert added.exit_code == 0 and "does not remember yet" in added.stderr
+    async with serve(away) as server:
+        listed = await server.ask("GET", "/api/abilities", added.stdout.strip())
+        assert listed.status_code == 200
+
+
+async def test_a_store_hears_of_tokens_when_it_answers_again(
+    private: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_memory, "RETRY_SECONDS", 0.01)
+    told: list[bool] = []
+    remember = Abilities.remember_tokens
+
+    async def fail_twice(self: Abilities) -> None:
+        told.append(True)
+        if len(told) < 3:
+            raise OSError("the disk is away")
+        await remember(self)
+
+    monkeypatch.setattr(Abilities, "remember_tokens", fail_twice)
+    token = TokenFile(private.tokens_file).add("default", "read")[1]
+    async with serve(private) as server:
+        assert (await server.ask("GET", "/api/stats", token)).status_code == 200
+        await wait_until_remembered(private)
+
+    assert len(told) == 3
+
+
+def test_postgres_remembers_tokens(private: Settings) -> None:
+    async def check(settings: Settings) -> None:
+        async with serve(settings) as server:
+            assert (await server.ask("GET", "/api/stats", None)).status_code == 200
+
+        added = await asyncio.to_thread(run, settings, "token", "add", "--scope", "read")
+        assert added.exit_code == 0 and "does not remember yet" not in added.stderr
+        settings.tokens_file.unlink()
+
+        async with serve(settings) as server:
+            await expect_locked(server)
+
+    with postgres.server() as maintenance, postgres.database(maintenance) as url:
+        asyncio.run(check(change(private, store_url=url)))
+
+
+def test_a_backup_remembers_and_an_export_does_not(private: Settings, tmp_path: Path) -> None:
+    added = run(private, "token", "add", "--scope", "read")
+    assert added.exit_code == 0
+    assert run(private, "backup", str(tmp_path / "copy.db")).exit_code == 0
+    assert run(private, "export", str(tmp_path / "all.jsonl")).exit_code == 0
+    private.tokens_file.unlink()
+
+    restored = change(private, store_url=f"sqlite:///{tmp_path}/restored/memory.db")
+    (tmp_path / "restored").mkdir()
+    assert run(restored, "restore", str(tmp_path / "copy.db")).exit_code == 0
+    assert "refuses every caller" in run(restored, "token", "list").stderr
+
+    imported = change(private, store_url=f"sqlite:///{tmp_path}/imported.db")
+    assert run(imported, "import", str(tmp_path / "all.jsonl")).exit_code == 0
+    assert "answers only this machine" in run(imported, "token", "list").stderr
+
+
+def test_the_commands_say_that_a_server_stays_locked(private: Settings) -> None:
+    assert "there never was a token" in run(private, "token", "list").stderr
+
+    entry, _ = TokenFile(private.tokens_file).add("default", "read")
+    revoked = run(private, "token", "revoke", entry.id)
+    assert revoked.exit_code == 0 and "That was the last token" in revoked.stderr
+    assert "refuses every caller" in revoked.stderr and "require_tokens = false" in revoked.stderr
+
+    assert "refuses every caller" in run(private, "token", "list").stderr
+    opened = run(change(private, require_tokens=False), "token", "list")
+    assert "answers only this machine" in opened.stderr
+
+
+def test_a_locked_server_says_so_and_how_to_get_out(private: Settings, tmp_path: Path) -> None:
+    assert run(private, "token", "add", "--scope", "read").exit_code == 0
+    private.tokens_file.unlink()
+
+    with serving(private, tmp_path) as server:
+        assert httpx.get(f"{server.address}/api/stats").status_code == 401
+        said = wait_for_words(server, "Every caller is refused")
+        assert "the store remembers that there were tokens" in said
+        assert "abilities token add --scope read" in said and "require_tokens = false" in said
+
+        added = run(private, "token", "add", "--scope", "read")
+        bearer = {"Authorization": f"Bearer {added.stdout.strip()}"}
+        assert httpx.get(f"{server.address}/api/stats", headers=bearer).status_code == 200
+        server.stop()
+
+    private.tokens_file.unlink()
+    with serving(change(private, require_tokens=False), tmp_path) as server:
+        assert httpx.get(f"{server.address}/api/stats").status_code == 200
+        assert "refused" not in server.stop()
+
+
+def wait_for_words(server: Server, words: str) -> str:
+    async def wait() -> None:
+        await wait_until(lambda: words in server.log.read_text())
+
+    asyncio.run(wait())
+    return server.log.read_text()
+
+
+def test_a_server_starts_with_a_fifo_as_tokens_file_and_answers(
+    private: Settings, tmp_path: Path
+) -> None:
+    os.mkfifo(private.tokens_file)
+
+    with serving(private, tmp_path) as server:
+        for _ in range(3):
+            assert httpx.get(f"{server.address}/healthz").status_code == 200
+            assert httpx.get(f"{server.address}/api/stats").status_code == 401
+        said = server.stop()
+
+    assert "the tokens file is not a regular file" in said
+    assert said.count("every token is refused") == 1  # not once per request
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that every user may write to."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def test_a_file_that_this_user_may_not_read_is_a_problem(shared: Path, unprivileged: None) -> None:
+    path = shared / "tokens.json"
+    TokenFile(path).add("default", "read")
+    path.chmod(0)
+
+    tokens = TokenFile(path).load()
+
+    assert tokens.exists and not tokens.by_id and "cannot be read" in tokens.problem
+
+
+def test_a_link_to_a_tokens_file_is_followed(tmp_path: Path) -> None:
+    token = TokenFile(tmp_path / "mounted.json").add("default", "read")[1]
+    (tmp_path / "tokens.json").symlink_to("mounted.json")
+
+    assert TokenFile(tmp_path / "tokens.json").find(token)
+
+
+class Clock:
+    """Seconds that pass only when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def count_looks(results: list[TokenSet]) -> Callable[[], TokenSet]:
+    def load() -> TokenSet:
+        results.append(TokenSet({}, exists=False))
+        return results[-1]
+
+    return load
+
+
+async def test_a_look_serves_requests_for_half_a_second() -> None:
+    assert FRESH_SECONDS < 1, "a revoked token opens nothing a second later"
+    clock, looks = Clock(), list[TokenSet]()
+    watch = TokenWatch(count_looks(looks), clock)
+
+    await asyncio.gather(*(watch.read_recent() for _ in range(100)))
+    assert len(looks) == 1
+
+    clock.seconds += FRESH_SECONDS
+    assert await watch.read_recent() is looks[0] and len(looks) == 1
+
+    clock.seconds += 0.001
+    assert await watch.read_recent() is looks[1] and len(looks) == 2
+
+    clock.seconds += 0.001
+    assert await watch.read_now() is looks[2]
+
+
+async def test_a_stuck_look_refuses_at_once_and_never_stops_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(token_watch, "LOOK_SECONDS", 0.1)
+    clock, looks, stuck = Clock(), list[TokenSet](), threading.Event()
+
+    def load() -> TokenSet:
+        stuck.wait()
+        return count_looks(looks)()
+
+    watch = TokenWatch(load, clock)
+    waiting = asyncio.create_task(watch.read_recent())
+    await asyncio.sleep(0)  # the loop goes on while the look is stuck
+    assert not waiting.done()
+
+    clock.seconds += 1
+    for _ in range(10):
+        with pytest.raises(RefusedRequest) as refused:
+            await watch.read_recent()
+        assert (refused.value.status, refused.value.reason) == (503, "timeout")
+
+    with pytest.raises(RefusedRequest):
+        await waiting
+
+    stuck.set()
+    await wait_until(lambda: len(looks) == 1)
+    assert await watch.read_recent() is looks[-1]
+    assert len(looks) == 2  # the result of the stuck look was too old

@@ -1,0 +1,208 @@
+"""Row F38: started in a folder that must not be shared, everything works but the workspace."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from abilities import Abilities, Settings
+from abilities.declarations.reasons import FAULTS
+from tests.support.surfaces import SURFACES
+
+MEMORY = {"type": "core", "key": "tea", "content": "Ada drinks tea."}
+MISSING = {
+    "code": "NOT_FOUND",
+    "reason": "no_workspace",
+    "message": FAULTS["no_workspace"].message,
+}
+
+
+@pytest.fixture(params=["/", "home", "above home", "/etc"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, in a home of its own with a sample agent."""
+    home = tmp_path / "home" / "ada"
+    agent = home / ".abilities" / "agent"
+    agent.mkdir(parents=True)
+    (agent / "MEMORY.md").write_text("likes tea")
+    (home / "private.txt").write_text("SECRET")
+    monkeypatch.setenv("HOME", str(home))
+
+    places = {"home": home, "above home": home.parent}
+    place = places.get(request.param, Path(request.param))
+    monkeypatch.chdir(place)
+    return place
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "abilities", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_f38_agent_files_notes_and_memories_work_without_a_workspace(
+    place: Path, surface: str
+) -> None:
+    async def call(name: str, **arguments: Any) -> dict[str, Any]:
+        return await SURFACES[surface](Settings(), name, arguments)
+
+    paths = ["MEMORY.md", "private.txt", "etc/passwd", "..", ".env", "."]
+    records = (await call("file_read_bulk", paths=paths))["results"]
+
+    assert records[0]["data"]["content"] == "likes tea"
+    assert [record["error"]["reason"] for record in records[1:]] == [
+        "no_workspace",
+        "no_workspace",
+        "parent_traversal",
+        "denied",
+        "is_directory",
+    ]
+    assert records[1]["error"] == MISSING
+
+    listed = await call("file_list")
+    assert [file["path"] for file in listed["files"]] == ["MEMORY.md"]
+    assert await call("file_list", pattern="*.txt") == {"error": MISSING}
+
+    await call("store_memory", **MEMORY)
+    targets = [{"type": "long_term"}, {"type": "short_term"}, {"type": "stored", "key": "tea"}]
+    answer = await call("memory_read_bulk", targets=targets)
+
+    contents = [record.get("data", {}).get("content") for record in answer["results"]]
+    assert contents == ["likes tea", None, "Ada drinks tea."]
+    assert answer["results"][1]["error"]["message"] == "No memory file for this target."
+
+
+def test_f38_the_command_line_works_from_anywhere(place: Path) -> None:
+    stored = run("call", "store_memory", json.dumps(MEMORY))
+    got = run("call", "memory_get", '{"key": "tea"}')
+    listed = run("list")
+    doctor = run("doctor", "--json")
+    demo = run("demo")
+
+    assert (stored.returncode, got.returncode, listed.returncode) == (0, 0, 0), got.stderr
+    assert json.loads(got.stdout)["data"]["content"] == "Ada drinks tea."
+    (workspace,) = [
+        finding
+        for finding in json.loads(doctor.stdout)
+        if finding["about"] == "workspace directory"
+    ]
+    assert workspace["state"] == "note" and "workspace_dir" in workspace["mend"]
+    assert demo.returncode == 2 and "project folder" in demo.stderr
+
+
+async def test_f38_an_mcp_client_that_starts_servers_there_gets_its_memories(place: Path) -> None:
+    parameters = StdioServerParameters(
+        command=sys.executable, args=["-m", "abilities", "mcp"], env=dict(os.environ), cwd=place
+    )
+
+    async with Client(stdio_client(parameters)) as client:
+        await client.call_tool("store_memory", MEMORY)
+        result = await client.call_tool("memory_get", {"key": "tea"})
+
+    assert not result.is_error
+
+
+@pytest.mark.parametrize("setting", ["workspace_dir", "agent_dir"])
+def test_f38_who_names_such_a_directory_is_refused(place: Path, setting: str) -> None:
+    option = "--" + setting.replace("_", "-")
+
+    for directory in (str(place), "."):
+        refused = run(option, directory, "call", "file_list")
+
+        assert refused.returncode == 2
+        assert f"{setting} must not be '{place}': this is " in refused.stderr
+        assert "agents could read all of it; name a folder that you want to share" in refused.stderr
+
+
+async def test_f38_a_folder_below_is_a_workspace(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a.txt").write_text("a")
+    monkeypatch.chdir(tmp_path / "project")
+
+    async with Abilities.open() as abilities:
+        answer = await abilities.call("file_read_bulk", {"paths": ["a.txt"]})
+
+    assert answer["results"][0]["data"]["source"] == "workspace"
+
+
+SYSTEM_FOLDERS = [
+    path
+    for path in ("/usr", "/var", "/proc", "/sys", "/dev", "/boot", "/proc/self", "/usr/bin")
+    if os.path.isdir(path)
+]
+
+
+@pytest.mark.parametrize("kind", ["itself", "by a link", "by another spelling"])
+@pytest.mark.parametrize("folder", SYSTEM_FOLDERS)
+def test_f38_folders_of_the_system_are_told_by_where_they_lead(
+    folder: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = Path(folder)
+    if kind == "by a link":
+        (tmp_path / "first").symlink_to(folder)
+        (tmp_path / "second").symlink_to("first")
+        directory = tmp_path / "second"
+    elif kind == "by another spelling":
+        directory = tmp_path / ".." / ".." / ".." / ".." / ".." / folder.lstrip("/") / "."
+
+    sentence = "must not be .*a folder of the operating"
+    with pytest.raises(ValueError, match=f"agent_dir {sentence}"):
+        Settings(agent_dir=directory).check_roots()
+    with pytest.raises(ValueError, match=f"workspace_dir {sentence}"):
+        Settings(workspace_dir=directory).check_roots()
+
+    # Nobody has named it: that is no mistake, and there is no workspace.
+    monkeypatch.chdir(directory)
+    assert Settings().workspace_root is None
+    Settings().check_roots()
+
+
+def test_f38_the_folders_above_a_home_are_told_by_where_it_really_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("disk/homes/ada", "homes"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "homes" / "ada").symlink_to(tmp_path / "disk" / "homes" / "ada")
+    monkeypatch.setenv("HOME", str(tmp_path / "homes" / "ada"))
+
+    for folder in ("disk", "disk/homes", "homes", "."):
+        with pytest.raises(ValueError, match="a folder that holds your home directory"):
+            Settings(workspace_dir=tmp_path / folder).check_roots()
+
+    (tmp_path / "disk" / "project").mkdir()
+    Settings(workspace_dir=tmp_path / "disk" / "project").check_roots()
+
+
+def test_f38_folders_beneath_those_of_the_system_may_be_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/no such home")
+    for folder in ("/usr/src", "/var/tmp", "/tmp", "/dev/shm", str(tmp_path), "/proc/self/cwd"):
+        monkeypatch.chdir(tmp_path)
+        if os.path.isdir(folder):
+            Settings(agent_dir=Path(folder), workspace_dir=Path(folder)).check_roots()
+
+    # A user without a home has none that could be shared by mistake.
+    monkeypatch.setenv("HOME", "nowhere")
+    Settings(workspace_dir=tmp_path).check_roots()
+
+
+async def test_f38_a_workspace_that_becomes_such_a_folder_is_not_read(
+    roots: Settings, tmp_path: Path
+) -> None:
+    (roots.workspace_dir / "a.txt").write_text("a")
+
+    async with Abilities.open(roots) as abilities:
+        roots.workspace_dir.rename(tmp_path / "moved")
+        roots.workspace_dir.symlink_to("/etc")
+        answer = await abilities.call("file_read_bulk", {"paths": ["hostname", "passwd"]})
+
+    reasons = {record["error"]["reason"] for record in answer["results"]}
+    assert reasons == {"root_unavailable"}

@@ -1,0 +1,212 @@
+"""Whether a server is ready, and what becomes of changes whose callers go away, on both stores."""
+
+import asyncio
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import psycopg
+import pytest
+
+from abilities import Abilities, Settings
+from abilities.cli.store_checks import check_store_answers
+from abilities.helpers.stores.postgres import pool
+from abilities.helpers.stores.postgres.server import OWN_READS
+from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.stores.sqlite import reader
+from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.server.app import create_app
+from tests.stores.test_postgres_stalls import READS, WAITING, list_processes, locked_tables
+from tests.stores.test_stores import ENDLESS, find_reason
+from tests.support import postgres
+from tests.support.serving import serving
+from tests.support.stores import store_file
+from tests.support.surfaces import python
+from tests.support.waiting import GIVE_UP_SECONDS, wait_until
+
+MEMORY = {"type": "core", "content": "x", "key": "k"}
+SLOW_READS = 2 * pool.MAX_CONNECTIONS
+
+Slow = Callable[[Any, str], AbstractAsyncContextManager[None]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A PostgreSQL server."""
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture
+def on_postgres(roots: Settings, server: str) -> Iterator[Settings]:
+    with postgres.database(server) as url:
+        yield roots.model_copy(update={"store_url": url})
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def settings(request: pytest.FixtureRequest, roots: Settings) -> Settings:
+    """Settings with an empty store of each kind."""
+    if request.param == "sqlite":
+        return roots
+
+    chosen: Settings = request.getfixturevalue("on_postgres")
+    return chosen
+
+
+@asynccontextmanager
+async def open_client(abilities: Abilities) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=create_app(abilities))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
+@asynccontextmanager
+async def slow_reads(abilities: Abilities) -> AsyncIterator[list["asyncio.Task[str]"]]:
+    """Let more reads run than a store does at a time; in the end, they end."""
+    store = abilities._resources.store
+    if isinstance(store, SqliteStore):
+
+        def read_for_ever(connection: sqlite3.Connection) -> object:
+            return connection.execute(ENDLESS).fetchone()
+
+        reads = [store._read("readiness", read_for_ever) for _ in range(SLOW_READS)]
+        tasks = [asyncio.create_task(find_reason(read)) for read in reads]
+        await asyncio.sleep(0)  # they are queued
+        yield tasks
+
+    else:
+        assert isinstance(store, PostgresStore)
+        async with locked_tables(abilities.settings.store_url):
+            reads = [READS["read"](store) for _ in range(SLOW_READS)]
+            tasks = [asyncio.create_task(find_reason(read)) for read in reads]
+            url = abilities.settings.store_url
+            await wait_until(lambda: len(list_processes(url, WAITING)) == OWN_READS)
+            yield tasks
+
+    await asyncio.gather(*tasks)
+
+
+async def test_a_server_is_ready_while_reads_are_slow(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "READ_SECONDS", 4.0)
+    lasting = pool._SESSION_SETTINGS.replace("'3s'", "'0'").replace("'5s'", "'0'")
+    monkeypatch.setattr(pool, "_SESSION_SETTINGS", lasting)
+
+    async with Abilities.open(settings) as abilities, open_client(abilities) as client:
+        await abilities.call("store_memory", MEMORY)
+        async with slow_reads(abilities) as reads:
+            answer = await client.get("/readyz")
+
+            assert not any(read.done() for read in reads)
+
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+async def find_answer(settings: Settings) -> tuple[int, dict[str, Any]]:
+    async with Abilities.open(settings) as abilities, open_client(abilities) as client:
+        answer = await client.get("/readyz")
+        return answer.status_code, answer.json()["error"]
+
+
+async def test_a_server_that_is_not_ready_says_why(on_postgres: Settings, roots: Settings) -> None:
+    for settings in (on_postgres, roots):
+        await python(settings, "store_memory", MEMORY)
+    with sqlite3.connect(store_file(roots)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with psycopg.connect(on_postgres.store_url) as database:
+        database.execute("INSERT INTO abilities.version VALUES (99)")
+
+    parts = urlsplit(on_postgres.store_url)
+    missing = parts._replace(path="/none").geturl()
+    unreachable = parts._replace(netloc="postgres@127.0.0.1:1").geturl()
+    for settings, reason, retryable in (
+        (roots, "schema_too_new", False),
+        (on_postgres, "schema_too_new", False),
+        (on_postgres.model_copy(update={"store_url": missing}), "storage_missing", False),
+        (on_postgres.model_copy(update={"store_url": unreachable}), "unavailable", True),
+    ):
+        status, fault = await find_answer(settings)
+
+        assert (status, fault["reason"]) == (503, reason)
+        assert fault.get("retryable", False) == retryable
+
+
+def test_a_server_says_at_its_start_what_to_do_about_its_store(
+    on_postgres: Settings, tmp_path: Path
+) -> None:
+    missing = urlsplit(on_postgres.store_url)._replace(path="/none").geturl()
+    settings = on_postgres.model_copy(update={"store_url": missing})
+
+    with serving(settings, tmp_path) as server:
+        end = time.monotonic() + GIVE_UP_SECONDS
+        while "What to do: create the database" not in server.log.read_text():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+        server.stop()
+
+    (diagnosis,) = asyncio.run(check_store_answers(settings)).diagnoses
+    assert diagnosis.state == "broken" and "create the database" in diagnosis.mend
+
+
+async def test_a_server_whose_store_is_being_opened_is_busy(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Abilities.open(roots) as abilities, open_client(abilities) as client:
+        store = abilities._resources.store
+        assert isinstance(store, SqliteStore)
+        with store._opening:
+            answer = await client.get("/readyz")
+            assert (answer.status_code, answer.json()["error"]["reason"]) == (503, "busy")
+
+        assert (await client.get("/readyz")).status_code == 200
+
+
+@asynccontextmanager
+async def blocked_changes(settings: Settings) -> AsyncIterator[None]:
+    """Let a change begin but not end."""
+    if settings.store_path is None:
+        async with locked_tables(settings.store_url):
+            yield
+        return
+
+    lock = os.open(f"{store_file(settings)}-lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    yield
+    os.close(lock)
+
+
+async def test_a_change_is_finished_when_its_client_disconnects(
+    settings: Settings, tmp_path: Path
+) -> None:
+    await python(settings, "store_memory", MEMORY)
+    body = json.dumps({**MEMORY, "key": "new"}).encode()
+    head = f"POST /api/memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+
+    with serving(settings, tmp_path) as server:
+        async with asyncio.timeout(GIVE_UP_SECONDS), blocked_changes(settings):
+            port = urlsplit(server.address).port
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+            async with httpx.AsyncClient(base_url=server.address) as client:
+                while "abilities_calls_in_flight 1.0" not in (await client.get("/metrics")).text:
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.3)  # the change begins
+            writer.transport.abort()
+
+        async with httpx.AsyncClient(base_url=server.address) as client:
+            async with asyncio.timeout(GIVE_UP_SECONDS):
+                while (await client.get("/api/memories/new")).status_code != 200:
+                    await asyncio.sleep(0.01)
+
+        server.stop()

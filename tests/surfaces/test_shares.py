@@ -1,0 +1,286 @@
+"""The rules by which callers share: places, room for what waits, and lines of the log."""
+
+import logging
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abilities import Abilities, Settings
+from abilities.helpers.tokens import TokenFile
+from abilities.helpers.turns import TurnQueue, turn_owner
+from abilities.server.app import create_app
+from abilities.server.connections import Connections
+from abilities.server.crowd import Crowd
+from abilities.server.logs import MAX_REPEATS, LineLimit
+from abilities.server.shares import MEMORY_SECONDS, Shares
+
+TURNS: dict[str, dict[str, object]] = {
+    "store_memory": {"key": "k", "type": "core", "content": "x"},
+    "memory_get": {"key": "k"},
+    "file_read_bulk": {"paths": ["a.txt"]},
+}
+"""Calls that wait for a turn: of the store's writer, of its reader, and of the file threads."""
+
+CALLERS = st.sampled_from("abcde")
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["take", "give back", "wait"]), CALLERS, st.sampled_from([0.1, 0.5, 1.0])
+    ),
+    max_size=120,
+)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def take_all(shares: Shares, caller: str) -> int:
+    """Take places until one is refused, and return how many there were."""
+    count = 0
+    while shares.take(caller, is_known=False):
+        count += 1
+
+    return count
+
+
+def test_a_lone_caller_may_hold_every_place() -> None:
+    shares = Shares(64, Clock())
+
+    assert take_all(shares, "a") == 64
+    assert not shares.take("a", is_known=False)
+
+
+def test_callers_share_once_one_of_them_was_refused() -> None:
+    shares = Shares(64, Clock())
+    take_all(shares, "a")
+
+    assert not shares.take("b", is_known=False)
+    for _ in range(64):
+        shares.give_back("a")
+
+    assert take_all(shares, "b") == 32
+    assert take_all(shares, "a") == 32
+
+
+def test_a_share_is_rounded_up_and_at_least_one() -> None:
+    shares = Shares(4, Clock())
+    take_all(shares, "a")
+    for caller in "bc":
+        assert not shares.take(caller, is_known=False)
+    for _ in range(4):
+        shares.give_back("a")
+    assert take_all(shares, "b") == 2  # 4 divided by 3 callers
+
+    for caller in "cdefg":
+        shares.take(caller, is_known=False)
+    for _ in range(2):
+        shares.give_back("b")
+    assert shares.take("h", is_known=False)
+
+
+def test_a_busy_caller_keeps_to_its_share_as_long_as_another_calls() -> None:
+    """Otherwise the other would be refused anew each second."""
+    clock = Clock()
+    shares = Shares(64, clock)
+    take_all(shares, "a")
+    assert not shares.take("b", is_known=False)
+    for _ in range(64):
+        shares.give_back("a")
+    take_all(shares, "a")
+
+    for _ in range(50):
+        clock.now += MEMORY_SECONDS / 2
+        assert not shares.take("a", is_known=False)
+        assert shares.take("b", is_known=False)
+        shares.give_back("b")
+
+
+def test_a_known_caller_has_its_share_even_while_another_holds_every_place() -> None:
+    shares = Shares(64, Clock())
+    take_all(shares, "a")
+
+    for _ in range(32):
+        assert shares.take("b", is_known=True)
+    assert not shares.take("b", is_known=True)
+    assert not shares.take("a", is_known=True)
+
+    for _ in range(64):
+        shares.give_back("a")
+    assert take_all(shares, "a") == 32
+
+
+def test_known_callers_together_hold_twice_the_places_at_most() -> None:
+    shares = Shares(8, Clock())
+    take_all(shares, "a")
+    taken = sum(shares.take(n, is_known=True) for n in range(100))
+
+    assert taken == 8
+
+
+@given(STEPS)
+def test_places_are_never_exceeded_and_none_is_refused_without_need(
+    steps: list[tuple[str, str, float]],
+) -> None:
+    size = 7
+    clock = Clock()
+    shares = Shares(size, clock)
+    held = dict.fromkeys("abcde", 0)
+
+    for step, caller, seconds in steps:
+        if step == "wait":
+            clock.now += seconds
+        elif step == "give back" and held[caller]:
+            shares.give_back(caller)
+            held[caller] -= 1
+        elif step == "take":
+            total = sum(held.values())
+            was_taken = shares.take(caller, is_known=False)
+            held[caller] += was_taken
+
+            assert total < size or not was_taken
+            # However many callers there are, this much is each one's own.
+            assert was_taken or total == size or held[caller] >= -(-size // len(held))
+
+    for caller, count in held.items():
+        for _ in range(count):
+            shares.give_back(caller)
+    clock.now += MEMORY_SECONDS
+
+    assert take_all(shares, "z") == size
+
+
+@given(st.lists(st.tuples(CALLERS, st.integers(0, 40)), max_size=80), st.integers(1, 12))
+def test_whoever_has_less_than_its_share_never_gives_way(
+    arrivals: list[tuple[str, int]], room: int
+) -> None:
+    crowd = Crowd[str, int]()
+    owners: dict[int, str] = {}
+
+    for owner, item in arrivals:
+        if len(crowd) >= room and item not in crowd:
+            picked = crowd.pick()
+            counts = [list(owners.values()).count(name) for name in set(owners.values())]
+            assert list(owners.values()).count(owners[picked]) == max(counts)
+            assert picked == next(one for one in owners if owners[one] == owners[picked])
+            crowd.remove(picked)
+            del owners[picked]
+
+        crowd.add(owner, item)
+        owners.pop(item, None)
+        owners[item] = owner
+        assert len(crowd) == len(owners) <= room
+
+    for item in range(41):
+        crowd.remove(item)
+    assert len(crowd) == 0
+
+
+class Socket:
+    """A connection that only notes whether it was aborted."""
+
+    def __init__(self, owner: str = "") -> None:
+        self.owner = owner
+        self.is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def test_those_who_never_called_give_way_before_callers_who_hold_less() -> None:
+    connections = Connections(10)
+    callers = [Socket("ada") for _ in range(4)]
+    strangers = [Socket() for _ in range(6)]
+    for connection in callers + strangers:
+        connections.add(connection)
+        connections.mark_waiting(connection)
+
+    connections.add(Socket())
+
+    assert [one.is_aborted for one in strangers] == [True] + [False] * 5
+    assert not any(one.is_aborted for one in callers)
+
+
+def test_a_connection_on_which_the_server_works_never_gives_way() -> None:
+    connections = Connections(2)
+    for _ in range(2):
+        connection = Socket("ada")
+        connections.add(connection)
+        connections.mark_waiting(connection)
+        connections.mark_busy(connection)
+
+    assert not connections.can_accept()
+
+
+def test_answers_that_nobody_reads_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("abilities.server.connections.MAX_UNREAD", 1_000)
+    connections = Connections(10)
+    rude = [Socket("rude") for _ in range(4)]
+    slow = Socket("slow")
+    for connection in [slow, *rude]:
+        connections.add(connection)
+        connections.mark_unread(connection, 300)
+
+    assert [one.is_aborted for one in rude] == [True, True, False, False]
+    assert not slow.is_aborted
+
+
+def test_lines_of_one_kind_are_limited_per_second_and_those_left_out_are_counted() -> None:
+    clock = Clock()
+    limit = LineLimit(clock)
+    admitted = [limit.admit("refused (a)") for _ in range(1_000)]
+
+    assert sum(admitted) == MAX_REPEATS and all(admitted[:MAX_REPEATS])
+    assert limit.admit("refused (b)")
+    assert limit.collect() == {}
+
+    clock.now += 1
+    assert limit.collect() == {"refused (a)": 1_000 - MAX_REPEATS}
+    assert limit.admit("refused (a)")
+
+
+def test_crowding_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    connections = Connections(1)
+
+    with caplog.at_level(logging.WARNING, "abilities"):
+        for _ in range(100):
+            connection = Socket()
+            connections.add(connection)
+            connections.mark_waiting(connection)
+
+    assert [record.message for record in caplog.records] == ["too many connections"]
+
+
+async def test_calls_take_turns_by_token_wherever_they_wait(
+    roots: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
+    file = TokenFile(settings.tokens_file)
+    tokens = [file.add("default", "write") for _ in range(2)]
+    owners: list[str] = []
+    put = TurnQueue.put
+
+    def note(queue: TurnQueue[object], namespace: str, item: object) -> None:
+        owners.append(turn_owner.get())
+        put(queue, namespace, item)
+
+    async with Abilities.open(settings) as abilities:
+        transport = httpx.ASGITransport(app=create_app(abilities))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            for path, arguments in TURNS.items():
+                for token, secret in tokens:
+                    bearer = {"Authorization": f"Bearer {secret}"}
+                    with monkeypatch.context() as patch:
+                        patch.setattr(TurnQueue, "put", note)
+                        await client.post(f"/api/abilities/{path}", json=arguments, headers=bearer)
+
+                    assert token.id in owners, path
+                    owners.clear()

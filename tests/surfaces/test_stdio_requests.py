@@ -1,0 +1,388 @@
+"""Requests over stdio, whatever the client does with them: ids, duplicates, cancels, no reading."""
+
+import asyncio
+import gc
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from typing import Any
+
+import orjson
+import pytest
+
+from abilities import Ability, Arguments, Context, Model, Settings, ability
+from abilities.adapters import stdio as stdio_module
+from abilities.adapters.messages import MAX_ID
+from tests.support.piped import Piped, build_call, build_line, build_request, open_piped
+from tests.support.stores import store_file
+from tests.support.surfaces import environment
+from tests.support.tier import size
+from tests.support.waiting import wait_until
+
+COMMAND = [sys.executable, "-m", "abilities", "mcp"]
+
+
+class Nothing(Arguments):
+    pass
+
+
+class Done(Model):
+    done: bool
+
+
+class Gate:
+    """An ability that waits until the test opens it, and counts who waits."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()  # the ability runs on a loop of its own
+        self.begun = 0
+        self.waiting = 0
+        self.most_waiting = 0
+
+    def build_ability(self) -> Ability:
+        @ability(description="Wait.", read_only=True)
+        async def wait(context: Context, arguments: Nothing) -> Done:
+            self.begun += 1
+            self.waiting += 1
+            self.most_waiting = max(self.waiting, self.most_waiting)
+
+            try:
+                await wait_until(self.opened.is_set)
+            finally:
+                self.waiting -= 1
+
+            return Done(done=True)
+
+        return wait
+
+
+@asynccontextmanager
+async def open_gated(settings: Settings) -> AsyncIterator[tuple[Piped, Gate]]:
+    gate = Gate()
+
+    async with open_piped(settings, gate.build_ability()) as client:
+        yield client, gate
+        gate.opened.set()
+
+
+ECHOED_IDS: list[int | str] = [
+    0,
+    -1,
+    2**53 + 1,
+    2**63,
+    -(2**64) - 1,
+    int("9" * MAX_ID),
+    -int("9" * MAX_ID),
+    "",
+    "7",
+    "x" * MAX_ID,
+    'two\nlines, a \U0001f600 and "quotes"',
+]
+
+
+async def test_a_request_is_answered_under_its_own_id_however_large(settings: Settings) -> None:
+    async with open_piped(settings) as client:
+        for request_id in ECHOED_IDS:
+            start = '{"jsonrpc":"2.0","id":' + stringify(request_id)
+            await client.send(f'{start},"method":"ping"}}'.encode())
+
+            # Not with a parser that may turn large integers into floats.
+            answer = (await client.read_line()).decode()
+            assert answer == f'{start},"result":{{}}}}\n'
+
+
+def stringify(request_id: int | str) -> str:
+    """Return an id as JSON."""
+    if isinstance(request_id, int):
+        return str(request_id)
+
+    return orjson.dumps(request_id).decode()
+
+
+REFUSED_IDS = [
+    "null",
+    "true",
+    "false",
+    "1.5",
+    "1.0",
+    "1e3",
+    "[]",
+    "{}",
+    '"' + "x" * (MAX_ID + 1) + '"',
+    "1" + "0" * MAX_ID,
+    "-1" + "0" * MAX_ID,
+    "9" * 100_000,
+]
+
+
+async def test_an_id_that_is_no_bounded_string_or_integer_is_refused_under_null(
+    settings: Settings,
+) -> None:
+    async with open_piped(settings) as client:
+        for request_id in REFUSED_IDS:
+            await client.send(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % request_id.encode())
+
+            answer = await client.read()
+            assert (answer["id"], answer["error"]["code"]) == (None, -32600), request_id[:20]
+
+
+async def test_an_id_may_be_used_again_but_not_while_it_is_in_flight(settings: Settings) -> None:
+    async with open_gated(settings) as (client, gate):
+        await client.send(build_call(1, "wait"), build_call("1", "wait"))
+        await wait_until(lambda: gate.waiting == 2)
+
+        await client.request(1, "ping")
+        refused = await client.read()
+        assert (refused["id"], refused["error"]["code"]) == (None, -32600)
+
+        gate.opened.set()
+        answers = [await client.read(), await client.read()]
+        assert {repr(answer["id"]) for answer in answers} == {"1", "'1'"}
+        assert all("result" in answer for answer in answers)
+
+        await client.request(1, "ping")
+        assert (await client.read())["result"] == {}
+
+
+NOTIFICATIONS = [
+    build_line(method="notifications/initialized"),
+    build_line(method="notifications/cancelled", params={"requestId": "never sent"}),
+    build_line(method="notifications/cancelled", params={"requestId": None}),
+    build_line(method="notifications/cancelled", params={"requestId": [1]}),
+    build_line(method="notifications/cancelled", params=[1]),
+    build_line(method="notifications/cancelled"),
+    build_line(method="notifications/progress", params={"progressToken": 1, "progress": "x"}),
+    build_line(method="tools/call", params={"name": "no_such_tool"}),
+    build_line(method="no/such/method", params="x"),
+    build_line(id=5, result={}),
+    build_line(id=None, error={"code": -1, "message": "x"}),
+    build_line(id=5, error="x"),
+]
+
+
+async def test_notifications_and_answers_are_never_answered(settings: Settings) -> None:
+    async with open_piped(settings) as client:
+        for line in NOTIFICATIONS:
+            await client.send(line, build_request(9, "ping"))
+            assert await client.read() == {"jsonrpc": "2.0", "id": 9, "result": {}}, line
+
+
+async def test_nothing_is_kept_of_requests_that_were_cancelled(settings: Settings) -> None:
+    async with open_gated(settings) as (client, gate):
+        await client.request("before", "ping")
+        await client.read()
+        objects_before = count_protocol_objects()
+
+        for number in range(size("ABILITIES_INPUTS", quick=300, full=5_000)):
+            await client.send(build_call(number, "wait"))
+            await client.cancel(number)
+
+        await client.request("after", "ping")
+        answer = await client.read()
+
+        assert answer["id"] == "after", "cancelled requests are not answered"
+        assert gate.waiting == 0
+        assert count_protocol_objects() - objects_before < 50
+
+
+def count_protocol_objects() -> int:
+    """Return how many objects of the protocol's modules and ours are alive."""
+    gc.collect()
+    modules = ("mcp.", "mcp_types.", "abilities.adapters.")
+    return sum(str(type(thing).__module__).startswith(modules) for thing in gc.get_objects())
+
+
+async def test_a_cancelled_request_does_not_delay_the_end(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only a server that still waits for what was cancelled takes as long.
+    monkeypatch.setattr(stdio_module, "DRAIN_SECONDS", 10_000.0)
+
+    async with open_gated(settings) as (client, gate):
+        await client.send(build_call(1, "wait"))
+        await wait_until(lambda: gate.waiting == 1)
+        await client.cancel(1)
+        await wait_until(lambda: gate.waiting == 0)
+
+
+async def test_a_request_that_is_cancelled_before_it_could_begin_is_forgotten_too(
+    settings: Settings,
+) -> None:
+    async with open_gated(settings) as (client, gate):
+        cancel = build_line(method="notifications/cancelled", params={"requestId": 1})
+        await client.send(build_call(1, "wait") + b"\n" + cancel)
+
+        await client.request(2, "ping")
+        assert await client.read() == {"jsonrpc": "2.0", "id": 2, "result": {}}
+        await wait_until(lambda: gate.waiting == 0)
+
+
+async def test_cancelling_what_is_not_in_flight_does_nothing(settings: Settings) -> None:
+    async with open_gated(settings) as (client, gate):
+        await client.request(1, "ping")
+        await client.read()
+        await client.send(build_call(2, "wait"))
+        await wait_until(lambda: gate.waiting == 1)
+
+        others: list[Any] = [1, "2", 2.0, True, "unknown", None, 2**63, {}]
+        for request_id in others:
+            await client.cancel(request_id)
+        gate.opened.set()
+
+        assert (await client.read())["id"] == 2
+
+
+async def test_a_write_that_has_begun_completes_although_it_is_cancelled(
+    settings: Settings,
+) -> None:
+    async with open_piped(settings) as client:
+        await client.send(build_write("first"))
+        await client.read()
+
+        # While another process writes, the first calls wait for it and the last one for its turn.
+        keys: list[str] = []
+        with closing(sqlite3.connect(store_file(settings), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            while client.abilities.queue_size == 0:
+                keys.append(f"key {len(keys)}")
+                await client.send(build_write(keys[-1]))
+                await asyncio.sleep(0.05)
+
+            for key in keys:
+                await client.cancel(key)
+            await client.request("after", "ping")
+            assert (await client.read())["id"] == "after"
+            other.execute("COMMIT")
+
+        await client.send(build_write("last"))  # after all that began before it
+        await client.read()
+        for key in keys:
+            await client.send(build_call(f"read {key}", "memory_get", key=key))
+            answer = await client.read()
+            assert answer["id"] == f"read {key}"
+            assert answer["result"]["isError"] is False
+
+
+def build_write(key: str) -> bytes:
+    return build_call(key, "store_memory", type="core", content="kept", key=key)
+
+
+async def test_thousands_of_requests_at_once_wait_for_their_turn(settings: Settings) -> None:
+    count = size("ABILITIES_INPUTS", quick=500, full=5_000)
+
+    async with open_gated(settings) as (client, gate):
+        calls = [build_call(number, "wait") for number in range(count)]
+        sending = asyncio.create_task(client.send(*calls))
+        await wait_until(lambda: gate.waiting == stdio_module.MAX_REQUESTS)
+
+        gate.opened.set()
+        answers = [await client.read() for _ in range(count)]
+        await sending
+
+        assert sorted(answer["id"] for answer in answers) == list(range(count))
+        assert all("result" in answer for answer in answers)
+        assert gate.most_waiting == stdio_module.MAX_REQUESTS
+
+
+def start(settings: Settings) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        COMMAND,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **environment(settings)},
+    )
+
+
+async def fill_pipes(process: subprocess.Popen[bytes]) -> None:
+    """Send calls and read nothing, until the server takes no more."""
+    assert process.stdin
+    os.set_blocking(process.stdin.fileno(), False)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+    hello["clientInfo"] = {"name": "test", "version": "1"}
+    lines = build_request("hello", "initialize", hello) + b"\n"
+    call = build_call("%d", "file_read_bulk", paths=["big.txt"])
+    lines += b"".join(call.replace(b"%d", b"%d" % n) + b"\n" for n in range(20_000))
+    remaining = memoryview(lines)
+    refusals = 0
+
+    while refusals < 20:
+        assert remaining, "the server takes requests without end, and nobody reads its answers"
+
+        try:
+            remaining = remaining[os.write(process.stdin.fileno(), remaining) :]
+            refusals = 0
+        except BlockingIOError:
+            refusals += 1
+            await asyncio.sleep(0.1)
+
+
+def end_input(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin
+    process.stdin.close()
+
+
+def terminate(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("end", [end_input, terminate])
+async def test_a_client_that_reads_nothing_stops_its_own_requests_and_no_end(
+    settings: Settings, end: Callable[[subprocess.Popen[bytes]], None]
+) -> None:
+    with start(settings) as process:
+        try:
+            await fill_pipes(process)
+
+            end(process)
+
+            code = await asyncio.to_thread(process.wait, 120)
+            assert code in (0, -signal.SIGTERM)
+        finally:
+            process.kill()
+
+
+async def test_the_event_loop_goes_on_while_answers_are_not_taken(settings: Settings) -> None:
+    async with open_gated(settings) as (client, gate):
+        large = [build_call(n, "file_read_bulk", paths=["big.txt"]) for n in range(200)]
+        sending = asyncio.create_task(client.send(*large))
+        ticks = 0
+        while ticks < 100:  # would hang in a write that blocks the loop
+            await asyncio.sleep(0.01)
+            ticks += 1
+
+        answers = [await client.read() for _ in large]
+        await sending
+        assert {answer["id"] for answer in answers} == set(range(200))
+        assert gate.begun == 0
+
+
+def test_a_non_blocking_stdout_is_written_whole(settings: Settings) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    calls = [build_call(n, "file_read_bulk", paths=["big.txt"]) for n in range(40)]
+
+    with subprocess.Popen(
+        COMMAND,
+        stdin=subprocess.PIPE,
+        stdout=writing,
+        env={**os.environ, **environment(settings)},
+    ) as process:
+        os.close(writing)
+        assert process.stdin
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
+        client = {"clientInfo": {"name": "test", "version": "1"}}
+        process.stdin.write(build_request("hello", "initialize", {**hello, **client}) + b"\n")
+        process.stdin.write(b"\n".join(calls) + b"\n")
+        process.stdin.close()
+
+        with os.fdopen(reading, "rb") as output:
+            answers = [orjson.loads(line) for line in output]
+        assert process.wait(60) == 0
+
+    assert len(answers) == 41
