@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 
 from abilities import Settings
-from tests.support.sample_files import SampleFiles, build_samples, lock_samples
+from tests.support.sample_files import SampleFiles, build_samples, lock_samples, make_roots
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through
-from tests.support.tier import QUICK, is_in_quick_tier
+from tests.support.tier import QUICK, choose_quick_tier
 
 collect_ignore: list[str] = []
 if "ABILITIES_TEST_BROWSER" not in os.environ:
@@ -27,8 +27,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not QUICK:
         return
 
-    left_out = [item for item in items if not is_in_quick_tier(item)]
-    items[:] = [item for item in items if is_in_quick_tier(item)]
+    chosen = choose_quick_tier(items)
+    names = {item.nodeid for item in chosen}
+    left_out = [item for item in items if item.nodeid not in names]
+
+    items[:] = chosen
     config.hook.pytest_deselected(items=left_out)
 
 
@@ -104,11 +107,4 @@ def served(roots: Settings, tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def roots(tmp_path: Path) -> Settings:
     """Settings for two empty roots that a test may fill."""
-    for name in ("agent", "workspace"):
-        (tmp_path / name).mkdir()
-
-    return Settings(
-        agent_dir=tmp_path / "agent",
-        workspace_dir=tmp_path / "workspace",
-        store_url=f"sqlite:///{tmp_path}/memory.db",
-    )
+    return make_roots(tmp_path)

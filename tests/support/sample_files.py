@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from abilities import Settings
 from tests.support.secret_samples import WORD, draw, draw_block
 
 EMOJI = "👩‍👩‍👧‍👦"
@@ -196,3 +197,15 @@ def lock_samples(samples: SampleFiles) -> None:
         samples.workspace / "mode000.txt",
     ):
         path.chmod(0)
+
+
+def make_roots(folder: Path) -> Settings:
+    """Make two empty roots in a folder; return settings for them, with a store beside them."""
+    for name in ("agent", "workspace"):
+        (folder / name).mkdir()
+
+    return Settings(
+        agent_dir=folder / "agent",
+        workspace_dir=folder / "workspace",
+        store_url=f"sqlite:///{folder}/memory.db",
+    )

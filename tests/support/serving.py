@@ -1,16 +1,22 @@
-"""`abilities serve` in a process of its own, as tests start and stop it."""
+"""Servers at real ports: `abilities serve` in a process of its own, and others in the test's."""
 
+import asyncio
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from abilities import Settings
+import uvicorn
+
+from abilities import Abilities, Settings
+from abilities.server.app import create_app
+from abilities.server.shutdown import GracefulServer
 from tests.support.surfaces import environment
 
 _FIRST_LINE = re.compile(
@@ -58,6 +64,33 @@ def serving(
             yield Server(process, _wait_for_address(process, log), log)
         finally:
             process.kill()
+
+
+class LocalServer(NamedTuple):
+    """A server in this process: itself, its address, and the task that runs it."""
+
+    server: GracefulServer
+    address: str
+    running: "asyncio.Task[None]"
+
+
+@asynccontextmanager
+async def serving_locally(settings: Settings) -> AsyncIterator[LocalServer]:
+    """Serve at a free port in this process, and stop the server in the end.
+
+    It starts much faster than a process does; the test must not block its event loop.
+    """
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+        async with Abilities.open(settings) as abilities:
+            config = uvicorn.Config(create_app(abilities), log_config=None, lifespan="on")
+            server = GracefulServer(config)
+            running = asyncio.create_task(server.serve(sockets=[listener]))
+
+            try:
+                yield LocalServer(server, f"http://127.0.0.1:{listener.getsockname()[1]}", running)
+            finally:
+                server.should_exit = True
+                await running
 
 
 def _wait_for_address(process: subprocess.Popen[bytes], log: Path) -> str:

@@ -6,6 +6,7 @@ and ``make test-all`` set it. Without it everything runs.
 
 import os
 import zlib
+from collections.abc import Sequence
 
 import pytest
 
@@ -23,13 +24,47 @@ def size(variable: str, *, quick: int, full: int) -> int:
     return quick if QUICK else full
 
 
-def is_in_quick_tier(item: pytest.Item) -> bool:
-    """Return whether the quick tier runs a test.
+def choose_quick_tier(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests that the quick tier runs, in their order.
 
     It leaves out tests marked ``thorough``. Of a test that runs once per surface it runs one
     surface, which a hash of the test's name chooses: each surface is compared with Python on its
-    share of all cases.
+    share of all cases. Of the cases of a test marked ``sampled`` it runs as many as the mark says.
     """
+    candidates = [item for item in items if _is_in_quick_tier(item)]
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in candidates:
+        if item.get_closest_marker("sampled"):
+            name = item.nodeid.partition("[")[0]
+            cases.setdefault(name, []).append(item)
+
+    left_out: set[str] = set()
+    for tests in cases.values():
+        mark = tests[0].get_closest_marker("sampled")
+        assert mark is not None
+        chosen = spread(*mark.args, len(tests))
+        left_out |= {test.nodeid for n, test in enumerate(tests) if n not in chosen}
+
+    return [item for item in candidates if item.nodeid not in left_out]
+
+
+def spread(count: int, total: int) -> set[int]:
+    """Return so many of the numbers below a total, evenly from the first to the last.
+
+    Of two lists of values that are combined, the first and the last case have no value in common.
+
+    >>> sorted(spread(2, 8)), sorted(spread(3, 10)), sorted(spread(1, 5)), sorted(spread(9, 2))
+    ([0, 7], [0, 4, 9], [0], [0, 1])
+    """
+    if count >= total:
+        return set(range(total))
+    if count == 1:
+        return {0}
+
+    return {n * (total - 1) // (count - 1) for n in range(count)}
+
+
+def _is_in_quick_tier(item: pytest.Item) -> bool:
     if item.get_closest_marker("thorough"):
         return False
 

@@ -1,15 +1,14 @@
 """Rude clients at the HTTP door: they keep no good caller waiting, and the server bounded."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
-import uvicorn
 from starlette.responses import Response
 
 from abilities import Abilities, Settings
@@ -21,12 +20,13 @@ from abilities.server.headers import MAX_REQUEST_LINE
 from abilities.server.logs import MAX_REPEATS
 from tests.support.measurements import reached
 from tests.support.rude import build_request, count_answered, exchange, open_sockets
-from tests.support.serving import Server, serving
+from tests.support.sample_files import make_roots
+from tests.support.serving import LocalServer, Server, serving, serving_locally
 from tests.support.tier import size
 
 GOOD_CALLS = size("ABILITIES_GOOD_CALLS", quick=10, full=100)
-IDLE_SOCKETS = size("ABILITIES_IDLE_SOCKETS", quick=200, full=2_000)
-DESCRIPTORS = size("ABILITIES_DESCRIPTORS", quick=200, full=1_024)
+IDLE_SOCKETS = size("ABILITIES_IDLE_SOCKETS", quick=600, full=2_000)
+DESCRIPTORS = size("ABILITIES_DESCRIPTORS", quick=512, full=1_024)
 MOST_LOGGED = 2**20
 LARGE = "/openapi.json"
 """An answer that no small socket buffer holds."""
@@ -40,14 +40,29 @@ class Guarded(NamedTuple):
     good: str
 
 
-@pytest.fixture
-def guarded(roots: Settings, tmp_path: Path) -> Iterator[Guarded]:
-    tokens = TokenFile(tmp_path / ".abilities" / "tokens.json")
+@contextmanager
+def serve_guarded(folder: Path) -> Iterator[Guarded]:
+    tokens = TokenFile(folder / ".abilities" / "tokens.json")
     rude, good = (tokens.add("default", "write")[1] for _ in range(2))
+    settings = make_roots(folder)
 
-    with serving(roots, tmp_path, descriptors=DESCRIPTORS) as server:
+    with serving(settings, folder, descriptors=DESCRIPTORS) as server:
         yield Guarded(server, rude, good)
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """A server that all rude clients come to, one kind after the other."""
+    with serve_guarded(tmp_path_factory.mktemp("guarded")) as guarded:
+        yield guarded
+
+
+@pytest.fixture
+def new_guarded(tmp_path: Path) -> Iterator[Guarded]:
+    """A server that nobody has been rude to, and whose log is empty."""
+    with serve_guarded(tmp_path) as guarded:
+        yield guarded
 
 
 async def check_good_calls(guarded: Guarded, attack: str) -> None:
@@ -85,21 +100,23 @@ async def test_h4_slow_bodies_keep_no_good_caller_waiting(path: str, guarded: Gu
 
 
 async def test_h4_idle_sockets_beyond_the_descriptors_keep_no_good_caller_out(
-    guarded: Guarded,
+    new_guarded: Guarded,
 ) -> None:
-    async with open_sockets(guarded.server.address, IDLE_SOCKETS):
+    async with open_sockets(new_guarded.server.address, IDLE_SOCKETS):
         name = f"{IDLE_SOCKETS:,} idle sockets with {DESCRIPTORS:,} descriptors"
-        await check_good_calls(guarded, name)
+        await check_good_calls(new_guarded, name)
 
-    assert "too many connections" in guarded.server.log.read_text()
+    assert "too many connections" in new_guarded.server.log.read_text()
 
 
-async def test_h7_pipelined_requests_are_answered_one_by_one(served: str) -> None:
+async def test_h7_pipelined_requests_are_answered_one_by_one(local: LocalServer) -> None:
     body = b'{"key": "none"}'
     call = build_request("POST", "/api/abilities/memory_get", length=len(body)) + body
     last = build_request("GET", "/healthz").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 
-    answers = await exchange(served, (build_request("GET", "/api/stats") + call) * 100 + last)
+    answers = await exchange(
+        local.address, (build_request("GET", "/api/stats") + call) * 100 + last
+    )
 
     statuses = [answer[:3] for answer in answers.split(b"HTTP/1.1 ")[1:]]
     assert statuses == [b"200", b"404"] * 100 + [b"200"]
@@ -145,7 +162,7 @@ async def test_h4_a_long_request_line_is_refused(is_whole: bool, guarded: Guarde
     assert b"malformed_request" in answer
 
 
-async def test_refusals_are_logged_a_few_times_a_second(guarded: Guarded) -> None:
+async def test_refusals_are_logged_a_few_times_a_second(new_guarded: Guarded) -> None:
     began = time.monotonic()
     requests = (
         build_request("GET", "/api/stats", "wrong"),
@@ -154,40 +171,25 @@ async def test_refusals_are_logged_a_few_times_a_second(guarded: Guarded) -> Non
     )
     for _ in range(100):
         for data in requests:
-            async with open_sockets(guarded.server.address, 1, data):
+            async with open_sockets(new_guarded.server.address, 1, data):
                 pass
 
-    assert await count_answered(guarded.server.address, 1, guarded.good) == 1
+    assert await count_answered(new_guarded.server.address, 1, new_guarded.good) == 1
     seconds = time.monotonic() - began + 2
-    lines = guarded.server.log.read_text().splitlines()
+    lines = new_guarded.server.log.read_text().splitlines()
 
     # Two kinds of lines, and one with a count for each.
     assert len(lines) <= 2 * (MAX_REPEATS + 1) * seconds + 2
 
 
-class Local(NamedTuple):
-    """A server in this process, and its address."""
-
-    server: shutdown.GracefulServer
-    address: str
-    running: asyncio.Task[None]
-
-
 @pytest.fixture
-async def local(roots: Settings) -> AsyncIterator[Local]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with Abilities.open(roots) as abilities:
-            config = uvicorn.Config(create_app(abilities), log_config=None, lifespan="on")
-            server = shutdown.GracefulServer(config)
-            running = asyncio.create_task(server.serve(sockets=[listener]))
-            yield Local(server, address, running)
-            server.should_exit = True
-            await running
+async def local(roots: Settings) -> AsyncIterator[LocalServer]:
+    async with serving_locally(roots) as server:
+        yield server
 
 
 async def test_h7_an_answer_that_nobody_reads_is_aborted(
-    local: Local, monkeypatch: pytest.MonkeyPatch
+    local: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeouts, "UNREAD_SECONDS", 0.2)
 
@@ -202,7 +204,7 @@ async def test_h7_an_answer_that_nobody_reads_is_aborted(
 
 
 async def test_a_server_stops_in_time_whatever_its_calls_do(
-    local: Local, monkeypatch: pytest.MonkeyPatch
+    local: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, never = asyncio.Event(), asyncio.Event()
 

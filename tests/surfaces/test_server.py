@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-import uvicorn
 from click.testing import CliRunner
 from mcp import Client
 from starlette.responses import Response
@@ -21,9 +20,9 @@ from abilities.cli.main import main
 from abilities.helpers.tokens import Scope, TokenFile
 from abilities.server import bodies, guard, timeouts
 from abilities.server.app import create_app
-from abilities.server.shutdown import GracefulServer
 from tests.support.measurements import reached
 from tests.support.memory_cases import nest
+from tests.support.serving import serving_locally
 from tests.support.surfaces import SURFACES, environment, python, read_tool_result
 
 KEYS = [
@@ -63,9 +62,16 @@ async def test_http_and_mcp_answer_the_same_bytes_from_one_port(
     assert {f"/api/abilities/{ability['name']}" for ability in listed} <= described["paths"].keys()
 
 
+@pytest.fixture
+async def local(roots: Settings) -> AsyncIterator[str]:
+    """The address of a server in this process."""
+    async with serving_locally(roots) as server:
+        yield server.address
+
+
 @pytest.mark.requirement("R1.8.2", "R4.2.1", "R4.2.6", "R4.4.5", "R4.6.2")
-async def test_memories_have_addresses(served: str, roots: Settings) -> None:
-    async with httpx.AsyncClient(base_url=served) as client:
+async def test_memories_have_addresses(local: str, roots: Settings) -> None:
+    async with httpx.AsyncClient(base_url=local) as client:
         for key in KEYS:
             links = [{"key": other} for other in KEYS if other != key]
             memory = {"type": "core", "content": key, "key": key, "links": links}
@@ -88,9 +94,9 @@ async def test_memories_have_addresses(served: str, roots: Settings) -> None:
 
 
 async def test_a_memory_is_searched_changed_and_deleted_by_its_id(
-    served: str, roots: Settings
+    local: str, roots: Settings
 ) -> None:
-    async with httpx.AsyncClient(base_url=served) as client:
+    async with httpx.AsyncClient(base_url=local) as client:
         for key in KEYS:
             await python(roots, "store_memory", {"type": "core", "content": key, "key": key})
 
@@ -117,11 +123,11 @@ async def test_a_memory_is_searched_changed_and_deleted_by_its_id(
 
 @pytest.mark.requirement("R4.4.5", "R4.6.2")
 async def test_a_wrong_address_or_parameter_is_refused_with_its_reason(
-    served: str, roots: Settings
+    local: str, roots: Settings
 ) -> None:
     await python(roots, "store_memory", {"type": "core", "content": "x", "key": "plain"})
 
-    async with httpx.AsyncClient(base_url=served) as client:
+    async with httpx.AsyncClient(base_url=local) as client:
         for path, reason in (
             ("/api/memories/with/slash", "unknown_address"),
             ("/api/memories/%FF", "invalid_key"),
@@ -156,8 +162,8 @@ ORIGINS = [
 ]
 
 
-async def test_h1_foreign_hosts_and_origins_are_refused(served: str) -> None:
-    async with httpx.AsyncClient(base_url=served) as client:
+async def test_h1_foreign_hosts_and_origins_are_refused(local: str) -> None:
+    async with httpx.AsyncClient(base_url=local) as client:
         for path in ("/api/stats", "/mcp", "/healthz", "/docs"):
             await check_foreign_hosts_and_origins(client, path)
 
@@ -210,12 +216,12 @@ async def test_h3_malformed_bodies_are_refused(
                 assert refused.json()["error"]["reason"] == "malformed_request"
 
 
-async def test_h3_a_large_body_is_refused_before_it_is_taken(served: str) -> None:
+async def test_h3_a_large_body_is_refused_before_it_is_taken(local: str) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(300):
             yield b" " * 1024
 
-    async with httpx.AsyncClient(base_url=served) as client:
+    async with httpx.AsyncClient(base_url=local) as client:
         headers = {"Content-Type": "application/json"}
         for path in ("/api/abilities/file_read_bulk", "/mcp"):
             for content in (b" " * (bodies.MAX_BODY + 1), chunks()):
@@ -229,9 +235,7 @@ async def test_h3_a_large_body_is_refused_before_it_is_taken(served: str) -> Non
         assert fits.status_code == 200
 
 
-async def test_h4_a_slow_body_is_given_up(
-    served: str, monkeypatch: pytest.MonkeyPatch, roots: Settings
-) -> None:
+async def test_h4_a_slow_body_is_given_up(monkeypatch: pytest.MonkeyPatch, roots: Settings) -> None:
     monkeypatch.setattr(bodies, "BODY_SECONDS", 0.1)
     sent: list[Any] = []
 
@@ -259,16 +263,10 @@ async def impatient(
 ) -> AsyncIterator[tuple[str, int]]:
     """The address of a server in this process that waits half a second for a request."""
     monkeypatch.setattr(timeouts, "RECEIVE_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
-        async with Abilities.open(roots) as abilities:
-            config = uvicorn.Config(create_app(abilities), log_level="warning", lifespan="on")
-            server = GracefulServer(config)
-            running = asyncio.create_task(server.serve(sockets=[listening]))
-
-            yield listening.getsockname()
-
-            server.should_exit = True
-            await running
+    async with serving_locally(roots) as server:
+        url = httpx.URL(server.address)
+        assert url.port is not None
+        yield url.host, url.port
 
 
 async def test_h4_slow_and_idle_connections_are_closed_and_others_are_served(
