@@ -1,5 +1,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
+# A container may set it, and then each process that a test starts compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from abilities import Settings
+from tests.support import postgres
 from tests.support.sample_files import SampleFiles, build_samples, lock_samples, make_roots
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through
@@ -94,6 +95,13 @@ def unprivileged() -> Iterator[None]:
     yield
 
     os.seteuid(user)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """A PostgreSQL server; each test makes a database of its own there."""
+    with postgres.server() as url:
+        yield url
 
 
 @pytest.fixture

@@ -16,7 +16,9 @@ from abilities.helpers.circuit_breaker import (
     WorkPlace,
 )
 from tests.support.stalls import Clock
+from tests.support.tier import size
 
+FILES = size("ABILITIES_DEAD_FILES", quick=200, full=1_000)
 DAY = 86_400.0
 
 
@@ -226,7 +228,7 @@ def test_a_success_makes_the_pauses_short_again(drive: Drive) -> None:
 def test_a_drive_of_which_many_files_are_dead_costs_a_bounded_number_of_threads(
     dead: str, healthy: str, is_healthy_first: bool, drive: Drive
 ) -> None:
-    for n in range(1_000):
+    for n in range(FILES):
         drive.wait()
         if is_healthy_first:
             drive.read(healthy.format(n))

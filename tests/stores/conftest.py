@@ -1,17 +1,10 @@
-"""A PostgreSQL server for the tests of stores."""
+"""A PostgreSQL database for the tests of stores."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support import postgres
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    """A PostgreSQL server."""
-    with postgres.server() as url:
-        yield url
 
 
 @pytest.fixture

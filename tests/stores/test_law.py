@@ -20,8 +20,8 @@ from tests.support.tier import size
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
-OPERATIONS = size("ABILITIES_LAW", quick=60, full=250)
-STEPS = 60
+OPERATIONS = size("ABILITIES_LAW", quick=30, full=250)
+STEPS = size("ABILITIES_LAW_STEPS", quick=30, full=60)
 BLOCK = 10
 """Machines of one run of hypothesis, which remembers all that it tried."""
 
@@ -49,7 +49,11 @@ def run(open_stores: Callable[[JsonObject], Sequence[Place]], operations: int) -
         print(f"{tally.operations:,} operations", flush=True)
 
 
-@pytest.mark.parametrize("kinds", [["sqlite"], ["sqlite", "postgres"]], ids="-".join)
+@pytest.mark.parametrize(
+    "kinds",
+    [pytest.param(["sqlite"], marks=pytest.mark.thorough), ["sqlite", "postgres"]],
+    ids="-".join,
+)
 def test_whatever_was_acknowledged_is_there(
     kinds: list[str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -89,6 +93,7 @@ def try_the_law(trial: Trial) -> None:
     trial.check_everything()
 
 
+@pytest.mark.thorough
 def test_a_trial_of_an_honest_store_passes(tmp_path: Path) -> None:
     stores = Stores(tmp_path, ["sqlite"], None)
 

@@ -54,6 +54,7 @@ def test_no_operation_of_a_long_run_breaks_the_law(folder: Path) -> None:
     reached(12, f"{OPERATIONS:,} random operations on sqlite: no violation")
 
 
+@pytest.mark.thorough
 def test_two_kinds_of_store_keep_the_law_in_lockstep(folder: Path, server: str) -> None:
     kinds = ["sqlite", "postgres"]
     task = Task(folder, kinds, server, LOCKSTEP, SEED or secrets.randbits(32))

@@ -32,6 +32,7 @@ from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
 from tests.stores.test_stores import (
+    CHANGES,
     DAMAGE,
     GRAPHS,
     IMPOSSIBLE,
@@ -59,7 +60,7 @@ from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 NEVER = 3600.0
 """Seconds that no test takes: a limit that is not reached."""
 
-SCHEMA_MAKERS = size("ABILITIES_SCHEMA_MAKERS", quick=4, full=10)
+SCHEMA_MAKERS = size("ABILITIES_SCHEMA_MAKERS", quick=2, full=10)
 
 ROUNDS = max(KILLS // 5, 2)
 """Of these, every second one kills the server, the others its writers."""
@@ -125,7 +126,7 @@ async def test_s18_one_impossible_change_fails_alone(name: str, url: str) -> Non
         fields = IMPOSSIBLE[name]
 
     async with open_store(url) as store:
-        await store_with_one_bad(store, fields, 300)
+        await store_with_one_bad(store, fields, CHANGES)
 
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf"), 2.0, -0.5])
@@ -141,6 +142,7 @@ async def test_an_impossible_memory_of_an_import_is_refused_alone(url: str) -> N
 
 @pytest.mark.parametrize("kind", MENDING)
 @pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.sampled(12)
 async def test_s16_a_damaged_memory_is_changed_and_deleted(
     damage: str, kind: Kind, url: str
 ) -> None:

@@ -16,6 +16,7 @@ from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.conformance_steps import TIME
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.postgres import migration, pool
+from abilities.helpers.stores.postgres import store as store_module
 from abilities.helpers.stores.postgres.migrations import to_2
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import Query
@@ -121,6 +122,7 @@ async def test_a_call_does_not_wait_for_the_end_of_a_migration(
     postgres_version_1.build(url, memories)
     monkeypatch.setattr(to_2, "MEMORIES", 10)
     monkeypatch.setattr(pool, "OPEN_SECONDS", 0.1)
+    monkeypatch.setattr(store_module, "TURN_SECONDS", 0.1)
     store = PostgresStore(url)
     gate = threading.Event()
     run_block = migration._run_block

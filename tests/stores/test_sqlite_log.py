@@ -20,7 +20,10 @@ from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import Query
 from abilities.helpers.stores.sqlite import log
 from tests.stores.test_stores import find_reason, open_store
+from tests.support.tier import size
 from tests.support.waiting import wait_until
+
+ROUNDS = size("ABILITIES_ROUNDS", quick=1, full=3)
 
 # Stores a memory per line of input, and answers each line with "done" or the reason.
 SERVANT = """
@@ -157,6 +160,7 @@ async def test_s17_a_log_that_goes_during_the_commit_is_noticed_too(tmp_path: Pa
 
 @ENDS
 @SUFFIXES
+@pytest.mark.sampled(2)
 async def test_s17_nothing_acknowledged_is_lost_with_the_log(
     suffix: str, end: str, tmp_path: Path
 ) -> None:
@@ -178,6 +182,7 @@ async def test_s17_nothing_acknowledged_is_lost_with_the_log(
 @ENDS
 @SUFFIXES
 @pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.sampled(2)
 async def test_s17_a_second_process_after_the_removal_does_not_destroy_the_store(
     first: int, suffix: str, end: str, tmp_path: Path
 ) -> None:
@@ -281,7 +286,7 @@ async def test_processes_that_open_a_store_at_once_do_not_refuse_each_other(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "m.db"
-    for round_ in range(3):
+    for round_ in range(ROUNDS):
         with ExitStack() as stack:
             servants = [stack.enter_context(start_servant(path)) for _ in range(4)]
             answers = await asyncio.gather(

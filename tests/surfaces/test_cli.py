@@ -1,4 +1,4 @@
-"""The command line as a user types it, in a process of its own."""
+"""The command line as a user types it; a few tests start a process of their own for it."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from abilities import Settings, plugins
 from abilities.cli.main import main
@@ -18,16 +18,26 @@ from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.support.surfaces import environment
 
 
-def run(
-    settings: Settings | None, *arguments: str, stdin: bytes = b"", **more: Any
+def run(settings: Settings | None, *arguments: str, **more: str) -> Result:
+    """Run a command in this process."""
+    variables = {**(environment(settings) if settings else {}), **more}
+    result = CliRunner().invoke(main, arguments, env=variables, prog_name="abilities")
+
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def run_process(
+    settings: Settings | None, *arguments: str, stdin: bytes = b"", **more: str
 ) -> subprocess.CompletedProcess[bytes]:
+    """Run a command in a process of its own."""
     variables = {**os.environ, **(environment(settings) if settings else {}), **more}
     command = [sys.executable, "-m", "abilities", *arguments]
     return subprocess.run(command, input=stdin, capture_output=True, env=variables, timeout=120)
 
 
 def test_a_call_with_failed_items_was_answered(settings: Settings) -> None:
-    done = run(settings, "call", "file_read_bulk", '{"paths": ["ok.txt", "none"]}')
+    done = run_process(settings, "call", "file_read_bulk", '{"paths": ["ok.txt", "none"]}')
 
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -61,13 +71,15 @@ def test_a_database_that_cannot_be_reached_is_said_once_and_without_the_pools_wa
 
 
 def test_arguments_come_from_stdin(settings: Settings) -> None:
-    done = run(settings, "call", "file_read_bulk", "-", stdin='{"paths": ["🙂.txt"]}'.encode())
+    done = run_process(
+        settings, "call", "file_read_bulk", "-", stdin='{"paths": ["🙂.txt"]}'.encode()
+    )
 
     assert json.loads(done.stdout)["results"][0]["data"]["content"] == "odd name"
 
 
 def test_a_call_that_failed_as_a_whole_says_why_on_stdout(settings: Settings) -> None:
-    done = run(settings, "call", "file_read_bulk", "{}")
+    done = run_process(settings, "call", "file_read_bulk", "{}")
 
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["field"] == "paths"
@@ -78,33 +90,34 @@ def test_a_call_that_failed_as_a_whole_says_why_on_stdout(settings: Settings) ->
     [
         (
             ["call", "none", "{}"],
-            b"there is no ability named 'none'; choose one of: file_read_bulk, memory_read_bulk",
+            "there is no ability named 'none'; choose one of: file_read_bulk, memory_read_bulk",
         ),
-        (["call", "file_read_bulk", "{"], b"not valid JSON"),
-        (["call", "file_read_bulk", '{"paths": NaN}'], b"not valid JSON"),
-        (["call"], b"Missing argument"),
-        (["describe", "none"], b"there is no ability"),
-        (["no-such-command"], b"No such command"),
-        (["--workspace-dir", "/", "call", "file_read_bulk", "{}"], b"workspace_dir must not be"),
-        (["--workspace-dir", "/", "mcp"], b"workspace_dir must not be"),
+        (["call", "file_read_bulk", "{"], "not valid JSON"),
+        (["call", "file_read_bulk", '{"paths": NaN}'], "not valid JSON"),
+        (["call"], "Missing argument"),
+        (["describe", "none"], "there is no ability"),
+        (["no-such-command"], "No such command"),
+        (["--workspace-dir", "/", "call", "file_read_bulk", "{}"], "workspace_dir must not be"),
+        (["--workspace-dir", "/", "mcp"], "workspace_dir must not be"),
     ],
 )
 def test_wrong_usage_exits_with_2_and_plain_words(
-    arguments: list[str], words: bytes, settings: Settings
+    arguments: list[str], words: str, settings: Settings
 ) -> None:
     done = run(settings, *arguments)
 
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert words in done.stderr
-    assert done.stdout == b""
-    assert b"Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
     "wrong", [{"ABILITIES_TIMEZONE": "Mars"}, {"ABILITIES_CONFIG": "/proc/self/environ"}]
 )
-def test_unusable_settings_are_usage(wrong: dict[str, Any]) -> None:
-    done = run(None, "list", **wrong)
+@pytest.mark.sampled(1)
+def test_unusable_settings_are_usage(wrong: dict[str, str]) -> None:
+    done = run_process(None, "list", **wrong)
 
     assert done.returncode == 2
     assert b"settings" in done.stderr
@@ -112,10 +125,10 @@ def test_unusable_settings_are_usage(wrong: dict[str, Any]) -> None:
 
 
 def test_list_and_describe_tell_people_and_programs(settings: Settings) -> None:
-    assert b"file_read_bulk" in run(settings, "list").stdout
+    assert "file_read_bulk" in run(settings, "list").stdout
     names = [entry["name"] for entry in json.loads(run(settings, "list", "--json").stdout)]
     assert names[:2] == ["file_read_bulk", "memory_read_bulk"]
-    description = run(settings, "describe", "file_read_bulk").stdout.decode()
+    description = run(settings, "describe", "file_read_bulk").stdout
     assert "paths (array, required)" in description
 
     declared = json.loads(run(settings, "describe", "file_read_bulk", "--json").stdout)
@@ -127,25 +140,25 @@ def test_a_table_for_people(settings: Settings) -> None:
     done = run(
         settings, "call", "file_read_bulk", json.dumps({"paths": paths}), "--pretty", COLUMNS="200"
     )
-    table = done.stdout.decode()
+    table = done.stdout
 
     assert "2 of 5 read, 3 failed, 1 cut" in table
     assert "No such file" in table
     assert "[bold]evil" in table, "markup in a name is shown, not obeyed"
     assert "\x1b" not in table, "no control sequence reaches the terminal"
     failed = run(settings, "call", "file_read_bulk", "{}", "--pretty")
-    assert failed.returncode == 1 and b"INVALID_INPUT" in failed.stdout
+    assert failed.exit_code == 1 and "INVALID_INPUT" in failed.stdout
 
 
 def test_init_makes_an_agent_directory_and_keeps_what_is_there(tmp_path: Path) -> None:
     folder = tmp_path / "agent"
     done = run(None, "init", str(folder))
 
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert (folder / "MEMORY.md").read_text().startswith("# Memory")
     assert (folder / "memory").is_dir()
     (folder / "MEMORY.md").write_text("mine")
-    assert b"nothing was changed" in run(None, "init", str(folder)).stdout
+    assert "nothing was changed" in run(None, "init", str(folder)).stdout
     assert (folder / "MEMORY.md").read_text() == "mine"
     arguments = '{"targets": [{"type": "long_term"}]}'
     answer = json.loads(
@@ -157,10 +170,10 @@ def test_init_makes_an_agent_directory_and_keeps_what_is_there(tmp_path: Path) -
 def test_init_makes_the_folder_of_todays_notes_not_of_the_pattern(tmp_path: Path) -> None:
     done = run(None, "init", str(tmp_path), ABILITIES_SHORT_TERM_FILE="notes/%Y/%m-%d.md")
 
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     (folder,) = (tmp_path / "notes").iterdir()
     assert folder.name.isdigit()
-    assert f"today's is {folder}/".encode() in done.stdout
+    assert f"today's is {folder}/" in done.stdout
 
 
 def test_init_says_where_nothing_can_be_made(tmp_path: Path) -> None:
@@ -168,8 +181,8 @@ def test_init_says_where_nothing_can_be_made(tmp_path: Path) -> None:
 
     done = run(None, "init", str(tmp_path / "file" / "agent"))
 
-    assert done.returncode == 1
-    assert b"Not a directory" in done.stderr and b"Traceback" not in done.stderr
+    assert done.exit_code == 1
+    assert "Not a directory" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.fixture
@@ -241,12 +254,12 @@ def test_a_store_that_is_not_installed_is_needed_only_by_what_opens_it(
 def test_help_shows_examples() -> None:
     done = run(None, "call", "--help")
 
-    assert b'abilities call file_read_bulk \'{"paths": ["README.md"' in done.stdout
-    assert run(None, "--version").stdout.startswith(b"abilities, version")
+    assert 'abilities call file_read_bulk \'{"paths": ["README.md"' in done.stdout
+    assert run(None, "--version").stdout.startswith("abilities, version")
 
 
 def test_the_demonstration_runs_both_ways(settings: Settings) -> None:
-    done = run(settings, "demo", COLUMNS="160")
+    done = run_process(settings, "demo", COLUMNS="160")
 
     assert done.returncode == 0, done.stderr
     output = done.stdout.decode()

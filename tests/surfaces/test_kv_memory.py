@@ -5,6 +5,8 @@ The expected bodies are those of its HTTP API at version 2.0.0.
 
 import shutil
 import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +22,7 @@ from abilities.declarations.kv_memory import KvBulkReadAnswer, KvFailure, KvMemo
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.server import kv_memory
 from abilities.server.app import create_app
-from tests.support.serving import serving
+from tests.support.serving import serving_locally
 from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES
 
@@ -71,15 +73,25 @@ PROJECT = {
 }
 
 
+@asynccontextmanager
+async def serve(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """Serve at a port, and yield a client."""
+    async with (
+        serving_locally(settings) as server,
+        httpx.AsyncClient(base_url=server.address) as client,
+    ):
+        yield client
+
+
 @pytest.mark.requirement("R1.8.2", "R4.2.6")
 async def test_one_memory_is_answered_in_the_previous_names(
-    compat: Settings, tmp_path: Path
+    compat: Settings,
 ) -> None:
     await store_project(compat)
 
-    with serving(compat, tmp_path) as server, httpx.Client(base_url=server.address) as client:
-        response = client.get("/api/memories/project")
-        with_extras = client.get("/api/memories/project", params=PREVIOUS_ARGUMENTS)
+    async with serve(compat) as client:
+        response = await client.get("/api/memories/project")
+        with_extras = await client.get("/api/memories/project", params=PREVIOUS_ARGUMENTS)
 
     assert response.status_code == 200
     assert response.headers["content-type"] == "application/json"
@@ -89,14 +101,14 @@ async def test_one_memory_is_answered_in_the_previous_names(
 
 @pytest.mark.requirement("R1.8.2", "R4.4.5")
 async def test_a_bulk_read_is_answered_in_the_previous_names(
-    compat: Settings, tmp_path: Path
+    compat: Settings,
 ) -> None:
     await store_project(compat)
 
-    with serving(compat, tmp_path) as server, httpx.Client(base_url=server.address) as client:
-        response = client.get("/api/memories/project/bulk?depth=4&breadth=8&total=30")
-        by_get = client.get("/api/memories/project?bulkRead=true&depth=4&breadth=8&total=30")
-        toon = client.get("/api/memories/project/bulk?output_format=toon")
+    async with serve(compat) as client:
+        response = await client.get("/api/memories/project/bulk?depth=4&breadth=8&total=30")
+        by_get = await client.get("/api/memories/project?bulkRead=true&depth=4&breadth=8&total=30")
+        toon = await client.get("/api/memories/project/bulk?output_format=toon")
 
     entry = {"links": [], "depth": 1}
     associated = [

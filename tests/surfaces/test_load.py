@@ -73,7 +73,14 @@ async def test_several_servers_share_one_store(roots: Settings, tmp_path: Path) 
             server.stop()
 
 
-@pytest.mark.parametrize("writes_before", [1, 20, 200])
+@pytest.mark.parametrize(
+    "writes_before",
+    [
+        pytest.param(1, marks=pytest.mark.thorough),
+        20,
+        pytest.param(200, marks=pytest.mark.thorough),
+    ],
+)
 async def test_a_server_that_is_stopped_finishes_what_it_began(
     writes_before: int, roots: Settings, tmp_path: Path
 ) -> None:
@@ -195,7 +202,9 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("bound", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "bound", [pytest.param("127.0.0.1", marks=pytest.mark.thorough), "0.0.0.0"]
+)
 async def test_hostile_headers_are_refused_wherever_the_server_listens(
     bound: str, roots: Settings, tmp_path: Path
 ) -> None:

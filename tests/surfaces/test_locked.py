@@ -217,19 +217,19 @@ async def test_a_store_hears_of_tokens_when_it_answers_again(
     assert len(told) == 3
 
 
-def test_postgres_remembers_tokens(private: Settings) -> None:
+def test_postgres_remembers_tokens(private: Settings, server: str) -> None:
     async def check(settings: Settings) -> None:
-        async with serve(settings) as server:
-            assert (await server.ask("GET", "/api/stats", None)).status_code == 200
+        async with serve(settings) as open_server:
+            assert (await open_server.ask("GET", "/api/stats", None)).status_code == 200
 
         added = await asyncio.to_thread(run, settings, "token", "add", "--scope", "read")
         assert added.exit_code == 0 and "does not remember yet" not in added.stderr
         settings.tokens_file.unlink()
 
-        async with serve(settings) as server:
-            await expect_locked(server)
+        async with serve(settings) as locked_server:
+            await expect_locked(locked_server)
 
-    with postgres.server() as maintenance, postgres.database(maintenance) as url:
+    with postgres.database(server) as url:
         asyncio.run(check(change(private, store_url=url)))
 
 

@@ -80,7 +80,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"sqlite:///{tmp_path}/memory.db"
         return
 
-    with postgres.server() as server, postgres.database(server) as url:
+    with postgres.database(request.getfixturevalue("server")) as url:
         yield url
 
 

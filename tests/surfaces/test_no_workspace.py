@@ -2,16 +2,17 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from abilities import Abilities, Settings
+from abilities.cli.main import main
 from abilities.declarations.reasons import FAULTS
 from tests.support.surfaces import SURFACES
 
@@ -39,9 +40,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return place
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "abilities", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
 
 
 @pytest.mark.parametrize("surface", SURFACES)
@@ -84,7 +84,7 @@ def test_f38_the_command_line_works_from_anywhere(place: Path) -> None:
     doctor = run("doctor", "--json")
     demo = run("demo")
 
-    assert (stored.returncode, got.returncode, listed.returncode) == (0, 0, 0), got.stderr
+    assert (stored.exit_code, got.exit_code, listed.exit_code) == (0, 0, 0), got.stderr
     assert json.loads(got.stdout)["data"]["content"] == "Ada drinks tea."
     (workspace,) = [
         finding
@@ -92,9 +92,10 @@ def test_f38_the_command_line_works_from_anywhere(place: Path) -> None:
         if finding["about"] == "workspace directory"
     ]
     assert workspace["state"] == "note" and "workspace_dir" in workspace["mend"]
-    assert demo.returncode == 2 and "project folder" in demo.stderr
+    assert demo.exit_code == 2 and "project folder" in demo.stderr
 
 
+@pytest.mark.sampled(1)
 async def test_f38_an_mcp_client_that_starts_servers_there_gets_its_memories(place: Path) -> None:
     parameters = StdioServerParameters(
         command=sys.executable, args=["-m", "abilities", "mcp"], env=dict(os.environ), cwd=place
@@ -114,7 +115,7 @@ def test_f38_who_names_such_a_directory_is_refused(place: Path, setting: str) ->
     for directory in (str(place), "."):
         refused = run(option, directory, "call", "file_list")
 
-        assert refused.returncode == 2
+        assert refused.exit_code == 2
         assert f"{setting} must not be '{place}': this is " in refused.stderr
         assert "agents could read all of it; name a folder that you want to share" in refused.stderr
 

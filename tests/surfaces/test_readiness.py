@@ -38,13 +38,6 @@ SLOW_READS = 2 * pool.MAX_CONNECTIONS
 Slow = Callable[[Any, str], AbstractAsyncContextManager[None]]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """A PostgreSQL server."""
-    with postgres.server() as url:
-        yield url
-
-
 @pytest.fixture
 def on_postgres(roots: Settings, server: str) -> Iterator[Settings]:
     with postgres.database(server) as url:

@@ -26,6 +26,7 @@ from abilities.cli.main import main
 from abilities.declarations.faults import Fault
 from abilities.explorer.pages import PAGES
 from abilities.helpers.tokens import TokenFile
+from abilities.server import token_watch
 from abilities.server.app import create_app
 from tests.support.surfaces import environment, run_lifespan
 from tests.support.tier import size
@@ -232,7 +233,10 @@ async def test_a_token_sees_its_own_namespace_on_every_route(apart: Settings) ->
                     assert f"of {name}" in part.text  # type: ignore[union-attr]
 
 
-async def test_tokens_take_effect_soon_and_a_lost_file_locks_out(apart: Settings) -> None:
+async def test_tokens_take_effect_soon_and_a_lost_file_locks_out(
+    apart: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_watch, "FRESH_SECONDS", 0.05)
     file = TokenFile(apart.tokens_file)
     async with serve(apart) as server:
         assert (await server.ask("GET", "/api/stats", None)).status_code == 200
