@@ -253,14 +253,14 @@ def test_a_deny_list_of_ones_own_that_lacks_default_names(sound: Settings) -> No
 
 def test_the_command_tells_people_and_programs(sound: Settings) -> None:
     done = run(sound, "doctor")
-    assert done.returncode == 0, done.stdout
-    assert b"ok      store" in done.stdout and b"answers: 1 memory" in done.stdout
+    assert done.exit_code == 0, done.stdout
+    assert "ok      store" in done.stdout and "answers: 1 memory" in done.stdout
 
     sound.tokens_file.chmod(0o666)
     done = run(sound, "doctor", "--json", ABILITIES_TOKENS_FILE=str(sound.tokens_file))
     findings = json.loads(done.stdout)
     first_unsafe = next(finding for finding in findings if finding["state"] == "unsafe")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert {"state": "unsafe", "about": "tokens"}.items() <= first_unsafe.items()
 
 
@@ -275,4 +275,4 @@ def test_the_command_warns_of_a_settings_file_that_others_can_read(sound: Settin
         ABILITIES_CONFIG=str(settings_file),
         ABILITIES_WORKSPACE_DIR=str(sound.workspace_dir),
     )
-    assert done.returncode == 1 and f"other users can read {settings_file}" in done.stdout.decode()
+    assert done.exit_code == 1 and f"other users can read {settings_file}" in done.stdout

@@ -127,15 +127,15 @@ def test_roots_that_are_not_there_hold_no_secrets(sound: Settings) -> None:
 def test_the_command_lists_secrets_for_people_and_programs(sound: Settings) -> None:
     (sound.workspace_dir / "token").write_text("CANARY")
     done = run(sound, "doctor", "--secrets")
-    assert done.returncode == 0
-    assert b"token: its name hints at a secret" in done.stdout and b"CANARY" not in done.stdout
+    assert done.exit_code == 0
+    assert "token: its name hints at a secret" in done.stdout and "CANARY" not in done.stdout
 
     (sound.workspace_dir / "a.md").write_text(KEY_BLOCK)
     done = run(sound, "doctor", "--secrets", "--json")
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert [finding["state"] for finding in json.loads(done.stdout)] == ["note", "note", "ok"]
 
     shown = sound.model_copy(update={"redact": False})
     done = run(shown, "doctor", "--secrets", "--json")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert [finding["state"] for finding in json.loads(done.stdout)] == ["unsafe", "note", "ok"]

@@ -53,6 +53,7 @@ from tests.support.file_cases import Row
 from tests.support.measurements import reached
 from tests.support.memory_cases import MEMORY_STORE_ROWS
 from tests.support.plugins import TAME, install, read_through_the_context
+from tests.support.sample_files import make_roots
 from tests.support.surfaces import Through, calls_through, environment
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
@@ -70,12 +71,7 @@ ROUNDS = max(KILLS // 5, 2)
 def roots(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings for two empty roots and an empty database, whose rows the tests can tamper with."""
     monkeypatch.setattr(test_memories, "tamper", tamper)
-    for name in ("agent", "workspace"):
-        (tmp_path / name).mkdir()
-
-    return Settings(
-        agent_dir=tmp_path / "agent", workspace_dir=tmp_path / "workspace", store_url=url
-    )
+    return make_roots(tmp_path).model_copy(update={"store_url": url})
 
 
 @pytest.fixture(params=["python", "http"])
@@ -179,15 +175,23 @@ async def test_the_store_conforms(server: str) -> None:
     assert len(await check(open_empty)) == len(BEHAVIOURS)
 
 
+@pytest.fixture(scope="module")
+def unchanged(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Settings for two empty roots and an empty database, where no call changes anything."""
+    settings = make_roots(tmp_path_factory.mktemp("unchanged"))
+    with postgres.database(server) as url:
+        yield settings.model_copy(update={"store_url": url})
+
+
 @pytest.mark.parametrize("row", MEMORY_STORE_ROWS, ids=str)
 async def test_a_wrong_call_is_refused_as_by_the_embedded_store(
-    row: Row, roots: Settings, through: Through
+    row: Row, unchanged: Settings, through: Through
 ) -> None:
     assert row.call is not None
 
-    call = through(roots)
+    call = through(unchanged)
     if any(text in ascii(row.arguments) for text in ("\\ud800", "inf", "nan")):
-        call = calls_through("python")(roots)
+        call = calls_through("python")(unchanged)
 
     assert await test_memories.find_reason(call, row.name, **row.arguments) == FAULTS_SHOWN.get(
         row.call[0], row.call[0]
