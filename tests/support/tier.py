@@ -42,7 +42,8 @@ def choose_quick_tier(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     for tests in cases.values():
         mark = tests[0].get_closest_marker("sampled")
         assert mark is not None
-        chosen = spread(*mark.args, len(tests))
+        (count,) = mark.args
+        chosen = spread(count, len(tests))
         left_out |= {test.nodeid for n, test in enumerate(tests) if n not in chosen}
 
     return [item for item in candidates if item.nodeid not in left_out]

@@ -116,7 +116,7 @@ def test_wrong_usage_exits_with_2_and_plain_words(
     "wrong", [{"ABILITIES_TIMEZONE": "Mars"}, {"ABILITIES_CONFIG": "/proc/self/environ"}]
 )
 @pytest.mark.sampled(1)
-def test_unusable_settings_are_usage(wrong: dict[str, str]) -> None:
+def test_unusable_settings_are_usage(wrong: dict[str, Any]) -> None:
     done = run_process(None, "list", **wrong)
 
     assert done.returncode == 2
