@@ -103,8 +103,9 @@ class Guard:
         if body is None:
             return  # nobody is left to answer
 
+        # Refusals take turns too: a caller can pipeline thousands of requests that are refused.
+        await take_turn()
         with self._take_place(sender):
-            await take_turn()
             await self._app(scope, replay_body(body, receive), send)
 
     def _check(self, scope: Scope, headers: Headers) -> None:

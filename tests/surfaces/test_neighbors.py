@@ -1,6 +1,8 @@
 """Nobody holds up another: what a good tenant gets while another one does its worst."""
 
 import asyncio
+import json
+import os
 import statistics
 import subprocess
 import sys
@@ -101,7 +103,7 @@ def shared(tmp_path: Path, store_url: str) -> Settings:
     )
 
 
-async def fill_store(settings: Settings) -> None:
+async def fill_store(settings: Settings, folder: Path) -> None:
     """Give both tenants memories, and the rude one a hub to which all the others link."""
     async with Abilities.open(settings) as abilities:
         for n in range(10):
@@ -111,21 +113,26 @@ async def fill_store(settings: Settings) -> None:
 
         rude = abilities.for_namespace(RUDE)
         await rude.call("store_memory", {"key": HUB, "type": "core", "content": "hub"})
-        for begin in range(0, HUB_LINKS, 200):
-            await asyncio.gather(
-                *(
-                    rude.call(
-                        "store_memory",
-                        {
-                            "key": f"spoke-{n}",
-                            "type": "core",
-                            "content": "common " * 50,
-                            "links": [{"key": HUB}],
-                        },
-                    )
-                    for n in range(begin, min(begin + 200, HUB_LINKS))
-                )
-            )
+
+    graph = folder / "spokes.jsonl"
+    write_spokes(graph)
+    import_file(graph, settings, RUDE)
+
+
+def write_spokes(file: Path) -> None:
+    """Write a knowledge graph whose every entity leads to the hub."""
+    with file.open("w") as lines:
+        for n in range(HUB_LINKS):
+            spoke = {"type": "entity", "name": f"spoke-{n}", "entityType": "spoke"}
+            lines.write(json.dumps({**spoke, "observations": ["common " * 50]}) + "\n")
+            relation = {"type": "relation", "from": f"spoke-{n}", "to": HUB}
+            lines.write(json.dumps({**relation, "relationType": "belongs to"}) + "\n")
+
+
+def import_file(file: Path, settings: Settings, namespace: str) -> None:
+    command = [sys.executable, "-m", "abilities", "import", str(file), "--namespace", namespace]
+    environment = {**os.environ, "ABILITIES_STORE_URL": str(settings.store_url)}
+    subprocess.run(command, env=environment, check=True, capture_output=True)
 
 
 @contextmanager
@@ -144,7 +151,7 @@ async def test_a_tenant_is_served_while_another_does_its_worst(
     shared: Settings, tmp_path: Path
 ) -> None:
     """Figure 13. Nothing of the good tenant is refused; how long it waits is only measured."""
-    await fill_store(shared)
+    await fill_store(shared, tmp_path)
     tokens = TokenFile(tmp_path / ".abilities" / "tokens.json")
     good = tokens.add(GOOD, "write")[1]
     rude = tokens.add(RUDE, "write")[1]
