@@ -164,6 +164,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "helpers.files",
+        "helpers.reply",
         "helpers.stores",
         "helpers.stores.opening",
         "helpers.stores.sqlite",
