@@ -246,10 +246,7 @@ OutputFormat = Literal["json", "text", "toon", "auto"]
 
 AskedFormat = Annotated[
     OutputFormat | None,
-    Field(
-        description="Format of the answer: json, text (contents unescaped), toon, or auto (the "
-        "smallest)."
-    ),
+    Field(description="text leaves contents unescaped; auto is the smallest."),
 ]
 """The format that a call asks for; without one, its surface decides."""
 

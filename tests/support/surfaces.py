@@ -58,7 +58,7 @@ async def command_line(settings: Settings, name: str, arguments: dict[str, Any])
         lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings))
     )
 
-    output = result.stdout
+    output = result.stdout_bytes.decode()
     payload = read_reply(output, arguments.get("output_format", "json"))
     assert result.exit_code == (1 if "error" in payload else 0), result.output
     return payload
