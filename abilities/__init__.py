@@ -19,6 +19,7 @@ from abilities.definition import Ability, Context, ability
 from abilities.errors import AbilityError
 from abilities.helpers.files.reader import FileText
 from abilities.helpers.reply.render import render
+from abilities.helpers.reply.text import parse_text
 from abilities.registry import AbilityRegistry
 from abilities.settings import Settings
 
@@ -36,5 +37,6 @@ __all__ = [
     "Refused",
     "Settings",
     "ability",
+    "parse_text",
     "render",
 ]

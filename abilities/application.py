@@ -3,7 +3,7 @@
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
@@ -184,12 +184,21 @@ class Abilities:
         """
         return await self.registry.call(name, arguments, self.context)
 
-    async def reply(self, name: str, arguments: object) -> Reply:
+    async def reply(
+        self, name: str, arguments: object, *, for_model: bool = False, structured: bool = False
+    ) -> Reply:
         """Call an ability for a surface, through the middleware if there is one.
 
-        The reply holds the answer, or ``{"error": fault}``, in the requested format.
+        The reply holds the answer, or ``{"error": fault}``, in the requested format. If none is
+        requested, that is JSON, or ``for_model`` the format of the settings. ``structured`` means
+        that the payload is sent beside the text.
         """
-        call = partial(self.registry.reply, name, arguments, self.context)
+        context = self.context
+        if for_model:
+            chosen = self.settings.output_format
+            context = replace(context, output_format=chosen, structured=structured)
+
+        call = partial(self.registry.reply, name, arguments, context)
         if self._middleware is None:
             return await call()
 

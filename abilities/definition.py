@@ -9,10 +9,12 @@ from typing import Any, NamedTuple, TypeGuard, get_type_hints
 
 from pydantic import BaseModel
 
+from abilities.declarations.fields import OutputFormat
 from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
 from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory.helper import MemoryHelper
+from abilities.helpers.reply.bound import Bound
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 """A name that every kind of client accepts; OpenAI's allows 64 characters, the least of all."""
@@ -38,7 +40,8 @@ class Context:
     An answer that is larger than ``max_response_bytes`` as JSON is refused. If ``read_only`` is
     true, the caller may not change anything, and the registry refuses abilities that would.
     ``disabled`` names the abilities that the settings do not offer, for those that could do the
-    same in another way.
+    same in another way. Built-in abilities answer in ``output_format`` if their arguments name no
+    other; ``structured`` means that the payload is sent as JSON too.
 
     To fail the whole call, raise `Refused` with a reason, or `AbilityError`.
     """
@@ -50,6 +53,16 @@ class Context:
     max_response_bytes: int
     read_only: bool = False
     disabled: tuple[str, ...] = ()
+    output_format: OutputFormat = "json"
+    structured: bool = False
+
+    @property
+    def bound(self) -> Bound:
+        """The bound of an answer, counted in the format in which it is sent."""
+        if self.output_format != "text":
+            return Bound(self.max_response_bytes)
+
+        return Bound(self.max_response_bytes, "both" if self.structured else "text")
 
 
 Run = Callable[[Context, Any], Awaitable[BaseModel | JsonObject]]

@@ -6,17 +6,18 @@ at all, and becomes what every surface can send, or a fault.
 
 import json
 from dataclasses import replace
-from typing import cast
+from typing import cast, get_args
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
 from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.fields import OutputFormat
 from abilities.declarations.reasons import FAULTS, Reason
 from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability, Context
 from abilities.errors import AbilityError
-from abilities.helpers.reply.render import json_bytes, json_size, render
+from abilities.helpers.reply.render import Format, json_bytes, json_size, render
 from abilities.replies import Reply
 from abilities.validation import validate_arguments
 
@@ -28,15 +29,26 @@ _LEAST_STEP = 1_000
 
 
 async def run_ability(ability: Ability, arguments: object, context: Context) -> Reply:
-    """Run an ability; the reply's text is TOON if the arguments ask for it, otherwise JSON.
+    """Run an ability; the reply is in the format that its arguments or the context name.
 
-    Raises AbilityError, and nothing else but what ends a task or a process.
+    An ability that takes no ``output_format`` answers in JSON; one that is not built in does unless
+    TOON is asked for. Raises AbilityError, and nothing else but what ends a task or a process.
     """
+    output_format = _find_format(ability, arguments, context)
+    context = replace(context, output_format=output_format)
+
     try:
-        if _is_toon_requested(arguments):
+        if output_format == "toon":
             return await _run_for_toon(ability, arguments, context)
 
-        return await _run_for_json(ability, arguments, context)
+        if output_format == "text":
+            return await _run_for_text(ability, arguments, context)
+
+        reply = await _run_for_json(ability, arguments, context)
+        if output_format == "auto":
+            return _choose_smallest(reply)
+
+        return reply
     except AbilityError as error:
         if ability.is_built_in:
             raise
@@ -45,6 +57,24 @@ async def run_ability(ability: Ability, arguments: object, context: Context) -> 
         # The fault says nothing of the error itself, which could hold paths or contents.
         fault = Fault.from_exception(error, ability.name)
         raise AbilityError(_bound_fault(fault, ability.name)) from None
+
+
+def _find_format(ability: Ability, arguments: object, context: Context) -> OutputFormat:
+    """Return the format to answer in."""
+    if "output_format" not in ability.input.model_fields:
+        return "json"
+
+    # Read before the arguments are validated: whatever is wrong with them is answered as JSON.
+    asked = (as_object(arguments) or {}).get("output_format")
+
+    # The answers of others have no records that text could tell apart.
+    if not ability.is_built_in:
+        return "toon" if asked == "toon" else "json"
+
+    if asked is None:
+        return context.output_format
+
+    return cast(OutputFormat, asked) if asked in get_args(OutputFormat) else "json"
 
 
 async def _run_for_json(ability: Ability, arguments: object, context: Context) -> Reply:
@@ -58,8 +88,7 @@ async def _run_for_json(ability: Ability, arguments: object, context: Context) -
 
     payload = _to_payload(answer)
     encoded = json_bytes(payload)
-    if len(encoded) > context.max_response_bytes:
-        raise Refused("response_too_large")
+    _check_size(encoded, context)
 
     if not ability.is_built_in:
         _check_numbers(answer, encoded)
@@ -69,11 +98,52 @@ async def _run_for_json(ability: Ability, arguments: object, context: Context) -
     return Reply(payload, encoded.decode(), failed=False)
 
 
+async def _run_for_text(ability: Ability, arguments: object, context: Context) -> Reply:
+    """Run a built-in ability, and return its answer with its text in the text format.
+
+    Contents are longer as JSON, so that the answer keeps its bound as JSON only if that is sent.
+    """
+    answer = await ability.run(context, validate_arguments(ability.input, arguments))
+    payload = _to_payload(answer)
+    text = render(payload, "text")
+
+    _check_size(text.encode(), context)
+    if context.structured:
+        _check_size(json_bytes(payload), context)
+
+    return Reply(payload, text, failed=False, format=_name_text(text))
+
+
+def _name_text(text: str) -> Format:
+    """Return the format of a text: one without contents, a single line, is JSON."""
+    return "text" if "\n" in text else "json"
+
+
+def _check_size(encoded: bytes, context: Context) -> None:
+    if len(encoded) > context.max_response_bytes:
+        raise Refused("response_too_large")
+
+
 def _to_payload(answer: BaseModel | JsonObject) -> JsonObject:
     if isinstance(answer, BaseModel):
         return answer.model_dump(mode="json", exclude_none=True)
 
     return answer
+
+
+def _choose_smallest(reply: Reply) -> Reply:
+    """Return a reply in the format in which it takes the fewest bytes; JSON if that is no more."""
+    smallest = reply
+    size = len(reply.text.encode())
+
+    formats: tuple[Format, ...] = ("text", "toon")
+    for name in formats:
+        text = render(reply.payload, name)
+        if len(text.encode()) < size:
+            size = len(text.encode())
+            smallest = replace(reply, text=text, format=name)
+
+    return smallest
 
 
 async def _run_for_toon(ability: Ability, arguments: object, context: Context) -> Reply:
@@ -97,12 +167,6 @@ async def _run_for_toon(ability: Ability, arguments: object, context: Context) -
 
         # The step guarantees an end: with too little room the ability itself is refused.
         room = min(room * limit // size, room - _LEAST_STEP)
-
-
-def _is_toon_requested(arguments: object) -> bool:
-    # Read before the arguments are validated: whatever is wrong with them is answered as JSON.
-    named = as_object(arguments)
-    return named is not None and named.get("output_format") == "toon"
 
 
 def _check_type(ability: Ability, answer: object) -> None:

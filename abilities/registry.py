@@ -96,8 +96,8 @@ class AbilityRegistry:
     async def call(self, name: str, arguments: object, context: Context) -> JsonObject:
         """Call an ability and return its answer as a JSON-able dict.
 
-        If the arguments ask for TOON, `render` gives the text that a surface sends, within the
-        bound. Raises AbilityError, and nothing else but cancellation.
+        If the arguments ask for a format, the answer fits as such: `render` gives the text that a
+        surface sends, within the bound. Raises AbilityError, and nothing else but cancellation.
         """
         reply = await self._run(name, arguments, context)
         return reply.payload
@@ -105,8 +105,8 @@ class AbilityRegistry:
     async def reply(self, name: str, arguments: object, context: Context) -> Reply:
         """Call an ability for a surface.
 
-        The reply's text is TOON if the arguments ask for it, otherwise JSON. If the call fails as a
-        whole, the reply holds the fault.
+        The reply is in the format that the arguments or the context name. If the call fails as a
+        whole, the reply holds the fault, as JSON.
         """
         try:
             return await self._run(name, arguments, context)

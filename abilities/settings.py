@@ -15,6 +15,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from abilities.declarations.fields import OutputFormat
 from abilities.declarations.memory import Namespace, parse_namespace
 from abilities.helpers.files.bans import find_ban
 from abilities.helpers.files.confinement import Policy
@@ -105,7 +106,11 @@ class Settings(BaseSettings):
         default=64_000,
         ge=40_000,
         le=1_000_000,
-        description="Maximum size of one whole answer as JSON, in bytes.",
+        description="Maximum size of one whole answer as it is sent, in bytes.",
+    )
+    output_format: OutputFormat = Field(
+        default="text",
+        description="Format of what models read on MCP and LangChain, if a call names none.",
     )
     follow_symlinks: Literal["within", "never"] = Field(
         default="within",

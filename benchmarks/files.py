@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from abilities import Abilities, Settings
+from abilities import Abilities, Settings, parse_text
 from abilities.adapters.langchain import load_tools
 from abilities.builtin.file_read_bulk import run as read_files
 from abilities.declarations.file_read_bulk import FileReadBulkInput
@@ -67,7 +67,7 @@ def build_settings(base: Path) -> Settings:
 
 def count_content(reply: str) -> int:
     """Return the characters of content in one of our replies."""
-    return int(orjson.loads(reply)["summary"]["returned_chars"])
+    return int(parse_text(reply)["summary"]["returned_chars"])
 
 
 async def measure_goals_1_to_3(base: Path, rounds: int) -> list[Measured]:
@@ -136,7 +136,7 @@ async def measure_goal_1_by_default(base: Path, rounds: int) -> list[Measured]:
             characters = 0
             request: JsonObject | None = {"paths": names, "max_chars_per_file": 100_000}
             while request:
-                reply = orjson.loads(ours.call("file_read_bulk", request))
+                reply = parse_text(ours.call("file_read_bulk", request))
                 characters += reply["summary"]["returned_chars"]
                 request = reply.get("next_request")
 
@@ -168,7 +168,7 @@ def measure_bytes(workspace: Path, ours: peers.Peer) -> list[Measured]:
     names = write_files(workspace, 16)
     reply = ours.call("file_read_bulk", {"paths": names, "max_chars_per_file": 100_000})
 
-    payload_size = len(orjson.dumps(orjson.loads(reply)))
+    payload_size = len(orjson.dumps(parse_text(reply)))
     contents = [(workspace / name).read_text() for name in names]
     contents_size = len(orjson.dumps(contents))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 
+from abilities import parse_text
 from benchmarks import peers
 from benchmarks.measure import Measured, Timings, run_interleaved
 
@@ -45,7 +46,7 @@ async def measure_memory_server(base: Path, rounds: int) -> list[Measured]:
 
 async def compare(ours: peers.Peer, official: peers.Peer, rounds: int) -> Timings:
     """Return the timings of both servers for the same memories."""
-    walk = orjson.loads(ours.call("bulk_read_memory", {"key": "entity 5"}))
+    walk = parse_text(ours.call("bulk_read_memory", {"key": "entity 5"}))
     names = ["entity 5", *(memory["key"] for memory in walk["associatedMemories"])]
     nodes = orjson.loads(official.call("open_nodes", {"names": names}))
     assert len(names) == 20 == len(nodes["entities"])

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from abilities.declarations.faults import Fault
-from abilities.declarations.fields import Arguments, Boolean, Integer
+from abilities.declarations.fields import Arguments, AskedFormat, Boolean, Integer
 from abilities.declarations.limits import (
     DEFAULT_BREADTH,
     DEFAULT_DEPTH,
@@ -19,7 +19,6 @@ from abilities.declarations.memory import Direction, Key, Memory
 from abilities.declarations.model import Model
 from abilities.declarations.records import Truncation
 
-Format = Literal["json", "toon"]
 Depth = Annotated[int, Field(ge=1, le=MAX_DEPTH), Integer]
 Breadth = Annotated[int, Field(ge=1, le=MAX_BREADTH), Integer]
 Total = Annotated[int, Field(ge=1, le=MAX_TOTAL), Integer]
@@ -46,9 +45,7 @@ class BulkReadMemoryInput(Arguments):
         default="out",
         description="Links to follow: out, in (those that lead to a memory) or both; default out.",
     )
-    output_format: Format = Field(
-        default="json", description="json, or toon, which takes fewer tokens; default json."
-    )
+    output_format: AskedFormat = None
 
 
 class MemoryGetInput(Arguments):
@@ -69,7 +66,7 @@ class MemoryGetInput(Arguments):
         description="Links to show, or to follow: out, in (those that lead to it) or both; "
         "default out.",
     )
-    output_format: Format = Field(default="json", description="json, or toon; default json.")
+    output_format: AskedFormat = None
     bulkRead: Annotated[bool, Boolean] = Field(
         default=False, description="Follow its links too, as bulk_read_memory does; default false."
     )

@@ -241,6 +241,15 @@ Array: BeforeValidator = BeforeValidator(_parse_array)
 MaxChars = Annotated[int, Field(ge=1, le=MAX_READ_CHARS), Integer]
 """The most characters of an item's content to return, 1 to 100,000."""
 
+OutputFormat = Literal["json", "text", "toon", "auto"]
+"""How an answer is written; ``auto`` is the smallest of the others."""
+
+AskedFormat = Annotated[
+    OutputFormat | None,
+    Field(description="text leaves contents unescaped; auto is the smallest."),
+]
+"""The format that a call asks for; without one, its surface decides."""
+
 
 def items_schema(item: JsonObject) -> WithJsonSchema:
     """Return the schema of a bulk request's items, given the schema of one item.

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.fields import EXACT, Arguments, Integer
+from abilities.declarations.fields import EXACT, Arguments, AskedFormat, Integer
 from abilities.declarations.limits import (
     DEFAULT_LISTED_FILES,
     MAX_LIST_POSITION_CHARS,
@@ -37,6 +37,7 @@ class FileListInput(Arguments):
     after: Annotated[str, Field(max_length=MAX_LIST_POSITION_CHARS), Text] | None = Field(
         default=None, description="Continue after this path; copy it from next_request."
     )
+    output_format: AskedFormat = None
 
 
 class ListedFile(Model):

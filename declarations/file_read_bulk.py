@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.fields import Arguments, Array, MaxChars, items_schema
+from abilities.declarations.fields import Arguments, Array, AskedFormat, MaxChars, items_schema
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.model import Model
 from abilities.declarations.records import BulkReply
@@ -32,6 +32,7 @@ class FileReadBulkInput(Arguments):
         default=DEFAULT_READ_CHARS,
         description="Most characters to return per file; default 20000.",
     )
+    output_format: AskedFormat = None
 
 
 class FileData(Model):

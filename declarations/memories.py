@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from abilities.declarations.fields import Arguments, Array, Boolean, Integer
+from abilities.declarations.fields import Arguments, Array, AskedFormat, Boolean, Integer
 from abilities.declarations.limits import (
     DEFAULT_QUERY_MEMORIES,
     MAX_QUERY_MEMORIES,
@@ -131,6 +131,7 @@ class QueryMemoriesInput(Arguments):
     sort_order: Literal["asc", "desc"] = Field(
         default="desc", description="asc or desc; default desc."
     )
+    output_format: AskedFormat = None
 
 
 class GetMemoryStatsInput(Arguments):

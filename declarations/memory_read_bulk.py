@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.fields import Arguments, Array, MaxChars, items_schema
+from abilities.declarations.fields import Arguments, Array, AskedFormat, MaxChars, items_schema
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.model import Model
 from abilities.declarations.records import BulkReply
@@ -53,6 +53,7 @@ class MemoryReadBulkInput(Arguments):
         default=DEFAULT_READ_CHARS,
         description="Most characters to return per memory; default 20000.",
     )
+    output_format: AskedFormat = None
 
 
 class MemoryData(Model):

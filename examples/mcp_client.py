@@ -11,6 +11,8 @@ from typing import Any
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from abilities import parse_text
+
 
 async def main() -> dict[str, Any]:
     """Start the server, list its tools, read two files; returns the answer."""
@@ -28,7 +30,7 @@ async def main() -> dict[str, Any]:
 
             result = await client.call_tool("file_read_bulk", {"paths": ["hello.txt", "../secret"]})
 
-        answer: dict[str, Any] = json.loads(result.content[0].text)  # type: ignore[union-attr]
+        answer = parse_text(result.content[0].text)  # type: ignore[union-attr]
         assert answer["results"][0]["data"]["content"] == "hello"
         assert answer["results"][1]["error"]["reason"] == "parent_traversal"
         return answer

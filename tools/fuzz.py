@@ -26,6 +26,7 @@ with atheris.instrument_imports(include=["abilities"]):
     from abilities.helpers.files.paths import parse_path
     from abilities.helpers.files.window import read_piece
     from abilities.helpers.reply.render import json_size, render
+    from abilities.helpers.reply.text import parse_text
     from abilities.helpers.text.ranges import WHOLE, Range, parse_range
     from abilities.helpers.walk import State, Walk, WalkLimits, WalkLink, compute_rank
     from abilities.validation import validate_arguments
@@ -140,7 +141,7 @@ def walk(raw: bytes) -> None:
 
 
 def renderers(raw: bytes) -> None:
-    """JSON has exactly the size that was counted, and no text breaks out of TOON or a picture."""
+    """JSON has exactly the size that was counted, and no text breaks out of its place."""
     provider = atheris.FuzzedDataProvider(raw)
     texts = [provider.ConsumeUnicodeNoSurrogates(40) for _ in range(4)]
     records = [
@@ -150,6 +151,7 @@ def renderers(raw: bytes) -> None:
 
     assert len(render(payload).encode()) == json_size(payload)
     assert orjson.loads(render(payload)) == payload
+    assert parse_text(render(payload, "text")) == payload
     assert render(payload, "toon")
 
     drawing = rename_nodes(draw_walk(run_walk(*build_graph(raw))), texts)

@@ -38,7 +38,10 @@ GRAPH = """\
 """What is imported before each example; `notes.md` exists too."""
 NOTES = "first line\nsecond line\n"
 EXAMPLES: dict[str, list[str]] = {
-    "file_read_bulk": ['{"paths": ["notes.md#L2", "missing.md"]}'],
+    "file_read_bulk": [
+        '{"paths": ["notes.md#L2", "missing.md"]}',
+        '{"paths": ["notes.md"], "output_format": "text"}',
+    ],
     "memory_read_bulk": ['{"targets": [{"type": "stored", "key": "tea"}, {"type": "long_term"}]}'],
     "bulk_read_memory": ['{"key": "Ada", "depth": 1}', '{"key": "Ada", "output_format": "toon"}'],
     "memory_get": ['{"key": "Ada"}'],

@@ -1,4 +1,4 @@
-"""Abilities over HTTP: a route per ability, whose answer is byte for byte that of every surface."""
+"""Abilities over HTTP: a route per ability, whose payload is that of every surface."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -34,7 +34,8 @@ _CONFLICTS = ("key_taken",)
 """Reasons whose status is 409, whatever their code."""
 
 _JSON = "application/json"
-_TOON = "text/toon"
+_MEDIA_TYPES = {"text": "text/plain", "toon": "text/toon"}
+"""The media types of the formats that a reply may be in instead of JSON."""
 _ERROR: JsonObject = {
     "description": "The call failed as a whole.",
     "content": {
@@ -110,7 +111,8 @@ def describe_responses(ability: Ability) -> JsonObject:
     """Return what OpenAPI says about the responses of a route that calls an ability."""
     content: JsonObject = {_JSON: {"schema": schemas.build_output_schema(ability)}}
     if "output_format" in ability.input.model_fields:
-        content[_TOON] = {"schema": {"type": "string"}}
+        for media_type in _MEDIA_TYPES.values():
+            content[media_type] = {"schema": {"type": "string"}}
 
     return {"200": {"description": "The answer.", "content": content}, "default": _ERROR}
 
@@ -150,10 +152,10 @@ async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -
     """Call an ability and return its reply as a response, in the requested format."""
     reply = await abilities.reply(name, arguments)
 
-    if reply.format == "toon":
-        return to_response(reply, media=f"{_TOON}; charset=utf-8")
+    if reply.format == "json":
+        return to_response(reply)
 
-    return to_response(reply)
+    return to_response(reply, media=f"{_MEDIA_TYPES[reply.format]}; charset=utf-8")
 
 
 def to_response(reply: Reply, *, status: int | None = None, media: str = _JSON) -> Response:

@@ -37,9 +37,9 @@ def load_tools(
 
     The namespace of a call is ``config["configurable"]["namespace"]``, by default that of the
     settings; one that cannot be a namespace is the application's mistake, and the call raises
-    ValueError instead of answering the model. A tool's content is the answer as JSON or TOON text,
-    its artifact the payload. A call that failed as a whole becomes a tool message with status
-    "error".
+    ValueError instead of answering the model. A tool's content is the answer in the format that the
+    call or the settings name, its artifact the payload. A call that failed as a whole becomes a
+    tool message with status "error".
 
     Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not
     be shared or does not exist.
@@ -147,7 +147,7 @@ class _Host:
         # A name that is given and empty is not left out: it must not open another's memories.
         namespace = parse_namespace(configurable.get("namespace", abilities.settings.namespace))
 
-        return await abilities.for_namespace(namespace).reply(name, arguments)
+        return await abilities.for_namespace(namespace).reply(name, arguments, for_model=True)
 
     async def _get_abilities(self) -> Abilities:
         """Return the open application; the first call opens it."""

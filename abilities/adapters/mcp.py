@@ -1,6 +1,6 @@
 """Abilities over MCP: each one is a tool of a server on the official SDK's low-level API.
 
-An ability that names a resource can be read at its URIs too, with the same text.
+An ability that names a resource can be read at its URIs too, as JSON.
 """
 
 from importlib.metadata import version
@@ -81,10 +81,13 @@ class _Handlers:
                 message = f"Unknown tool; did you mean '{refusal.did_you_mean}'?"
             raise _build_error(Fault.from_refusal(refusal).to_payload(), message)
 
-        reply = await abilities.reply(params.name, params.arguments)
+        structured = abilities.settings.structured
+        reply = await abilities.reply(
+            params.name, params.arguments, for_model=True, structured=structured
+        )
 
         # The payload travels once by default: many clients give both forms to the model.
-        is_structured = abilities.settings.structured and not reply.failed
+        is_structured = structured and not reply.failed
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=reply.text)],
             structured_content=reply.payload if is_structured else None,

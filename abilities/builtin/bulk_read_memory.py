@@ -19,7 +19,7 @@ async def walk_memory(
 ) -> JsonObject:
     """Return a memory and what it leads to, as both abilities answer it."""
     result = await context.memory.walk(key, limits, direction)
-    return build_walk_answer(result, limits, direction, context.max_response_bytes)
+    return build_walk_answer(result, limits, direction, context.bound)
 
 
 BULK_DESCRIPTION = """\
@@ -74,7 +74,7 @@ async def run_get(context: Context, arguments: MemoryGetInput) -> JsonObject:
     stored, backlinks = await context.memory.get(
         arguments.key, arguments.links_offset, arguments.direction
     )
-    return build_memory_answer(stored, backlinks, context.max_response_bytes)
+    return build_memory_answer(stored, backlinks, context.bound)
 
 
 memory_get: Ability = Ability(

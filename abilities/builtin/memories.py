@@ -38,7 +38,7 @@ async def store(context: Context, arguments: StoreMemoryInput) -> JsonObject:
     assert result.stored is not None  # only a deletion leaves nothing
 
     frame: JsonObject = {"id": result.stored.row.id, "created": result.created, "memory": {}}
-    return build_write_answer(result, frame, context.max_response_bytes)
+    return build_write_answer(result, frame, context.bound)
 
 
 store_memory: Ability = Ability(
@@ -75,7 +75,7 @@ async def query(context: Context, arguments: QueryMemoriesInput) -> JsonObject:
             descending=arguments.sort_order == "desc",
         )
     )
-    fitted = fit_page(page.memories, context.max_response_bytes)
+    fitted = fit_page(page.memories, context.bound)
 
     # A page that did not fit says a lower limit, so that the next one begins where it ended.
     limit = arguments.limit
@@ -118,7 +118,7 @@ async def update(context: Context, arguments: UpdateMemoryInput) -> JsonObject:
     """Change a memory."""
     result = await context.memory.change("update", arguments.explicit_arguments())
     frame: JsonObject = {"memory": {}, "updated_fields": list(result.updated)}
-    return build_write_answer(result, frame, context.max_response_bytes)
+    return build_write_answer(result, frame, context.bound)
 
 
 update_memory: Ability = Ability(

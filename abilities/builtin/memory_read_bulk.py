@@ -31,7 +31,7 @@ async def run(context: Context, arguments: MemoryReadBulkInput) -> JsonObject:
         else:
             outcomes.append(outcome)
 
-    return build_reply(request, outcomes, context.max_response_bytes)
+    return build_reply(request, outcomes, context.bound)
 
 
 def _to_found_item(memory: MemoryText) -> FoundItem:

@@ -143,7 +143,8 @@ async def _call_and_print(session: Session, name: str, arguments: object, *, pre
     if pretty:
         print_payload(reply.payload, Console(file=stdout))
     else:
-        echo_payload(reply.text, stdout)
+        # A reply in the text format ends in a line end of its own.
+        echo_payload(reply.text, stdout, nl=reply.format != "text")
 
     return reply.failed
 

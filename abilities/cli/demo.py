@@ -9,13 +9,13 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 from rich.console import Console
 from rich.text import Text
 
 from abilities.cli.table import print_payload
 from abilities.cli.text import escape_text
 from abilities.declarations.values import JsonObject
+from abilities.helpers.reply.text import parse_text
 from abilities.settings import Settings
 
 Call = Callable[[str, JsonObject], Awaitable[JsonObject]]
@@ -201,7 +201,7 @@ async def open_langchain(settings: Settings) -> AsyncGenerator[Call]:
 
             answer = await model.ainvoke(messages)
 
-        return _parse_payload(str(messages[-1].content))
+        return parse_text(str(messages[-1].content))
 
     yield call
 
@@ -228,14 +228,9 @@ async def open_mcp(settings: Settings) -> AsyncGenerator[Call]:
         async def call(name: str, arguments: JsonObject) -> JsonObject:
             result = await client.call_tool(name, arguments)
             texts = [part.text for part in result.content if part.type == "text"]
-            return _parse_payload("".join(texts))
+            return parse_text("".join(texts))
 
         yield call
-
-
-def _parse_payload(text: str) -> JsonObject:
-    payload: JsonObject = orjson.loads(text)
-    return payload
 
 
 def _create_sample_agent(agent: Path) -> list[str]:

@@ -45,7 +45,8 @@ def echo(text: object, file: TextIO | None = None, *, err: bool = False, head: s
 def echo_payload(text: str, file: TextIO | None = None, *, nl: bool = True) -> None:
     """Print what programs read: as it is, or on a terminal with escapes as in `escape_lines`.
 
-    Its lines are its own: JSON and drawings hold no line end of foreign text.
+    Its lines are its own: JSON and drawings hold no line end of foreign text. Only replies in the
+    text format do, as they must.
     """
     stream = file or sys.stdout
     if stream.isatty():

@@ -1,4 +1,4 @@
-"""The explorer's routes: its pages, its internal views, and calls answered in both formats."""
+"""The explorer's routes: its pages, its internal views, and calls answered in every format."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -49,9 +49,10 @@ async def _read_view(name: str, request: Request) -> Response:
 
 
 async def _try_ability(name: str, request: Request) -> Response:
-    """Call an ability once, and return its reply as it would be sent in either format.
+    """Call an ability once, and return its reply as it would be sent in each format.
 
-    The response is ``{"failed": bool, "json": str, "toon": str}``, also if the call fails.
+    The response is ``{"failed": bool, "json": str, "text": str, "toon": str}``, also if the call
+    fails.
     """
     try:
         arguments = await _parse_arguments(request)
@@ -62,6 +63,7 @@ async def _try_ability(name: str, request: Request) -> Response:
     trial: JsonObject = {
         "failed": reply.failed,
         "json": render(reply.payload),
+        "text": render(reply.payload, "text"),
         "toon": render(reply.payload, "toon"),
     }
     return to_response(Reply(trial, render(trial), failed=False))

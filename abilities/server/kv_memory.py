@@ -2,7 +2,7 @@
 
 Two addresses speak its dialect, ``GET /api/memories/KEY`` and ``GET /api/memories/KEY/bulk``. The
 abilities behind them run as always; this module puts their payloads into the previous wrapper and
-names. Scores are 0 to 100 there. Its HTTP API knew no TOON, so the bodies are always JSON.
+names. Scores are 0 to 100 there. Its HTTP API knew JSON alone, so the bodies are always JSON.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,6 +37,10 @@ Links = Mapping[str, Iterable[JsonObject]]
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
     """Call `memory_get` or `bulk_read_memory`, and answer as the previous system did."""
+    # As text an answer may hold more than its bound allows as JSON.
+    if arguments.get("output_format") == "text":
+        arguments = {**arguments, "output_format": "json"}
+
     reply = await abilities.reply(name, arguments)
     if reply.failed:
         return _to_failed_response(reply.payload["error"])

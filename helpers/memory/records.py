@@ -9,6 +9,7 @@ from abilities.declarations.faults import Fault
 from abilities.declarations.limits import MAX_ITEMS
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
+from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.envelope import (
     Entry,
@@ -85,7 +86,7 @@ def to_memory_data(
 
 
 def draft_memory_record(
-    stored: StoredMemory, data: JsonObject, trailing: JsonObject | None = None
+    stored: StoredMemory, data: JsonObject, bound: Bound, trailing: JsonObject | None = None
 ) -> RecordDraft:
     """Return the draft of a record that is named by its key and continues as a stored target."""
     key = stored.row.key
@@ -97,11 +98,11 @@ def draft_memory_record(
 
     piece = Piece(content, total_chars=len(content))
     found = FoundItem({**data, "content": ""}, piece, target, continue_at)
-    return RecordDraft(found, {"key": key}, trailing)
+    return RecordDraft(found, bound, {"key": key}, trailing)
 
 
 def build_memory_answer(
-    stored: StoredMemory, backlinks: Backlinks | None, max_bytes: int
+    stored: StoredMemory, backlinks: Backlinks | None, bound: Bound
 ) -> JsonObject:
     """Return `memory_get`'s answer: one record with the links that were read."""
     data = to_memory_data(stored, links=True, key=False)
@@ -109,8 +110,9 @@ def build_memory_answer(
     if backlinks is not None and backlinks.links:
         data["backlinks"] = [link.to_data(incoming=True) for link in backlinks.links]
 
-    draft = _draft_with_links(stored, data, max_bytes)
-    (record,) = finish_records([draft], max_bytes)
+    room = bound.measure_room(1)
+    draft = _draft_with_links(stored, data, bound, room)
+    (record,) = finish_records([draft], room)
     return record.payload
 
 
@@ -122,15 +124,15 @@ def describe_mending(result: WriteResult) -> JsonObject:
     return {"mended": list(result.mended)}
 
 
-def build_write_answer(result: WriteResult, frame: JsonObject, max_bytes: int) -> JsonObject:
+def build_write_answer(result: WriteResult, frame: JsonObject, bound: Bound) -> JsonObject:
     """Return a write's answer: ``frame`` with its ``memory``, which is cut if it does not fit."""
     stored = result.stored
     assert stored is not None  # only a deletion leaves nothing
 
     frame = {**frame, **describe_mending(result)}
-    room = max_bytes - json_size(frame)
+    room = bound.max_bytes - json_size(frame)
     data = to_memory_data(stored, counters=True, links=True)
-    draft = _draft_with_links(stored, data, room)
+    draft = _draft_with_links(stored, data, bound, room)
     (record,) = finish_records([draft], room)
 
     answer = {**frame, "memory": record.payload["data"]}
@@ -140,7 +142,9 @@ def build_write_answer(result: WriteResult, frame: JsonObject, max_bytes: int) -
     return answer
 
 
-def _draft_with_links(stored: StoredMemory, data: JsonObject, room: int) -> RecordDraft:
+def _draft_with_links(
+    stored: StoredMemory, data: JsonObject, bound: Bound, room: int
+) -> RecordDraft:
     """Return a draft with as many of a memory's links as leave room for some of its content.
 
     Links and backlinks end at the same place, so that one offset continues both.
@@ -149,7 +153,7 @@ def _draft_with_links(stored: StoredMemory, data: JsonObject, room: int) -> Reco
     count = max(len(data.get("links", ())), len(data.get("backlinks", ())))
 
     while True:
-        draft = draft_memory_record(stored, shown)
+        draft = draft_memory_record(stored, shown, bound)
         if draft.frame_size + draft.content_size <= room or not count:
             return draft
         if draft.measure_cost().cut + MIN_SHARE <= room:
@@ -173,7 +177,7 @@ def _shorten_links(data: JsonObject, count: int) -> JsonObject:
 
 
 def build_walk_answer(
-    result: WalkResult, limits: WalkLimits, direction: Direction, max_bytes: int
+    result: WalkResult, limits: WalkLimits, direction: Direction, bound: Bound
 ) -> JsonObject:
     """Return `bulk_read_memory`'s answer: a memory, what it leads to, what the limits left out.
 
@@ -185,9 +189,9 @@ def build_walk_answer(
 
     entries: list[Entry] = []
     for step, memory in zip(result.outcome.steps, result.memories, strict=True):
-        entries.append(_build_entry(step, memory, direction))
+        entries.append(_build_entry(step, memory, direction, bound))
 
-    room = max_bytes - json_size(frame) - _RESERVED_BYTES
+    room = bound.measure_room(len(entries)) - json_size(frame) - _RESERVED_BYTES
     payloads: list[JsonObject] = []
     next_items: list[Item] = []
 
@@ -214,7 +218,9 @@ def _build_next_requests(targets: Sequence[Item]) -> list[JsonObject]:
     return requests
 
 
-def _build_entry(step: Step, memory: StoredMemory | Exception, direction: Direction) -> Entry:
+def _build_entry(
+    step: Step, memory: StoredMemory | Exception, direction: Direction, bound: Bound
+) -> Entry:
     trailing = _describe_step(step, direction)
     if isinstance(memory, Exception):
         return FailedRecord(Fault.from_exception(memory), {"key": step.key}, trailing)
@@ -222,7 +228,7 @@ def _build_entry(step: Step, memory: StoredMemory | Exception, direction: Direct
     # Many memories share one reply: of the metadata only what ranked them is worth its bytes.
     data = to_memory_data(memory, key=False)
     data["metadata"] = {"memory_score": memory.row.score}
-    return draft_memory_record(memory, data, trailing)
+    return draft_memory_record(memory, data, bound, trailing)
 
 
 def _describe_step(step: Step, direction: Direction) -> JsonObject:
@@ -286,7 +292,7 @@ class FittedPage(NamedTuple):
     consumed: int
 
 
-def fit_page(page: Sequence[StoredMemory | Exception], max_bytes: int) -> FittedPage:
+def fit_page(page: Sequence[StoredMemory | Exception], bound: Bound) -> FittedPage:
     """Return as many memories of a page, from the front, as fit; at least one."""
     shown: list[JsonObject] = []
     used = _RESERVED_BYTES
@@ -300,8 +306,9 @@ def fit_page(page: Sequence[StoredMemory | Exception], max_bytes: int) -> Fitted
 
         # The first one is shown at any size, or a caller would never get past it.
         data = to_memory_data(memory, counters=True)
-        used += json_size(data) + 1
-        if shown and used > max_bytes:
+        used += json_size({**data, "content": ""}) + 1
+        used += bound.measure_content(data["content"])
+        if shown and used > bound.measure_room(len(shown) + 1):
             return FittedPage(shown, failed, position)
 
         shown.append(data)

@@ -2,7 +2,7 @@
 
 An item that was found becomes a `RecordDraft`, any other a `FailedRecord`. `finish_records` shares
 the room among the drafts and turns every entry into its `ReplyRecord`; `build_reply` makes a bulk
-reply of them. All sizes are bytes of compact JSON.
+reply of them. All sizes are bytes as the reply's `Bound` counts them.
 """
 
 import re
@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.reply.budget import Cost, count_fitting_chars, measure_escaped, share
+from abilities.helpers.reply.bound import Bound
+from abilities.helpers.reply.budget import Cost, share
 from abilities.helpers.reply.render import json_bytes, json_size
 from abilities.helpers.text.codec import count_replaced, replace_markers
 from abilities.helpers.text.pieces import Piece
@@ -93,17 +94,21 @@ class FailedRecord:
 class RecordDraft:
     """The record of an item that was found, as long as it is open how much of its content fits.
 
-    ``leading`` and ``trailing`` are the fields that the record begins and ends with.
-    ``content_size`` is the size of the content, and ``frame_size`` that of everything else if none
-    of the content is cut for lack of room.
+    ``leading`` and ``trailing`` are those of a `FailedRecord`. ``content_size`` is the size of the
+    content, ``frame_size`` that of everything else if nothing is cut for lack of room.
     """
 
     def __init__(
-        self, found: FoundItem, leading: JsonObject, trailing: JsonObject | None = None
+        self,
+        found: FoundItem,
+        bound: Bound,
+        leading: JsonObject,
+        trailing: JsonObject | None = None,
     ) -> None:
         piece = found.piece
 
         self._found = found
+        self._bound = bound
         self._piece = piece
         self._leading = leading
         self._trailing = trailing or {}
@@ -111,7 +116,7 @@ class RecordDraft:
         # Only a piece that keeps its raw bytes can have markers or marks in its text.
         self._content = piece.text if piece.raw is None else replace_markers(piece.text)
 
-        self.content_size: int = measure_escaped(self._content)
+        self.content_size: int = bound.measure_content(self._content)
         self.frame_size: int = self._measure_frame(is_cut=piece.rest)
 
     def measure_cost(self) -> Cost:
@@ -153,7 +158,7 @@ class RecordDraft:
             return len(self._content)
 
         # At least one character, so that following the next requests always ends.
-        fitting = count_fitting_chars(self._content, granted)
+        fitting = self._bound.count_fitting_chars(self._content, granted)
         return self._piece.find_cut(max(fitting, 1))
 
     def _count_changes(self, chars: int) -> JsonObject:
@@ -222,20 +227,20 @@ def check_items_size(request: BulkRequest) -> None:
 
 
 def build_reply(
-    request: BulkRequest, outcomes: Sequence[FoundItem | Exception], max_bytes: int
+    request: BulkRequest, outcomes: Sequence[FoundItem | Exception], bound: Bound
 ) -> JsonObject:
-    """Return one reply of at most ``max_bytes`` as JSON.
+    """Return one reply that keeps its bound.
 
     It has one record per item, in the same order, and the request for what is left, if anything is.
     """
     entries: list[Entry] = []
     for item, outcome in zip(request.items, outcomes, strict=True):
-        entries.append(_build_entry(item, outcome))
+        entries.append(_build_entry(item, outcome, bound))
 
     # The fixed parts are counted first. Whether there will be a next request is not known yet, so
     # one is counted in any case; its items are counted with their records.
     empty_reply = _assemble_reply(request, [], [""])
-    room = max_bytes - json_size(empty_reply) - _COUNT_DIGITS
+    room = bound.measure_room(len(entries)) - json_size(empty_reply) - _COUNT_DIGITS
     records = finish_records(entries, room)
 
     next_items: list[Item] = []
@@ -283,10 +288,10 @@ def _grant_contents(drafts: Sequence[RecordDraft], room: int) -> Sequence[int | 
     return share([draft.measure_cost() for draft in drafts], room)
 
 
-def _build_entry(item: object, outcome: FoundItem | Exception) -> Entry:
+def _build_entry(item: object, outcome: FoundItem | Exception, bound: Bound) -> Entry:
     text = _format_item(item)
     if isinstance(outcome, FoundItem):
-        return RecordDraft(outcome, {"input": text})
+        return RecordDraft(outcome, bound, {"input": text})
 
     # A valid item is repeated whole, for callers to match; an invalid one may be of any length.
     fault = Fault.from_exception(outcome)

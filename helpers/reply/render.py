@@ -1,20 +1,26 @@
-"""Turn a payload into the text that a caller reads: compact JSON, or TOON."""
+"""Turn a payload into the text that a caller reads: compact JSON, the text format, or TOON."""
 
 from typing import Literal
 
 import orjson
 
-Format = Literal["json", "toon"]
+from abilities.helpers.reply.text import format_text
+
+Format = Literal["json", "text", "toon"]
 
 
 def render(payload: object, format: Format = "json") -> str:
-    """Return a payload as text: compact JSON, or the same payload as TOON.
+    """Return a payload in a format: compact JSON, text whose contents are not escaped, or TOON.
 
-    JSON is UTF-8, not escaped to ASCII. Raises ValueError for an unknown format, and TypeError for
-    a payload that JSON cannot hold.
+    JSON is UTF-8, not escaped to ASCII. As text, a payload without contents is JSON; `parse_text`
+    reads both. Raises ValueError for an unknown format, and TypeError for a payload that JSON
+    cannot hold.
     """
     if format == "json":
         return json_bytes(payload).decode()
+
+    if format == "text":
+        return format_text(payload)
 
     if format == "toon":
         # Imported only here: it takes a fifth of a second, which only TOON needs.
@@ -22,7 +28,7 @@ def render(payload: object, format: Format = "json") -> str:
 
         return toon_format.dumps(payload)
 
-    raise ValueError(f"unknown format {format!r}: use 'json' or 'toon'")
+    raise ValueError(f"unknown format {format!r}: use 'json', 'text' or 'toon'")
 
 
 def json_bytes(payload: object) -> bytes:

@@ -314,7 +314,7 @@ def test_the_graph_is_the_walk(visitor: Visitor, settings: Settings) -> None:
         summary = visitor.read_texts(".count")[0]
         assert all(limit in summary for limit in walk["metadata"]["limitsReached"])
 
-        replies = render(walk), render(walk, "toon")
+        replies = render(walk), render(walk, "text"), render(walk, "toon")
         for reply, sizes in zip(replies, visitor.read_texts(".formats .sizes"), strict=True):
             assert sizes.startswith(f"{len(reply):,} characters")
             assert f"about {-(-len(reply.encode()) // 4):,} tokens" in sizes
@@ -422,7 +422,7 @@ def test_every_ability_has_a_form_of_its_schema(visitor: Visitor) -> None:
         assert names == [name for name in ability.input.model_fields if name != "output_format"]
 
 
-def test_abilities_are_tried_and_shown_in_both_formats(
+def test_abilities_are_tried_and_shown_in_every_format(
     visitor: Visitor, settings: Settings
 ) -> None:
     arguments = {"paths": ["shared.md", "none.md"], "max_chars_per_file": 5}
@@ -440,6 +440,9 @@ def test_abilities_are_tried_and_shown_in_both_formats(
 
     visitor.page.get_by_label("TOON").check()
     assert reply.inner_text().strip() == render(expected, "toon").strip()
+
+    visitor.page.get_by_label("TEXT").check()
+    assert reply.inner_text().strip() == render(expected, "text").strip()
 
 
 def test_arguments_can_be_written_as_json(visitor: Visitor) -> None:

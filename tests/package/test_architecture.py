@@ -60,7 +60,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     ),
     "helpers.transfer": ("declarations", "helpers.durable", "helpers.stores"),
     "errors": ("declarations",),
-    "definition": ("declarations", "helpers.files", "helpers.memory"),
+    "definition": ("declarations", "helpers.files", "helpers.memory", "helpers.reply"),
     "execution": (
         "declarations",
         "definition",
@@ -164,6 +164,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "helpers.files",
+        "helpers.reply",
         "helpers.stores",
         "helpers.stores.opening",
         "helpers.stores.sqlite",
@@ -404,6 +405,7 @@ def test_the_root_offers_exactly_these_names() -> None:
         "Refused",
         "Settings",
         "ability",
+        "parse_text",
         "render",
     ]
 

@@ -172,7 +172,7 @@ MEMORY_STORE_ROWS: list[Row] = [
         "not_one_of",
         "output_format",
         "bulk_read_memory",
-        expected={"one_of": ["json", "toon"]},
+        expected={"one_of": ["json", "text", "toon", "auto"]},
         key="a",
         output_format="xml",
     ),

@@ -1,6 +1,7 @@
 """Every surface as one kind of function, from a call to the payload that its caller receives.
 
-If a call fails as a whole, each surface gives ``{"error": fault}``.
+If a call fails as a whole, each surface gives ``{"error": fault}``. The text that a caller reads
+must be the payload in the format that the call asks for, or in the default one of the surface.
 """
 
 import asyncio
@@ -11,25 +12,29 @@ from typing import Any
 
 import httpx
 import httpx2
-import orjson
+import toon_format
 from click.testing import CliRunner
 from langchain_core.messages import ToolMessage
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from starlette.types import ASGIApp
 
-from abilities import Abilities, AbilityError, Settings, render
+from abilities import Abilities, AbilityError, Settings, parse_text, render
 from abilities.adapters.http import get_status
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
+from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.main import main
 from abilities.declarations.faults import Fault
+from abilities.helpers.reply.render import Format
 from abilities.server.app import create_app
 from abilities.server.bodies import MAX_BODY
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 Through = Callable[[Settings], Call]
 Surface = Callable[[Settings, str, dict[str, Any]], Awaitable[dict[str, Any]]]
+
+FORMATS: tuple[Format, ...] = ("json", "text", "toon")
 
 
 class CannotCarry(Exception):
@@ -53,27 +58,26 @@ async def command_line(settings: Settings, name: str, arguments: dict[str, Any])
         lambda: CliRunner().invoke(main, ["call", name, "-"], input=text, env=environment(settings))
     )
 
-    payload: dict[str, Any] = orjson.loads(result.stdout)
+    output = result.stdout_bytes.decode()
+    payload = read_reply(output, arguments.get("output_format", "json"))
     assert result.exit_code == (1 if "error" in payload else 0), result.output
-    assert result.stdout == render(payload) + "\n"
     return payload
 
 
 async def langchain(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     (tool,) = load_tools(settings, only=[name])
     message = await tool.ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
-    return read_tool_message(message)
+    return read_tool_message(message, find_model_format(settings, name, arguments))
 
 
 async def langchain_sync(
     settings: Settings, name: str, arguments: dict[str, Any]
 ) -> dict[str, Any]:
     (tool,) = load_tools(settings, only=[name])
-    return read_tool_message(
-        await asyncio.to_thread(
-            lambda: tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
-        )
+    message = await asyncio.to_thread(
+        lambda: tool.invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
     )
+    return read_tool_message(message, find_model_format(settings, name, arguments))
 
 
 async def mcp_current(settings: Settings, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -103,11 +107,10 @@ async def http(settings: Settings, name: str, arguments: dict[str, Any]) -> dict
             headers = {"Content-Type": "application/json"}
             response = await client.post(f"/api/abilities/{name}", content=text, headers=headers)
 
-    payload: dict[str, Any] = orjson.loads(response.content)
+    payload = read_reply(response.text, arguments.get("output_format", "json"))
     status = get_status(payload["error"]) if "error" in payload else 200
-    assert response.text == render(payload)
     assert response.status_code == status
-    assert response.headers["content-type"] == "application/json"
+    assert response.headers["content-type"] == find_media_type(response.text, payload)
     return payload
 
 
@@ -176,13 +179,67 @@ def environment(settings: Settings) -> dict[str, str]:
     return variables
 
 
-def read_tool_result(result: Any, *, structured: bool = False) -> dict[str, Any]:
+FORMATTED = {ability.name for ability in BUILT_IN if "output_format" in ability.input.model_fields}
+"""The abilities whose answers have several formats."""
+
+
+def find_model_format(settings: Settings, name: str, arguments: dict[str, Any]) -> str:
+    """Return the format in which a model gets a reply."""
+    if name not in FORMATTED:
+        return "json"
+
+    asked: str | None = arguments.get("output_format")
+    return asked or settings.output_format
+
+
+def read_reply(text: str, chosen: str) -> dict[str, Any]:
+    """Return the payload of a reply, which must be written in the chosen format.
+
+    A line end at the end of JSON and TOON is the command line's.
+    """
+    payload = _parse_reply(text)
+    assert text.removesuffix("\n") == render_reply(payload, chosen).removesuffix("\n")
+    return payload
+
+
+def render_reply(payload: dict[str, Any], chosen: str) -> str:
+    """Return a payload in the format that a call asked for."""
+    if "error" in payload:
+        return render(payload)
+
+    texts = {name: render(payload, name) for name in FORMATS}
+    if chosen in texts:
+        return texts[chosen]
+
+    assert chosen == "auto"
+    return min(texts.values(), key=lambda text: len(text.encode()))
+
+
+def find_media_type(text: str, payload: dict[str, Any]) -> str:
+    """Return the media type of a payload's text."""
+    if text == render(payload):
+        return "application/json"
+
+    subtype = "plain" if text == render(payload, "text") else "toon"
+    return f"text/{subtype}; charset=utf-8"
+
+
+def _parse_reply(text: str) -> dict[str, Any]:
+    try:
+        return parse_text(text)
+    except ValueError:
+        payload: dict[str, Any] = toon_format.loads(text)
+        return payload
+
+
+def read_tool_result(
+    result: Any, *, chosen: str = "text", structured: bool = False
+) -> dict[str, Any]:
     """Return the payload of an MCP tool result, whose parts must all say the same."""
     (part,) = result.content
-    payload: dict[str, Any] = orjson.loads(part.text)
+    payload = read_reply(part.text, chosen)
     structured_content = payload if structured and not result.is_error else None
 
-    assert part.text == render(payload)
     assert result.is_error == ("error" in payload)
     assert result.structured_content == structured_content
     return payload
@@ -197,7 +254,9 @@ async def _call_mcp(
         Client(create_server(abilities), mode=mode) as client,
     ):
         return read_tool_result(
-            await client.call_tool(name, arguments), structured=settings.structured
+            await client.call_tool(name, arguments),
+            chosen=find_model_format(settings, name, arguments),
+            structured=settings.structured,
         )
 
 
@@ -214,7 +273,10 @@ async def _call_mcp_http(
             streamable_http_client("http://127.0.0.1/mcp", http_client=sender), mode=mode
         ) as client,
     ):
-        return read_tool_result(await client.call_tool(name, arguments))
+        return read_tool_result(
+            await client.call_tool(name, arguments),
+            chosen=find_model_format(settings, name, arguments),
+        )
 
 
 @asynccontextmanager
@@ -235,11 +297,10 @@ async def run_lifespan(app: ASGIApp) -> AsyncIterator[Any]:
     await running
 
 
-def read_tool_message(message: Any) -> dict[str, Any]:
+def read_tool_message(message: Any, chosen: str = "text") -> dict[str, Any]:
     """Return the payload of LangChain's message, whose parts must all say the same."""
     assert isinstance(message, ToolMessage)
-    payload: dict[str, Any] = orjson.loads(str(message.content))
-    assert message.content == render(payload)
+    payload = read_reply(str(message.content), chosen)
     assert message.status == ("error" if "error" in payload else "success")
     assert message.artifact == (None if "error" in payload else payload)
     return payload

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from abilities import Settings, plugins
+from abilities import Settings, parse_text, plugins
 from abilities.cli.main import main
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.support.surfaces import environment
@@ -43,6 +43,16 @@ def test_a_call_with_failed_items_was_answered(settings: Settings) -> None:
     answer = json.loads(done.stdout)
     assert [record["success"] for record in answer["results"]] == [True, False]
     assert done.stderr == b""
+
+
+def test_a_reply_as_text_is_printed_as_it_is(settings: Settings) -> None:
+    arguments = '{"paths": ["ok.txt", "none"], "output_format": "text"}'
+
+    done = run(settings, "call", "file_read_bulk", arguments)
+
+    assert done.stdout.endswith(b"\nfine\n\n"), "the content, then one line end"
+    (found, missing) = parse_text(done.stdout.decode())["results"]
+    assert (found["data"]["content"], missing["success"]) == ("fine\n", False)
 
 
 def test_a_database_that_cannot_be_reached_is_said_once_and_without_the_pools_warnings(

@@ -271,7 +271,7 @@ async def try_ability(client: httpx.AsyncClient, name: str, arguments: JsonObjec
     return trial
 
 
-async def test_a_tried_call_is_answered_in_both_formats(
+async def test_a_tried_call_is_answered_in_every_format(
     client: httpx.AsyncClient, roots: Settings
 ) -> None:
     (roots.workspace_dir / "a.txt").write_text("tried")
@@ -280,7 +280,12 @@ async def test_a_tried_call_is_answered_in_both_formats(
 
     trial = await try_ability(client, "file_read_bulk", arguments)
 
-    assert trial == {"failed": False, "json": render(expected), "toon": render(expected, "toon")}
+    assert trial == {
+        "failed": False,
+        "json": render(expected),
+        "text": render(expected, "text"),
+        "toon": render(expected, "toon"),
+    }
 
 
 async def test_a_tried_call_runs_once(client: httpx.AsyncClient) -> None:

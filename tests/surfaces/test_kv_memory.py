@@ -109,6 +109,7 @@ async def test_a_bulk_read_is_answered_in_the_previous_names(
         response = await client.get("/api/memories/project/bulk?depth=4&breadth=8&total=30")
         by_get = await client.get("/api/memories/project?bulkRead=true&depth=4&breadth=8&total=30")
         toon = await client.get("/api/memories/project/bulk?output_format=toon")
+        text = await client.get("/api/memories/project/bulk?output_format=text")
 
     entry = {"links": [], "depth": 1}
     associated = [
@@ -125,7 +126,7 @@ async def test_a_bulk_read_is_answered_in_the_previous_names(
         },
     }
     assert by_get.content == response.content
-    assert toon.content == response.content, "its HTTP API had JSON alone"
+    assert toon.content == text.content == response.content, "its HTTP API had JSON alone"
 
 
 @pytest.mark.parametrize(

@@ -170,10 +170,10 @@ def test_the_namespace_comes_from_the_runs_configuration(tmp_path: Path) -> None
     def read_who(**configurable: Any) -> str:
         return str(tool.invoke({"paths": ["who.txt"]}, {"configurable": configurable}))
 
-    assert '"content":"default"' in read_who()
-    assert '"content":"ada"' in read_who(namespace="ada")
-    assert '"content":"42"' in read_who(namespace=42)
-    assert '"content":"%41da"' in read_who(namespace="Ada")
+    assert read_who().endswith("\ndefault\n")
+    assert read_who(namespace="ada").endswith("\nada\n")
+    assert read_who(namespace=42).endswith("\n42\n")
+    assert read_who(namespace="Ada").endswith("\n%41da\n")
 
 
 @pytest.mark.parametrize("namespace", ["../ada", "", "a b", None, True, 1.5, "x" * 129])
@@ -222,7 +222,7 @@ async def test_a_cancelled_call_ends_at_once(settings: Settings) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    assert '"fine\\n"' in await tool.ainvoke({"paths": ["ok.txt"]})
+    assert (await tool.ainvoke({"paths": ["ok.txt"]})).endswith("\nfine\n\n")
 
 
 def test_a_program_that_only_loads_and_calls_tools_ends(tmp_path: Path) -> None:

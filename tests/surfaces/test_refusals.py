@@ -76,7 +76,7 @@ SENTENCES: list[tuple[str, dict[str, Any], str]] = [
     (
         "bulk_read_memory",
         {"key": "a", "output_format": "xml"},
-        "output_format must be one of: json, toon.",
+        "output_format must be one of: json, text, toon, auto.",
     ),
     (
         "bulk_read_memory",

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from mcp import Client
 from starlette.responses import Response
 
-from abilities import Abilities, Settings, render
+from abilities import Abilities, Settings, parse_text, render
 from abilities.adapters import http as adapter
 from abilities.cli.main import main
 from abilities.helpers.tokens import Scope, TokenFile
@@ -91,6 +91,11 @@ async def test_memories_have_addresses(local: str, roots: Settings) -> None:
         toon = await client.get("/api/memories/plain/bulk?output_format=toon")
         assert toon.headers["content-type"] == "text/toon; charset=utf-8"
         assert toon.text.startswith("targetMemory:")
+
+        for address, name in (("plain", "memory_get"), ("plain/bulk", "bulk_read_memory")):
+            text = await client.get(f"/api/memories/{address}?output_format=text")
+            assert text.headers["content-type"] == "text/plain; charset=utf-8"
+            assert parse_text(text.text) == await python(roots, name, {"key": "plain"})
 
 
 async def test_a_memory_is_searched_changed_and_deleted_by_its_id(

@@ -52,7 +52,7 @@ export function readView(name, args = {}) {
 }
 
 /**
- * Calls an ability once, for its reply in both formats: {failed, json, toon, payload, error}.
+ * Calls an ability once, for its reply in each format: {failed, json, text, toon, payload, error}.
  *
  * A refused call has a reply too, so nothing is thrown for it; `error` is set instead.
  */

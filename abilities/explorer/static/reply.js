@@ -1,4 +1,4 @@
-// A reply as a client gets it: its records for people to read, and both formats with their costs.
+// A reply as a client gets it: its records for people to read, and each format with its cost.
 
 import { formatBytes, formatNumber, showName } from "./format.js";
 import { Fault, Name, Sizes } from "./parts.js";
@@ -7,7 +7,7 @@ import { html, useState } from "./vendor/htm-preact.js";
 export function Reply({ reply }) {
   const [format, setFormat] = useState("json");
   const isJson = format === "json";
-  const text = isJson ? JSON.stringify(reply.payload, null, 2) : reply.toon;
+  const text = isJson ? JSON.stringify(reply.payload, null, 2) : reply[format];
   const choice = (name) => ({ name, text: reply[name], isChosen: format === name });
 
   return html`
@@ -15,6 +15,7 @@ export function Reply({ reply }) {
       <fieldset class="formats">
         <legend>The reply as a model gets it</legend>
         <${Format} ...${choice("json")} onChoose=${setFormat} />
+        <${Format} ...${choice("text")} onChoose=${setFormat} />
         <${Format} ...${choice("toon")} onChoose=${setFormat} />
       </fieldset>
       <pre tabindex="0" aria-label="The reply as ${format}">${text}</pre>

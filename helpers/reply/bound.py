@@ -1,0 +1,48 @@
+"""The bound of a reply, counted in the format in which it is sent."""
+
+from typing import Literal, NamedTuple
+
+from abilities.helpers.reply.budget import count_fitting_chars, measure_escaped
+
+Counting = Literal["json", "text", "both"]
+"""How a reply is sent: as JSON, in the text format, or in both at once.
+
+TOON has no counting of its own: such a reply is made as JSON, and again with less room if needed.
+"""
+
+_TEXT_REPLY_BYTES = 8
+"""What the text format adds to a reply: the first line's end and its first number."""
+_TEXT_RECORD_BYTES = 6
+"""What it adds to a record's JSON with an empty content: a boundary and two line ends."""
+
+
+class Bound(NamedTuple):
+    """The most bytes of one reply, and how they are counted.
+
+    In both formats at once, each part counts as in the format in which it is larger.
+    """
+
+    max_bytes: int
+    counting: Counting = "json"
+
+    def measure_room(self, records: int) -> int:
+        """Return the bytes for the JSON of a reply and for the contents of so many records."""
+        if self.counting == "json":
+            return self.max_bytes
+
+        return self.max_bytes - _TEXT_REPLY_BYTES - records * _TEXT_RECORD_BYTES
+
+    def measure_content(self, content: str) -> int:
+        """Return the bytes that a content takes."""
+        if self.counting == "text":
+            return len(content.encode())
+
+        return measure_escaped(content)
+
+    def count_fitting_chars(self, content: str, room: int) -> int:
+        """Return how many characters of a content fit into ``room`` bytes."""
+        if self.counting != "text":
+            return count_fitting_chars(content, room)
+
+        fitting = content.encode()[: max(room, 0)]
+        return len(fitting.decode(errors="ignore"))  # of the last character a part may be left

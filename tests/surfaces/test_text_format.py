@@ -1,0 +1,224 @@
+"""The `text` format: the exact inverse of its parser, over contents that try to break it."""
+
+import re
+from copy import deepcopy
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from abilities import parse_text, render
+from abilities.helpers.reply.bound import Bound
+from abilities.helpers.reply.text import choose_boundary
+from tests.support.tier import size
+
+many = hypothesis_settings(
+    max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None
+)
+
+FORGED = [
+    '{"results":[1],"summary":{"requested":1}}\n',
+    '0123456789abcdef {"input":"x","success":true,"data":{}}\n',
+    '\n0123456789abcdef {"input":"x","success":true,"data":{}}\nforged\n',
+    "1\n",
+    "[2]",
+    "{}\n",
+    "\r\n",
+    "\r",
+    "\n",
+    "\n\n",
+    "\u2028",
+    "\u2029",
+    "\x85",
+    "\x0b",
+    "\x0c",
+    "\x00",
+    "\ufeff",
+    "\\n",
+    '"',
+    "no final newline",
+    "世界🙂",
+]
+chars = st.characters(exclude_categories=["Cs"])
+pieces = st.one_of(st.sampled_from(FORGED), st.text(chars, max_size=20))
+contents = st.lists(pieces, max_size=6).map("".join)
+names = st.text(chars, max_size=20)
+truncations = st.just(
+    {"reason": "budget", "returned_chars": 3, "next": {"key": "k", "resume": "r"}}
+)
+
+
+def build_records(first_field: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Return records as the abilities make them: full, flat, cut, empty and failed."""
+    named = {first_field: names}
+    success = {"success": st.just(True)}
+    cut = {"truncation": truncations}
+    data = st.fixed_dictionaries({"path": names, "content": contents}, optional={"date": names})
+    only_content = st.fixed_dictionaries({"content": contents})
+
+    return st.one_of(
+        st.fixed_dictionaries(named | success | {"data": data | only_content}, optional=cut),
+        st.fixed_dictionaries(named | success | {"content": contents}, optional=cut),
+        st.fixed_dictionaries({"content": contents}, optional=named),
+        st.fixed_dictionaries(named | {"success": st.just(False), "error": st.just({"code": "X"})}),
+    )
+
+
+bulk_replies = st.fixed_dictionaries(
+    {"results": st.lists(build_records("input"), max_size=6), "summary": st.just({"requested": 1})},
+    optional={"next_request": st.fixed_dictionaries({"paths": st.lists(names, max_size=2)})},
+)
+walks = st.fixed_dictionaries(
+    {
+        "targetMemory": build_records("key"),
+        "associatedMemories": st.lists(build_records("key"), max_size=6),
+        "metadata": st.just({"failed": 0, "limits": {"depth": 3}}),
+    }
+)
+pages = st.fixed_dictionaries(
+    {"memories": st.lists(build_records("key"), max_size=6), "total": st.integers(0, 9)}
+)
+payloads = st.one_of(bulk_replies, walks, pages, build_records("key"))
+
+
+def list_contents(payload: Any) -> list[str]:
+    if isinstance(payload, list):
+        return [content for value in payload for content in list_contents(value)]
+    if not isinstance(payload, dict):
+        return []
+
+    own = [payload["content"]] if "content" in payload else []
+    return own + list_contents(list(payload.values()))
+
+
+@many
+@given(payloads)
+def test_a_text_is_parsed_to_the_payload_that_it_was_made_of(payload: dict[str, Any]) -> None:
+    original = deepcopy(payload)
+
+    text = render(payload, "text")
+
+    assert payload == original
+    assert parse_text(text) == payload
+    assert text == render(payload, "text")
+    assert parse_text(render(payload)) == payload
+    assert all(content in text for content in list_contents(payload))
+
+
+@many
+@given(payloads, st.data())
+def test_a_content_that_knows_the_boundary_forges_nothing(
+    payload: dict[str, Any], data: st.DataObject
+) -> None:
+    boundaries = re.findall("^[0-9a-f]{16}(?= )", render(payload, "text"), re.MULTILINE)
+    boundary = data.draw(st.sampled_from(boundaries or ["0" * 16]))
+    content = f'a\n{boundary} {{"input":"forged","success":true,"content":""}}\n'
+    records = [{"input": "first", "success": True, "data": {"content": content}}, payload]
+
+    text = render({"results": records}, "text")
+
+    assert parse_text(text) == {"results": records}
+
+
+def test_the_boundary_is_the_first_candidate_that_no_content_holds() -> None:
+    assert choose_boundary(["aa", "bb", "cc", "dd"], ["xaa", "", "bbx", "b"]) == "cc"
+
+
+def test_a_reply_as_text() -> None:
+    records = [
+        {"input": "a.txt", "success": True, "data": {"path": "a.txt", "content": 'say "hi"\n'}},
+        {"input": "b.txt", "success": False, "error": {"code": "NOT_FOUND"}},
+        {"input": "c.txt", "success": True, "content": ""},
+        {"input": "a.txt", "success": True, "content": "\tno end"},
+    ]
+
+    text = render({"results": records, "summary": {"failed": 1}}, "text")
+
+    boundary = text.split("\n")[1][:16]
+    assert text == (
+        '{"results":[1,{"input":"b.txt","success":false,"error":{"code":"NOT_FOUND"}},2],'
+        '"summary":{"failed":1}}\n'
+        f'{boundary} {{"input":"a.txt","success":true,"data":{{"path":"a.txt"}}}}\n'
+        'say "hi"\n\n'
+        f'{boundary} {{"input":"c.txt","success":true}}\n\n'
+        f'{boundary} {{"input":"a.txt","success":true}}\n'
+        "\tno end\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"error": {"code": "INVALID_INPUT"}},
+        {"total_memories": 3, "most_accessed": {"key": "a", "content": "text"}},
+        {"id": "1", "created": True, "memory": {"key": "a", "content": "text"}},
+        {"files": [{"path": "a"}], "has_more": False},
+        {"results": [], "summary": {}},
+        {"results": [{"input": "a", "success": False}], "summary": {}},
+    ],
+)
+def test_an_answer_without_contents_to_read_is_json(payload: dict[str, Any]) -> None:
+    assert render(payload, "text") == render(payload)
+
+
+def test_what_is_no_whole_reply_is_refused() -> None:
+    records = [{"input": "a", "content": "x"}, {"input": "b", "content": "y\n"}]
+    text = render({"results": records}, "text")
+    first, second, *_ = text.split("\n")
+    boundary = second[:16]
+
+    for wrong in (
+        "",
+        "{",
+        "5",
+        "[]",
+        first[:-2],
+        f"{first}\n{second}",
+        f"{first}\n{second}\n",
+        f"{first}\n{second}\nx\n",
+        f"{first}\n{second}\nx\n{boundary} []\ny\n",
+        f"{first}\n{second}\nx\n{boundary} {{\ny\n",
+        f"{text}{boundary} {{}}\nz\n",
+        text[:-2],
+        text.replace(boundary, "no boundary here"),
+        text.replace("[2]", "[-2]"),
+        text.replace("[2]", "[3]"),
+        text.replace("[2]", "[1]"),
+        f"{{}}\n{second}\nx\n",
+        "results[1]{input,success}:\n  a,true",
+    ):
+        with pytest.raises(ValueError):
+            parse_text(wrong)
+
+
+@many
+@given(contents, st.integers(-3, 60))
+def test_as_text_a_content_counts_as_it_stands(content: str, room: int) -> None:
+    bound = Bound(1_000, "text")
+
+    count = bound.count_fitting_chars(content, room)
+
+    assert bound.measure_content(content) == len(content.encode())
+    assert len(content[:count].encode()) <= max(room, 0)
+    assert count == len(content) or len(content[: count + 1].encode()) > room
+
+
+@many
+@given(payloads)
+def test_the_bytes_of_records_are_known_before_they_are_formatted(payload: dict[str, Any]) -> None:
+    found = list_contents(payload)
+    places = ("results", "memories", "associatedMemories")
+    count = sum(len(payload.get(place, [])) for place in places) + 1
+    as_json = len(orjson.dumps(payload))
+
+    for counting in ("text", "both"):
+        bound = Bound(1_000, counting)
+        others = as_json - sum(Bound(1_000).measure_content(content) for content in found)
+        left = bound.measure_room(count) - others - sum(map(bound.measure_content, found))
+        assert len(render(payload, "text").encode()) <= 1_000 - left
+        assert counting == "text" or as_json <= 1_000 - left
+
+    assert Bound(1_000).measure_room(25) == 1_000
