@@ -3,14 +3,17 @@
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer, FileReadBulkInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
+from abilities.helpers.files.granting import read_within
 from abilities.helpers.files.reader import FileText
 from abilities.helpers.reply.envelope import (
     BulkRequest,
     FoundItem,
     Item,
+    ReplyRecord,
     build_reply,
     check_items_size,
 )
+from abilities.helpers.reply.filling import Filling
 
 DESCRIPTION = """\
 Read up to 25 text files in one call; use it whenever you need more than one file, instead of one \
@@ -31,8 +34,11 @@ async def run(context: Context, arguments: FileReadBulkInput) -> JsonObject:
     request = BulkRequest("paths", arguments.paths, arguments.explicit_arguments())
     check_items_size(request)
 
-    outcomes: list[FoundItem | Exception] = []
-    for outcome in await context.files.read(arguments.paths, arguments.max_chars_per_file):
+    room = Filling(request, _to_found_item, context.max_response_bytes)
+    max_chars = arguments.max_chars_per_file
+
+    outcomes: list[FoundItem | ReplyRecord | Exception] = []
+    for outcome in await read_within(context.files, arguments.paths, max_chars, room):
         if isinstance(outcome, FileText):
             outcomes.append(_to_found_item(outcome))
         else:
@@ -57,7 +63,7 @@ def _to_found_item(file: FileText) -> FoundItem:
     def continue_at(point: str) -> Item:
         return f"{file.path}#{point}"
 
-    return FoundItem(data, file.piece, file.original, continue_at)
+    return FoundItem(data, file.piece, file.original, continue_at, file.stat.st_size)
 
 
 file_read_bulk: Ability = Ability(

@@ -45,7 +45,8 @@ def _to_found_item(memory: MemoryText) -> FoundItem:
     if memory.piece.encoding.name != "utf-8":
         data["encoding"] = memory.piece.encoding.name
 
-    return FoundItem(data, memory.piece, target.to_target(target.resume), target.to_target)
+    item = target.to_target(target.resume)
+    return FoundItem(data, memory.piece, item, target.to_target, memory.size_bytes)
 
 
 memory_read_bulk: Ability = Ability(

@@ -96,7 +96,8 @@ def draft_memory_record(
         return {**target, "resume": point}
 
     piece = Piece(content, total_chars=len(content))
-    found = FoundItem({**data, "content": ""}, piece, target, continue_at)
+    size_bytes = len(content.encode())
+    found = FoundItem({**data, "content": ""}, piece, target, continue_at, size_bytes)
     return RecordDraft(found, {"key": key}, trailing)
 
 
