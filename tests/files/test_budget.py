@@ -18,10 +18,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
-from abilities.declarations.faults import FAULTS, Fault
+from abilities.declarations.faults import Fault
+from abilities.declarations.reasons import FAULTS
 from abilities.helpers.reply.budget import MIN_SHARE, Cost, find_level, rank, share
-from abilities.helpers.reply.envelope import FailedRecord
-from abilities.helpers.reply.filling import FAILED_BYTES, Filling
+from abilities.helpers.reply.envelope import FailedRecord, FoundItem, RecordDraft
+from abilities.helpers.reply.filling import CUT_BYTES, FAILED_BYTES, Filling
+from abilities.helpers.text.pieces import Piece
 from tests.support.cutting_all import cut_all, follow
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
@@ -147,6 +149,17 @@ def test_records_take_no_more_than_is_reserved_for_them() -> None:
         fault = Fault.from_reason(reason, ref="0" * 12)
 
         assert len(render(FailedRecord(fault, {"input": ""}).payload)) + 1 <= FAILED_BYTES, reason
+
+    widest = 10**15
+    data: dict[str, Any] = {
+        **{"path": "", "source": "workspace", "content": "", "size_bytes": widest},
+        **{"modified_at": "2026-11-22T09:42:30.000Z", "version": "0" * 12, "encoding": "utf-16-le"},
+        **{"replaced": 100_000, "redacted": 100_000},
+    }
+    piece = Piece("x" * 100_000, start=widest, rest=True, total_chars=100_000, end=widest * 9)
+    found = FoundItem(data, piece, "", lambda point: f"#{point}", widest)
+
+    assert RecordDraft(found, {"input": ""}).measure_cost().cut <= CUT_BYTES
 
 
 @contextmanager
