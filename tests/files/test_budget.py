@@ -361,10 +361,10 @@ FEW_DESCRIPTORS = """
             answers = await asyncio.gather(*calls)
             print(all(answer == plenty for answer in answers), plenty["summary"]["succeeded"])
             for _ in range(100):
-                if len(os.listdir("/proc/self/fd")) == held:
+                if len(os.listdir("/proc/self/fd")) <= held:
                     break
                 await asyncio.sleep(0.05)  # threads close what they hold after they have answered
-            print(len(os.listdir("/proc/self/fd")) - held)
+            print(len(os.listdir("/proc/self/fd")) <= held)
     asyncio.run(main())
 """
 
@@ -387,4 +387,4 @@ def test_files_that_wait_take_no_descriptors_that_others_need(
         check=True,
     )
 
-    assert done.stdout.splitlines() == ["True 4", "0"], done.stderr
+    assert done.stdout.splitlines() == ["True 4", "True"], done.stderr
