@@ -165,12 +165,12 @@ class ReadingSession:
 
     def take(self, index: int, request: PathRequest) -> OpenFile:
         """Return a file that was kept; if it was not, or not in this session, open it again."""
-        file = self._kept.pop(index, None)
+        file = self._kept.get(index)
         if file is None:
             return self.open(request)
 
         self._worker.enter(file.root.find_place(*request.parts))
-        return file
+        return self._kept.pop(index)
 
     def discard(self, index: int) -> None:
         """Close a file if it was kept."""
