@@ -138,12 +138,12 @@ class SecondStep(NamedTuple):
     """What is done once every item of a batch has a first result.
 
     ``plan(results)`` returns the indices of those that are worked on again, in that order; it must
-    not block or raise. ``function(session, result)`` is then called for each. The others keep
+    not block or raise. ``function(session, index)`` is then called for each. The others keep
     their first result, and so do those that no thread has taken when the call's time is over.
     """
 
     plan: Callable[[Sequence[Any]], Sequence[int]]
-    function: Callable[[Any, Any], Any]
+    function: Callable[[Any, int], Any]
 
 
 class Batch(Generic[SessionT, ItemT, ResultT]):
@@ -294,8 +294,8 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
             return
 
         self._function = step.function
-        self._items = self.results.copy()
-        self._waiting.extend(step.plan(self._items))
+        self._items = range(len(self._results))
+        self._waiting.extend(step.plan(self.results))
         self._unanswered = len(self._waiting)
 
 

@@ -41,18 +41,12 @@ class Room(Protocol[RecordT_co]):
         """Take note that a file could not be read."""
 
 
-class _OpenedFile(NamedTuple):
-    """A file that was opened, and perhaps read at once.
+class _WaitingFile(NamedTuple):
+    """A file that was opened: about how many bytes of it are wanted, and how many it has."""
 
-    ``place`` is its index in the call, ``wanted`` about how many bytes of it are wanted, ``size``
-    how many it has.
-    """
-
-    place: int
     request: PathRequest
     wanted: int
     size: int
-    read: FileText | None = None
 
 
 async def read_within(
@@ -68,12 +62,10 @@ async def read_within(
     outcomes: list[FileText | RecordT | Exception] = []
 
     for outcome in await reader.map(reading.begin, list(enumerate(paths)), steps):
-        if not isinstance(outcome, _OpenedFile):
-            outcomes.append(outcome)
-        elif outcome.read is not None:
-            outcomes.append(outcome.read)
-        else:
+        if isinstance(outcome, _WaitingFile):
             outcomes.append(Refused("timeout"))  # the call was over before anybody read it
+        else:
+            outcomes.append(outcome)
 
     return outcomes
 
@@ -84,52 +76,59 @@ class _Reading(Generic[RecordT]):
     def __init__(self, max_chars: int, room: Room[RecordT]) -> None:
         self._max_chars = max_chars
         self._room = room
+        self._sure_size = room.sure_size
+        self._begun: list[FileText | _WaitingFile | Exception] = []
 
-    def begin(self, session: ReadingSession, numbered: tuple[int, object]) -> _OpenedFile | RecordT:
+    def begin(
+        self, session: ReadingSession, numbered: tuple[int, object]
+    ) -> FileText | _WaitingFile | RecordT:
         """Open a path; read it at once if there is room for it in any case. Raises Refused."""
         index, path = numbered
         request = parse_path(path)
         file = session.open(request)
-        wanted = _measure_wanted(file, self._max_chars)
+
+        # Most files are small, and a call with small files is over in one step.
         size = file.stat.st_size
+        wanted = size
+        if size > self._sure_size:
+            wanted = _measure_wanted(file, self._max_chars)
+        if wanted <= self._sure_size:
+            return session.read_open(file, self._max_chars)
 
-        if wanted > self._room.sure_size:
-            session.keep(index, file)
-            return _OpenedFile(index, request, wanted, size)
+        session.keep(index, file)
+        return _WaitingFile(request, wanted, size)
 
-        read = session.read_open(file, self._max_chars)
-        return _OpenedFile(index, request, wanted, size, read)
-
-    def plan(self, results: Sequence[object]) -> Sequence[int]:
+    def plan(self, results: Sequence[FileText | _WaitingFile | Exception]) -> Sequence[int]:
         """Return which files to finish, in which order: none if all of them were read at once."""
-        sizes: list[int | None] = []
-        is_all_read = True
+        if not any(isinstance(result, _WaitingFile) for result in results):
+            return ()
 
+        self._begun = list(results)
+        sizes: list[int | None] = []
         for result in results:
-            if isinstance(result, _OpenedFile):
+            if isinstance(result, _WaitingFile):
                 sizes.append(result.wanted)
-                is_all_read = is_all_read and result.read is not None
+            elif isinstance(result, FileText):
+                sizes.append(len(result.piece.text))
             else:
                 sizes.append(None)
 
-        if is_all_read:
-            return ()
-
         return self._room.rank(sizes)
 
-    def finish(self, session: ReadingSession, opened: _OpenedFile) -> RecordT:
+    def finish(self, session: ReadingSession, index: int) -> RecordT:
         """Return a file's record; read it before, if there is room. Raises Refused."""
-        index = opened.place
-        if opened.read is not None:
-            return self._room.admit(index, opened.read)
+        begun = self._begun[index]
+        if isinstance(begun, FileText):
+            return self._room.admit(index, begun)
 
+        assert isinstance(begun, _WaitingFile)  # what has failed is not planned
         fitting = self._room.count_fitting(index)
         if fitting is None:
             session.discard(index)
-            return self._room.leave_out(index, opened.size)
+            return self._room.leave_out(index, begun.size)
 
         try:
-            file = session.take(index, opened.request)
+            file = session.take(index, begun.request)
             # More characters than there is room for in bytes are never needed.
             read = session.read_open(file, min(self._max_chars, fitting))
             session.check()

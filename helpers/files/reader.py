@@ -19,6 +19,9 @@ from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.pieces import Piece
 from abilities.helpers.workers import WorkerPool
 
+MOST_KEPT = 8
+"""Files that a session keeps open. At the default bound, few replies have room for more of them."""
+
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -160,8 +163,11 @@ class ReadingSession:
         return FileText(request.original, request.path, file.root.name, status, piece)
 
     def keep(self, index: int, file: OpenFile) -> None:
-        """Keep a file open until it is taken again, or the session ends."""
-        self._kept[index] = file
+        """Keep a file open until it is taken again, or the session ends; close one too many."""
+        if len(self._kept) < MOST_KEPT:
+            self._kept[index] = file
+        else:
+            os.close(file.fd)
 
     def take(self, index: int, request: PathRequest) -> OpenFile:
         """Return a file that was kept; if it was not, or not in this session, open it again."""

@@ -208,8 +208,8 @@ class RecordDraft:
 Entry = RecordDraft | FailedRecord | ReplyRecord
 
 
-def check_items_size(request: BulkRequest) -> None:
-    """Check the size of all items of a call together. Raises Refused: too_long."""
+def check_items_size(request: BulkRequest) -> int:
+    """Return the size of all items of a call together, in bytes. Raises Refused: too_long."""
     total = 0
 
     for item in request.items:
@@ -223,11 +223,12 @@ def check_items_size(request: BulkRequest) -> None:
         rule = {"max_bytes": MAX_ITEMS_BYTES}
         raise Refused("too_long", request.items_argument, expected=rule)
 
+    return total
+
 
 def measure_room(request: BulkRequest, max_bytes: int) -> int:
     """Return the bytes that the records and their next items may take in a reply."""
-    # The fixed parts are counted first. Whether there will be a next request is not known yet, so
-    # one is counted in any case; its items are counted with their records.
+    # Whether there will be a next request is not known yet, so one is counted in any case.
     empty_reply = _assemble_reply(request, [], [""])
     return max_bytes - json_size(empty_reply) - _COUNT_DIGITS
 

@@ -37,27 +37,36 @@ class Filling(Generic[ReadT]):
     """The room of one reply, given to its items one after another, each when it has been read.
 
     Until then the bytes are reserved that an item takes if it is left out. ``describe`` turns into
-    a FoundItem what was read. Several threads may share a filling.
+    a FoundItem what was read; ``items_size`` is what `check_items_size` returned. Several threads
+    may share a filling once its items are ranked.
     """
 
     def __init__(
-        self, request: BulkRequest, describe: Callable[[ReadT], FoundItem], max_bytes: int
+        self,
+        request: BulkRequest,
+        items_size: int,
+        describe: Callable[[ReadT], FoundItem],
+        max_bytes: int,
     ) -> None:
         self._describe = describe
+        self._request = request
+        self._room = measure_room(request, max_bytes)
         self._lock = Lock()
-        self._texts = [format_item(item)[:MAX_ITEM_CHARS] for item in request.items]
-        self._sizes = [json_size(text) for text in self._texts]
-        self._reserved = [_LEFT_OUT_BYTES + 2 * size for size in self._sizes]
-        self._allotment = Allotment(measure_room(request, max_bytes) - sum(self._reserved))
 
-        # The fair level is not below an equal part of the room.
-        self.sure_size: int = self._allotment.spare // len(self._texts)
+        # The fair level is not below an equal part of what is left beyond all reserves.
+        count = len(request.items)
+        self.sure_size: int = (self._room - 2 * items_size) // count - _LEFT_OUT_BYTES
 
     def rank(self, sizes: Sequence[int | None]) -> list[int]:
         """Return the indices of all items that have a size, in the order to read them.
 
         An item of None has failed.
         """
+        self._texts = [format_item(item)[:MAX_ITEM_CHARS] for item in self._request.items]
+        self._sizes = [json_size(text) for text in self._texts]
+        self._reserved = [_LEFT_OUT_BYTES + 2 * size for size in self._sizes]
+        self._allotment = Allotment(self._room - sum(self._reserved))
+
         found: list[int] = []
         for index, size in enumerate(sizes):
             if size is None:

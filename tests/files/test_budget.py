@@ -369,7 +369,7 @@ FEW_DESCRIPTORS = """
 """
 
 
-@pytest.mark.parametrize(("free", "calls"), [(8, 1), (12, 4), (64, 64)])
+@pytest.mark.parametrize(("free", "calls"), [(8, 1), (32, 4), (64, 64)])
 def test_files_that_wait_take_no_descriptors_that_others_need(
     free: int, calls: int, roots: Settings
 ) -> None:

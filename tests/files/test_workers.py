@@ -221,18 +221,18 @@ async def test_a_second_step_follows_as_planned_when_all_have_a_first_result() -
             raise Refused("not_found")
         return item // 2
 
-    def add(_: None, half: int) -> int:
-        order.append(half)
-        if half == 3:
+    def add(_: None, index: int) -> int:
+        order.append(index)
+        if index == 6:
             raise Refused("changed")
-        return half + 100
+        return index + 100
 
     results = await workers.map(open_nothing, halve, range(10), SecondStep(plan_backwards, add))
     unplanned = await workers.map(open_nothing, halve, [8], SecondStep(lambda _: (), add))
     workers.close()
 
-    assert order == [4, 3, 2, 1, 0]
-    assert results[::2] == [100, 101, 102, results[6], 104]
+    assert order == [8, 6, 4, 2, 0]
+    assert results[::2] == [100, 102, 104, results[6], 108]
     assert str(results[6]) == "changed"
     assert [str(error) for error in results[1::2]] == ["not_found"] * 5
     assert unplanned == [4]
