@@ -4,7 +4,7 @@ All are opened first, and the sizes decide which are read: a file that is left o
 """
 
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.batch import SecondStep
@@ -59,15 +59,13 @@ async def read_within(
     """
     reading = _Reading(max_chars, room)
     steps = SecondStep(reading.plan, reading.finish)
-    outcomes: list[FileText | RecordT | Exception] = []
+    outcomes = await reader.map(reading.begin, list(enumerate(paths)), steps)
 
-    for outcome in await reader.map(reading.begin, list(enumerate(paths)), steps):
+    for index, outcome in enumerate(outcomes):
         if isinstance(outcome, _WaitingFile):
-            outcomes.append(Refused("timeout"))  # the call was over before anybody read it
-        else:
-            outcomes.append(outcome)
+            outcomes[index] = Refused("timeout")  # the call was over before anybody read it
 
-    return outcomes
+    return cast("list[FileText | RecordT | Exception]", outcomes)
 
 
 class _Reading(Generic[RecordT]):
@@ -77,6 +75,7 @@ class _Reading(Generic[RecordT]):
         self._max_chars = max_chars
         self._room = room
         self._sure_size = room.sure_size
+        self._has_waiting = False
         self._begun: list[FileText | _WaitingFile | Exception] = []
 
     def begin(
@@ -95,12 +94,13 @@ class _Reading(Generic[RecordT]):
         if wanted <= self._sure_size:
             return session.read_open(file, self._max_chars)
 
+        self._has_waiting = True
         session.keep(index, file)
         return _WaitingFile(request, wanted, size)
 
     def plan(self, results: Sequence[FileText | _WaitingFile | Exception]) -> Sequence[int]:
         """Return which files to finish, in which order: none if all of them were read at once."""
-        if not any(isinstance(result, _WaitingFile) for result in results):
+        if not self._has_waiting:
             return ()
 
         self._begun = list(results)
