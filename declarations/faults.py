@@ -109,6 +109,10 @@ class Fault(Model):
         default=None,
         description="All wrong arguments, 10 at most, if several are; the first is this one.",
     )
+    size_bytes: int | None = Field(
+        default=None,
+        description="For response_budget: the size in bytes of the file or memory left out.",
+    )
     ref: str | None = Field(
         default=None,
         description="For an internal error: the reference under which the log has the details.",
@@ -116,10 +120,15 @@ class Fault(Model):
 
     @classmethod
     def from_reason(
-        cls, reason: Reason, *, field: str | None = None, ref: str | None = None
+        cls,
+        reason: Reason,
+        *,
+        field: str | None = None,
+        ref: str | None = None,
+        size_bytes: int | None = None,
     ) -> Self:
         """Return the fault of a reason."""
-        return cls._build(Refused(reason, field), ref)
+        return cls._build(Refused(reason, field), ref, size_bytes)
 
     @classmethod
     def from_refusal(cls, refusal: Refused) -> Self:
@@ -127,7 +136,7 @@ class Fault(Model):
         return cls._build(refusal, None)
 
     @classmethod
-    def _build(cls, refusal: Refused, ref: str | None) -> Self:
+    def _build(cls, refusal: Refused, ref: str | None, size_bytes: int | None = None) -> Self:
         meaning = FAULTS[refusal.reason]
 
         return cls(
@@ -139,6 +148,7 @@ class Fault(Model):
             expected=refusal.expected,
             did_you_mean=refusal.did_you_mean,
             fields=list(refusal.fields) or None,
+            size_bytes=size_bytes,
             ref=ref,
         )
 

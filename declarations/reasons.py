@@ -220,7 +220,7 @@ FAULTS: dict[Reason, Meaning] = {
     ),
     "response_budget": Meaning(
         "LIMIT_EXCEEDED",
-        "Response limit reached; request this item separately.",
+        "No room left in this response; the next request fetches this item.",
     ),
     "response_too_large": Meaning(
         "LIMIT_EXCEEDED",

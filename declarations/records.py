@@ -14,7 +14,7 @@ class Truncation(Model):
     """What is missing from a record's content, and how to fetch it."""
 
     reason: Literal["max_chars", "budget"] = Field(
-        description="max_chars: the item's own limit; budget: its share of the reply."
+        description="max_chars: the item's own limit; budget: the room in the reply."
     )
     returned_chars: int = Field(description="Characters of content in this record.")
     total_chars: int | None = Field(

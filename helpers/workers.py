@@ -17,7 +17,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 
-from abilities.helpers.batch import AnyBatch, Batch, ItemT, ResultT, SessionT, Worker
+from abilities.helpers.batch import (
+    AnyBatch,
+    Batch,
+    ItemT,
+    ResultT,
+    SecondStep,
+    SessionT,
+    Worker,
+)
 from abilities.helpers.circuit_breaker import CircuitBreaker
 from abilities.helpers.turns import TurnQueue, take_turn
 
@@ -51,8 +59,9 @@ class WorkerPool:
         open_session: Callable[[Worker], AbstractContextManager[SessionT]],
         function: Callable[[SessionT, ItemT], ResultT],
         items: Sequence[ItemT],
+        second_step: SecondStep | None = None,
     ) -> list[ResultT | Exception]:
-        """Apply ``function(session, item)`` to every item.
+        """Apply ``function(session, item)`` to every item, and then the second step, if any.
 
         Returns results and exceptions in the items' order. ``open_session(worker)`` is entered
         once on each thread that takes part. An item that has not ended after 2 s, or 10 s after
@@ -73,7 +82,7 @@ class WorkerPool:
             with suppress(RuntimeError):  # the loop may be closed by now: nobody waits
                 loop.call_soon_threadsafe(settle)
 
-        batch = Batch(open_session, function, items, self._breaker, wake)
+        batch = Batch(open_session, function, items, self._breaker, wake, second_step)
         self._queue.put("", batch)  # the calls of all namespaces; their callers take turns
         self._start_thread_if_needed()
 

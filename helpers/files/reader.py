@@ -3,14 +3,14 @@
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from hashlib import blake2b
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
-from abilities.helpers.batch import Worker
+from abilities.helpers.batch import ItemT, ResultT, SecondStep, Worker
 from abilities.helpers.files.confinement import Policy, open_file
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import PathRequest, parse_path
@@ -18,6 +18,9 @@ from abilities.helpers.files.roots import Root
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.pieces import Piece
 from abilities.helpers.workers import WorkerPool
+
+MOST_KEPT = 8
+"""Files that a session keeps open. At the default bound, few replies have room for more of them."""
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -60,6 +63,15 @@ class FileText(NamedTuple):
         return blake2b(stamp.encode(), digest_size=6).hexdigest()
 
 
+class OpenFile(NamedTuple):
+    """A file of a request that is open for reading: its root, a descriptor and its status."""
+
+    request: PathRequest
+    root: Root
+    fd: int
+    stat: os.stat_result
+
+
 class ReadingSession:
     """The roots, open for one call on one thread. Leaves no descriptor behind."""
 
@@ -72,12 +84,14 @@ class ReadingSession:
         self._absent: Reason = absent
         self._directories: dict[str, int | None] = {}
         self._own: Snapshot | None = None
+        self._kept: dict[int, OpenFile] = {}
         self._closing = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._close_kept()
         self._closing.close()
 
     def read(self, request: PathRequest, max_chars: int, *, text_offsets: bool = False) -> FileText:
@@ -85,8 +99,15 @@ class ReadingSession:
 
         With ``text_offsets``, byte positions count from the first byte after a byte order mark.
 
+        Raises Refused: what `open` and `read_open` do.
+        """
+        return self.read_open(self.open(request), max_chars, text_offsets=text_offsets)
+
+    def open(self, request: PathRequest) -> OpenFile:
+        """Open a request in the first root that has it; `read_open` or the caller closes it.
+
         Raises Refused: the reason for an absent file, is_directory, denied, and the reasons of
-        `open_file`, `read_piece`, `Root.open`.
+        `open_file`, `Root.open`.
         """
         if self._policy.deny.denies(request.name):
             raise Refused("denied")
@@ -94,11 +115,36 @@ class ReadingSession:
         if self._own is None:
             self._own = self._policy.own.find(self._worker.enter)
 
-        root, descriptor, status = self._open_file(request)
         try:
-            self._refuse_own(root, request, descriptor, status)
+            file = self._open_file(request)
+        except Refused as error:
+            if error.reason != "resource_exhausted" or not self._kept:
+                raise
+
+            # Files that are kept open can be opened once more when they are read.
+            self._close_kept()
+            file = self._open_file(request)
+
+        try:
+            self._refuse_own(file)
+        except BaseException:
+            os.close(file.fd)
+            raise
+
+        return file
+
+    def read_open(self, file: OpenFile, max_chars: int, *, text_offsets: bool = False) -> FileText:
+        """Read a file and close it.
+
+        Raises Refused: denied, and the reasons of `read_piece`.
+        """
+        request, status = file.request, file.stat
+        try:
+            if self._policy.own.is_copy(file.fd, status.st_size):
+                raise Refused("denied")
+
             piece = read_piece(
-                descriptor,
+                file.fd,
                 status.st_size,
                 request.range,
                 max_chars,
@@ -112,15 +158,42 @@ class ReadingSession:
                 raise Refused("resource_exhausted") from None
             raise Refused("io_error") from None
         finally:
-            os.close(descriptor)
+            os.close(file.fd)
 
-        return FileText(request.original, request.path, root.name, status, piece)
+        return FileText(request.original, request.path, file.root.name, status, piece)
 
-    def _open_file(self, request: PathRequest) -> tuple[Root, int, os.stat_result]:
-        """Open a file in the first root that has it; return the root, a descriptor and its status.
+    def keep(self, index: int, file: OpenFile) -> None:
+        """Keep a file open until it is taken again, or the session ends; close one too many."""
+        if len(self._kept) < MOST_KEPT:
+            self._kept[index] = file
+        else:
+            os.close(file.fd)
 
-        The caller closes the descriptor. Raises Refused.
-        """
+    def take(self, index: int, request: PathRequest) -> OpenFile:
+        """Return a file that was kept; if it was not, or not in this session, open it again."""
+        file = self._kept.get(index)
+        if file is None:
+            return self.open(request)
+
+        self._worker.enter(file.root.find_place(*request.parts))
+        return self._kept.pop(index)
+
+    def discard(self, index: int) -> None:
+        """Close a file if it was kept."""
+        file = self._kept.pop(index, None)
+        if file is not None:
+            os.close(file.fd)
+
+    def check(self) -> None:
+        """Raise Abandoned if nobody waits for the current item any more."""
+        self._worker.check()
+
+    def _close_kept(self) -> None:
+        for index in list(self._kept):
+            self.discard(index)
+
+    def _open_file(self, request: PathRequest) -> OpenFile:
+        """Open a file in the first root that has it; the caller closes it. Raises Refused."""
         reason: Reason = self._absent
         for root in self._roots:
             if root.name not in self._directories:
@@ -135,7 +208,7 @@ class ReadingSession:
             opened = open_file(directory, request.parts, self._policy)
             if not isinstance(opened, str):
                 descriptor, status = opened
-                return root, descriptor, status
+                return OpenFile(request, root, descriptor, status)
 
             if opened == "directory":
                 reason = "is_directory"  # unless a later root has a file of this name
@@ -144,17 +217,15 @@ class ReadingSession:
 
         raise Refused(reason)
 
-    def _refuse_own(
-        self, root: Root, request: PathRequest, descriptor: int, status: os.stat_result
-    ) -> None:
-        """Raise Refused("denied") for a file of the package itself, and OSError."""
+    def _refuse_own(self, file: OpenFile) -> None:
+        """Raise Refused("denied") for a file of the package itself."""
         own = self._policy.own
+        status = file.stat
         if self._own is None or status.st_ctime > self._own.known_until:
             self._own = own.refresh(self._worker.enter)
-            self._worker.enter(root.find_place(*request.parts))
+            self._worker.enter(file.root.find_place(*file.request.parts))
 
-        is_own = (status.st_dev, status.st_ino) in self._own.identities
-        if is_own or own.is_copy(descriptor, status.st_size):
+        if (status.st_dev, status.st_ino) in self._own.identities:
             raise Refused("denied")
 
     def _open_root(self, root: Root) -> int | None:
@@ -198,4 +269,13 @@ class FileReader:
         def read_path(session: ReadingSession, path: object) -> FileText:
             return session.read(parse_path(path), max_chars)
 
-        return await self._workers.map(self.open_session, read_path, paths)
+        return await self.map(read_path, paths)
+
+    async def map(
+        self,
+        function: Callable[[ReadingSession, ItemT], ResultT],
+        items: Sequence[ItemT],
+        second_step: SecondStep | None = None,
+    ) -> list[ResultT | Exception]:
+        """Apply a function to every item in one session, as `WorkerPool.map` does."""
+        return await self._workers.map(self.open_session, function, items, second_step)

@@ -61,11 +61,12 @@ class DayFile:
 
 @dataclass(frozen=True, slots=True)
 class MemoryText:
-    """A memory that was read, and the requested part of it."""
+    """A memory that was read, the requested part of it, and the size of the whole."""
 
     target: Target
     piece: Piece
     modified_at: str
+    size_bytes: int
 
 
 class MemoryHelper:
@@ -90,7 +91,6 @@ class MemoryHelper:
         self._namespace = namespace
         self._store = store
         self._reader = FileReader([agent], policy, workers, absent="memory_file_not_found")
-        self._workers = workers
         self._files = files
         self._zone = zone
 
@@ -153,7 +153,7 @@ class MemoryHelper:
             name = self._files.name_day(day)
             return DayFile(day, _read_note_file(session, name, WHOLE, 1).stat.st_size)
 
-        outcomes = await self._workers.map(self._reader.open_session, measure, days)
+        outcomes = await self._reader.map(measure, days)
 
         listed: list[tuple[date, DayFile | Exception]] = []
         failures: list[Exception] = []
@@ -281,7 +281,7 @@ class MemoryHelper:
         def read(session: ReadingSession, target: Target) -> MemoryText:
             return _read_note(session, target, max_chars)
 
-        return await self._workers.map(self._reader.open_session, read, targets)
+        return await self._reader.map(read, targets)
 
     async def _read_stored(
         self, targets: Sequence[Target], max_chars: int
@@ -312,7 +312,7 @@ class MemoryHelper:
 def _read_note(session: ReadingSession, target: Target, max_chars: int) -> MemoryText:
     """Read the notes of a target. Raises Refused."""
     file = _read_note_file(session, target.filename, target.range, max_chars)
-    return MemoryText(target, file.piece, file.modified_at)
+    return MemoryText(target, file.piece, file.modified_at, file.stat.st_size)
 
 
 def _read_note_file(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
@@ -333,7 +333,8 @@ def _slice_memory(
     except Refused as error:
         return error
 
-    return MemoryText(target, piece, memory.row.updated_at)
+    size_bytes = len(memory.row.content.encode())
+    return MemoryText(target, piece, memory.row.updated_at, size_bytes)
 
 
 def _dump(links: Iterable[BaseModel]) -> list[JsonObject]:

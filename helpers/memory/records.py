@@ -17,6 +17,7 @@ from abilities.helpers.reply.envelope import (
     FoundItem,
     Item,
     RecordDraft,
+    ReplyRecord,
     finish_records,
 )
 from abilities.helpers.reply.render import json_size
@@ -97,7 +98,8 @@ def draft_memory_record(
         return {**target, "resume": point}
 
     piece = Piece(content, total_chars=len(content))
-    found = FoundItem({**data, "content": ""}, piece, target, continue_at)
+    size_bytes = len(content.encode())
+    found = FoundItem({**data, "content": ""}, piece, target, continue_at, size_bytes)
     return RecordDraft(found, bound, {"key": key}, trailing)
 
 
@@ -196,7 +198,7 @@ def build_walk_answer(
     next_items: list[Item] = []
 
     # Records that there was no room for have failed too, so that failures are counted last.
-    for record in finish_records(entries, room):
+    for record in _finish_best_first(entries, result.outcome.steps, room):
         payloads.append(record.payload)
         metadata["failed"] += not record.payload["success"]
         metadata["truncated"] += "truncation" in record.payload
@@ -208,6 +210,25 @@ def build_walk_answer(
         answer["next_requests"] = _build_next_requests(next_items)
 
     return answer
+
+
+def _finish_best_first(
+    entries: Sequence[Entry], steps: Sequence[Step], room: int
+) -> list[ReplyRecord]:
+    """Return the records of all entries, in the same order; the best are given room first."""
+    best_first = sorted(range(len(steps)), key=lambda place: _find_rank(steps[place]), reverse=True)
+    finished = finish_records([entries[place] for place in best_first], room)
+    by_place = dict(zip(best_first, finished, strict=True))
+
+    return [by_place[place] for place in range(len(steps))]
+
+
+def _find_rank(step: Step) -> int:
+    """Return the rank of the link that led to a memory; what a walk began with is above all."""
+    if step.link is None:
+        return RANK_ONE + 1
+
+    return step.link.rank
 
 
 def _build_next_requests(targets: Sequence[Item]) -> list[JsonObject]:

@@ -1,7 +1,9 @@
-"""Share the bytes of one reply among its items, counted as they are serialized.
+"""Share the bytes of one reply among its items, counted as they are serialized: whole items first.
 
-Water-filling: items that need little are whole, and the others are cut at one common level, the
-highest that fits (the max-min fair allocation of Bertsekas and Gallager, "Data Networks", 6.5.2).
+The fair level decides which items are small: the highest one to which all of them could be cut
+(the max-min fair allocation of Bertsekas and Gallager, "Data Networks", 6.5.2). Those below it stay
+whole. The larger ones follow whole, in the order asked, as long as there is room; the next one is
+cut where the room ends, and those behind it are left out. So one item of a reply is cut at most.
 """
 
 from collections.abc import Sequence
@@ -26,61 +28,93 @@ class Cost:
     content: int
     """The content, after JSON escaping."""
 
-    @property
-    def saved(self) -> int:
-        """The content bytes up to which the whole item costs no more than a cut one."""
-        return self.content + self.whole - self.cut
 
-    def grant_at(self, level: int) -> int:
-        """Return the content bytes that this item gets at a level."""
-        if self.saved <= level:
-            return self.content
+class Allotment:
+    """The room of a reply beyond what its items take if all of them are left out.
 
-        return max(level, MIN_SHARE)
+    ``has_content`` is whether an item is whole; when the room ``is_used_up``, no more are granted.
+    """
+
+    def __init__(self, spare: int) -> None:
+        self.spare = spare
+        self.has_content: bool = False
+        self.is_used_up: bool = False
+
+    def grant(self, cost: Cost) -> int | None:
+        """Return the content bytes granted to the next item; None leaves it out.
+
+        A grant of at least ``content`` is the whole item. Nothing is granted after an item that was
+        cut or left out. The first item is cut rather than left out, so that every reply brings its
+        caller further.
+        """
+        if self.is_used_up:
+            return None
+
+        room = self.spare + cost.left_out
+        if cost.whole + cost.content <= room:
+            self.has_content = True
+            self.spare = room - cost.whole - cost.content
+            return cost.content
+
+        self.is_used_up = True
+        granted = room - cost.cut
+        if granted < MIN_SHARE and self.has_content:
+            return None
+
+        return max(granted, MIN_SHARE)
 
 
 def share(costs: Sequence[Cost], room: int) -> list[int | None]:
     """Return the content bytes granted to each item; all costs together stay within ``room``.
 
-    A grant of at least ``content`` is the whole item. None leaves the item out: the last ones
-    first, and the first item never. The result is deterministic, and the same for equal items.
+    A grant of at least ``content`` is the whole item. None leaves the item out; that never happens
+    to all of them.
     """
-    included = len(costs)
+    allotment = Allotment(room - sum(cost.left_out for cost in costs))
+    grants: list[int | None] = [None] * len(costs)
 
-    while True:
-        left_out = sum(cost.left_out for cost in costs[included:])
-        grants = _fill(costs[:included], room - left_out, is_last_try=included == 1)
+    for index in rank([cost.content for cost in costs], allotment.spare):
+        grants[index] = allotment.grant(costs[index])
 
-        if grants is not None:
-            return [*grants, *([None] * (len(costs) - included))]
-
-        # Somebody would get less than the minimum: fewer items, each with a larger part.
-        included -= 1
+    return grants
 
 
-def _fill(costs: Sequence[Cost], room: int, *, is_last_try: bool) -> list[int | None] | None:
-    """Return the grants at the highest level that fits; None if one would be below the minimum.
+def rank(sizes: Sequence[int], room: int) -> list[int]:
+    """Return the items' indices in the order in which they are granted their room.
 
-    Every item is costed as a cut one first. The rest of the room is divided equally, from the item
-    that needs least to the one that needs most: what an item does not need raises the level for
-    those after it.
+    Small ones come first, the smallest at the front, and the others follow as they stand.
     """
-    spare = room - sum(cost.cut for cost in costs)
-    needs = sorted(cost.saved for cost in costs)
+    level = find_level(sizes, room)
+    small: list[int] = []
+    large: list[int] = []
 
-    for index, need in enumerate(needs):
-        level = spare // (len(needs) - index)
-        if need > level:
-            break  # so do all that follow: they need as much or more
-        spare -= need
-    else:
-        return [cost.content for cost in costs]
+    for index, size in enumerate(sizes):
+        if size <= level:
+            small.append(index)
+        else:
+            large.append(index)
 
-    # The first item is cut rather than left out, so that every reply brings its caller further.
-    if level < MIN_SHARE and not is_last_try:
-        return None
+    small.sort(key=sizes.__getitem__)
+    return small + large
 
-    return [cost.grant_at(level) for cost in costs]
+
+def find_level(sizes: Sequence[int], room: int) -> int:
+    """Return the highest level at which items of these sizes fit if they are cut there.
+
+    The room is divided equally, from the smallest item to the largest: what an item does not need
+    raises the level for those after it. If all items fit, that is the size of the largest.
+    """
+    level = 0
+
+    for index, size in enumerate(sorted(sizes)):
+        level = room // (len(sizes) - index)
+        if size > level:
+            return level  # so are all that follow: they are as large or larger
+
+        level = size
+        room -= size
+
+    return level
 
 
 def measure_escaped(text: str) -> int:

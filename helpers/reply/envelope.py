@@ -46,13 +46,14 @@ class FoundItem(NamedTuple):
 
     ``data`` is the data of its record, with an empty ``content`` that marks the place. ``item`` is
     what to send for the same content again; ``continue_at`` takes a resume point and returns what
-    to send for the rest.
+    to send for the rest. ``size_bytes`` is the size of the whole source.
     """
 
     data: JsonObject
     piece: Piece
     item: Item
     continue_at: Callable[[str], Item]
+    size_bytes: int
 
 
 class BulkRequest(NamedTuple):
@@ -79,6 +80,8 @@ class FailedRecord:
 
     ``leading`` and ``trailing`` are the fields that the record begins and ends with.
     """
+
+    returned_chars, next_item = 0, None
 
     def __init__(
         self, fault: Fault, leading: JsonObject, trailing: JsonObject | None = None
@@ -202,20 +205,20 @@ class RecordDraft:
         return truncation
 
     def _leave_out(self) -> ReplyRecord:
-        fault = Fault.from_reason("response_budget")
+        fault = Fault.from_reason("response_budget", size_bytes=self._found.size_bytes)
         failed = FailedRecord(fault, self._leading, self._trailing)
         return ReplyRecord(failed.payload, next_item=self._found.item)
 
 
-Entry = RecordDraft | FailedRecord
+Entry = RecordDraft | FailedRecord | ReplyRecord
 
 
-def check_items_size(request: BulkRequest) -> None:
-    """Check the size of all items of a call together. Raises Refused: too_long."""
+def check_items_size(request: BulkRequest) -> int:
+    """Return the size of all items of a call together, in bytes. Raises Refused: too_long."""
     total = 0
 
     for item in request.items:
-        text = _format_item(item)
+        text = format_item(item)
         if len(text) > MAX_ITEM_CHARS:
             # It fails by itself, and one bad item must not fail the others.
             text = text[:_INPUT_CHARS]
@@ -225,9 +228,18 @@ def check_items_size(request: BulkRequest) -> None:
         rule = {"max_bytes": MAX_ITEMS_BYTES}
         raise Refused("too_long", request.items_argument, expected=rule)
 
+    return total
+
+
+def measure_room(request: BulkRequest, bound: Bound) -> int:
+    """Return the bytes that the records and their next items may take in a reply."""
+    # Whether there will be a next request is not known yet, so one is counted in any case.
+    empty_reply = _assemble_reply(request, [], [""])
+    return bound.measure_room(len(request.items)) - json_size(empty_reply) - _COUNT_DIGITS
+
 
 def build_reply(
-    request: BulkRequest, outcomes: Sequence[FoundItem | Exception], bound: Bound
+    request: BulkRequest, outcomes: Sequence[FoundItem | ReplyRecord | Exception], bound: Bound
 ) -> JsonObject:
     """Return one reply that keeps its bound.
 
@@ -237,31 +249,23 @@ def build_reply(
     for item, outcome in zip(request.items, outcomes, strict=True):
         entries.append(_build_entry(item, outcome, bound))
 
-    # The fixed parts are counted first. Whether there will be a next request is not known yet, so
-    # one is counted in any case; its items are counted with their records.
-    empty_reply = _assemble_reply(request, [], [""])
-    room = bound.measure_room(len(entries)) - json_size(empty_reply) - _COUNT_DIGITS
-    records = finish_records(entries, room)
+    records = finish_records(entries, measure_room(request, bound))
 
-    next_items: list[Item] = []
-    for record in records:
-        if record.next_item is not None:
-            next_items.append(record.next_item)
-
+    next_items = [record.next_item for record in records if record.next_item is not None]
     return _assemble_reply(request, records, next_items)
 
 
 def finish_records(entries: Sequence[Entry], room: int) -> list[ReplyRecord]:
     """Return the records of all entries, in the same order; together they fit into ``room``.
 
-    Failed ones take what they need; the drafts share the rest fairly if it is too little for all.
+    Those that are no drafts take what they need; the drafts share the rest.
     """
     drafts: list[RecordDraft] = []
     for entry in entries:
         if isinstance(entry, RecordDraft):
             drafts.append(entry)
         else:
-            room -= _measure_entry(entry.payload, None)
+            room -= _measure_entry(entry.payload, entry.next_item)
 
     grants = iter(_grant_contents(drafts, room))
     records: list[ReplyRecord] = []
@@ -270,16 +274,14 @@ def finish_records(entries: Sequence[Entry], room: int) -> list[ReplyRecord]:
         if isinstance(entry, RecordDraft):
             records.append(entry.finish(next(grants)))
         else:
-            records.append(ReplyRecord(entry.payload))
+            records.append(ReplyRecord(entry.payload, entry.returned_chars, entry.next_item))
 
     return records
 
 
 def _grant_contents(drafts: Sequence[RecordDraft], room: int) -> Sequence[int | None]:
     """Return the bytes of content that each draft may have; None for one that is left out."""
-    needed = 0
-    for draft in drafts:
-        needed += draft.frame_size + draft.content_size
+    needed = sum(draft.frame_size + draft.content_size for draft in drafts)
 
     # Most replies have room for everything; costs take time, and are worked out for the others.
     if needed <= room:
@@ -288,8 +290,11 @@ def _grant_contents(drafts: Sequence[RecordDraft], room: int) -> Sequence[int | 
     return share([draft.measure_cost() for draft in drafts], room)
 
 
-def _build_entry(item: object, outcome: FoundItem | Exception, bound: Bound) -> Entry:
-    text = _format_item(item)
+def _build_entry(item: object, outcome: FoundItem | ReplyRecord | Exception, bound: Bound) -> Entry:
+    if isinstance(outcome, ReplyRecord):
+        return outcome
+
+    text = format_item(item)
     if isinstance(outcome, FoundItem):
         return RecordDraft(outcome, bound, {"input": text})
 
@@ -339,7 +344,7 @@ def _measure_entry(payload: JsonObject, next_item: Item | None) -> int:
     return size
 
 
-def _format_item(item: object) -> str:
+def format_item(item: object) -> str:
     """Return an item as its record repeats it: a string as it is, anything else as compact JSON."""
     if isinstance(item, str):
         return _SURROGATE.sub("\ufffd", item)

@@ -267,7 +267,8 @@ async def test_f24_a_huge_file_takes_bounded_memory(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
         await ask(abilities, "none")
         tracemalloc.start()
-        payload = await abilities.call("file_read_bulk", {"paths": ["huge.txt"] * 25})
+        heads = {"paths": ["huge.txt"] * 25, "max_chars_per_file": 2_000}
+        payload = await abilities.call("file_read_bulk", heads)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         far = await ask(abilities, "huge.txt#L2", "huge.txt#byte=250000000-250000003")

@@ -1,4 +1,4 @@
-"""Properties of the envelope: order and count, the bound, a fair share, lossless continuation."""
+"""Properties of the envelope: order and count, the bound, lossless continuation."""
 
 import asyncio
 import os
@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, render
 from abilities.helpers.files.window import read_piece
-from abilities.helpers.reply.budget import (
-    MIN_SHARE,
-    Cost,
-    count_fitting_chars,
-    measure_escaped,
-    share,
-)
+from abilities.helpers.reply.budget import count_fitting_chars, measure_escaped
 from abilities.helpers.text.codec import (
     Encoding,
     byte_length,
@@ -237,97 +231,7 @@ def test_what_fits_is_the_longest_prefix_that_does(text: str, room: int) -> None
 
     assert measure_escaped(text[:count]) <= room
     assert count == len(text) or measure_escaped(text[: count + 1]) > room
-
-
-costs = st.builds(
-    lambda fixed, more, out, content: Cost(fixed, fixed + more, out, content),
-    *(st.integers(100, 400), st.integers(0, 300), st.integers(150, 500), st.integers(0, 30_000)),
-)
-
-
-@many
-@given(st.lists(costs, min_size=1, max_size=25), st.integers(14_000, 80_000))
-def test_the_budget_is_kept_and_shared_fairly(items: list[Cost], room: int) -> None:
-    grants = share(items, room)
-
-    assert len(grants) == len(items)
-    assert grants[0] is not None
-    assert (
-        sum(_measure_taken(item, grant) for item, grant in zip(items, grants, strict=True)) <= room
-    )
-
-    cut = [
-        grant
-        for item, grant in zip(items, grants, strict=True)
-        if grant is not None and grant < item.content
-    ]
-
-    assert len(set(cut)) <= 1, "all cut items are cut at one level"
-    assert all(grant >= MIN_SHARE for grant in cut)
-
-    left_out = [grant is None for grant in grants]
-
-    assert left_out == sorted(left_out), "the last ones are left out first"
-
-    if cut:
-        spare = room - sum(
-            _measure_taken(item, grant) for item, grant in zip(items, grants, strict=True)
-        )
-        assert spare < len(items) + max(item.cut - item.whole for item in items), (
-            "room is not wasted"
-        )
-
-
-small = st.builds(
-    Cost, st.integers(1, 40), st.integers(1, 90), st.integers(1, 60), st.integers(0, 300)
-)
-
-
-@many
-@given(st.lists(small, min_size=1, max_size=5), st.integers(0, 1200))
-def test_a_share_is_the_one_that_trying_every_level_finds(items: list[Cost], room: int) -> None:
-    assert share(items, room) == share_by_trying(items, room)
-
-
-def test_the_last_byte_of_a_share_is_granted_too() -> None:
-    """The first item needs just its share, and so leaves a byte more to the second."""
-    assert share([Cost(1, 1, 1, 70), Cost(1, 1, 1, 1000)], 143) == [70, 71]
-    assert share([Cost(1, 11, 1, 80), Cost(1, 1, 1, 1000)], 152) == [80, 70], (
-        "whole, where a cut would save nothing"
-    )
     assert [count_fitting_chars("abc", room) for room in (-5, 0, 1, 3, 4)] == [0, 0, 1, 3, 3]
-
-
-def share_by_trying(items: list[Cost], room: int) -> list[int | None]:
-    """Try every level, leaving out one more item until the others fit at the minimum or above.
-
-    The highest level counts.
-    """
-    for included in range(len(items), 0, -1):
-        spare = room - sum(item.left_out for item in items[included:])
-        wholes = [item.whole + item.content for item in items[:included]]
-        fitting_levels = [
-            level
-            for level in range(-1_000, 400)
-            if sum(min(whole, item.cut + level) for whole, item in zip(wholes, items, strict=False))
-            <= spare
-        ]
-        level = max(fitting_levels)
-        if level >= 64 or sum(wholes) <= spare or included == 1:
-            grants = [
-                item.content if whole <= item.cut + level else max(level, 64)
-                for whole, item in zip(wholes, items, strict=False)
-            ]
-            return [*grants, *([None] * (len(items) - included))]
-
-    raise AssertionError("the first item is never left out")
-
-
-def _measure_taken(item: Cost, grant: int | None) -> int:
-    if grant is None:
-        return item.left_out
-
-    return item.whole + item.content if grant >= item.content else item.cut + grant
 
 
 @some
@@ -512,29 +416,6 @@ async def test_the_bound_holds_among_hostile_items(tmp_path: Path) -> None:
 
     assert len(render(payload).encode()) <= 40_000
     assert payload["results"][-1]["data"]["content"]
-
-
-@pytest.mark.requirement("R5.4.2")
-async def test_small_files_are_whole_and_large_ones_share_alike(roots: Settings) -> None:
-    for n in range(20):
-        (roots.workspace_dir / f"small{n}.txt").write_text("small " * 20)
-
-    for n in range(5):
-        (roots.workspace_dir / f"large{n}.txt").write_text("large " * 20_000)
-
-    paths = [*(f"large{n}.txt" for n in range(5)), *(f"small{n}.txt" for n in range(20))]
-
-    async with Abilities.open(roots) as abilities:
-        payload = await abilities.call("file_read_bulk", {"paths": paths})
-
-    lengths = [len(record["data"]["content"]) for record in payload["results"]]
-
-    assert set(lengths[5:]) == {120}
-    assert len(set(lengths[:5])) == 1
-    assert all(record["truncation"]["reason"] == "budget" for record in payload["results"][:5])
-    assert len(render(payload).encode()) > 0.98 * roots.max_response_bytes, (
-        "the room there is gets used"
-    )
 
 
 async def test_memory_targets_continue_byte_for_byte(roots: Settings) -> None:

@@ -774,6 +774,46 @@ async def test_a_walk_shares_the_budget_and_its_rest_can_be_fetched(roots: Setti
         assert len(render(stored).encode()) <= limit
 
 
+async def test_the_best_memories_of_a_walk_are_whole_and_the_others_are_left_out(
+    roots: Settings,
+) -> None:
+    """A chain of good links stands behind a poor one; two notes are small."""
+    text = "x" * 5_000
+    async with open_calls(roots.model_copy(update={"max_response_bytes": 40_000})) as call:
+        for n in range(12):
+            await call("store_memory", type="core", content=text, key=f"leaf{n}")
+        for n in range(2):
+            await call("store_memory", type="core", content="small", key=f"small{n}")
+
+        poor = [{"key": f"leaf{n}", "link_weight": 0.3 + n / 100} for n in range(6)]
+        good = [{"key": f"leaf{n}", "link_weight": 0.8 + n / 100} for n in range(6, 12)]
+        little = [{"key": f"small{n}", "link_weight": 0.1} for n in range(2)]
+        await call("store_memory", type="core", content=text, key="hub", links=[*good, *little])
+        links = [*poor, {"key": "hub", "link_weight": 0.2}]
+        await call("store_memory", type="core", content=text, key="root", links=links)
+
+        answer = await call("bulk_read_memory", key="root", depth=2, breadth=20)
+
+    records = list_records(answer)
+    left_out = [record["key"] for record in records if not record["success"]]
+    cut = [record["key"] for record in records if "truncation" in record]
+    by_score = sorted(
+        (record for record in records[1:] if not record["key"].startswith("small")),
+        key=lambda record: -record["combinedScore"],
+    )
+
+    assert len(render(answer).encode()) <= 40_000
+    assert len(records) == 16
+    assert records[0]["data"]["content"] == text
+    assert [record["key"] for record in by_score[-len(left_out) :]] == sorted(
+        left_out, key=[record["key"] for record in by_score].index
+    )
+    assert cut == [by_score[-len(left_out) - 1]["key"]]
+    assert all(
+        record["error"]["size_bytes"] == 5_000 for record in records if not record["success"]
+    )
+
+
 @pytest.mark.requirement("R1.7.2")
 async def test_toon_and_json_carry_the_same_walk(roots: Settings) -> None:
     async with Abilities.open(roots) as abilities:
