@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from abilities import Abilities, Settings, render
 from abilities.declarations.faults import Fault
 from abilities.declarations.reasons import FAULTS
+from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, Cost, find_level, rank, share
 from abilities.helpers.reply.envelope import FailedRecord, FoundItem, RecordDraft
 from abilities.helpers.reply.filling import CUT_BYTES, FAILED_BYTES, Filling
@@ -159,7 +160,8 @@ def test_records_take_no_more_than_is_reserved_for_them() -> None:
     piece = Piece("x" * 100_000, start=widest, rest=True, total_chars=100_000, end=widest * 9)
     found = FoundItem(data, piece, "", lambda point: f"#{point}", widest)
 
-    assert RecordDraft(found, {"input": ""}).measure_cost().cut <= CUT_BYTES
+    draft = RecordDraft(found, Bound(64_000), {"input": ""})
+    assert draft.measure_cost().cut <= CUT_BYTES
 
 
 @contextmanager

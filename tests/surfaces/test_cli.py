@@ -48,7 +48,7 @@ def test_a_call_with_failed_items_was_answered(settings: Settings) -> None:
 def test_a_reply_as_text_is_printed_as_it_is(settings: Settings) -> None:
     arguments = '{"paths": ["ok.txt", "none"], "output_format": "text"}'
 
-    done = run(settings, "call", "file_read_bulk", arguments)
+    done = run_process(settings, "call", "file_read_bulk", arguments)
 
     assert done.stdout.endswith(b"\nfine\n\n"), "the content, then one line end"
     (found, missing) = parse_text(done.stdout.decode())["results"]

@@ -195,4 +195,5 @@ def test_a_bulk_reply_keeps_its_bound_however_it_is_counted(
 
 def _find(item: str, content: str) -> FoundItem:
     data: dict[str, Any] = {"path": item, "content": ""}
-    return FoundItem(data, Piece(content), item, lambda point: f"{item}#{point}")
+    size = len(content.encode())
+    return FoundItem(data, Piece(content), item, lambda point: f"{item}#{point}", size)
