@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeGuard, get_type_hints
 
 from pydantic import BaseModel
 
+from abilities.declarations.detail import Detail
 from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
 from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
@@ -38,7 +39,7 @@ class Context:
     An answer that is larger than ``max_response_bytes`` as JSON is refused. If ``read_only`` is
     true, the caller may not change anything, and the registry refuses abilities that would.
     ``disabled`` names the abilities that the settings do not offer, for those that could do the
-    same in another way.
+    same in another way. ``detail`` is how much an answer shows if the arguments do not say.
 
     To fail the whole call, raise `Refused` with a reason, or `AbilityError`.
     """
@@ -50,6 +51,7 @@ class Context:
     max_response_bytes: int
     read_only: bool = False
     disabled: tuple[str, ...] = ()
+    detail: Detail = "full"
 
 
 Run = Callable[[Context, Any], Awaitable[BaseModel | JsonObject]]

@@ -15,6 +15,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from abilities.declarations.detail import Detail
 from abilities.declarations.memory import Namespace, parse_namespace
 from abilities.helpers.files.bans import find_ban
 from abilities.helpers.files.confinement import Policy
@@ -136,6 +137,9 @@ class Settings(BaseSettings):
     )
     disabled: Names = Field(default=(), description="Abilities that are not offered.")
     plugins: bool = Field(default=True, description="Load abilities that other packages declare.")
+    detail: Detail = Field(
+        default="full", description="Fields in answers if a call does not say: full or concise."
+    )
     structured: bool = Field(
         default=False,
         description="MCP: also send outputSchema and structuredContent, every payload twice.",

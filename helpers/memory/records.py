@@ -1,23 +1,31 @@
-"""Stored memories as the records that callers read: single, in a page, and in a walk."""
+"""Stored memories as the records that callers read: single, and in a walk."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import orjson
 
+from abilities.declarations.detail import Detail
 from abilities.declarations.faults import Fault
 from abilities.declarations.limits import MAX_ITEMS
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.budget import MIN_SHARE
+from abilities.helpers.reply.detail import (
+    MEMORY,
+    choose_shape,
+    is_cut,
+    is_failed,
+    shape_walk,
+    shape_written,
+)
 from abilities.helpers.reply.envelope import (
     Entry,
     FailedRecord,
     FoundItem,
-    Item,
     RecordDraft,
     finish_records,
 )
+from abilities.helpers.reply.items import Item
 from abilities.helpers.reply.render import json_size
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import Backlinks, WalkResult, WriteResult
@@ -31,16 +39,21 @@ from abilities.helpers.walk import (
 )
 
 _RESERVED_BYTES = 256
-"""Kept free for a page's other fields, and for a walk's count of failures, which is known last."""
+"""Kept free for a walk's next requests and its count of failures, which are known last."""
 
 
 def to_memory_data(
-    stored: StoredMemory, *, counters: bool = False, links: bool = False, key: bool = True
+    stored: StoredMemory,
+    *,
+    counters: bool = False,
+    links: bool = False,
+    key: bool = True,
+    version: bool = False,
 ) -> JsonObject:
     """Return a memory's fields, without those that have no value.
 
     ``counters`` shows when and how often it was read, ``links`` the links that were read with it,
-    ``key`` its key.
+    ``key`` its key. The version is shown with the counters, with the links, and with ``version``.
     """
     row = stored.row
     data: JsonObject = {"id": row.id}
@@ -78,14 +91,17 @@ def to_memory_data(
     data["metadata"] = {"memory_score": row.score, **orjson.loads(row.metadata)}
 
     # Who reads many at once does not change them: there a version is not worth its bytes.
-    if counters or links:
+    if counters or links or version:
         data["version"] = row.version
 
     return data
 
 
 def draft_memory_record(
-    stored: StoredMemory, data: JsonObject, trailing: JsonObject | None = None
+    stored: StoredMemory,
+    data: JsonObject,
+    trailing: JsonObject | None = None,
+    detail: Detail = "full",
 ) -> RecordDraft:
     """Return the draft of a record that is named by its key and continues as a stored target."""
     key = stored.row.key
@@ -97,19 +113,22 @@ def draft_memory_record(
 
     piece = Piece(content, total_chars=len(content))
     found = FoundItem({**data, "content": ""}, piece, target, continue_at)
-    return RecordDraft(found, {"key": key}, trailing)
+    return RecordDraft(found, {"key": key}, trailing, choose_shape(MEMORY, detail))
 
 
 def build_memory_answer(
-    stored: StoredMemory, backlinks: Backlinks | None, max_bytes: int
+    stored: StoredMemory, backlinks: Backlinks | None, max_bytes: int, detail: Detail
 ) -> JsonObject:
-    """Return `memory_get`'s answer: one record with the links that were read."""
-    data = to_memory_data(stored, links=True, key=False)
-    data["backlinks_total"] = stored.backlinks_total
-    if backlinks is not None and backlinks.links:
+    """Return `memory_get`'s answer: one record, in full detail with the links that were read."""
+    is_full = detail == "full"
+    data = to_memory_data(stored, links=is_full, key=False, version=True)
+
+    if is_full:
+        data["backlinks_total"] = stored.backlinks_total
+    if is_full and backlinks is not None and backlinks.links:
         data["backlinks"] = [link.to_data(incoming=True) for link in backlinks.links]
 
-    draft = _draft_with_links(stored, data, max_bytes)
+    draft = _draft_with_links(stored, data, max_bytes, detail)
     (record,) = finish_records([draft], max_bytes)
     return record.payload
 
@@ -122,15 +141,23 @@ def describe_mending(result: WriteResult) -> JsonObject:
     return {"mended": list(result.mended)}
 
 
-def build_write_answer(result: WriteResult, frame: JsonObject, max_bytes: int) -> JsonObject:
-    """Return a write's answer: ``frame`` with its ``memory``, which is cut if it does not fit."""
+def build_write_answer(
+    result: WriteResult, frame: JsonObject, max_bytes: int, detail: Detail
+) -> JsonObject:
+    """Return a write's answer: ``frame`` with its ``memory``, which is cut if it does not fit.
+
+    A concise answer names the memory and its version, and sends nothing back.
+    """
     stored = result.stored
     assert stored is not None  # only a deletion leaves nothing
 
     frame = {**frame, **describe_mending(result)}
+    if detail == "concise":
+        return shape_written(to_memory_data(stored, version=True), frame)
+
     room = max_bytes - json_size(frame)
     data = to_memory_data(stored, counters=True, links=True)
-    draft = _draft_with_links(stored, data, room)
+    draft = _draft_with_links(stored, data, room, detail)
     (record,) = finish_records([draft], room)
 
     answer = {**frame, "memory": record.payload["data"]}
@@ -140,7 +167,9 @@ def build_write_answer(result: WriteResult, frame: JsonObject, max_bytes: int) -
     return answer
 
 
-def _draft_with_links(stored: StoredMemory, data: JsonObject, room: int) -> RecordDraft:
+def _draft_with_links(
+    stored: StoredMemory, data: JsonObject, room: int, detail: Detail
+) -> RecordDraft:
     """Return a draft with as many of a memory's links as leave room for some of its content.
 
     Links and backlinks end at the same place, so that one offset continues both.
@@ -149,7 +178,7 @@ def _draft_with_links(stored: StoredMemory, data: JsonObject, room: int) -> Reco
     count = max(len(data.get("links", ())), len(data.get("backlinks", ())))
 
     while True:
-        draft = draft_memory_record(stored, shown)
+        draft = draft_memory_record(stored, shown, detail=detail)
         if draft.frame_size + draft.content_size <= room or not count:
             return draft
         if draft.measure_cost().cut + MIN_SHARE <= room:
@@ -173,19 +202,26 @@ def _shorten_links(data: JsonObject, count: int) -> JsonObject:
 
 
 def build_walk_answer(
-    result: WalkResult, limits: WalkLimits, direction: Direction, max_bytes: int
+    result: WalkResult,
+    limits: WalkLimits,
+    direction: Direction,
+    max_bytes: int,
+    detail: Detail,
+    repeated: JsonObject,
 ) -> JsonObject:
     """Return `bulk_read_memory`'s answer: a memory, what it leads to, what the limits left out.
 
     If contents were cut or left out, ``next_requests`` are the arguments of `memory_read_bulk` that
-    fetch them.
+    fetch them, each with the ``repeated`` ones.
     """
     metadata = _describe_walk(result.outcome, limits)
     frame: JsonObject = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
+    if detail == "concise":
+        frame = shape_walk(frame)
 
     entries: list[Entry] = []
     for step, memory in zip(result.outcome.steps, result.memories, strict=True):
-        entries.append(_build_entry(step, memory, direction))
+        entries.append(_build_entry(step, memory, direction, detail))
 
     room = max_bytes - json_size(frame) - _RESERVED_BYTES
     payloads: list[JsonObject] = []
@@ -194,35 +230,38 @@ def build_walk_answer(
     # Records that there was no room for have failed too, so that failures are counted last.
     for record in finish_records(entries, room):
         payloads.append(record.payload)
-        metadata["failed"] += not record.payload["success"]
-        metadata["truncated"] += "truncation" in record.payload
+        metadata["failed"] += is_failed(record.payload)
+        metadata["truncated"] += is_cut(record.payload)
         if record.next_item is not None:
             next_items.append(record.next_item)
 
     answer = {**frame, "targetMemory": payloads[0], "associatedMemories": payloads[1:]}
     if next_items:
-        answer["next_requests"] = _build_next_requests(next_items)
+        answer["next_requests"] = _build_next_requests(next_items, repeated)
 
     return answer
 
 
-def _build_next_requests(targets: Sequence[Item]) -> list[JsonObject]:
+def _build_next_requests(targets: Sequence[Item], repeated: JsonObject) -> list[JsonObject]:
     requests: list[JsonObject] = []
     for start in range(0, len(targets), MAX_ITEMS):
-        requests.append({"targets": targets[start : start + MAX_ITEMS]})
+        requests.append({"targets": targets[start : start + MAX_ITEMS], **repeated})
 
     return requests
 
 
-def _build_entry(step: Step, memory: StoredMemory | Exception, direction: Direction) -> Entry:
+def _build_entry(
+    step: Step, memory: StoredMemory | Exception, direction: Direction, detail: Detail
+) -> Entry:
     trailing = _describe_step(step, direction)
     if isinstance(memory, Exception):
-        return FailedRecord(Fault.from_exception(memory), {"key": step.key}, trailing)
+        fault = Fault.from_exception(memory)
+        return FailedRecord(fault, {"key": step.key}, trailing, choose_shape(MEMORY, detail))
 
     # Many memories share one reply: of the metadata only what ranked them is worth its bytes.
-    data = to_memory_data(memory, key=False)
+    data = to_memory_data(memory, key=False, version=detail == "concise")
     data["metadata"] = {"memory_score": memory.row.score}
-    return draft_memory_record(memory, data, trailing)
+    return draft_memory_record(memory, data, trailing, detail)
 
 
 def _describe_step(step: Step, direction: Direction) -> JsonObject:
@@ -272,38 +311,3 @@ def _describe_candidate(candidate: Candidate) -> JsonObject:
         "combinedScore": candidate.rank / RANK_ONE,
         "cutBy": candidate.cut_by,
     }
-
-
-class FittedPage(NamedTuple):
-    """As much of a page as fits.
-
-    ``memories`` are those that could be read, and ``failed`` counts the others. ``consumed`` is how
-    much of the page that is, from the front.
-    """
-
-    memories: list[JsonObject]
-    failed: int
-    consumed: int
-
-
-def fit_page(page: Sequence[StoredMemory | Exception], max_bytes: int) -> FittedPage:
-    """Return as many memories of a page, from the front, as fit; at least one."""
-    shown: list[JsonObject] = []
-    used = _RESERVED_BYTES
-    failed = 0
-
-    for position, memory in enumerate(page):
-        if isinstance(memory, Exception):
-            Fault.from_exception(memory)  # logs it, unless it is a refusal
-            failed += 1
-            continue
-
-        # The first one is shown at any size, or a caller would never get past it.
-        data = to_memory_data(memory, counters=True)
-        used += json_size(data) + 1
-        if shown and used > max_bytes:
-            return FittedPage(shown, failed, position)
-
-        shown.append(data)
-
-    return FittedPage(shown, failed, len(page))

@@ -343,7 +343,7 @@ FILE_ROWS = [
         "F31-unknown",
         "unknown_argument",
         "recursive",
-        expected={"one_of": ["paths", "max_chars_per_file"]},
+        expected={"one_of": ["paths", "max_chars_per_file", "detail"]},
         paths=["ok.txt"],
         recursive=True,
     ),
