@@ -37,7 +37,8 @@ Links = Mapping[str, Iterable[JsonObject]]
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
     """Call `memory_get` or `bulk_read_memory`, and answer as the previous system did."""
-    reply = await abilities.reply(name, arguments)
+    # The previous names are taken from full answers, whatever the settings say.
+    reply = await abilities.reply(name, {**arguments, "detail": "full"})
     if reply.failed:
         return _to_failed_response(reply.payload["error"])
 

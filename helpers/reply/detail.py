@@ -120,7 +120,7 @@ def is_failed(record: JsonObject) -> bool:
 
 def is_cut(record: JsonObject) -> bool:
     """Return whether a part of a record's content is missing; the record is full or concise."""
-    return "truncation" in record or "next" in record
+    return "truncation" in record or ("next" in record and "content" in record)
 
 
 def _choose(values: JsonObject, names: tuple[str, ...]) -> JsonObject:
