@@ -12,6 +12,7 @@ from toon_format import loads
 from abilities import Abilities, Settings, render
 from abilities.declarations.memory import is_key
 from abilities.helpers.reply.detail import FILE, MEMORY, TARGET, RecordShape, shape_record
+from abilities.helpers.reply.render import Format
 from tests.support.stores import tamper
 from tests.support.tier import size
 
@@ -211,3 +212,37 @@ async def test_no_answer_about_a_store_is_larger_in_toon(
         check_toon(await abilities.call("memory_read_bulk", {"targets": chosen}))
         if not memories[0].is_damaged:
             check_toon(await abilities.call("memory_get", {"key": keys[0]}))
+
+
+async def test_concise_answers_cost_few_bytes_beyond_their_contents(roots: Settings) -> None:
+    """Names of items are not counted; what stands around the records is."""
+    names = [f"{number:02}".ljust(40, "n") for number in range(20)]
+    content = "word " * 40
+
+    async with Abilities.open(roots.model_copy(update={"detail": "concise"})) as abilities:
+        for number, name in enumerate(names):
+            (roots.agent_dir / name).write_text(content)
+            (roots.agent_dir / "memory").mkdir(exist_ok=True)
+            (roots.agent_dir / "memory" / f"2026-01-{number + 1:02}.md").write_text(content)
+            links = [{"key": other, "link_weight": 0.777} for other in names if other != name]
+            memory = {"type": "core", "key": name, "content": content, "links": links}
+            written = await abilities.call("store_memory", {**memory, "tags": ["a", "b"]})
+
+        days = [{"type": "short_term", "date": f"2026-01-{day:02}"} for day in range(1, 21)]
+        files = await abilities.call("file_read_bulk", {"paths": names})
+        notes = await abilities.call("memory_read_bulk", {"targets": days})
+        walk = await abilities.call("bulk_read_memory", {"key": names[0], "breadth": 20})
+        found = await abilities.call("query_memories", {"limit": 20})
+
+    def count_bytes(payload: Payload, format: Format) -> float:
+        text = render(payload, format)
+        for name in names:
+            text = text.replace(name, "")
+
+        return (len(text.encode()) - 20 * len(content)) / 20
+
+    assert len(render(written).encode()) <= 150
+    assert count_bytes(files, "json") <= 110
+    assert count_bytes(notes, "json") <= 100
+    assert (count_bytes(walk, "json") <= 110) and (count_bytes(walk, "toon") <= 45)
+    assert (count_bytes(found, "json") <= 90) and (count_bytes(found, "toon") <= 40)

@@ -10,7 +10,6 @@ from abilities.builtin.catalog import BUILT_IN
 Payload = dict[str, Any]
 
 CONTENT = 'one, "two"\n- three: 3'
-TODAY = {"type": "short_term", "date": "2026-02-03"}
 
 
 class Case(NamedTuple):
@@ -158,6 +157,17 @@ CASES = [
         "memory_get",
         {"key": "B", "bulkRead": True},
         {"targetMemory": record("B"), "associatedMemories": [record("D", parent="B")]},
+    ),
+    Case(
+        "file_list",
+        {"pattern": "{ok,both}.txt"},
+        {
+            "files": [
+                {"path": "both.txt", "source": "agent", "size_bytes": 14},
+                {"path": "ok.txt", "size_bytes": 5},
+            ],
+            "has_more": False,
+        },
     ),
     Case(
         "query_memories",
