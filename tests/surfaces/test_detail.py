@@ -1,12 +1,15 @@
 """`detail`: concise answers on every surface, in every schema, and by setting."""
 
+from io import StringIO
 from typing import Any
 
 import httpx
 import pytest
+from rich.console import Console
 
 from abilities import Abilities, Settings, render
 from abilities.builtin.catalog import BUILT_IN
+from abilities.cli.table import print_payload
 from abilities.server.app import create_app
 from abilities.server.metrics import CallMetrics
 from tests.support.detail_cases import CASES, Case, check_schema, fill, without_changing_values
@@ -171,6 +174,79 @@ async def test_metrics_count_concise_answers_as_full_ones(settings: Settings) ->
             await python(settings, name, {**arguments, "detail": "concise"})
         )
         assert concise == full, name
+
+
+async def test_concise_answers_continue_to_the_last_character(roots: Settings) -> None:
+    """Escapes, two-byte characters and a note take their part; the bound holds as sent."""
+    limited = roots.model_copy(update={"max_response_bytes": 40_000, "detail": "concise"})
+    texts = {f"f{number}.txt": f'{number} "é"\n' * 700 for number in range(25)}
+    for name, text in texts.items():
+        (roots.workspace_dir / name).write_text(text)
+
+    read = dict.fromkeys(texts, "")
+    request: dict[str, Any] | None = {"paths": list(texts)}
+    calls = 0
+
+    async with Abilities.open(limited) as abilities:
+        while request is not None:
+            answer = await abilities.call("file_read_bulk", request)
+            assert len(render(answer).encode()) <= 40_000
+            for record in answer["results"]:
+                read[record["input"].partition("#")[0]] += record.get("content", "")
+            request = answer.get("next_request")
+            calls += 1
+
+    assert read == texts
+    assert 2 < calls < 25
+
+
+async def test_a_concise_walk_continues_to_the_last_character(roots: Settings) -> None:
+    limited = roots.model_copy(update={"max_response_bytes": 40_000})
+    texts = {f"k{number}": f'{number} "é"\n' * 700 for number in range(30)}
+
+    async with Abilities.open(limited) as abilities:
+        for key, text in texts.items():
+            links = [{"key": other} for other in texts if key == "k0" and other != key]
+            memory = {"type": "core", "key": key, "content": text, "links": links}
+            await abilities.call("store_memory", {**memory, "detail": "concise"})
+
+        arguments = {"key": "k0", "breadth": 20, "total": 50, "detail": "concise"}
+        walk = await abilities.call("bulk_read_memory", arguments)
+        walked = [walk["targetMemory"], *walk["associatedMemories"]]
+        read = {record["key"]: record.get("content", "") for record in walked}
+        requests = walk["next_requests"]
+        assert len(render(walk).encode()) <= 40_000
+
+        while requests:
+            request = requests.pop()
+            assert request["detail"] == "concise"
+            answer = await abilities.call("memory_read_bulk", request)
+            for record in answer["results"]:
+                if record["success"]:
+                    read[record["key"]] += record["content"]
+            if "next_request" in answer:
+                requests.append(answer["next_request"])
+
+    assert len(read) == 21
+    assert read == {key: texts[key] for key in read}
+
+
+async def test_the_command_line_draws_concise_records(settings: Settings) -> None:
+    await fill(settings)
+    targets = [{"type": "stored", "key": "A"}, {"type": "stored"}, {"type": "short_term"}]
+    arguments = {"targets": targets, "max_chars_per_item": 3, "detail": "concise"}
+    payload = await python(settings, "memory_read_bulk", arguments)
+    console = Console(record=True, width=200, file=StringIO())
+
+    print_payload(payload, console)
+
+    lines = [" ".join(line.split()) for line in console.export_text().splitlines()[1:]]
+    assert lines == [
+        "cut A 3",
+        'failed {"type":"stored"} missing_argument: key is missing.',
+        'failed {"type":"short_term"} not_found',
+        "1 of 3 read, 2 failed, 1 cut, 3 characters; send next_request for the rest",
+    ]
 
 
 async def test_a_wrong_detail_is_refused(settings: Settings) -> None:
