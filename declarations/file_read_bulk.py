@@ -4,11 +4,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import OptionalDetail
+from abilities.declarations.detail import BrokenRule, Continuation, FailureReason, OptionalDetail
 from abilities.declarations.fields import Arguments, Array, MaxChars, items_schema
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.model import Model
-from abilities.declarations.records import ConciseOutcome, Record, ReplyOf
+from abilities.declarations.records import Record, ReplyOf
 
 Paths = Annotated[
     list[Any],
@@ -56,7 +56,7 @@ class FileData(Model):
     )
 
 
-class ConciseFile(ConciseOutcome):
+class ConciseFile(Model):
     """The concise record of a file."""
 
     input: str = Field(description="The item as requested.")
@@ -70,6 +70,9 @@ class ConciseFile(ConciseOutcome):
     version: str | None = Field(
         default=None, description="Changes when the file is replaced or modified."
     )
+    next: Continuation = None
+    reason: FailureReason = None
+    message: BrokenRule = None
 
 
 class FileReadBulkAnswer(ReplyOf[Record[FileData] | ConciseFile]):

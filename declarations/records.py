@@ -37,20 +37,6 @@ class Record(Model, Generic[T]):
     )
 
 
-class ConciseOutcome(Model):
-    """What concise records have in common: how to go on, or why there is nothing."""
-
-    next: str | None = Field(
-        default=None,
-        description="Present if the content was cut: the path, or a target's 'resume', to send "
-        "for the rest.",
-    )
-    reason: str | None = Field(default=None, description="Why it failed; present on failure.")
-    message: str | None = Field(
-        default=None, description="The rule that a malformed item breaks, in one sentence."
-    )
-
-
 class Summary(Model):
     """Counts over all records of a reply."""
 

@@ -159,7 +159,7 @@ def describe_type(field: JsonObject) -> str:
         return " \\| ".join(f"`{value}`" for value in field["enum"])
 
     alternatives = [str(alternative.get("type")) for alternative in field.get("anyOf", [])]
-    words = str(field.get("type") or " or ".join(alternatives) or "any")
+    words = str(field.get("type") or " or ".join(dict.fromkeys(alternatives)) or "any")
     if words == "array":
         words = f"array of {describe_type(field.get('items', {}))}"
 

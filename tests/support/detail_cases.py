@@ -43,7 +43,7 @@ async def fill(settings: Settings) -> dict[str, str]:
 
     async with Abilities.open(settings) as abilities:
         for key, links in (("A", "BC"), ("B", "D"), ("C", ""), ("D", "")):
-            memory = {"type": "core", "key": key, "content": CONTENT, "tags": ["t"]}
+            memory: Payload = {"type": "core", "key": key, "content": CONTENT, "tags": ["t"]}
             memory |= {"links": [{"key": linked} for linked in links], "detail": "full"}
             ids[key] = (await abilities.call("store_memory", memory))["id"]
 
