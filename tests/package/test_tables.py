@@ -94,12 +94,27 @@ def drop_nulls(value: Any) -> Any:
     return {name: drop_nulls(item) for name, item in value.items() if item is not None}
 
 
+LONGER_ESCAPE = len(r"\u000c") - len(r"\f")
+"""What a backspace or a form feed costs more in TOON, which has no short escapes for them."""
+
+
+def count_longer_escapes(value: Any) -> int:
+    """Return how many characters TOON escapes at greater length than JSON."""
+    if isinstance(value, dict):
+        return sum(map(count_longer_escapes, value.values()))
+    if isinstance(value, list):
+        return sum(map(count_longer_escapes, value))
+
+    return value.count("\b") + value.count("\f") if isinstance(value, str) else 0
+
+
 def check_toon(payload: Payload) -> None:
     """Check that a concise payload comes back from TOON, and is no larger in it than in JSON."""
     toon = render(payload, "toon")
+    bound = len(render(payload).encode()) + LONGER_ESCAPE * count_longer_escapes(payload)
 
     assert drop_nulls(loads(toon)) == payload
-    assert len(toon.encode()) <= len(render(payload).encode())
+    assert len(toon.encode()) <= bound
 
 
 def count_lines(toon: str, name: str) -> int:
