@@ -42,8 +42,9 @@ def full_records(draw: st.DrawFn, leading: Payload, data: Payload) -> Payload:
     if draw(st.integers(0, 3)) == 0:
         return {**leading, "success": False, "error": {"reason": draw(FAILURES)}}
 
-    record: Payload = {**leading, "success": True, "data": {**data, "content": draw(TEXTS)}}
-    if draw(st.booleans()):
+    content = draw(TEXTS)
+    record: Payload = {**leading, "success": True, "data": {**data, "content": content}}
+    if content and draw(st.booleans()):  # at least one character is left
         record["truncation"] = {"next": {"resume": draw(POINTS)}}
 
     return record
@@ -175,9 +176,17 @@ def test_a_walk_is_a_table(target: Payload, full: list[Payload], frontier: list[
 @many
 @given(st.lists(targets(), min_size=1, max_size=25))
 def test_notes_and_memories_are_a_table(full: list[Payload]) -> None:
+    """A malformed target beside one other may take three bytes more: its rule has a column."""
     records = shape_all(full, TARGET)
     summary = dict.fromkeys(("requested", "succeeded", "failed", "truncated"), len(full))
     payload: Payload = {"results": records, "summary": {**summary, "returned_chars": 0}}
+    cut: list[Payload] = []
+    for record in records:
+        if "next" in record:
+            target = {name: record[name] for name in ("type", "date", "key") if name in record}
+            cut.append({**target, "resume": record["next"]})
+    if cut:
+        payload["next_request"] = {"targets": cut}
 
     check_toon(payload)
 
