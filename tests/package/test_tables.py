@@ -183,7 +183,9 @@ def test_notes_and_memories_are_a_table(full: list[Payload]) -> None:
     cut: list[Payload] = []
     for record in records:
         if "next" in record:
-            target = {name: record[name] for name in ("type", "date", "key") if name in record}
+            target: Payload = {
+                name: record[name] for name in ("type", "date", "key") if name in record
+            }
             cut.append({**target, "resume": record["next"]})
     if cut:
         payload["next_request"] = {"targets": cut}
