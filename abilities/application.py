@@ -125,6 +125,7 @@ class Resources:
             max_response_bytes=settings.max_response_bytes,
             read_only=read_only,
             disabled=settings.disabled,
+            detail=settings.detail,
         )
 
     def _get_root(self, place: RootPlace) -> Root:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeGuard, get_type_hints
 
 from pydantic import BaseModel
 
+from abilities.declarations.detail import Detail
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
 from abilities.helpers.files.lister import FileLister
@@ -40,8 +41,8 @@ class Context:
     An answer that is larger than ``max_response_bytes`` as JSON is refused. If ``read_only`` is
     true, the caller may not change anything, and the registry refuses abilities that would.
     ``disabled`` names the abilities that the settings do not offer, for those that could do the
-    same in another way. Built-in abilities answer in ``output_format`` if their arguments name no
-    other; ``structured`` means that the payload is sent as JSON too.
+    same in another way. Built-in abilities answer in ``output_format`` and ``detail`` if their
+    arguments name no others; ``structured`` means that the payload is sent as JSON too.
 
     To fail the whole call, raise `Refused` with a reason, or `AbilityError`.
     """
@@ -55,6 +56,7 @@ class Context:
     disabled: tuple[str, ...] = ()
     output_format: OutputFormat = "json"
     structured: bool = False
+    detail: Detail = "full"
 
     @property
     def bound(self) -> Bound:

@@ -261,6 +261,8 @@ def _drop_null(schema: JsonObject) -> JsonObject:
         others = dict(schema)
         del others["anyOf"]
         schema = {**alternatives[0], **others}
+    elif alternatives:
+        schema = {**schema, "anyOf": alternatives}
 
     if "default" in schema and schema["default"] is None:
         schema = dict(schema)

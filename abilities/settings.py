@@ -15,6 +15,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from abilities.declarations.detail import Detail
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.memory import Namespace, parse_namespace
 from abilities.helpers.files.bans import find_ban
@@ -98,9 +99,7 @@ class Settings(BaseSettings):
     )
     timezone: str | None = Field(
         default=None,
-        description=(
-            "Time zone that defines 'today', for example 'Europe/Berlin' (default: the system's)."
-        ),
+        description="Time zone of 'today', such as 'Europe/Berlin' (default: the system's).",
     )
     max_response_bytes: int = Field(
         default=64_000,
@@ -112,6 +111,9 @@ class Settings(BaseSettings):
         default="text",
         description="Format of what models read on MCP and LangChain, if a call names none.",
     )
+    detail: Detail = Field(
+        default="full", description="Fields in answers if a call does not say: full or concise."
+    )
     follow_symlinks: Literal["within", "never"] = Field(
         default="within",
         description="Follow symbolic links that stay beneath their root, or none at all.",
@@ -121,10 +123,8 @@ class Settings(BaseSettings):
     )
     deny: Names = Field(
         default=list_denied(),
-        description=(
-            "Names that are never shared; '!name' is an exception. Replaces the default list, for "
-            "which '...' stands."
-        ),
+        description="Names that are never shared; '!name' is an exception. Replaces the default "
+        "list, for which '...' stands.",
     )
     redact: bool = Field(
         default=True,

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from abilities.declarations.detail import OptionalDetail
 from abilities.declarations.fields import EXACT, Arguments, AskedFormat, Integer
 from abilities.declarations.limits import (
     DEFAULT_LISTED_FILES,
@@ -38,6 +39,7 @@ class FileListInput(Arguments):
         default=None, description="Continue after this path; copy it from next_request."
     )
     output_format: AskedFormat = None
+    detail: OptionalDetail = None
 
 
 class ListedFile(Model):
@@ -51,10 +53,22 @@ class ListedFile(Model):
     modified_at: str = Field(description="Last modification, RFC 3339 UTC.")
 
 
+class ConciseListedFile(Model):
+    """The concise record of a file that can be read."""
+
+    path: str = Field(description="Send it to file_read_bulk as it is.")
+    source: Literal["agent"] | None = Field(
+        default=None, description="agent if the agent directory has it; else the workspace has."
+    )
+    size_bytes: int = Field(description="Size in bytes.")
+
+
 class FileListAnswer(Model):
     """Answer of `file_list`."""
 
-    files: list[ListedFile] = Field(description="The files that match, sorted by path.")
+    files: list[ListedFile | ConciseListedFile] = Field(
+        description="The files that match, sorted by path."
+    )
     has_more: bool = Field(description="Whether there may be more; send next_request for them.")
     next_request: dict[str, Any] | None = Field(
         default=None, description="The arguments of the next call."

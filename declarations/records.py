@@ -8,6 +8,7 @@ from abilities.declarations.faults import Fault
 from abilities.declarations.model import Model
 
 T = TypeVar("T")
+AnyRecord = TypeVar("AnyRecord")
 
 
 class Truncation(Model):
@@ -46,10 +47,10 @@ class Summary(Model):
     returned_chars: int = Field(description="Characters of content in the whole reply.")
 
 
-class BulkReply(Model, Generic[T]):
+class ReplyOf(Model, Generic[AnyRecord]):
     """One record per requested item, in the order requested; duplicates are kept."""
 
-    results: list[Record[T]] = Field(description="One record per item, in the order requested.")
+    results: list[AnyRecord] = Field(description="One record per item, in the order requested.")
     summary: Summary = Field(description="Counts over all records.")
     next_request: dict[str, Any] | None = Field(
         default=None,
@@ -58,3 +59,7 @@ class BulkReply(Model, Generic[T]):
             "absent if nothing is left."
         ),
     )
+
+
+class BulkReply(ReplyOf[Record[T]], Generic[T]):
+    """A reply whose records hold data of one type."""

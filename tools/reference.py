@@ -41,9 +41,13 @@ EXAMPLES: dict[str, list[str]] = {
     "file_read_bulk": [
         '{"paths": ["notes.md#L2", "missing.md"]}',
         '{"paths": ["notes.md"], "output_format": "text"}',
+        '{"paths": ["notes.md#L2", "missing.md"], "detail": "concise"}',
     ],
     "memory_read_bulk": ['{"targets": [{"type": "stored", "key": "tea"}, {"type": "long_term"}]}'],
-    "bulk_read_memory": ['{"key": "Ada", "depth": 1}', '{"key": "Ada", "output_format": "toon"}'],
+    "bulk_read_memory": [
+        '{"key": "Ada", "depth": 1}',
+        '{"key": "Ada", "detail": "concise", "output_format": "toon"}',
+    ],
     "memory_get": ['{"key": "Ada"}'],
     "store_memory": [
         '{"type": "task", "key": "plan", "content": "Test, then ship.", "links": [{"key": "Ada"}]}'
@@ -133,13 +137,21 @@ def flatten(schema: JsonObject, prefix: str = "") -> list[tuple[str, JsonObject]
 
     for name, field in schema.get("properties", {}).items():
         fields.append((f"{prefix}{name}", field))
+        if name in _SHARED or not has_more_levels:
+            continue
 
-        inner = field.get("items", field)
-        if inner.get("properties") and name not in _SHARED and has_more_levels:
-            brackets = "[]" if field.get("type") == "array" else ""
-            fields += flatten(inner, f"{prefix}{name}{brackets}.")
+        brackets = "[]" if field.get("type") == "array" else ""
+        for mark, inner in list_alternatives(field.get("items", field)):
+            fields += flatten(inner, f"{prefix}{name}{brackets}{mark}.")
 
     return fields
+
+
+def list_alternatives(schema: JsonObject) -> list[tuple[str, JsonObject]]:
+    """Return the objects that a value may be, each with its mark; the second one is concise."""
+    alternatives = schema.get("anyOf", [schema])
+    objects = [alternative for alternative in alternatives if alternative.get("properties")]
+    return list(zip(("", " (concise)"), objects, strict=False))
 
 
 def describe_type(field: JsonObject) -> str:
@@ -148,7 +160,7 @@ def describe_type(field: JsonObject) -> str:
         return " \\| ".join(f"`{value}`" for value in field["enum"])
 
     alternatives = [str(alternative.get("type")) for alternative in field.get("anyOf", [])]
-    words = str(field.get("type") or " or ".join(alternatives) or "any")
+    words = str(field.get("type") or " or ".join(dict.fromkeys(alternatives)) or "any")
     if words == "array":
         words = f"array of {describe_type(field.get('items', {}))}"
 

@@ -6,6 +6,7 @@ from abilities.declarations.bulk_read_memory import (
     MemoryGetAnswer,
     MemoryGetInput,
 )
+from abilities.declarations.detail import Detail
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
@@ -15,11 +16,18 @@ from abilities.helpers.walk import WalkLimits
 
 
 async def walk_memory(
-    context: Context, key: str, limits: WalkLimits, direction: Direction
+    context: Context, key: str, limits: WalkLimits, direction: Direction, detail: Detail | None
 ) -> JsonObject:
     """Return a memory and what it leads to, as both abilities answer it."""
     result = await context.memory.walk(key, limits, direction)
-    return build_walk_answer(result, limits, direction, context.bound)
+
+    # Requests for the rest repeat what was given, and no settings.
+    repeated: JsonObject = {}
+    if detail is not None:
+        repeated["detail"] = detail
+
+    chosen = detail or context.detail
+    return build_walk_answer(result, limits, direction, context.bound, chosen, repeated)
 
 
 BULK_DESCRIPTION = """\
@@ -37,7 +45,7 @@ best of that; read those with a larger limit or with memory_read_bulk. Cut conte
 async def run_bulk(context: Context, arguments: BulkReadMemoryInput) -> JsonObject:
     """Walk from a memory."""
     limits = WalkLimits(arguments.depth, arguments.breadth, arguments.total)
-    return await walk_memory(context, arguments.key, limits, arguments.direction)
+    return await walk_memory(context, arguments.key, limits, arguments.direction, arguments.detail)
 
 
 bulk_read_memory: Ability = Ability(
@@ -69,12 +77,15 @@ async def run_get(context: Context, arguments: MemoryGetInput) -> JsonObject:
             raise Refused("disabled", "bulkRead")
 
         limits = WalkLimits(arguments.depth, arguments.breadth, arguments.totalLimit)
-        return await walk_memory(context, arguments.key, limits, arguments.direction)
+        return await walk_memory(
+            context, arguments.key, limits, arguments.direction, arguments.detail
+        )
 
     stored, backlinks = await context.memory.get(
         arguments.key, arguments.links_offset, arguments.direction
     )
-    return build_memory_answer(stored, backlinks, context.bound)
+    detail = arguments.detail or context.detail
+    return build_memory_answer(stored, backlinks, context.bound, detail)
 
 
 memory_get: Ability = Ability(

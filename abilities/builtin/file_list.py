@@ -9,6 +9,7 @@ from abilities.definition import Ability, Context
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import FoundFile, Listing, ListingRequest
 from abilities.helpers.files.reader import format_modified_at
+from abilities.helpers.reply.detail import shape_listed
 from abilities.helpers.reply.render import json_size
 
 DESCRIPTION = """\
@@ -46,6 +47,9 @@ async def run(context: Context, arguments: FileListInput) -> JsonObject:
     room = context.max_response_bytes - json_size({**answer, "next_request": widest_request})
 
     files = [_describe_file(file) for file in listing.files]
+    if (arguments.detail or context.detail) == "concise":
+        files = [shape_listed(file) for file in files]
+
     fitting = _count_fitting(files, room)
 
     after = listing.after

@@ -14,12 +14,13 @@ from abilities.declarations.memories import (
 )
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
+from abilities.helpers.memory.pages import fit_page
 from abilities.helpers.memory.records import (
     build_write_answer,
     describe_mending,
-    fit_page,
     to_memory_data,
 )
+from abilities.helpers.reply.detail import shape_written
 from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.protocol import Query
 
@@ -38,7 +39,8 @@ async def store(context: Context, arguments: StoreMemoryInput) -> JsonObject:
     assert result.stored is not None  # only a deletion leaves nothing
 
     frame: JsonObject = {"id": result.stored.row.id, "created": result.created, "memory": {}}
-    return build_write_answer(result, frame, context.bound)
+    detail = arguments.detail or context.detail
+    return build_write_answer(result, frame, context.bound, detail)
 
 
 store_memory: Ability = Ability(
@@ -75,7 +77,8 @@ async def query(context: Context, arguments: QueryMemoriesInput) -> JsonObject:
             descending=arguments.sort_order == "desc",
         )
     )
-    fitted = fit_page(page.memories, context.bound)
+    detail = arguments.detail or context.detail
+    fitted = fit_page(page.memories, context.bound, detail)
 
     # A page that did not fit says a lower limit, so that the next one begins where it ended.
     limit = arguments.limit
@@ -118,7 +121,8 @@ async def update(context: Context, arguments: UpdateMemoryInput) -> JsonObject:
     """Change a memory."""
     result = await context.memory.change("update", arguments.explicit_arguments())
     frame: JsonObject = {"memory": {}, "updated_fields": list(result.updated)}
-    return build_write_answer(result, frame, context.bound)
+    detail = arguments.detail or context.detail
+    return build_write_answer(result, frame, context.bound, detail)
 
 
 update_memory: Ability = Ability(
@@ -148,7 +152,15 @@ async def delete(context: Context, arguments: DeleteMemoryInput) -> JsonObject:
 
     result = await context.memory.change(kind, arguments.explicit_arguments())
     answer: JsonObject = {"success": True, "action": action, "id": arguments.id}
-    return {**answer, **describe_mending(result)}
+    answer = {**answer, **describe_mending(result)}
+    if (arguments.detail or context.detail) == "full":
+        return answer
+
+    # Of a memory that was deleted for good, nothing is left but its id.
+    memory: JsonObject = {}
+    if result.stored is not None:
+        memory = to_memory_data(result.stored, version=True)
+    return shape_written(memory, answer)
 
 
 delete_memory: Ability = Ability(

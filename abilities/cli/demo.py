@@ -74,7 +74,10 @@ async def run_demo(workspace: Path) -> None:
         agent = Path(scratch) / "agent"
         samples = _create_sample_agent(agent)
         settings = Settings(
-            agent_dir=agent, workspace_dir=workspace, store_url=f"sqlite:///{scratch}/memory.db"
+            agent_dir=agent,
+            workspace_dir=workspace,
+            store_url=f"sqlite:///{scratch}/memory.db",
+            detail="full",
         )
         console.print("[bold]Workspace[/]", Text(escape_text(str(workspace))))
         console.print("[bold]Agent directory[/] a sample made for this demonstration")

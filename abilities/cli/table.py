@@ -48,13 +48,14 @@ def _build_table(records: list[JsonObject]) -> Table:
 
 
 def _build_success_row(record: JsonObject) -> list[Text]:
-    data = record["data"]
+    data = record.get("data", record)  # a concise record has no level of its own for them
     truncation = record.get("truncation")
     mark = Text("ok", style="green")
     note = ""
 
-    if truncation:
+    if truncation or "next" in record:
         mark = Text("cut", style="yellow")
+    if truncation:
         note = _format_truncation(truncation)
 
     origin = data.get("source") or data.get("date") or data.get("filename", "")
@@ -70,12 +71,18 @@ def _build_success_row(record: JsonObject) -> list[Text]:
 
 
 def _build_failure_row(record: JsonObject) -> list[Text]:
-    fault = record["error"]
     mark = Text("failed", style="red")
-    words = escape_text(f"{fault['code']}: {fault['message']}")
-    sentence = Text(words, style="red")
+    sentence = Text(escape_text(_format_failure(record)), style="red")
 
     return [mark, _format_item(record), Text(), Text(), sentence]
+
+
+def _format_failure(record: JsonObject) -> str:
+    if "error" in record:
+        return f"{record['error']['code']}: {record['error']['message']}"
+
+    words = [record["reason"], record.get("message", "")]
+    return ": ".join(filter(None, words))
 
 
 def _format_truncation(truncation: JsonObject) -> str:
@@ -89,7 +96,9 @@ def _format_truncation(truncation: JsonObject) -> str:
 
 
 def _format_item(record: JsonObject) -> Text:
-    return Text(escape_text(record["input"]))
+    """Return the item as requested; a concise record of a memory has the parts of its target."""
+    names = [record.get(name, "") for name in ("input", "key", "date", "type")]
+    return Text(escape_text(next(filter(None, names))))
 
 
 def _format_summary(payload: JsonObject) -> str:

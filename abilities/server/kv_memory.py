@@ -37,9 +37,12 @@ Links = Mapping[str, Iterable[JsonObject]]
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
     """Call `memory_get` or `bulk_read_memory`, and answer as the previous system did."""
+    # The previous names are taken from full answers, whatever the settings say.
+    arguments = {**arguments, "detail": "full"}
+
     # As text an answer may hold more than its bound allows as JSON.
     if arguments.get("output_format") == "text":
-        arguments = {**arguments, "output_format": "json"}
+        arguments["output_format"] = "json"
 
     reply = await abilities.reply(name, arguments)
     if reply.failed:

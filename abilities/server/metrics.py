@@ -17,7 +17,9 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 from typing_extensions import override
 
+from abilities.declarations.reasons import FAULTS
 from abilities.declarations.values import JsonObject, as_object
+from abilities.helpers.reply.detail import is_cut
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BYTES = (256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)
@@ -51,20 +53,41 @@ class CallMetrics(NamedTuple):
         """Count over a payload and over all records in it."""
         records = list(_iterate_records(payload))
         single = as_object(payload.get("targetMemory")) or payload
-        metadata = as_object(payload.get("metadata")) or {}
 
-        items = len(records) + ("data" in single)
+        items = len(records) + ("data" in single or "content" in single)
         faults = collections.Counter[str]()
         truncated = 0
 
         for part in (single, *records):
-            truncated += "truncation" in part
-            fault = as_object(part.get("error"))
+            truncated += is_cut(part)
+            code = _find_code(part)
+            if code is not None:
+                faults[code] += 1
 
-            if fault is not None:
-                faults[fault["code"]] += 1
+        return cls(items, faults, truncated, _find_depth(payload, records))
 
-        return cls(items, faults, truncated, metadata.get("depthReached"))
+
+def _find_code(record: JsonObject) -> str | None:
+    """Return the code of a record's failure: of the fault, or of a concise record's reason."""
+    fault = as_object(record.get("error"))
+    if fault is not None:
+        return str(fault["code"])
+
+    reason = record.get("reason")
+    if isinstance(reason, str) and reason in FAULTS:
+        return FAULTS[reason].code
+
+    return None
+
+
+def _find_depth(payload: JsonObject, records: Iterable[JsonObject]) -> int | None:
+    """Return how deep a walk went, which a concise one says by its records; None if it is none."""
+    metadata = as_object(payload.get("metadata")) or {}
+    if "targetMemory" not in payload or "depthReached" in metadata:
+        return metadata.get("depthReached")
+
+    depths = [record.get("depth") for record in records]
+    return max((depth for depth in depths if isinstance(depth, int)), default=0)
 
 
 def _iterate_records(payload: JsonObject) -> Iterator[JsonObject]:

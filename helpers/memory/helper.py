@@ -40,7 +40,7 @@ _log = logging.getLogger("abilities")
 SHOWN_LINKS = 20
 """Links on a page of a memory's links, or of those that lead to it."""
 
-_NOT_VALUES = frozenset({"id", "key", "links", "remove_links", "permanent"})
+_NOT_VALUES = frozenset({"id", "key", "links", "remove_links", "permanent", "detail"})
 """Arguments of a change that are not values of the memory itself."""
 
 _FAULTS_OF_ONE_MEMORY: tuple[Reason, ...] = (

@@ -1,25 +1,33 @@
-"""Stored memories as the records that callers read: single, in a page, and in a walk."""
+"""Stored memories as the records that callers read: single, and in a walk."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import orjson
 
+from abilities.declarations.detail import Detail
 from abilities.declarations.faults import Fault
 from abilities.declarations.limits import MAX_ITEMS
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE
+from abilities.helpers.reply.detail import (
+    MEMORY,
+    choose_shape,
+    is_cut,
+    is_failed,
+    shape_walk,
+    shape_written,
+)
 from abilities.helpers.reply.envelope import (
     Entry,
     FailedRecord,
     FoundItem,
-    Item,
     RecordDraft,
     ReplyRecord,
     finish_records,
 )
+from abilities.helpers.reply.items import Item
 from abilities.helpers.reply.render import json_size
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import Backlinks, WalkResult, WriteResult
@@ -33,16 +41,21 @@ from abilities.helpers.walk import (
 )
 
 _RESERVED_BYTES = 256
-"""Kept free for a page's other fields, and for a walk's count of failures, which is known last."""
+"""Kept free for a walk's next requests and its count of failures, which are known last."""
 
 
 def to_memory_data(
-    stored: StoredMemory, *, counters: bool = False, links: bool = False, key: bool = True
+    stored: StoredMemory,
+    *,
+    counters: bool = False,
+    links: bool = False,
+    key: bool = True,
+    version: bool = False,
 ) -> JsonObject:
     """Return a memory's fields, without those that have no value.
 
     ``counters`` shows when and how often it was read, ``links`` the links that were read with it,
-    ``key`` its key.
+    ``key`` its key. The version is shown with the counters, with the links, and with ``version``.
     """
     row = stored.row
     data: JsonObject = {"id": row.id}
@@ -80,14 +93,18 @@ def to_memory_data(
     data["metadata"] = {"memory_score": row.score, **orjson.loads(row.metadata)}
 
     # Who reads many at once does not change them: there a version is not worth its bytes.
-    if counters or links:
+    if counters or links or version:
         data["version"] = row.version
 
     return data
 
 
 def draft_memory_record(
-    stored: StoredMemory, data: JsonObject, bound: Bound, trailing: JsonObject | None = None
+    stored: StoredMemory,
+    data: JsonObject,
+    bound: Bound,
+    trailing: JsonObject | None = None,
+    detail: Detail = "full",
 ) -> RecordDraft:
     """Return the draft of a record that is named by its key and continues as a stored target."""
     key = stored.row.key
@@ -100,20 +117,23 @@ def draft_memory_record(
     piece = Piece(content, total_chars=len(content))
     size_bytes = len(content.encode())
     found = FoundItem({**data, "content": ""}, piece, target, continue_at, size_bytes)
-    return RecordDraft(found, bound, {"key": key}, trailing)
+    return RecordDraft(found, bound, {"key": key}, trailing, choose_shape(MEMORY, detail))
 
 
 def build_memory_answer(
-    stored: StoredMemory, backlinks: Backlinks | None, bound: Bound
+    stored: StoredMemory, backlinks: Backlinks | None, bound: Bound, detail: Detail
 ) -> JsonObject:
-    """Return `memory_get`'s answer: one record with the links that were read."""
-    data = to_memory_data(stored, links=True, key=False)
-    data["backlinks_total"] = stored.backlinks_total
-    if backlinks is not None and backlinks.links:
+    """Return `memory_get`'s answer: one record, in full detail with the links that were read."""
+    is_full = detail == "full"
+    data = to_memory_data(stored, links=is_full, key=False, version=True)
+
+    if is_full:
+        data["backlinks_total"] = stored.backlinks_total
+    if is_full and backlinks is not None and backlinks.links:
         data["backlinks"] = [link.to_data(incoming=True) for link in backlinks.links]
 
     room = bound.measure_room(1)
-    draft = _draft_with_links(stored, data, bound, room)
+    draft = _draft_with_links(stored, data, bound, room, detail)
     (record,) = finish_records([draft], room)
     return record.payload
 
@@ -126,15 +146,23 @@ def describe_mending(result: WriteResult) -> JsonObject:
     return {"mended": list(result.mended)}
 
 
-def build_write_answer(result: WriteResult, frame: JsonObject, bound: Bound) -> JsonObject:
-    """Return a write's answer: ``frame`` with its ``memory``, which is cut if it does not fit."""
+def build_write_answer(
+    result: WriteResult, frame: JsonObject, bound: Bound, detail: Detail
+) -> JsonObject:
+    """Return a write's answer: ``frame`` with its ``memory``, which is cut if it does not fit.
+
+    A concise answer names the memory and its version, and sends nothing back.
+    """
     stored = result.stored
     assert stored is not None  # only a deletion leaves nothing
 
     frame = {**frame, **describe_mending(result)}
+    if detail == "concise":
+        return shape_written(to_memory_data(stored, version=True), frame)
+
     room = bound.max_bytes - json_size(frame)
     data = to_memory_data(stored, counters=True, links=True)
-    draft = _draft_with_links(stored, data, bound, room)
+    draft = _draft_with_links(stored, data, bound, room, detail)
     (record,) = finish_records([draft], room)
 
     answer = {**frame, "memory": record.payload["data"]}
@@ -145,7 +173,7 @@ def build_write_answer(result: WriteResult, frame: JsonObject, bound: Bound) -> 
 
 
 def _draft_with_links(
-    stored: StoredMemory, data: JsonObject, bound: Bound, room: int
+    stored: StoredMemory, data: JsonObject, bound: Bound, room: int, detail: Detail
 ) -> RecordDraft:
     """Return a draft with as many of a memory's links as leave room for some of its content.
 
@@ -155,7 +183,7 @@ def _draft_with_links(
     count = max(len(data.get("links", ())), len(data.get("backlinks", ())))
 
     while True:
-        draft = draft_memory_record(stored, shown, bound)
+        draft = draft_memory_record(stored, shown, bound, detail=detail)
         if draft.frame_size + draft.content_size <= room or not count:
             return draft
         if draft.measure_cost().cut + MIN_SHARE <= room:
@@ -179,19 +207,26 @@ def _shorten_links(data: JsonObject, count: int) -> JsonObject:
 
 
 def build_walk_answer(
-    result: WalkResult, limits: WalkLimits, direction: Direction, bound: Bound
+    result: WalkResult,
+    limits: WalkLimits,
+    direction: Direction,
+    bound: Bound,
+    detail: Detail,
+    repeated: JsonObject,
 ) -> JsonObject:
     """Return `bulk_read_memory`'s answer: a memory, what it leads to, what the limits left out.
 
     If contents were cut or left out, ``next_requests`` are the arguments of `memory_read_bulk` that
-    fetch them.
+    fetch them, each with the ``repeated`` ones.
     """
     metadata = _describe_walk(result.outcome, limits)
     frame: JsonObject = {"targetMemory": {}, "associatedMemories": [], "metadata": metadata}
+    if detail == "concise":
+        frame = shape_walk(frame)
 
     entries: list[Entry] = []
     for step, memory in zip(result.outcome.steps, result.memories, strict=True):
-        entries.append(_build_entry(step, memory, direction, bound))
+        entries.append(_build_entry(step, memory, direction, bound, detail))
 
     room = bound.measure_room(len(entries)) - json_size(frame) - _RESERVED_BYTES
     payloads: list[JsonObject] = []
@@ -200,14 +235,14 @@ def build_walk_answer(
     # Records that there was no room for have failed too, so that failures are counted last.
     for record in _finish_best_first(entries, result.outcome.steps, room):
         payloads.append(record.payload)
-        metadata["failed"] += not record.payload["success"]
-        metadata["truncated"] += "truncation" in record.payload
+        metadata["failed"] += is_failed(record.payload)
+        metadata["truncated"] += is_cut(record.payload)
         if record.next_item is not None:
             next_items.append(record.next_item)
 
     answer = {**frame, "targetMemory": payloads[0], "associatedMemories": payloads[1:]}
     if next_items:
-        answer["next_requests"] = _build_next_requests(next_items)
+        answer["next_requests"] = _build_next_requests(next_items, repeated)
 
     return answer
 
@@ -231,25 +266,30 @@ def _find_rank(step: Step) -> int:
     return step.link.rank
 
 
-def _build_next_requests(targets: Sequence[Item]) -> list[JsonObject]:
+def _build_next_requests(targets: Sequence[Item], repeated: JsonObject) -> list[JsonObject]:
     requests: list[JsonObject] = []
     for start in range(0, len(targets), MAX_ITEMS):
-        requests.append({"targets": targets[start : start + MAX_ITEMS]})
+        requests.append({"targets": targets[start : start + MAX_ITEMS], **repeated})
 
     return requests
 
 
 def _build_entry(
-    step: Step, memory: StoredMemory | Exception, direction: Direction, bound: Bound
+    step: Step,
+    memory: StoredMemory | Exception,
+    direction: Direction,
+    bound: Bound,
+    detail: Detail,
 ) -> Entry:
     trailing = _describe_step(step, direction)
     if isinstance(memory, Exception):
-        return FailedRecord(Fault.from_exception(memory), {"key": step.key}, trailing)
+        fault = Fault.from_exception(memory)
+        return FailedRecord(fault, {"key": step.key}, trailing, choose_shape(MEMORY, detail))
 
     # Many memories share one reply: of the metadata only what ranked them is worth its bytes.
-    data = to_memory_data(memory, key=False)
+    data = to_memory_data(memory, key=False, version=detail == "concise")
     data["metadata"] = {"memory_score": memory.row.score}
-    return draft_memory_record(memory, data, bound, trailing)
+    return draft_memory_record(memory, data, bound, trailing, detail)
 
 
 def _describe_step(step: Step, direction: Direction) -> JsonObject:
@@ -299,39 +339,3 @@ def _describe_candidate(candidate: Candidate) -> JsonObject:
         "combinedScore": candidate.rank / RANK_ONE,
         "cutBy": candidate.cut_by,
     }
-
-
-class FittedPage(NamedTuple):
-    """As much of a page as fits.
-
-    ``memories`` are those that could be read, and ``failed`` counts the others. ``consumed`` is how
-    much of the page that is, from the front.
-    """
-
-    memories: list[JsonObject]
-    failed: int
-    consumed: int
-
-
-def fit_page(page: Sequence[StoredMemory | Exception], bound: Bound) -> FittedPage:
-    """Return as many memories of a page, from the front, as fit; at least one."""
-    shown: list[JsonObject] = []
-    used = _RESERVED_BYTES
-    failed = 0
-
-    for position, memory in enumerate(page):
-        if isinstance(memory, Exception):
-            Fault.from_exception(memory)  # logs it, unless it is a refusal
-            failed += 1
-            continue
-
-        # The first one is shown at any size, or a caller would never get past it.
-        data = to_memory_data(memory, counters=True)
-        used += json_size({**data, "content": ""}) + 1
-        used += bound.measure_content(data["content"])
-        if shown and used > bound.measure_room(len(shown) + 1):
-            return FittedPage(shown, failed, position)
-
-        shown.append(data)
-
-    return FittedPage(shown, failed, len(page))

@@ -5,38 +5,24 @@ the room among the drafts and turns every entry into its `ReplyRecord`; `build_r
 reply of them. All sizes are bytes as the reply's `Bound` counts them.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import Cost, share
-from abilities.helpers.reply.render import json_bytes, json_size
+from abilities.helpers.reply.detail import RecordShape, is_cut, shape_record
+from abilities.helpers.reply.items import INPUT_CHARS, BulkRequest, Item, format_item
+from abilities.helpers.reply.render import json_size
 from abilities.helpers.text.codec import count_replaced, replace_markers
 from abilities.helpers.text.pieces import Piece
-
-MAX_ITEM_CHARS = 1024
-"""A longer item cannot be valid; only the beginning that its record repeats is counted."""
-
-MAX_ITEMS_BYTES = 8192
-"""All items of one call together, as JSON."""
-
-_INPUT_CHARS = 200
-"""How much of an invalid item its record repeats."""
 
 _WIDEST_COUNT = 10**6
 """No count of characters in a record has more digits than this."""
 
 _COUNT_DIGITS = 16
 """Bytes reserved for the counts of a summary, which are all one digit wide in an empty reply."""
-
-# Python's strings can hold lone surrogates, but UTF-8 cannot.
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-Item = str | JsonObject
-"""A path or a target, as it is sent."""
 
 CutReason = Literal["max_chars", "budget"]
 
@@ -56,14 +42,6 @@ class FoundItem(NamedTuple):
     size_bytes: int
 
 
-class BulkRequest(NamedTuple):
-    """A bulk call: its items, the argument that held them, and all arguments that were given."""
-
-    items_argument: str
-    items: Sequence[object]
-    arguments: JsonObject
-
-
 class ReplyRecord(NamedTuple):
     """A finished record: its payload, and how many characters of content are in it.
 
@@ -78,27 +56,33 @@ class ReplyRecord(NamedTuple):
 class FailedRecord:
     """The record of an item without content: it could not be read, or there was no room for it.
 
-    ``leading`` and ``trailing`` are the fields that the record begins and ends with.
+    ``leading`` and ``trailing`` are the fields that the full record begins and ends with, and
+    ``shape`` is that of a concise one.
     """
 
     returned_chars, next_item = 0, None
 
     def __init__(
-        self, fault: Fault, leading: JsonObject, trailing: JsonObject | None = None
+        self,
+        fault: Fault,
+        leading: JsonObject,
+        trailing: JsonObject | None = None,
+        shape: RecordShape | None = None,
     ) -> None:
-        self.payload: JsonObject = {
+        record: JsonObject = {
             **leading,
             "success": False,
             "error": fault.to_payload(),
             **(trailing or {}),
         }
+        self.payload: JsonObject = shape_record(record, shape)
 
 
 class RecordDraft:
     """The record of an item that was found, as long as it is open how much of its content fits.
 
-    ``leading`` and ``trailing`` are those of a `FailedRecord`. ``content_size`` is the size of the
-    content, ``frame_size`` that of everything else if nothing is cut for lack of room.
+    ``leading``, ``trailing`` and ``shape`` are those of a `FailedRecord`. ``content_size`` is the
+    size of the content, ``frame_size`` that of everything else if nothing is cut for lack of room.
     """
 
     def __init__(
@@ -107,6 +91,7 @@ class RecordDraft:
         bound: Bound,
         leading: JsonObject,
         trailing: JsonObject | None = None,
+        shape: RecordShape | None = None,
     ) -> None:
         piece = found.piece
 
@@ -115,6 +100,7 @@ class RecordDraft:
         self._piece = piece
         self._leading = leading
         self._trailing = trailing or {}
+        self._shape = shape
 
         # Only a piece that keeps its raw bytes can have markers or marks in its text.
         self._content = piece.text if piece.raw is None else replace_markers(piece.text)
@@ -194,7 +180,7 @@ class RecordDraft:
         if truncation is not None:
             payload["truncation"] = truncation
 
-        return payload
+        return shape_record(payload, self._shape)
 
     def _build_truncation(self, reason: CutReason, chars: int, next_item: Item) -> JsonObject:
         truncation: JsonObject = {"reason": reason, "returned_chars": chars}
@@ -206,29 +192,11 @@ class RecordDraft:
 
     def _leave_out(self) -> ReplyRecord:
         fault = Fault.from_reason("response_budget", size_bytes=self._found.size_bytes)
-        failed = FailedRecord(fault, self._leading, self._trailing)
+        failed = FailedRecord(fault, self._leading, self._trailing, self._shape)
         return ReplyRecord(failed.payload, next_item=self._found.item)
 
 
 Entry = RecordDraft | FailedRecord | ReplyRecord
-
-
-def check_items_size(request: BulkRequest) -> int:
-    """Return the size of all items of a call together, in bytes. Raises Refused: too_long."""
-    total = 0
-
-    for item in request.items:
-        text = format_item(item)
-        if len(text) > MAX_ITEM_CHARS:
-            # It fails by itself, and one bad item must not fail the others.
-            text = text[:_INPUT_CHARS]
-        total += json_size(text)
-
-    if total > MAX_ITEMS_BYTES:
-        rule = {"max_bytes": MAX_ITEMS_BYTES}
-        raise Refused("too_long", request.items_argument, expected=rule)
-
-    return total
 
 
 def measure_room(request: BulkRequest, bound: Bound) -> int:
@@ -247,7 +215,7 @@ def build_reply(
     """
     entries: list[Entry] = []
     for item, outcome in zip(request.items, outcomes, strict=True):
-        entries.append(_build_entry(item, outcome, bound))
+        entries.append(_build_entry(item, outcome, bound, request.shape))
 
     records = finish_records(entries, measure_room(request, bound))
 
@@ -290,20 +258,25 @@ def _grant_contents(drafts: Sequence[RecordDraft], room: int) -> Sequence[int | 
     return share([draft.measure_cost() for draft in drafts], room)
 
 
-def _build_entry(item: object, outcome: FoundItem | ReplyRecord | Exception, bound: Bound) -> Entry:
+def _build_entry(
+    item: object,
+    outcome: FoundItem | ReplyRecord | Exception,
+    bound: Bound,
+    shape: RecordShape | None,
+) -> Entry:
     if isinstance(outcome, ReplyRecord):
         return outcome
 
     text = format_item(item)
     if isinstance(outcome, FoundItem):
-        return RecordDraft(outcome, bound, {"input": text})
+        return RecordDraft(outcome, bound, {"input": text}, shape=shape)
 
     # A valid item is repeated whole, for callers to match; an invalid one may be of any length.
     fault = Fault.from_exception(outcome)
     if fault.code == "INVALID_INPUT":
-        text = text[:_INPUT_CHARS]
+        text = text[:INPUT_CHARS]
 
-    return FailedRecord(fault, {"input": text})
+    return FailedRecord(fault, {"input": text}, shape=shape)
 
 
 def _assemble_reply(
@@ -315,7 +288,7 @@ def _assemble_reply(
     for record in records:
         payloads.append(record.payload)
         succeeded += record.payload["success"]
-        truncated += "truncation" in record.payload
+        truncated += is_cut(record.payload)
         returned_chars += record.returned_chars
 
     reply: JsonObject = {
@@ -342,14 +315,3 @@ def _measure_entry(payload: JsonObject, next_item: Item | None) -> int:
         size += json_size(next_item) + 1
 
     return size
-
-
-def format_item(item: object) -> str:
-    """Return an item as its record repeats it: a string as it is, anything else as compact JSON."""
-    if isinstance(item, str):
-        return _SURROGATE.sub("\ufffd", item)
-
-    try:
-        return json_bytes(item).decode()
-    except TypeError:
-        return "?"  # an integer that is too large, for example

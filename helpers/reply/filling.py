@@ -6,18 +6,18 @@ from threading import Lock
 from typing import Generic, TypeVar
 
 from abilities.declarations.faults import Fault
+from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, Allotment, rank
+from abilities.helpers.reply.detail import RecordShape
 from abilities.helpers.reply.envelope import (
-    MAX_ITEM_CHARS,
-    BulkRequest,
     FailedRecord,
     FoundItem,
     RecordDraft,
     ReplyRecord,
-    format_item,
     measure_room,
 )
+from abilities.helpers.reply.items import MAX_ITEM_CHARS, BulkRequest, format_item
 from abilities.helpers.reply.render import json_size
 
 FAILED_BYTES = 256
@@ -96,7 +96,9 @@ class Filling(Generic[ReadT]):
 
     def admit(self, index: int, read: ReadT) -> ReplyRecord:
         """Return the record of an item that was read, with as much of it as there is room for."""
-        draft = RecordDraft(self._describe(read), self._bound, {"input": self._texts[index]})
+        leading: JsonObject = {"input": self._texts[index]}
+        shape = self._request.shape
+        draft = RecordDraft(self._describe(read), self._bound, leading, shape=shape)
         cost = replace(draft.measure_cost(), left_out=self._reserved[index])
         with self._lock:
             granted = self._allotment.grant(cost)
@@ -105,7 +107,7 @@ class Filling(Generic[ReadT]):
 
     def leave_out(self, index: int, size_bytes: int) -> ReplyRecord:
         """Return the record of an item of a size that was left out unread."""
-        return _build_left_out(self._texts[index], size_bytes)
+        return _build_left_out(self._texts[index], size_bytes, self._request.shape)
 
     def settle_failure(self, index: int) -> None:
         """Reserve for an item what it takes as a failure, instead."""
@@ -113,9 +115,9 @@ class Filling(Generic[ReadT]):
             self._allotment.spare += self._reserved[index] - FAILED_BYTES - self._sizes[index]
 
 
-def _build_left_out(item: str, size_bytes: int) -> ReplyRecord:
+def _build_left_out(item: str, size_bytes: int, shape: RecordShape | None = None) -> ReplyRecord:
     fault = Fault.from_reason("response_budget", size_bytes=size_bytes)
-    failed = FailedRecord(fault, {"input": item})
+    failed = FailedRecord(fault, {"input": item}, shape=shape)
     return ReplyRecord(failed.payload, next_item=item)
 
 

@@ -71,7 +71,7 @@ def test_published_schemas_are_plain_and_bounded() -> None:
             assert field["description"]
         if "bulk" not in ability.name or ability.name == "bulk_read_memory":
             continue
-        items, limit, _ = schema["properties"].values()
+        items, limit, *_ = schema["properties"].values()
         assert (items["type"], items["minItems"], items["maxItems"]) == ("array", 1, 25)
         assert (limit["type"], limit["minimum"], limit["maximum"], limit["default"]) == (
             "integer",

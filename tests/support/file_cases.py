@@ -343,7 +343,7 @@ FILE_ROWS = [
         "F31-unknown",
         "unknown_argument",
         "recursive",
-        expected={"one_of": ["paths", "max_chars_per_file", "output_format"]},
+        expected={"one_of": ["paths", "max_chars_per_file", "output_format", "detail"]},
         paths=["ok.txt"],
         recursive=True,
     ),

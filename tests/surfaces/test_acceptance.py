@@ -12,14 +12,14 @@ from abilities.declarations.faults import Fault
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer
 from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer
 from abilities.declarations.reasons import FAULTS, Reason
-from abilities.declarations.records import BulkReply
+from abilities.declarations.records import ReplyOf
 from tests.support.file_cases import ROWS, Ok, Row, Wrong
 from tests.support.measurements import reached
 from tests.support.refusals import check_refusal, check_wrong_item
 from tests.support.sample_files import SampleFiles
 from tests.support.surfaces import SURFACES, CannotCarry, python
 
-ANSWERS: dict[str, type[BulkReply[Any]]] = {
+ANSWERS: dict[str, type[ReplyOf[Any]]] = {
     "file_read_bulk": FileReadBulkAnswer,
     "memory_read_bulk": MemoryReadBulkAnswer,
 }

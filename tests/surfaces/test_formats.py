@@ -12,7 +12,8 @@ from abilities.builtin.catalog import BUILT_IN
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.bound import Bound, Counting
-from abilities.helpers.reply.envelope import BulkRequest, FoundItem, build_reply
+from abilities.helpers.reply.envelope import FoundItem, build_reply
+from abilities.helpers.reply.items import BulkRequest
 from abilities.helpers.text.pieces import Piece
 from tests.support.surfaces import FORMATTED, SURFACES, python
 from tests.support.tier import size

@@ -129,6 +129,16 @@ async def test_a_bulk_read_is_answered_in_the_previous_names(
     assert toon.content == text.content == response.content, "its HTTP API had JSON alone"
 
 
+async def test_the_previous_names_do_not_depend_on_the_detail(compat: Settings) -> None:
+    await store_project(compat)
+    concise = compat.model_copy(update={"detail": "concise"})
+
+    for path in ("/api/memories/project", "/api/memories/project/bulk"):
+        expected = (await fetch(compat, path)).content
+        assert (await fetch(concise, path)).content == expected
+        assert (await fetch(compat, f"{path}?detail=concise")).content == expected
+
+
 @pytest.mark.parametrize(
     ("path", "status", "message"),
     [

@@ -33,8 +33,12 @@ async function storeMemory(form, rows) {
   const hasValue = ([, value]) => value !== "" && value !== undefined;
   const values = Object.fromEntries(Object.entries(parseForm(form)).filter(hasValue));
 
-  const { memory } = await callAbility("store_memory", { ...values, links: rows.map(toLink) });
-  return memory.key;
+  const { key } = await callAbility("store_memory", {
+    ...values,
+    links: rows.map(toLink),
+    detail: "concise",
+  });
+  return key;
 }
 
 async function updateMemory(memory, links, form, rows) {

@@ -36,7 +36,12 @@ function Start() {
   const [text, setText] = useState("");
   const search = useDebounced(text);
   const request = useRequest(
-    () => callAbility("query_memories", { search: search || null, limit: CANDIDATES }),
+    () =>
+      callAbility("query_memories", {
+        search: search || null,
+        limit: CANDIDATES,
+        detail: "full",
+      }),
     [search],
   );
 
@@ -85,7 +90,8 @@ function Walk({ start, params, abilities }) {
 
   const debounced = useDebounced(JSON.stringify({ ...limits, direction }), 150);
   const request = useRequest(
-    () => tryAbility("bulk_read_memory", { key: start, ...JSON.parse(debounced) }),
+    () =>
+      tryAbility("bulk_read_memory", { key: start, ...JSON.parse(debounced), detail: "full" }),
     [start, debounced],
   );
 

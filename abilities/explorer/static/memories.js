@@ -70,6 +70,7 @@ function queryMemories(params) {
     sort_order: params.order || "desc",
     limit: PAGE_SIZE,
     offset: Number(params.offset ?? 0),
+    detail: "full",
   });
 }
 

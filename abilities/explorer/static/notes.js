@@ -61,7 +61,7 @@ function Calendar({ year, today, days, chosen, onYear, onChoose }) {
 /** The long-term notes or those of a day, read as an agent would. */
 function Note({ name }) {
   const target = name === LONG_TERM ? { type: name } : { type: "short_term", date: name };
-  const [args, setArgs] = useState({ targets: [target] });
+  const [args, setArgs] = useState({ targets: [target], detail: "full" });
   const request = useRequest(() => callAbility("memory_read_bulk", args), [args]);
   const element = useRef();
 

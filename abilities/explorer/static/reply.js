@@ -60,7 +60,7 @@ function Summary({ succeeded, requested, failed, truncated, returned_chars: char
 }
 
 function Record({ record }) {
-  const { input, data, error, truncation } = record;
+  const { input, data, error, truncation } = expand(record);
 
   return html`
     <article class="record">
@@ -70,6 +70,15 @@ function Record({ record }) {
       ${truncation && html`<${Truncation} ...${truncation} />`}
     </article>
   `;
+}
+
+/** Returns a concise record with its fields where a full one has them, and a full one as it is. */
+function expand(record) {
+  const { type, date, key, input = key ?? date ?? type, content, reason, message } = record;
+
+  if (content !== undefined) return { input, data: record };
+  if (reason) return { input, error: { code: reason, message: message ?? "" } };
+  return record;
 }
 
 function Data({ input, data }) {

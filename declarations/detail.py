@@ -1,0 +1,29 @@
+"""`detail`, how much of each record an answer shows, and what concise records have in common."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+Detail = Literal["full", "concise"]
+"""All fields of a record, or what a model needs to go on."""
+
+OptionalDetail = Annotated[
+    Detail | None,
+    Field(
+        description="full, or concise: only what is needed to go on; default full, unless set "
+        "otherwise."
+    ),
+]
+"""The argument `detail`; None leaves it to the settings."""
+
+Continuation = Annotated[
+    str | None,
+    Field(
+        description="Present if the content was cut: the path, or a target's 'resume', to send "
+        "for the rest."
+    ),
+]
+FailureReason = Annotated[str | None, Field(description="Why it failed; present on failure.")]
+BrokenRule = Annotated[
+    str | None, Field(description="The rule that a malformed item breaks, in one sentence.")
+]

@@ -1,0 +1,139 @@
+"""Concise answers: of each record, what a model needs to go on, in one flat object.
+
+Concise answers are projections of full ones: they take values out of them and compute none. This
+module decides which. All functions leave out what has no value.
+"""
+
+from typing import NamedTuple
+
+from abilities.declarations.detail import Detail
+from abilities.declarations.values import JsonObject, as_object
+
+_DAY_CHARS = len("YYYY-MM-DD")
+
+_RULE_FIELDS = ("field", "expected", "did_you_mean")
+"""Fields of a fault whose message says how to correct what was sent."""
+
+
+class RecordShape(NamedTuple):
+    """The fields of a concise record, in their order, if it succeeded and if it failed.
+
+    Besides the fields of a full record and of its data, there are ``score`` (combinedScore),
+    ``next`` (where its truncation continues), and ``reason`` and ``message`` of its error.
+    """
+
+    found: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+FILE = RecordShape(
+    ("input", "success", "content", "source", "version", "next"),
+    ("input", "success", "reason", "message"),
+)
+"""A record of `file_read_bulk`."""
+
+TARGET = RecordShape(
+    ("type", "date", "key", "success", "content", "next"),
+    ("input", "success", "reason", "message"),
+)
+"""A record of `memory_read_bulk`."""
+
+MEMORY = RecordShape(
+    ("key", "content", "version", "score", "depth", "parent", "next"),
+    ("key", "reason", "score", "depth", "parent"),
+)
+"""A stored memory, alone or in a walk."""
+
+_FOUND = ("key", "content", "date", "score", "version")
+_WRITTEN = ("id", "key", "version", "created", "mended")
+_LISTED = ("path", "source", "size_bytes")
+
+
+def choose_shape(shape: RecordShape, detail: Detail) -> RecordShape | None:
+    """Return the shape of records in a detail: None for full ones, which keep their own."""
+    return shape if detail == "concise" else None
+
+
+def shape_record(record: JsonObject, shape: RecordShape | None) -> JsonObject:
+    """Return a full record in a shape; without one, as it is."""
+    if shape is None:
+        return record
+
+    values = {**record, **record.get("data", {})}
+    if "combinedScore" in record:
+        values["score"] = record["combinedScore"]
+    if "truncation" in record:
+        values["next"] = _flatten_item(record["truncation"]["next"])
+
+    if "error" not in record:
+        return _choose(values, shape.found)
+
+    fault: JsonObject = record["error"]
+    values["reason"] = fault["reason"]
+    # Most reasons say all there is; a malformed item is corrected by its rule.
+    if any(name in fault for name in _RULE_FIELDS):
+        values["message"] = fault["message"]
+
+    return _choose(values, shape.failed)
+
+
+def shape_found(memory: JsonObject) -> JsonObject:
+    """Return a memory that a query found, given its fields; ``date`` is its last change, in UTC."""
+    day = memory["updated_at"][:_DAY_CHARS]
+    values = {**memory, "date": day, "score": memory["metadata"]["memory_score"]}
+    return _choose(values, _FOUND)
+
+
+def shape_written(memory: JsonObject, frame: JsonObject) -> JsonObject:
+    """Return the answer to a write, given the memory's fields and those of the full answer."""
+    return _choose({**memory, **frame}, _WRITTEN)
+
+
+def shape_listed(file: JsonObject) -> JsonObject:
+    """Return a file of a list."""
+    return _choose(file, _LISTED)
+
+
+def shape_walk(answer: JsonObject) -> JsonObject:
+    """Return a walk whose metadata has only the limits reached and the keys that they left out.
+
+    Its records are not touched. A walk that left nothing out has no metadata.
+    """
+    full: JsonObject = answer["metadata"]
+    metadata: JsonObject = {}
+    if full["limitsReached"]:
+        metadata["limitsReached"] = full["limitsReached"]
+    if full["frontier"]:
+        metadata["frontier"] = [candidate["key"] for candidate in full["frontier"]]
+
+    shaped = {**answer, "metadata": metadata}
+    if not metadata:
+        del shaped["metadata"]
+
+    return shaped
+
+
+def is_failed(record: JsonObject) -> bool:
+    """Return whether a record, full or concise, is that of an item that failed."""
+    return "error" in record or "reason" in record
+
+
+def is_cut(record: JsonObject) -> bool:
+    """Return whether a part of a record's content is missing; the record is full or concise."""
+    return "truncation" in record or ("next" in record and "content" in record)
+
+
+def _choose(values: JsonObject, names: tuple[str, ...]) -> JsonObject:
+    chosen = {name: values[name] for name in names if name in values}
+
+    # Most files are the workspace's.
+    if chosen.get("source") == "workspace":
+        del chosen["source"]
+
+    return chosen
+
+
+def _flatten_item(item: object) -> object:
+    """Return a path as it is, and of a target its resume point: the record has the others."""
+    target = as_object(item)
+    return item if target is None else target["resume"]

@@ -1,0 +1,66 @@
+"""The items of a bulk request: what they may be, and how their records repeat them."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.values import JsonObject
+from abilities.helpers.reply.detail import RecordShape
+from abilities.helpers.reply.render import json_bytes, json_size
+
+MAX_ITEM_CHARS = 1024
+"""A longer item cannot be valid; only the beginning that its record repeats is counted."""
+
+MAX_ITEMS_BYTES = 8192
+"""All items of one call together, as JSON."""
+
+INPUT_CHARS = 200
+"""How much of an invalid item its record repeats."""
+
+# Python's strings can hold lone surrogates, but UTF-8 cannot.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+Item = str | JsonObject
+"""A path or a target, as it is sent."""
+
+
+class BulkRequest(NamedTuple):
+    """A bulk call: its items, the argument that held them, and all arguments that were given.
+
+    ``shape`` is that of its records; None if they are full.
+    """
+
+    items_argument: str
+    items: Sequence[object]
+    arguments: JsonObject
+    shape: RecordShape | None = None
+
+
+def check_items_size(request: BulkRequest) -> int:
+    """Return the size of all items of a call together, in bytes. Raises Refused: too_long."""
+    total = 0
+
+    for item in request.items:
+        text = format_item(item)
+        if len(text) > MAX_ITEM_CHARS:
+            # It fails by itself, and one bad item must not fail the others.
+            text = text[:INPUT_CHARS]
+        total += json_size(text)
+
+    if total > MAX_ITEMS_BYTES:
+        rule = {"max_bytes": MAX_ITEMS_BYTES}
+        raise Refused("too_long", request.items_argument, expected=rule)
+
+    return total
+
+
+def format_item(item: object) -> str:
+    """Return an item as its record repeats it: a string as it is, anything else as compact JSON."""
+    if isinstance(item, str):
+        return _SURROGATE.sub("\ufffd", item)
+
+    try:
+        return json_bytes(item).decode()
+    except TypeError:
+        return "?"  # an integer that is too large, for example

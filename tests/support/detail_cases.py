@@ -1,0 +1,184 @@
+"""Calls in either detail: a small store, and what concise answers to calls on it are."""
+
+from typing import Any, NamedTuple
+
+import jsonschema_rs
+
+from abilities import Abilities, Settings, schemas
+from abilities.builtin.catalog import BUILT_IN
+
+Payload = dict[str, Any]
+
+CONTENT = 'one, "two"\n- three: 3'
+
+
+class Case(NamedTuple):
+    """A call that asks for concise records, and the answer without versions and dates."""
+
+    name: str
+    arguments: Payload
+    answer: Payload
+
+    def __str__(self) -> str:
+        return self.name + ", ".join(self.arguments)
+
+
+def record(key: str, *, parent: str | None = None, depth: int = 1, score: float = 0.3) -> Payload:
+    """Return the concise record of a memory of the small store."""
+    shown: Payload = {"key": key, "content": CONTENT}
+    if parent is not None:
+        shown |= {"score": score, "depth": depth, "parent": parent}
+
+    return shown
+
+
+def found(key: str) -> Payload:
+    """Return the concise record of a memory that a query found."""
+    return {"key": key, "content": CONTENT, "score": 0.6}
+
+
+async def fill(settings: Settings) -> dict[str, str]:
+    """Store A, which leads to B and C, and B, which leads to D; return their ids by their keys."""
+    ids: dict[str, str] = {}
+
+    async with Abilities.open(settings) as abilities:
+        for key, links in (("A", "BC"), ("B", "D"), ("C", ""), ("D", "")):
+            memory: Payload = {"type": "core", "key": key, "content": CONTENT, "tags": ["t"]}
+            memory |= {"links": [{"key": linked} for linked in links], "detail": "full"}
+            ids[key] = (await abilities.call("store_memory", memory))["id"]
+
+    return ids
+
+
+def without_changing_values(payload: Any) -> Any:
+    """Return an answer without what differs from run to run: versions, days and resume points."""
+    if isinstance(payload, list):
+        return [without_changing_values(value) for value in payload]
+    if not isinstance(payload, dict):
+        return payload
+
+    changing = ("version", "date", "next", "next_request", "next_requests")
+    return {
+        name: without_changing_values(value)
+        for name, value in payload.items()
+        if name not in changing
+    }
+
+
+VALIDATORS = {
+    ability.name: jsonschema_rs.validator_for(schemas.build_output_schema(ability))
+    for ability in BUILT_IN
+}
+
+
+def check_schema(name: str, payload: Payload) -> None:
+    """Check that an answer is what the ability's schema and its model say."""
+    VALIDATORS[name].validate(payload)
+    (ability,) = (ability for ability in BUILT_IN if ability.name == name)
+    ability.answer.model_validate(payload)
+
+
+SUMMARY = {"requested": 3, "succeeded": 1, "failed": 2, "truncated": 0, "returned_chars": 5}
+
+CASES = [
+    Case(
+        "file_read_bulk",
+        {"paths": ["ok.txt", "../x", "none.txt"]},
+        {
+            "results": [
+                {"input": "ok.txt", "success": True, "content": "fine\n"},
+                {"input": "../x", "success": False, "reason": "parent_traversal"},
+                {"input": "none.txt", "success": False, "reason": "not_found"},
+            ],
+            "summary": SUMMARY,
+        },
+    ),
+    Case(
+        "file_read_bulk",
+        {"paths": ["both.txt", "ok.txt"], "max_chars_per_file": 4},
+        {
+            "results": [
+                {"input": "both.txt", "success": True, "content": "from", "source": "agent"},
+                {"input": "ok.txt", "success": True, "content": "fine"},
+            ],
+            "summary": {
+                "requested": 2,
+                "succeeded": 2,
+                "failed": 0,
+                "truncated": 2,
+                "returned_chars": 8,
+            },
+        },
+    ),
+    Case(
+        "memory_read_bulk",
+        {
+            "targets": [
+                {"type": "stored", "key": "A"},
+                {"type": "stored", "key": "none"},
+                {"type": "stored"},
+            ],
+            "max_chars_per_item": 5,
+        },
+        {
+            "results": [
+                {"type": "stored", "key": "A", "success": True, "content": "one, "},
+                {
+                    "input": '{"type":"stored","key":"none"}',
+                    "success": False,
+                    "reason": "not_found",
+                },
+                {
+                    "input": '{"type":"stored"}',
+                    "success": False,
+                    "reason": "missing_argument",
+                    "message": "key is missing.",
+                },
+            ],
+            "summary": {**SUMMARY, "truncated": 1},
+        },
+    ),
+    Case(
+        "bulk_read_memory",
+        {"key": "A", "total": 3},
+        {
+            "targetMemory": record("A"),
+            "associatedMemories": [record("B", parent="A"), record("D", parent="B", depth=2)],
+            "metadata": {"limitsReached": ["total"], "frontier": ["C"]},
+        },
+    ),
+    Case(
+        "bulk_read_memory",
+        {"key": "B"},
+        {"targetMemory": record("B"), "associatedMemories": [record("D", parent="B")]},
+    ),
+    Case("memory_get", {"key": "A", "links_offset": 1, "direction": "both"}, record("A")),
+    Case(
+        "memory_get",
+        {"key": "B", "bulkRead": True},
+        {"targetMemory": record("B"), "associatedMemories": [record("D", parent="B")]},
+    ),
+    Case(
+        "file_list",
+        {"pattern": "{ok,both}.txt"},
+        {
+            "files": [
+                {"path": "both.txt", "source": "agent", "size_bytes": 14},
+                {"path": "ok.txt", "size_bytes": 5},
+            ],
+            "has_more": False,
+        },
+    ),
+    Case(
+        "query_memories",
+        {"search": "THREE", "sort_by": "created_at", "limit": 2},
+        {
+            "memories": [found("D"), found("C")],
+            "total": 4,
+            "limit": 2,
+            "offset": 0,
+            "has_more": True,
+        },
+    ),
+]
+"""Rows of the reading and finding abilities, on the sample files and the small store."""

@@ -1,0 +1,258 @@
+"""`detail`: concise answers on every surface, in every schema, and by setting."""
+
+from io import StringIO
+from typing import Any
+
+import httpx
+import pytest
+from rich.console import Console
+
+from abilities import Abilities, Settings, render
+from abilities.builtin.catalog import BUILT_IN
+from abilities.cli.table import print_payload
+from abilities.server.app import create_app
+from abilities.server.metrics import CallMetrics
+from tests.support.detail_cases import CASES, Case, check_schema, fill, without_changing_values
+from tests.support.file_cases import ROWS, Row
+from tests.support.sample_files import SampleFiles
+from tests.support.surfaces import SURFACES, Through, python
+
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_a_concise_answer_is_the_same_on_every_surface(
+    case: Case, surface: str, settings: Settings
+) -> None:
+    await fill(settings)
+    arguments = {**case.arguments, "detail": "concise"}
+
+    expected = await python(settings, case.name, arguments)
+
+    assert without_changing_values(expected) == case.answer
+    assert await SURFACES[surface](settings, case.name, arguments) == expected
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_the_setting_decides_where_a_call_does_not(surface: str, settings: Settings) -> None:
+    await fill(settings)
+    concise = settings.model_copy(update={"detail": "concise"})
+    call = SURFACES[surface]
+
+    for name, arguments, _ in CASES:
+        by_argument = await python(settings, name, {**arguments, "detail": "concise"})
+        by_setting = await call(concise, name, arguments)
+        full = await call(concise, name, {**arguments, "detail": "full"})
+
+        # Only what was given is repeated.
+        for request in (by_argument.get("next_request"), *by_argument.get("next_requests", [])):
+            if request is not None:
+                assert request.pop("detail") == "concise"
+        assert by_setting == by_argument
+        assert without_detail(full) == await python(settings, name, arguments)
+
+
+def without_detail(payload: dict[str, Any]) -> dict[str, Any]:
+    for request in (payload.get("next_request"), *payload.get("next_requests", [])):
+        if request is not None:
+            assert request.pop("detail") == "full"
+
+    return payload
+
+
+async def test_a_concise_write_sends_nothing_back(settings: Settings, through: Through) -> None:
+    call = through(settings)
+    content = "word " * 900
+
+    stored = await call("store_memory", type="core", key="k", content=content, detail="concise")
+    again = await call("store_memory", type="core", key="k", content="x", detail="concise")
+    name = stored["id"]
+    updated = await call("update_memory", id=name, summary="new", detail="concise")
+    archived = await call("delete_memory", id=name, detail="concise")
+    deleted = await call("delete_memory", id=name, permanent=True, detail="concise")
+
+    version = stored["version"]
+    assert stored == {"id": name, "key": "k", "version": version, "created": True}
+    assert again == {"id": name, "key": "k", "version": version + 1, "created": False}
+    assert updated == {"id": name, "key": "k", "version": version + 2}
+    assert archived == {"id": name, "key": "k", "version": version + 3}
+    assert deleted == {"id": name}
+
+
+async def test_an_address_takes_the_detail_in_its_query_or_body(settings: Settings) -> None:
+    ids = await fill(settings)
+    asked = {"detail": "concise"}
+
+    async with Abilities.open(settings) as abilities:
+        transport = httpx.ASGITransport(app=create_app(abilities))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for path, name, arguments in (
+                ("/api/memories/A", "memory_get", {"key": "A"}),
+                ("/api/memories/A/bulk", "bulk_read_memory", {"key": "A"}),
+                ("/api/memories", "query_memories", {}),
+            ):
+                answer = await client.get(path, params=asked)
+                assert answer.text == render(await abilities.call(name, {**arguments, **asked}))
+
+            memory = {"type": "core", "key": "A", "content": "new", **asked}
+            stored = (await client.post("/api/memories", json=memory)).json()
+            of_one = f"/api/memories/by-id/{ids['A']}"
+            updated = (await client.patch(of_one, json={"summary": "s", **asked})).json()
+            deleted = (await client.delete(of_one, params=asked)).json()
+
+    assert list(stored) == ["id", "key", "version", "created"]
+    assert list(updated) == list(deleted) == ["id", "key", "version"]
+
+
+@pytest.mark.parametrize("detail", ["full", "concise"])
+async def test_every_answer_is_what_its_schema_says(
+    detail: str, settings: Settings, world: SampleFiles, unprivileged: None
+) -> None:
+    ids = await fill(settings)
+    calls: list[tuple[str, dict[str, Any]]] = [(name, given) for name, given, _ in CASES]
+    for row in ROWS:
+        calls.append((row.name, row.arguments))
+    calls += [
+        ("store_memory", {"type": "core", "content": "x", "key": "A"}),
+        ("update_memory", {"id": ids["B"], "content": "y"}),
+        ("delete_memory", {"id": ids["C"]}),
+        ("delete_memory", {"id": ids["D"], "permanent": True}),
+        ("bulk_read_memory", {"key": "A", "depth": 1, "breadth": 1}),
+    ]
+
+    checked = set()
+    for name, arguments in calls:
+        if any(
+            "detail" not in ability.input.model_fields
+            for ability in BUILT_IN
+            if ability.name == name
+        ):
+            continue
+
+        payload = await python(settings, name, {**arguments, "detail": detail})
+        if "error" not in payload:
+            check_schema(name, payload)
+            checked.add(name)
+
+    assert len(checked) >= 8
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_concise_records_are_those_of_the_full_answer_with_fewer_fields(
+    row: Row, settings: Settings, world: SampleFiles, unprivileged: None
+) -> None:
+    row_settings = settings.model_copy(update=row.settings)
+    full = await python(row_settings, row.name, row.arguments)
+    concise = await python(row_settings, row.name, {**row.arguments, "detail": "concise"})
+    if "error" in full:
+        assert concise == full or "detail" in row.arguments
+        return
+
+    assert concise["summary"]["requested"] == full["summary"]["requested"]
+    for shown, record in zip(concise["results"], full["results"], strict=True):
+        assert shown["success"] == record["success"]
+        assert not any(isinstance(value, dict | list) for value in shown.values())
+
+        if record["success"]:
+            assert shown.get("source", "workspace") == record["data"].get("source", "workspace")
+            # More fits beside shorter frames.
+            assert shown["content"].startswith(record["data"]["content"])
+            assert ("next" in shown) <= ("truncation" in record)
+        elif record["error"]["reason"] != "response_budget":
+            assert shown["input"] == record["input"]
+            assert shown["reason"] == record["error"]["reason"]
+            assert shown.get("message", record["error"]["message"]) == record["error"]["message"]
+
+
+async def test_metrics_count_concise_answers_as_full_ones(settings: Settings) -> None:
+    await fill(settings)
+
+    for name, arguments, _ in CASES:
+        full = CallMetrics.from_payload(await python(settings, name, arguments))
+        concise = CallMetrics.from_payload(
+            await python(settings, name, {**arguments, "detail": "concise"})
+        )
+        assert concise == full, name
+
+
+async def test_concise_answers_continue_to_the_last_character(roots: Settings) -> None:
+    """Escapes, two-byte characters and a note take their part; the bound holds as sent."""
+    limited = roots.model_copy(update={"max_response_bytes": 40_000, "detail": "concise"})
+    texts = {f"f{number}.txt": f'{number} "é"\n' * 700 for number in range(25)}
+    for name, text in texts.items():
+        (roots.workspace_dir / name).write_text(text)
+
+    read = dict.fromkeys(texts, "")
+    request: dict[str, Any] | None = {"paths": list(texts)}
+    calls = 0
+
+    async with Abilities.open(limited) as abilities:
+        while request is not None:
+            answer = await abilities.call("file_read_bulk", request)
+            assert len(render(answer).encode()) <= 40_000
+            for record in answer["results"]:
+                read[record["input"].partition("#")[0]] += record.get("content", "")
+            request = answer.get("next_request")
+            calls += 1
+
+    assert read == texts
+    assert 2 < calls < 25
+
+
+async def test_a_concise_walk_continues_to_the_last_character(roots: Settings) -> None:
+    limited = roots.model_copy(update={"max_response_bytes": 40_000})
+    texts = {f"k{number}": f'{number} "é"\n' * 700 for number in range(30)}
+
+    async with Abilities.open(limited) as abilities:
+        for key, text in texts.items():
+            links = [{"key": other} for other in texts if key == "k0" and other != key]
+            memory = {"type": "core", "key": key, "content": text, "links": links}
+            await abilities.call("store_memory", {**memory, "detail": "concise"})
+
+        arguments = {"key": "k0", "breadth": 20, "total": 50, "detail": "concise"}
+        walk = await abilities.call("bulk_read_memory", arguments)
+        walked = [walk["targetMemory"], *walk["associatedMemories"]]
+        read = {record["key"]: record.get("content", "") for record in walked}
+        requests = walk["next_requests"]
+        assert len(render(walk).encode()) <= 40_000
+
+        while requests:
+            request = requests.pop()
+            assert request["detail"] == "concise"
+            answer = await abilities.call("memory_read_bulk", request)
+            for record in answer["results"]:
+                if record["success"]:
+                    read[record["key"]] += record["content"]
+            if "next_request" in answer:
+                requests.append(answer["next_request"])
+
+    assert len(read) == 21
+    assert read == {key: texts[key] for key in read}
+
+
+async def test_the_command_line_draws_concise_records(settings: Settings) -> None:
+    await fill(settings)
+    targets = [{"type": "stored", "key": "A"}, {"type": "stored"}, {"type": "short_term"}]
+    arguments = {"targets": targets, "max_chars_per_item": 3, "detail": "concise"}
+    payload = await python(settings, "memory_read_bulk", arguments)
+    console = Console(record=True, width=200, file=StringIO())
+
+    print_payload(payload, console)
+
+    lines = [" ".join(line.split()) for line in console.export_text().splitlines()[1:]]
+    assert lines == [
+        "cut A 3",
+        'failed {"type":"stored"} missing_argument: key is missing.',
+        'failed {"type":"short_term"} not_found',
+        "1 of 3 read, 2 failed, 1 cut, 3 characters; send next_request for the rest",
+    ]
+
+
+async def test_a_wrong_detail_is_refused(settings: Settings) -> None:
+    for ability in BUILT_IN:
+        if "detail" not in ability.input.model_fields:
+            continue
+        fault = (await python(settings, ability.name, {"detail": "brief"}))["error"]
+        wrong = [mistake["field"] for mistake in fault.get("fields", [fault])]
+        assert "detail" in wrong
