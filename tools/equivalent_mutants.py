@@ -57,7 +57,6 @@ EXPLANATIONS = (
     Explanation(WALK, "Step", "ReplaceTrueWithFalse", SLOTS),
     Explanation(WALK, "WalkOutcome", "ReplaceTrueWithFalse", SLOTS),
     Explanation(BUDGET, "Cost", "ReplaceTrueWithFalse", SLOTS),
-    Explanation(BUDGET, "_fill", "ReplaceBinaryOperator_Mul_Div", SIGNATURE),
     Explanation(
         BUDGET, "share", "ReplaceComparisonOperator_Eq_LtE", "At least one item is always there."
     ),

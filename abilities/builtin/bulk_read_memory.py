@@ -6,28 +6,29 @@ from abilities.declarations.bulk_read_memory import (
     MemoryGetAnswer,
     MemoryGetInput,
 )
-from abilities.declarations.detail import Detail
 from abilities.declarations.faults import Refused
-from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
 from abilities.helpers.memory.records import build_memory_answer, build_walk_answer
 from abilities.helpers.walk import WalkLimits
 
+_REPEATED = ("output_format", "detail")
+"""Arguments that requests for the rest of a walk repeat."""
+
 
 async def walk_memory(
-    context: Context, key: str, limits: WalkLimits, direction: Direction, detail: Detail | None
+    context: Context, arguments: BulkReadMemoryInput | MemoryGetInput, limits: WalkLimits
 ) -> JsonObject:
     """Return a memory and what it leads to, as both abilities answer it."""
-    result = await context.memory.walk(key, limits, direction)
+    direction = arguments.direction
+    result = await context.memory.walk(arguments.key, limits, direction)
 
     # Requests for the rest repeat what was given, and no settings.
-    repeated: JsonObject = {}
-    if detail is not None:
-        repeated["detail"] = detail
+    given = arguments.explicit_arguments()
+    repeated = {name: given[name] for name in _REPEATED if name in given}
 
-    chosen = detail or context.detail
-    return build_walk_answer(result, limits, direction, context.bound, chosen, repeated)
+    detail = arguments.detail or context.detail
+    return build_walk_answer(result, limits, direction, context.bound, detail, repeated)
 
 
 BULK_DESCRIPTION = """\
@@ -45,7 +46,7 @@ best of that; read those with a larger limit or with memory_read_bulk. Cut conte
 async def run_bulk(context: Context, arguments: BulkReadMemoryInput) -> JsonObject:
     """Walk from a memory."""
     limits = WalkLimits(arguments.depth, arguments.breadth, arguments.total)
-    return await walk_memory(context, arguments.key, limits, arguments.direction, arguments.detail)
+    return await walk_memory(context, arguments, limits)
 
 
 bulk_read_memory: Ability = Ability(
@@ -77,9 +78,7 @@ async def run_get(context: Context, arguments: MemoryGetInput) -> JsonObject:
             raise Refused("disabled", "bulkRead")
 
         limits = WalkLimits(arguments.depth, arguments.breadth, arguments.totalLimit)
-        return await walk_memory(
-            context, arguments.key, limits, arguments.direction, arguments.detail
-        )
+        return await walk_memory(context, arguments, limits)
 
     stored, backlinks = await context.memory.get(
         arguments.key, arguments.links_offset, arguments.direction

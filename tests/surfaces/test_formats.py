@@ -90,13 +90,14 @@ async def test_models_read_the_format_of_the_settings_and_programs_json(
             assert payload == await python(full, name, arguments)
 
 
+@pytest.mark.parametrize("detail", ["full", "concise"])
 @pytest.mark.parametrize("chosen", FORMATS)
 async def test_a_reply_keeps_the_bound_in_the_format_that_is_sent(
-    chosen: str, full: Settings
+    chosen: str, detail: str, full: Settings
 ) -> None:
     async with Abilities.open(full) as abilities:
         for name, arguments in CALLS.items():
-            asked = {**arguments, "output_format": chosen}
+            asked = {**arguments, "output_format": chosen, "detail": detail}
 
             reply = await abilities.reply(name, asked)
             both = await abilities.reply(name, asked, for_model=True, structured=True)
@@ -105,10 +106,14 @@ async def test_a_reply_keeps_the_bound_in_the_format_that_is_sent(
             assert max(len(both.text.encode()), len(render(both.payload).encode())) <= BOUND
 
 
-async def test_contents_that_json_escapes_fill_the_room_as_text(full: Settings) -> None:
+@pytest.mark.parametrize("detail", ["full", "concise"])
+async def test_contents_that_json_escapes_fill_the_room_as_text(
+    detail: str, full: Settings
+) -> None:
     async with Abilities.open(full) as abilities:
         for name in ("file_read_bulk", "bulk_read_memory", "memory_read_bulk", "query_memories"):
-            reply = await abilities.reply(name, CALLS[name] | {"output_format": "text"})
+            asked = {**CALLS[name], "output_format": "text", "detail": detail}
+            reply = await abilities.reply(name, asked)
 
             assert parse_text(reply.text) == reply.payload
             assert len(reply.text.encode()) > 0.85 * BOUND
@@ -143,6 +148,18 @@ async def test_what_has_no_contents_to_read_stays_json(full: Settings) -> None:
             reply = await abilities.reply(name, arguments, for_model=True)
 
             assert (reply.format, reply.text) == ("json", render(reply.payload))
+
+
+async def test_the_rest_of_a_walk_is_asked_for_in_the_same_format_and_detail(
+    full: Settings,
+) -> None:
+    given = {"output_format": "text", "detail": "concise"}
+
+    async with Abilities.open(full) as abilities:
+        walk = await abilities.call("bulk_read_memory", CALLS["bulk_read_memory"] | given)
+
+    for request in walk["next_requests"]:
+        assert request == {"targets": request["targets"], **given}
 
 
 async def test_the_rest_is_asked_for_in_the_same_format(full: Settings) -> None:
