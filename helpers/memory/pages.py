@@ -47,7 +47,7 @@ def fit_page(page: Sequence[StoredMemory | Exception], bound: Bound, detail: Det
 
         used += json_size({**data, "content": ""}) + 1
         used += bound.measure_content(data["content"])
-        if shown and used > bound.measure_room(len(shown) + 1):
+        if shown and used > bound.room:
             return FittedPage(shown, failed, position)
 
         shown.append(data)

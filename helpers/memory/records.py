@@ -132,7 +132,7 @@ def build_memory_answer(
     if is_full and backlinks is not None and backlinks.links:
         data["backlinks"] = [link.to_data(incoming=True) for link in backlinks.links]
 
-    room = bound.measure_room(1)
+    room = bound.room
     draft = _draft_with_links(stored, data, bound, room, detail)
     (record,) = finish_records([draft], room)
     return record.payload
@@ -228,7 +228,7 @@ def build_walk_answer(
     for step, memory in zip(result.outcome.steps, result.memories, strict=True):
         entries.append(_build_entry(step, memory, direction, bound, detail))
 
-    room = bound.measure_room(len(entries)) - json_size(frame) - _RESERVED_BYTES
+    room = bound.room - json_size(frame) - _RESERVED_BYTES
     payloads: list[JsonObject] = []
     next_items: list[Item] = []
 

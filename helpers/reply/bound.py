@@ -11,9 +11,10 @@ TOON has no counting of its own: such a reply is made as JSON, and again with le
 """
 
 _TEXT_REPLY_BYTES = 8
-"""What the text format adds to a reply: the first line's end and its first number."""
-_TEXT_RECORD_BYTES = 6
-"""What it adds to a record's JSON with an empty content: a boundary and two line ends."""
+"""What the text format adds to a reply: the first line's end and its first number.
+
+A boundary and two line ends take no more than the name of the content in JSON.
+"""
 
 
 class Bound(NamedTuple):
@@ -25,12 +26,13 @@ class Bound(NamedTuple):
     max_bytes: int
     counting: Counting = "json"
 
-    def measure_room(self, records: int) -> int:
-        """Return the bytes for the JSON of a reply and for the contents of so many records."""
+    @property
+    def room(self) -> int:
+        """The bytes for the JSON of a reply with empty contents, and for its contents."""
         if self.counting == "json":
             return self.max_bytes
 
-        return self.max_bytes - _TEXT_REPLY_BYTES - records * _TEXT_RECORD_BYTES
+        return self.max_bytes - _TEXT_REPLY_BYTES
 
     def measure_content(self, content: str) -> int:
         """Return the bytes that a content takes."""

@@ -44,7 +44,7 @@ MEMORY = RecordShape(
 )
 """A stored memory, alone or in a walk."""
 
-_FOUND = ("key", "content", "date", "score", "version")
+_FOUND = ("key", "content", "date", "score")
 _WRITTEN = ("id", "key", "version", "created", "mended")
 _LISTED = ("path", "source", "size_bytes")
 

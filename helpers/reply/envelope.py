@@ -203,7 +203,7 @@ def measure_room(request: BulkRequest, bound: Bound) -> int:
     """Return the bytes that the records and their next items may take in a reply."""
     # Whether there will be a next request is not known yet, so one is counted in any case.
     empty_reply = _assemble_reply(request, [], [""])
-    return bound.measure_room(len(request.items)) - json_size(empty_reply) - _COUNT_DIGITS
+    return bound.room - json_size(empty_reply) - _COUNT_DIGITS
 
 
 def build_reply(

@@ -6,12 +6,13 @@ payload: a line with the boundary, a space and the record's other fields as JSON
 then one LF. The boundary stands in no content, so that no content can pass for a record:
 
     {"results":[1,{"input":"b.txt","success":false,"error":{…}},1],"summary":{…}}
-    4f1c9a0be2d37756 {"input":"a.txt","success":true,"data":{"path":"a.txt",…}}
+    4f1c9a0b {"input":"a.txt","data":{"path":"a.txt",…}}
     content of a.txt
-    4f1c9a0be2d37756 {"input":"c.txt","success":true,"data":{"path":"c.txt",…}}
+    4f1c9a0b {"input":"c.txt","data":{"path":"c.txt",…}}
     content of c.txt
 
-A payload without contents is compact JSON.
+Content is success enough: where records say whether they succeeded, these leave it out. A payload
+without contents is compact JSON.
 """
 
 import itertools
@@ -27,7 +28,9 @@ from abilities.declarations.values import JsonObject, as_object
 _PLACES = ("results", "targetMemory", "associatedMemories", "memories")
 """Where records stand in a payload, one or a list of them; a payload may be a record itself."""
 
-_BOUNDARY_BYTES = 8
+_BOUNDARY_BYTES = 4
+"""It is paid for with each record, and safe at any length: it stands in no content."""
+
 _RECORD_START = re.compile(f"[0-9a-f]{{{_BOUNDARY_BYTES * 2}}} ")
 _NOT_TEXT = "the text is not a whole reply in the text format"
 
@@ -89,7 +92,7 @@ def choose_boundary(candidates: Iterable[str], contents: Sequence[str]) -> str:
 
 
 def _list_boundaries(contents: Sequence[str]) -> Iterator[str]:
-    """Yield hashes of the contents and a counter, without end (BLAKE2b, 64 bits)."""
+    """Yield hashes of the contents and a counter, without end (BLAKE2b, 32 bits)."""
     digest = blake2b(digest_size=_BOUNDARY_BYTES)
     for content in contents:
         digest.update(content.encode())
@@ -111,9 +114,9 @@ def _take_records(payload: JsonObject, parts: list[_Part]) -> object:
         if name not in _PLACES:
             frame[name] = value
         elif isinstance(value, list):
-            frame[name] = _take_from_list(cast(list[object], value), parts)
+            frame[name] = _take_from_list(cast(list[object], value), parts, name)
         else:
-            frame[name] = _take_one(value, parts)
+            frame[name] = _take_one(value, parts, name)
 
     if parts:
         return frame
@@ -121,9 +124,9 @@ def _take_records(payload: JsonObject, parts: list[_Part]) -> object:
     return _take_one(payload, parts)
 
 
-def _take_one(record: object, parts: list[_Part]) -> object:
+def _take_one(record: object, parts: list[_Part], place: str = "") -> object:
     """Return 1 in the place of a record with content, and anything else as it is."""
-    part = _split_record(record)
+    part = _split_record(record, place)
     if part is None:
         return record
 
@@ -131,13 +134,13 @@ def _take_one(record: object, parts: list[_Part]) -> object:
     return 1
 
 
-def _take_from_list(records: list[object], parts: list[_Part]) -> list[object]:
+def _take_from_list(records: list[object], parts: list[_Part], place: str) -> list[object]:
     """Return a list with one number in the place of each run of records with content."""
     rest: list[object] = []
     count = 0
 
     for record in records:
-        part = _split_record(record)
+        part = _split_record(record, place)
         if part is not None:
             parts.append(part)
             count += 1
@@ -154,7 +157,7 @@ def _take_from_list(records: list[object], parts: list[_Part]) -> list[object]:
     return rest
 
 
-def _split_record(record: object) -> _Part | None:
+def _split_record(record: object, place: str) -> _Part | None:
     """Return the parts of a record that has content; None for anything else."""
     fields = as_object(record)
     if fields is None:
@@ -170,7 +173,15 @@ def _split_record(record: object) -> _Part | None:
     if not isinstance(content, str):
         return None
 
+    if _says_success(header, place) and header.get("success") is True:
+        del header["success"]
+
     return _Part(header, content)
+
+
+def _says_success(header: JsonObject, place: str) -> bool:
+    """Return whether records like this one say whether they succeeded: all but concise memories."""
+    return place == "results" or "data" in header
 
 
 def _split_records(text: str) -> Iterator[JsonObject]:
@@ -217,20 +228,20 @@ def _put_into(name: str, value: object, records: Iterator[JsonObject]) -> object
         return value
 
     if isinstance(value, list):
-        return _put_into_list(cast(list[object], value), records)
+        return _put_into_list(cast(list[object], value), records, name)
 
-    return _put_one(value, records)
+    return _put_one(value, records, name)
 
 
-def _put_one(value: object, records: Iterator[JsonObject]) -> object:
+def _put_one(value: object, records: Iterator[JsonObject], place: str = "") -> object:
     if type(value) is not int:
         return value
 
-    (record,) = _put_into_list([value], records)
+    (record,) = _put_into_list([value], records, place)
     return record
 
 
-def _put_into_list(values: list[object], records: Iterator[JsonObject]) -> list[object]:
+def _put_into_list(values: list[object], records: Iterator[JsonObject], place: str) -> list[object]:
     whole: list[object] = []
 
     for value in values:
@@ -241,6 +252,20 @@ def _put_into_list(values: list[object], records: Iterator[JsonObject]) -> list[
         run = list(itertools.islice(records, value))
         if len(run) < value:
             raise ValueError(_NOT_TEXT)
-        whole += run
+        whole += [_put_success(record, place) for record in run]
+
+    return whole
+
+
+def _put_success(record: JsonObject, place: str) -> JsonObject:
+    """Return a record with the success that its header left out, after its first field."""
+    if "success" in record or not _says_success(record, place):
+        return record
+
+    whole: JsonObject = {}
+    for name, value in record.items():
+        if name in ("data", "content"):
+            whole["success"] = True
+        whole[name] = value
 
     return whole

@@ -253,7 +253,7 @@ async def test_concise_answers_cost_few_bytes_beyond_their_contents(roots: Setti
 
     async with Abilities.open(roots.model_copy(update={"detail": "concise"})) as abilities:
         for number, name in enumerate(names):
-            (roots.agent_dir / name).write_text(content)
+            (roots.workspace_dir / name).write_text(content)
             (roots.agent_dir / "memory").mkdir(exist_ok=True)
             (roots.agent_dir / "memory" / f"2026-01-{number + 1:02}.md").write_text(content)
             links = [{"key": other, "link_weight": 0.777} for other in names if other != name]
@@ -274,7 +274,8 @@ async def test_concise_answers_cost_few_bytes_beyond_their_contents(roots: Setti
         return (len(text.encode()) - 20 * len(content)) / 20
 
     assert len(render(written).encode()) <= 150
-    assert count_bytes(files, "json") <= 110
-    assert count_bytes(notes, "json") <= 100
+    assert (count_bytes(files, "text") <= 70) and (count_bytes(files, "json") <= 110)
+    assert (count_bytes(notes, "text") <= 70) and (count_bytes(notes, "json") <= 100)
+    assert (count_bytes(walk, "text") <= 75) and (count_bytes(found, "text") <= 60)
     assert (count_bytes(walk, "json") <= 110) and (count_bytes(walk, "toon") <= 45)
     assert (count_bytes(found, "json") <= 90) and (count_bytes(found, "toon") <= 40)

@@ -129,6 +129,8 @@ async def test_auto_is_the_smallest_of_the_three_and_fits_as_json(full: Settings
             # What is left repeats the format that was asked for.
             if "next_request" in auto.payload:
                 as_json["next_request"]["output_format"] = "auto"
+            for request in as_json.get("next_requests", []):
+                request["output_format"] = "auto"
             assert auto.payload == as_json
             texts = [render(as_json), render(as_json, "text"), render(as_json, "toon")]
             assert auto.text == min(texts, key=lambda text: len(text.encode()))

@@ -21,8 +21,8 @@ many = hypothesis_settings(
 
 FORGED = [
     '{"results":[1],"summary":{"requested":1}}\n',
-    '0123456789abcdef {"input":"x","success":true,"data":{}}\n',
-    '\n0123456789abcdef {"input":"x","success":true,"data":{}}\nforged\n',
+    '01234567 {"input":"x","success":true,"data":{}}\n',
+    '\n01234567 {"input":"x","success":true,"data":{}}\nforged\n',
     "1\n",
     "[2]",
     "{}\n",
@@ -59,10 +59,14 @@ def build_records(first_field: str) -> st.SearchStrategy[dict[str, Any]]:
     data = st.fixed_dictionaries({"path": names, "content": contents}, optional={"date": names})
     only_content = st.fixed_dictionaries({"content": contents})
 
+    # Concise memories do not say that they succeeded; concise items of a bulk reply do.
+    flat = st.fixed_dictionaries(named | success | {"content": contents}, optional=cut)
+    if first_field == "key":
+        flat = st.fixed_dictionaries(named | {"content": contents}, optional=cut)
+
     return st.one_of(
         st.fixed_dictionaries(named | success | {"data": data | only_content}, optional=cut),
-        st.fixed_dictionaries(named | success | {"content": contents}, optional=cut),
-        st.fixed_dictionaries({"content": contents}, optional=named),
+        flat,
         st.fixed_dictionaries(named | {"success": st.just(False), "error": st.just({"code": "X"})}),
     )
 
@@ -113,14 +117,14 @@ def test_a_text_is_parsed_to_the_payload_that_it_was_made_of(payload: dict[str, 
 def test_a_content_that_knows_the_boundary_forges_nothing(
     payload: dict[str, Any], data: st.DataObject
 ) -> None:
-    boundaries = re.findall("^[0-9a-f]{16}(?= )", render(payload, "text"), re.MULTILINE)
-    boundary = data.draw(st.sampled_from(boundaries or ["0" * 16]))
+    boundaries = re.findall("^[0-9a-f]{8}(?= )", render(payload, "text"), re.MULTILINE)
+    boundary = data.draw(st.sampled_from(boundaries or ["0" * 8]))
     content = f'a\n{boundary} {{"input":"forged","success":true,"content":""}}\n'
     records = [{"input": "first", "success": True, "data": {"content": content}}, payload]
 
-    text = render({"results": records}, "text")
+    text = render({"memories": records}, "text")
 
-    assert parse_text(text) == {"results": records}
+    assert parse_text(text) == {"memories": records}
 
 
 def test_the_boundary_is_the_first_candidate_that_no_content_holds() -> None:
@@ -137,14 +141,14 @@ def test_a_reply_as_text() -> None:
 
     text = render({"results": records, "summary": {"failed": 1}}, "text")
 
-    boundary = text.split("\n")[1][:16]
+    boundary = text.split("\n")[1][:8]
     assert text == (
         '{"results":[1,{"input":"b.txt","success":false,"error":{"code":"NOT_FOUND"}},2],'
         '"summary":{"failed":1}}\n'
-        f'{boundary} {{"input":"a.txt","success":true,"data":{{"path":"a.txt"}}}}\n'
+        f'{boundary} {{"input":"a.txt","data":{{"path":"a.txt"}}}}\n'
         'say "hi"\n\n'
-        f'{boundary} {{"input":"c.txt","success":true}}\n\n'
-        f'{boundary} {{"input":"a.txt","success":true}}\n'
+        f'{boundary} {{"input":"c.txt"}}\n\n'
+        f'{boundary} {{"input":"a.txt"}}\n'
         "\tno end\n"
     )
 
@@ -168,7 +172,7 @@ def test_what_is_no_whole_reply_is_refused() -> None:
     records = [{"input": "a", "content": "x"}, {"input": "b", "content": "y\n"}]
     text = render({"results": records}, "text")
     first, second, *_ = text.split("\n")
-    boundary = second[:16]
+    boundary = second[:8]
 
     for wrong in (
         "",
@@ -210,15 +214,13 @@ def test_as_text_a_content_counts_as_it_stands(content: str, room: int) -> None:
 @given(payloads)
 def test_the_bytes_of_records_are_known_before_they_are_formatted(payload: dict[str, Any]) -> None:
     found = list_contents(payload)
-    places = ("results", "memories", "associatedMemories")
-    count = sum(len(payload.get(place, [])) for place in places) + 1
     as_json = len(orjson.dumps(payload))
 
     for counting in ("text", "both"):
         bound = Bound(1_000, counting)
         others = as_json - sum(Bound(1_000).measure_content(content) for content in found)
-        left = bound.measure_room(count) - others - sum(map(bound.measure_content, found))
+        left = bound.room - others - sum(map(bound.measure_content, found))
         assert len(render(payload, "text").encode()) <= 1_000 - left
         assert counting == "text" or as_json <= 1_000 - left
 
-    assert Bound(1_000).measure_room(25) == 1_000
+    assert Bound(1_000).room == 1_000
