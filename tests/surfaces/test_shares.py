@@ -1,5 +1,6 @@
 """The rules by which callers share: places, room for what waits, and lines of the log."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -284,3 +285,33 @@ async def test_calls_take_turns_by_token_wherever_they_wait(
 
                     assert token.id in owners, path
                     owners.clear()
+
+
+async def test_refused_requests_take_turns_too(
+    roots: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = roots.model_copy(update={"tokens_file": tmp_path / "tokens.json"})
+    file = TokenFile(settings.tokens_file)
+    (rude, rude_secret), (_, good_secret) = (file.add("default", "write") for _ in range(2))
+    take = Shares.take
+
+    def refuse_rude(shares: Shares, caller: str, *, is_known: bool) -> bool:
+        return caller != rude.id and take(shares, caller, is_known=is_known)
+
+    answered: list[int] = []
+
+    async with Abilities.open(settings) as abilities:
+        transport = httpx.ASGITransport(app=create_app(abilities))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+
+            async def call(secret: str) -> None:
+                bearer = {"Authorization": f"Bearer {secret}"}
+                answer = await client.get("/api/abilities", headers=bearer)
+                answered.append(answer.status_code)
+
+            await call(good_secret)  # the tokens are read on a thread
+            monkeypatch.setattr(Shares, "take", refuse_rude)
+            await asyncio.gather(*(call(rude_secret) for _ in range(30)), call(good_secret))
+
+    assert sorted(answered[1:]) == [200, *[429] * 30]
+    assert answered[1:].index(200) <= 5, "it waited for some of them only"
