@@ -16,6 +16,7 @@ from abilities.declarations.reasons import Reason
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.sqlite import file
 from tests.stores.test_stores import find_reason, open_store
+from tests.support.permissions import let_others_enter
 from tests.support.stores import store_file
 from tests.support.surfaces import SURFACES, python
 
@@ -114,8 +115,7 @@ def read_only(one_memory: Settings, tmp_path: Path, unprivileged: None) -> Itera
     if os.getuid() == 0:
         os.seteuid(0)
 
-    for folder in tmp_path.parents[:3]:
-        folder.chmod(0o755)
+    let_others_enter(tmp_path)
 
     for folder in (tmp_path, one_memory.agent_dir, one_memory.workspace_dir):
         folder.chmod(0o777)

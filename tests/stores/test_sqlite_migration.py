@@ -29,6 +29,7 @@ from tests.stores.test_stores import find_reason, open_store
 from tests.stores.test_transfer import measure_peak, run
 from tests.support import sqlite_version_1
 from tests.support.measurements import reached
+from tests.support.permissions import let_others_enter
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
@@ -369,8 +370,7 @@ async def test_a_file_that_cannot_be_written_says_so(tmp_path: Path, unprivilege
     if os.getuid() == 0:
         os.seteuid(0)
 
-    for folder in tmp_path.parents[:3]:
-        folder.chmod(0o755)
+    let_others_enter(tmp_path)
 
     tmp_path.chmod(0o777)
     sqlite_version_1.build(path, sqlite_version_1.make_memories(3))

@@ -33,6 +33,7 @@ from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from tests.support.graphs import Graph, make_random_graph
 from tests.support.measurements import reached
+from tests.support.permissions import let_others_enter
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
 from tests.support.walk_oracles import describe, expect_by_recursion
@@ -644,8 +645,7 @@ async def test_s9_a_read_only_store_is_read(tmp_path: Path, unprivileged: None) 
     if os.getuid() == 0:
         os.seteuid(0)
 
-    for folder in tmp_path.parents[:3]:
-        folder.chmod(0o755)
+    let_others_enter(tmp_path)
 
     tmp_path.chmod(0o777)
     await fill_store(path)
