@@ -26,6 +26,7 @@ from benchmarks.postgresql import measure_postgresql
 from benchmarks.resources import GOALS_OF_RESOURCES, measure_goal_18
 from benchmarks.rivals import measure_memory_server
 from benchmarks.served import measure_servers
+from benchmarks.tokens import measure_tokens
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
@@ -50,6 +51,7 @@ async def measure_all(size: Size, console: Console, *, quick: bool) -> list[Meas
     goals: list[Goal] = [
         *GOALS_OF_FILES,
         *GOALS_OF_RESOURCES,
+        measure_tokens,
         measure_servers,
         measure_memory_server,
         partial(measure_memories, large=size.memories),
