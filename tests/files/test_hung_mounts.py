@@ -37,8 +37,9 @@ class Reader:
         return payload
 
     async def count_answered(self, paths: list[str]) -> int:
-        """Return how many of some files are read."""
-        payload = await self.call("file_read_bulk", {"paths": paths})
+        """Return of how many files the beginning is read."""
+        heads = {"paths": paths, "max_chars_per_file": 100}
+        payload = await self.call("file_read_bulk", heads)
         return int(payload["summary"]["succeeded"])
 
     async def reads_all(self) -> bool:

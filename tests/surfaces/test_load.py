@@ -130,7 +130,7 @@ async def test_sixty_four_large_calls_at_once_take_little_memory(
         with (roots.workspace_dir / f"{n}.txt").open("wb") as file:
             file.write(b"text " * 50_000)
             file.truncate(2**30)  # a hole: no file system has room for 25 GiB
-    arguments = {"paths": [f"{n}.txt" for n in range(25)]}
+    arguments = {"paths": [f"{n}.txt" for n in range(25)], "max_chars_per_file": 2_000}
 
     with serving(roots, tmp_path) as server:
         async with httpx.AsyncClient(
