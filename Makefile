@@ -15,7 +15,7 @@ help:  ## List the targets
 demo: .venv/demo  ## Read 25 files and 6 memories as an agent would
 	@$(BIN)/abilities demo
 
-test: .venv/dev  ## Show every behavior once (some 365 seconds of processor time)
+test: .venv/dev  ## Show every behavior once (four minutes on two idle cores)
 	@ABILITIES_TESTS=quick $(PYTEST)
 
 test-all: .venv/dev  ## Run every test at length (fifteen minutes on two idle cores)
