@@ -71,10 +71,20 @@ def _build_success_row(record: JsonObject) -> list[Text]:
 
 
 def _build_failure_row(record: JsonObject) -> list[Text]:
+    if _is_left_out(record):
+        note = Text("no room left; next_request fetches it", style="dim")
+        return [Text("later", style="yellow"), _format_item(record), Text(), Text(), note]
+
     mark = Text("failed", style="red")
     sentence = Text(escape_text(_format_failure(record)), style="red")
 
     return [mark, _format_item(record), Text(), Text(), sentence]
+
+
+def _is_left_out(record: JsonObject) -> bool:
+    """Return whether an item only did not fit; people need not take that for a failure."""
+    reason = record.get("error", record).get("reason")
+    return bool(reason == "response_budget")
 
 
 def _format_failure(record: JsonObject) -> str:
@@ -103,12 +113,17 @@ def _format_item(record: JsonObject) -> Text:
 
 def _format_summary(payload: JsonObject) -> str:
     summary = payload["summary"]
+    left_out = sum(_is_left_out(record) for record in payload["results"])
+
     parts = [
         f"{summary['succeeded']} of {summary['requested']} read",
-        f"{summary['failed']} failed",
+        f"{summary['failed'] - left_out} failed",
         f"{summary['truncated']} cut",
-        f"{summary['returned_chars']:,} characters",
     ]
+    if left_out:
+        parts.append(f"{left_out} left for later")
+
+    parts.append(f"{summary['returned_chars']:,} characters")
     sentence = ", ".join(parts)
 
     if "next_request" in payload:

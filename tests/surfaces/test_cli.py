@@ -160,6 +160,18 @@ def test_a_table_for_people(settings: Settings) -> None:
     assert failed.exit_code == 1 and "INVALID_INPUT" in failed.stdout
 
 
+def test_a_table_tells_what_did_not_fit_from_what_failed(settings: Settings) -> None:
+    paths = [f"{n}.txt" for n in range(6)]
+    for path in paths:
+        (settings.workspace_dir / path).write_text("word " * 4_000)
+
+    arguments = json.dumps({"paths": ["none", *paths]})
+    table = run(settings, "call", "file_read_bulk", arguments, "--pretty", COLUMNS="200").stdout
+
+    assert "4 of 7 read, 1 failed, 1 cut, 2 left for later" in table
+    assert table.count("no room left; next_request fetches it") == 2
+
+
 def test_init_makes_an_agent_directory_and_keeps_what_is_there(tmp_path: Path) -> None:
     folder = tmp_path / "agent"
     done = run(None, "init", str(folder))
