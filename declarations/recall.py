@@ -33,12 +33,10 @@ class RecallInput(Arguments):
 
     other_names: ClassVar[dict[str, str]] = {"query": "queries"}
 
-    queries: Annotated[
-        list[Question], Field(min_length=1, max_length=MAX_QUESTIONS), OneOrMore
-    ] = Field(description="1 to 8 questions in plain words, up to 1000 characters each.")
-    max_tokens: Annotated[
-        int, Field(ge=MIN_RECALL_TOKENS, le=MAX_RECALL_TOKENS), Integer
-    ] = Field(
+    queries: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS), OneOrMore] = (
+        Field(description="1 to 8 questions in plain words, up to 1000 characters each.")
+    )
+    max_tokens: Annotated[int, Field(ge=MIN_RECALL_TOKENS, le=MAX_RECALL_TOKENS), Integer] = Field(
         default=DEFAULT_RECALL_TOKENS,
         description="Size of the whole answer at 4 bytes per token: at least 400, and 300 more "
         "per further question; default 2000.",

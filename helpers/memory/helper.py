@@ -13,11 +13,18 @@ from pydantic import BaseModel
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
 from abilities.declarations.reasons import Reason
+from abilities.declarations.recall import RecallInput
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import Policy
-from abilities.helpers.files.paths import PathRequest
-from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
+from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
+from abilities.helpers.memory.notes import NotePart, read_note_file, read_note_parts
+from abilities.helpers.memory.recalling import (
+    RecallResult,
+    build_request,
+    find_since,
+    includes_notes,
+)
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.stores.changes import Change, Kind
 from abilities.helpers.stores.model import StoredMemory
@@ -31,7 +38,7 @@ from abilities.helpers.stores.protocol import (
     WriteResult,
 )
 from abilities.helpers.text.pieces import Piece, slice_text
-from abilities.helpers.text.ranges import WHOLE, Range
+from abilities.helpers.text.ranges import WHOLE
 from abilities.helpers.walk import WalkLimits
 from abilities.helpers.workers import WorkerPool
 
@@ -151,7 +158,7 @@ class MemoryHelper:
         # Every possible name is tried: only opening a file tells whether a read would be refused.
         def measure(session: ReadingSession, day: date) -> DayFile:
             name = self._files.name_day(day)
-            return DayFile(day, _read_note_file(session, name, WHOLE, 1).stat.st_size)
+            return DayFile(day, read_note_file(session, name, WHOLE, 1).stat.st_size)
 
         outcomes = await self._reader.map(measure, days)
 
@@ -251,6 +258,23 @@ class MemoryHelper:
 
         return await self._store.query(self._namespace, replace(query, tags=tags, search=search))
 
+    async def recall(
+        self, arguments: RecallInput, starts: Sequence[int], room: int
+    ) -> RecallResult:
+        """Return what answers questions, loaded from ``starts`` on up to ``room`` bytes.
+
+        Raises Refused.
+        """
+        since = find_since(arguments, self.today)
+        parts: list[NotePart] = []
+        if includes_notes(arguments):
+            parts = await read_note_parts(self._reader, self._files, self.today, since)
+
+        language = await self._store.read_language()
+        request = build_request(arguments, since, parts, language)
+        recalled = await self._store.recall(self._namespace, request, room, starts)
+        return RecallResult(*recalled, {part.name: part for part in parts})
+
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Store, update, archive or delete a memory. Raises Refused.
 
@@ -311,15 +335,8 @@ class MemoryHelper:
 
 def _read_note(session: ReadingSession, target: Target, max_chars: int) -> MemoryText:
     """Read the notes of a target. Raises Refused."""
-    file = _read_note_file(session, target.filename, target.range, max_chars)
+    file = read_note_file(session, target.filename, target.range, max_chars)
     return MemoryText(target, file.piece, file.modified_at, file.stat.st_size)
-
-
-def _read_note_file(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
-    """Read a file of notes, whatever its name looks like. Raises Refused."""
-    # The settings name the file, not a caller: a '#' in its name begins no range.
-    request = PathRequest(name, name, name, tuple(name.split("/")), part)
-    return session.read(request, max_chars, text_offsets=True)
 
 
 def _slice_memory(

@@ -1,7 +1,7 @@
 """Notes in parts by heading, as a recall scores and shows them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import NamedTuple

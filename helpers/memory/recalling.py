@@ -1,0 +1,110 @@
+"""What a recall asks a store, and the cursors by which it goes on."""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+import orjson
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.recall import RecallInput
+from abilities.helpers.memory.notes import NotePart
+from abilities.helpers.search.recall import Filters, NoteTerms, Ranking, RecallRequest
+from abilities.helpers.search.terms import Language, split_question, weigh_text
+from abilities.helpers.stores.model import StoredMemory
+
+_DIGEST_BYTES = 6
+
+_WEIGHED_PARTS = 1_024
+"""Parts of notes whose words are kept, because the next question asks about the same notes."""
+
+
+class RecallResult(NamedTuple):
+    """What answers the questions.
+
+    ``memories`` holds those that were loaded by their keys, or why one could not be read;
+    ``parts`` are the parts of notes by their names.
+    """
+
+    rankings: Sequence[Ranking]
+    memories: Mapping[str, StoredMemory | Exception]
+    parts: Mapping[str, NotePart]
+
+
+def find_since(arguments: RecallInput, today: date) -> date | None:
+    """Return the day from which on changes count; None if all do."""
+    if arguments.within_days is None:
+        return None
+
+    return today - timedelta(days=arguments.within_days)
+
+
+def includes_notes(arguments: RecallInput) -> bool:
+    """Return whether notes may answer: they have none of what memories are filtered by."""
+    filters = (arguments.type, arguments.tags, arguments.category, arguments.importance)
+    return arguments.notes and not any(filters)
+
+
+def build_request(
+    arguments: RecallInput, since: date | None, parts: Sequence[NotePart], language: Language
+) -> RecallRequest:
+    """Return what to ask a store whose index is in this language."""
+    questions = [split_question(query, language) for query in arguments.queries]
+    notes = [NoteTerms(part.name, _weigh_part(part.searched_text, language)) for part in parts]
+
+    changed_since: str | None = None
+    if since is not None:
+        changed_since = f"{since.isoformat()}T00:00:00.000Z"
+
+    filters = Filters(
+        type=arguments.type,
+        tags=tuple(dict.fromkeys(arguments.tags or ())),
+        category=arguments.category,
+        importance=arguments.importance,
+        archived=arguments.archived,
+        changed_since=changed_since,
+    )
+    return RecallRequest(tuple(questions), filters, arguments.hops, tuple(notes))
+
+
+def parse_positions(arguments: RecallInput) -> list[int]:
+    """Return where to go on in each question's ranking.
+
+    Raises Refused unless there is one cursor per question: too_few, too_many.
+    """
+    count = len(arguments.queries)
+    cursors = arguments.after or [""] * count
+
+    if len(cursors) != count:
+        rule = {"min_items": count, "max_items": count}
+        raise Refused("too_few" if len(cursors) < count else "too_many", "after", expected=rule)
+
+    return [int(cursor.partition(".")[0] or 0) for cursor in cursors]
+
+
+def format_cursor(ranking: Ranking, position: int) -> str:
+    """Return the cursor that goes on at a position of a ranking."""
+    return f"{position}.{_hash_ranking(ranking)}"
+
+
+def check_cursors(arguments: RecallInput, rankings: Sequence[Ranking]) -> None:
+    """Raise Refused("memories_changed") if a cursor is of another ranking than today's."""
+    for cursor, ranking in zip(arguments.after or (), rankings, strict=False):
+        _, mark, digest = cursor.partition(".")
+        if mark and digest != _hash_ranking(ranking):
+            raise Refused("memories_changed")
+
+
+def _hash_ranking(ranking: Ranking) -> str:
+    """Return a hash of the names and scores in a ranking (BLAKE2b, 48 bits)."""
+    listed = [(entry.name, entry.is_note, entry.score) for entry in ranking.entries]
+    digest = blake2b(orjson.dumps(listed), digest_size=_DIGEST_BYTES)
+    return urlsafe_b64encode(digest.digest()).decode()
+
+
+@lru_cache(maxsize=_WEIGHED_PARTS)
+def _weigh_part(text: str, language: Language) -> Mapping[str, int]:
+    return weigh_text(text, language)
