@@ -85,8 +85,8 @@ class RecallIndex:
             by_block = lists.setdefault(term, {})
             by_block.setdefault(block, []).append(postings.pack(doc, weight))
 
-        for target, weight in memory.links:
-            self._incoming[target].append((memory.key, weight))
+        for target, link_weight in memory.links:
+            self._incoming[target].append((memory.key, link_weight))
 
     def rank(self, request: RecallRequest) -> tuple[Ranking, ...]:
         """Return the rankings of a request."""
