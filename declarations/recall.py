@@ -93,8 +93,8 @@ class RecalledMemory(Model):
     )
     next: str | dict[str, Any] | None = Field(
         default=None,
-        description="Present if more follows: the target of memory_read_bulk that reads on; of a "
-        "concise memory, the target's 'resume'.",
+        description="Present if more follows: the target of memory_read_bulk that reads on, in "
+        "concise records as a string of JSON.",
     )
     reason: FailureReason = None
 

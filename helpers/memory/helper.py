@@ -266,11 +266,11 @@ class MemoryHelper:
         Raises Refused.
         """
         since = find_since(arguments, self.today)
+        language = await self._store.read_language()
         parts: list[NotePart] = []
         if includes_notes(arguments):
-            parts = await read_note_parts(self._reader, self._files, self.today, since)
+            parts = await read_note_parts(self._reader, self._files, self.today, since, language)
 
-        language = await self._store.read_language()
         request = build_request(arguments, since, parts, language)
         recalled = await self._store.recall(self._namespace, request, room, starts)
         return RecallResult(*recalled, {part.name: part for part in parts})

@@ -1,9 +1,10 @@
 """Notes in parts by heading, as a recall scores and shows them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
@@ -11,6 +12,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.files.paths import PathRequest
 from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
 from abilities.helpers.memory.targets import MemoryFiles, Target
+from abilities.helpers.search.terms import Language, weigh_text
 from abilities.helpers.text.codec import replace_markers
 from abilities.helpers.text.pieces import Piece
 from abilities.helpers.text.ranges import WHOLE, Range
@@ -27,9 +29,12 @@ MAX_NOTES_CHARS = 100_000
 MAX_PART_CHARS = 1_000
 """Characters of a part; a longer section is divided between lines."""
 
+_WEIGHED_PARTS = 1_024
+"""Parts whose words are kept, because the next questions mostly meet the same notes."""
+
 _DAY_CHARS = len("YYYY-MM-DD")
 
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$")
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 
 
@@ -43,12 +48,13 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NotePart:
-    """A part of a note: its text, the note's day, and the headings above it."""
+    """A part of a note: its text, the note's day, and its terms with their weights."""
 
     target: Target
     day: str
     piece: Piece
     section: Section
+    terms: Mapping[str, int]
 
     @property
     def name(self) -> str:
@@ -58,17 +64,12 @@ class NotePart:
     @property
     def heading(self) -> str:
         """The headings above this part, in one line."""
-        return " > ".join(self.section.headings)
+        return _join_headings(self.section)
 
     @property
     def content(self) -> str:
         """The text as a reader sees it."""
-        return replace_markers(self.piece.text[self.section.start : self.section.end])
-
-    @property
-    def searched_text(self) -> str:
-        """What questions are held against: the headings and the text."""
-        return f"{self.heading}\n{self.content}"
+        return _read_section(self.piece, self.section)
 
     def find_cut(self, chars: int) -> int:
         """Return where to cut the content to keep ``chars`` characters at most."""
@@ -77,14 +78,15 @@ class NotePart:
     def build_next(self, chars: int) -> JsonObject | None:
         """Return the target that reads on after ``chars`` characters; None at the note's end."""
         place = self.section.start + chars
-        if place == len(self.piece.text) and not self.piece.rest:
+        if not self.piece.rest and not self.piece.text[place:].strip():
             return None
 
-        return self.target.to_target(self.piece.resume(place))
+        # A long line may have been divided where a text cannot be cut.
+        return self.target.to_target(self.piece.resume(self.piece.find_cut(place)))
 
 
 async def read_note_parts(
-    reader: FileReader, files: MemoryFiles, today: date, since: date | None
+    reader: FileReader, files: MemoryFiles, today: date, since: date | None, language: Language
 ) -> list[NotePart]:
     """Return the parts of the lasting notes and of the last 30 days' notes.
 
@@ -93,29 +95,61 @@ async def read_note_parts(
     """
     targets = _list_targets(files, today, since)
 
-    def read(session: ReadingSession, target: Target) -> FileText:
-        return read_note_file(session, target.filename, WHOLE, MAX_NOTE_CHARS)
+    # Dividing and weighing takes longer than reading, and happens on the reader's thread too.
+    def read(session: ReadingSession, target: Target) -> list[NotePart]:
+        file = read_note_file(session, target.filename, WHOLE, MAX_NOTE_CHARS)
+        return _divide(target, file, language)
 
     parts: list[NotePart] = []
-    room = MAX_NOTES_CHARS
-
-    for target, outcome in zip(targets, await reader.map(read, targets), strict=True):
+    for outcome in await reader.map(read, targets):
+        if isinstance(outcome, Refused):
+            continue
         if isinstance(outcome, Exception):
-            _check_refusal(outcome)
-            continue
+            raise outcome
 
-        day = outcome.modified_at[:_DAY_CHARS]
-        if target.day is not None:
-            day = target.day.isoformat()
-        elif since is not None and day < since.isoformat():
-            continue
+        parts += outcome
 
-        text = outcome.piece.text[:room]
-        room -= len(text)
-        for section in split_sections(text):
-            parts.append(NotePart(target, day, outcome.piece, section))
+    return _choose_parts(parts, since)
+
+
+def _divide(target: Target, file: FileText, language: Language) -> list[NotePart]:
+    day = file.modified_at[:_DAY_CHARS]
+    if target.day is not None:
+        day = target.day.isoformat()
+
+    parts: list[NotePart] = []
+    for section in split_sections(file.piece.text):
+        text = f"{_join_headings(section)}\n{_read_section(file.piece, section)}"
+        terms = _weigh(text, language)
+        parts.append(NotePart(target, day, file.piece, section, terms))
 
     return parts
+
+
+def _choose_parts(parts: Sequence[NotePart], since: date | None) -> list[NotePart]:
+    """Return the parts that are new enough, as long as there is room for them."""
+    chosen: list[NotePart] = []
+    room = MAX_NOTES_CHARS
+
+    for part in parts:
+        room -= part.section.end - part.section.start
+        if room >= 0 and (since is None or part.day >= since.isoformat()):
+            chosen.append(part)
+
+    return chosen
+
+
+def _join_headings(section: Section) -> str:
+    return " > ".join(section.headings)
+
+
+def _read_section(piece: Piece, section: Section) -> str:
+    return replace_markers(piece.text[section.start : section.end])
+
+
+@lru_cache(maxsize=_WEIGHED_PARTS)
+def _weigh(text: str, language: Language) -> Mapping[str, int]:
+    return weigh_text(text, language)
 
 
 def read_note_file(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
@@ -160,12 +194,6 @@ def _list_targets(files: MemoryFiles, today: date, since: date | None) -> list[T
     return targets
 
 
-def _check_refusal(error: Exception) -> None:
-    """Raise an exception that is a mistake of ours, and no refusal of a file."""
-    if not isinstance(error, Refused):
-        raise error
-
-
 def _list_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text with their places; longer ones in pieces."""
     start = 0
@@ -202,8 +230,8 @@ class _Builder:
     def add(self, line: str, start: int) -> None:
         """Add a line to the part."""
         heading = self._parse_heading(line)
-        if self._start == self._end:
-            self._start = start
+        if self._end <= self._start:
+            self._start = self._end = start
             self._above = self._list_above(heading)
 
         if heading is not None:
@@ -213,8 +241,10 @@ class _Builder:
         elif _FENCE.match(line):
             self._is_code = not self._is_code
 
-        self._has_text = self._has_text or (heading is None and not line.isspace())
-        self._end = start + len(line)
+        text = line.rstrip()
+        self._has_text = self._has_text or (heading is None and bool(text))
+        if text:
+            self._end = start + len(text)
 
     def take(self) -> list[Section]:
         """Return the part, if there is anything in it, and begin the next one."""
@@ -228,11 +258,11 @@ class _Builder:
         return [taken]
 
     def _parse_heading(self, line: str) -> tuple[int, str] | None:
-        match = None if self._is_code else _HEADING.match(line.rstrip("\r\n"))
-        if match is None:
+        match = _HEADING.match(line)
+        if match is None or self._is_code:
             return None
 
-        return len(match[1]), match[2]
+        return len(match[1]), line[match.end() :].rstrip().rstrip("#").rstrip()
 
     def _list_above(self, heading: tuple[int, str] | None) -> tuple[str, ...]:
         """Return the headings above a part that begins with this heading, or with none."""

@@ -15,9 +15,9 @@ from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recalling import RecallResult, format_cursor
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.budget import MIN_SHARE
-from abilities.helpers.reply.render import Format, render
+from abilities.helpers.reply.render import Format, json_bytes, render
 from abilities.helpers.search.ranking import SCORE_ONE
-from abilities.helpers.search.recall import Entry
+from abilities.helpers.search.recall import RankedEntry
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.text.pieces import Piece
 
@@ -59,7 +59,7 @@ class _Item(NamedTuple):
     """Something that answers a question, which stands at a place of the call."""
 
     question: int
-    entry: Entry
+    entry: RankedEntry
     source: StoredMemory | NotePart | Exception
 
 
@@ -98,7 +98,9 @@ def _take_turns(result: RecallResult, starts: Sequence[int]) -> Iterator[_Item]:
             yield _Item(question, entry, source)
 
 
-def _find_source(entry: Entry, result: RecallResult) -> StoredMemory | NotePart | Exception | None:
+def _find_source(
+    entry: RankedEntry, result: RecallResult
+) -> StoredMemory | NotePart | Exception | None:
     if entry.is_note:
         return result.parts[entry.name]
 
@@ -213,7 +215,7 @@ class _Draft:
 
         return {"input": text, "success": True, "data": data}
 
-    def _describe_left_out(self, entry: Entry) -> JsonObject:
+    def _describe_left_out(self, entry: RankedEntry) -> JsonObject:
         if entry.is_note:
             filename = self._result.parts[entry.name].target.filename
             return {"filename": filename, "score": _format_score(entry.score)}
@@ -266,7 +268,7 @@ def _build_record(item: _Item, is_full: bool, chars: int | None = None) -> JsonO
 
 
 def _build_memory(
-    memory: StoredMemory, entry: Entry, is_full: bool, chars: int | None
+    memory: StoredMemory, entry: RankedEntry, is_full: bool, chars: int | None
 ) -> JsonObject:
     row = memory.row
     content = row.content[:chars]
@@ -279,9 +281,8 @@ def _build_memory(
 
     if len(content) < len(row.content):
         resume = Piece(row.content).resume(len(content))
-        record["next"] = resume
-        if is_full:
-            record["next"] = {"type": "stored", "key": row.key, "resume": resume}
+        target = {"type": "stored", "key": row.key, "resume": resume}
+        record["next"] = _format_target(target, is_full)
 
     if is_full:
         record |= _describe(memory)
@@ -295,7 +296,7 @@ def _describe(memory: StoredMemory) -> JsonObject:
     return {name: data[name] for name in _PROPERTIES if name in data}
 
 
-def _build_note(part: NotePart, entry: Entry, is_full: bool, chars: int | None) -> JsonObject:
+def _build_note(part: NotePart, entry: RankedEntry, is_full: bool, chars: int | None) -> JsonObject:
     content = part.content[:chars]
     record: JsonObject = {"filename": part.target.filename}
     if part.heading:
@@ -305,12 +306,20 @@ def _build_note(part: NotePart, entry: Entry, is_full: bool, chars: int | None) 
 
     following = part.build_next(len(content))
     if following is not None:
-        record["next"] = following
+        record["next"] = _format_target(following, is_full)
 
     return record
 
 
-def _build_failure(error: Exception, entry: Entry, is_full: bool) -> JsonObject:
+def _format_target(target: JsonObject, is_full: bool) -> JsonObject | str:
+    """Return a target as memory_read_bulk takes it: a concise record is flat, and holds its JSON."""
+    if is_full:
+        return target
+
+    return json_bytes(target).decode()
+
+
+def _build_failure(error: Exception, entry: RankedEntry, is_full: bool) -> JsonObject:
     fault = Fault.from_exception(error)
     record: JsonObject = {"key": entry.name, **_explain(entry, is_full)}
     if is_full:
@@ -319,11 +328,12 @@ def _build_failure(error: Exception, entry: Entry, is_full: bool) -> JsonObject:
     return {**record, "reason": fault.reason}
 
 
-def _explain(entry: Entry, is_full: bool) -> JsonObject:
+def _explain(entry: RankedEntry, is_full: bool) -> JsonObject:
     """Return why an entry is there."""
     reasons: JsonObject = {"score": _format_score(entry.score)}
     if is_full:
         reasons["own_score"] = _format_score(entry.own)
+    if is_full and entry.words:
         reasons["words"] = list(entry.words)
     if entry.via is not None:
         reasons["via"] = entry.via

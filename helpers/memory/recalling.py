@@ -3,7 +3,6 @@
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
-from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -13,13 +12,10 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.recall import RecallInput
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.search.recall import Filters, NoteTerms, Ranking, RecallRequest
-from abilities.helpers.search.terms import Language, split_question, weigh_text
+from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.stores.model import StoredMemory
 
 _DIGEST_BYTES = 6
-
-_WEIGHED_PARTS = 1_024
-"""Parts of notes whose words are kept, because the next question asks about the same notes."""
 
 
 class RecallResult(NamedTuple):
@@ -53,7 +49,7 @@ def build_request(
 ) -> RecallRequest:
     """Return what to ask a store whose index is in this language."""
     questions = [split_question(query, language) for query in arguments.queries]
-    notes = [NoteTerms(part.name, _weigh_part(part.searched_text, language)) for part in parts]
+    notes = [NoteTerms(part.name, part.terms) for part in parts]
 
     changed_since: str | None = None
     if since is not None:
@@ -103,8 +99,3 @@ def _hash_ranking(ranking: Ranking) -> str:
     listed = [(entry.name, entry.is_note, entry.score) for entry in ranking.entries]
     digest = blake2b(orjson.dumps(listed), digest_size=_DIGEST_BYTES)
     return urlsafe_b64encode(digest.digest()).decode()
-
-
-@lru_cache(maxsize=_WEIGHED_PARTS)
-def _weigh_part(text: str, language: Language) -> Mapping[str, int]:
-    return weigh_text(text, language)
