@@ -43,8 +43,8 @@ async def run(context: Context, arguments: RecallInput) -> JsonObject:
     Raises Refused: too_long (all questions together), out_of_range (max_tokens), too_few, too_many
     (cursors), memories_changed, and what the store refuses.
     """
-    check_items_size(BulkRequest("queries", arguments.queries, {}))
-    bound = _find_bound(context, arguments)
+    size = check_items_size(BulkRequest("queries", arguments.queries, {}))
+    bound = _find_bound(context, arguments, size)
     starts = parse_positions(arguments)
 
     result = await context.memory.recall(arguments, starts, bound.max_bytes)
@@ -52,14 +52,15 @@ async def run(context: Context, arguments: RecallInput) -> JsonObject:
     return build_recall_answer(arguments, result, starts, bound)
 
 
-def _find_bound(context: Context, arguments: RecallInput) -> RecallBound:
+def _find_bound(context: Context, arguments: RecallInput, questions_size: int) -> RecallBound:
     """Return the bound of an answer. Raises Refused: out_of_range."""
     least = MIN_RECALL_TOKENS + MIN_FURTHER_TOKENS * (len(arguments.queries) - 1)
     tokens = arguments.max_tokens
     is_default = "max_tokens" not in arguments.model_fields_set
 
     if is_default:
-        tokens = max(tokens, least)
+        # The next request repeats the questions, and memories need as much room again.
+        tokens = max(tokens, least, 2 * questions_size // TOKEN_BYTES)
     elif tokens < least:
         rule = {"minimum": least, "maximum": MAX_RECALL_TOKENS}
         raise Refused("out_of_range", "max_tokens", expected=rule)

@@ -18,13 +18,8 @@ from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
-from abilities.helpers.memory.notes import NotePart, read_note_file, read_note_parts
-from abilities.helpers.memory.recalling import (
-    RecallResult,
-    build_request,
-    find_since,
-    includes_notes,
-)
+from abilities.helpers.memory.notes import read_note_file
+from abilities.helpers.memory.recalling import Recalling, RecallResult
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.stores.changes import Change, Kind
 from abilities.helpers.stores.model import StoredMemory
@@ -100,6 +95,7 @@ class MemoryHelper:
         self._reader = FileReader([agent], policy, workers, absent="memory_file_not_found")
         self._files = files
         self._zone = zone
+        self._recalling = Recalling(namespace, store, self._reader, files)
 
         # It needs nothing but the namespace: `MemoryStore` describes it.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
@@ -261,19 +257,8 @@ class MemoryHelper:
     async def recall(
         self, arguments: RecallInput, starts: Sequence[int], room: int
     ) -> RecallResult:
-        """Return what answers questions, loaded from ``starts`` on up to ``room`` bytes.
-
-        Raises Refused.
-        """
-        since = find_since(arguments, self.today)
-        language = await self._store.read_language()
-        parts: list[NotePart] = []
-        if includes_notes(arguments):
-            parts = await read_note_parts(self._reader, self._files, self.today, since, language)
-
-        request = build_request(arguments, since, parts, language)
-        recalled = await self._store.recall(self._namespace, request, room, starts)
-        return RecallResult(*recalled, {part.name: part for part in parts})
+        """Return what answers questions, as `Recalling.run` does. Raises Refused."""
+        return await self._recalling.run(arguments, self.today, starts, room)
 
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Store, update, archive or delete a memory. Raises Refused.

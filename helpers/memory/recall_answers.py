@@ -5,21 +5,23 @@ whole, but for the first one without room, which is cut there and says how to re
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_RECALL_TOKENS, TOKEN_BYTES
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.values import JsonObject
-from abilities.helpers.memory.notes import NotePart
-from abilities.helpers.memory.recalling import RecallResult, format_cursor
-from abilities.helpers.memory.records import to_memory_data
+from abilities.helpers.memory.recalled import (
+    Source,
+    build_recalled,
+    find_content_cut,
+    format_score,
+)
+from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
 from abilities.helpers.reply.budget import MIN_SHARE
-from abilities.helpers.reply.render import Format, json_bytes, render
-from abilities.helpers.search.ranking import SCORE_ONE
+from abilities.helpers.reply.render import Format, render
 from abilities.helpers.search.recall import RankedEntry
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.text.pieces import Piece
 
 INPUT_CHARS = 80
 """How much of a question its record repeats."""
@@ -32,10 +34,6 @@ MAX_UNKNOWN_WORDS = 10
 
 MAX_UNKNOWN_CHARS = 40
 """How much of an unknown word a record names."""
-
-_PROPERTIES = ("type", "summary", "category", "tags", "importance", "archived")
-
-_DAY_CHARS = len("YYYY-MM-DD")
 
 
 class RecallBound(NamedTuple):
@@ -60,7 +58,7 @@ class _Item(NamedTuple):
 
     question: int
     entry: RankedEntry
-    source: StoredMemory | NotePart | Exception
+    source: Source
 
 
 def build_recall_answer(
@@ -98,9 +96,7 @@ def _take_turns(result: RecallResult, starts: Sequence[int]) -> Iterator[_Item]:
             yield _Item(question, entry, source)
 
 
-def _find_source(
-    entry: RankedEntry, result: RecallResult
-) -> StoredMemory | NotePart | Exception | None:
+def _find_source(entry: RankedEntry, result: RecallResult) -> Source | None:
     if entry.is_note:
         return result.parts[entry.name]
 
@@ -124,36 +120,33 @@ class _Draft:
         self._bound = bound
         self._items = items
         self._is_full = arguments.detail == "full"
-        self._records = [_build_record(item, self._is_full) for item in items]
+        self._records = [self._build_record(item) for item in items]
+        self._hashes = [hash_ranking(ranking) for ranking in result.rankings]
 
     def count_whole(self) -> int:
         """Return how many items, from the front, fit whole."""
         count = len(self._items)
-        if self._fits(self.assemble(count)):
+        if self._fits_whole(count):
             return count
 
-        return _find_largest(0, count - 1, lambda number: self._fits(self.assemble(number)))
+        return _find_largest(count - 1, self._fits_whole)
 
     def add_cut(self, count: int) -> JsonObject:
         """Return the answer with the first items whole, and as much of the next one as fits."""
-        item = self._items[count]
-        content = self._records[count].get("content", "")
+        source = self._items[count].source
+        size = len(self._records[count].get("content", ""))
 
-        def cut(chars: int) -> JsonObject:
-            record = _build_record(item, self._is_full, chars)
-            return self.assemble(count, record)
-
-        chars = _find_largest(0, len(content), lambda number: self._fits(cut(number)))
-        chars = _find_cut(item, chars)
-        if chars and self._fits(cut(chars)) and (chars >= MIN_SHARE or not count):
-            return cut(chars)
+        chars = _find_largest(size, partial(self._fits_cut, count))
+        chars = find_content_cut(source, chars)
+        is_worth_it = chars >= MIN_SHARE or not count
+        if chars and is_worth_it and self._fits_cut(count, chars):
+            return self._cut(count, chars)
 
         if count:
             return self.assemble(count)
 
-        least = self.assemble(1)
-        if content:
-            least = cut(_find_cut(item, MIN_SHARE))
+        # Not even some of the best memory fits: the answer needs more room than it was given.
+        least = self._cut(count, find_content_cut(source, min(size, MIN_SHARE)))
         self._check_raised(self._bound.measure(least))
         return least
 
@@ -182,8 +175,18 @@ class _Draft:
 
         return answer
 
-    def _fits(self, answer: JsonObject) -> bool:
-        return self._bound.measure(answer) <= self._bound.max_bytes
+    def _cut(self, count: int, chars: int) -> JsonObject:
+        """Return the answer with the first items whole, and so much of the next one."""
+        return self.assemble(count, self._build_record(self._items[count], chars))
+
+    def _build_record(self, item: _Item, chars: int | None = None) -> JsonObject:
+        return build_recalled(item.entry, item.source, is_full=self._is_full, chars=chars)
+
+    def _fits_whole(self, count: int) -> bool:
+        return self._bound.measure(self.assemble(count)) <= self._bound.max_bytes
+
+    def _fits_cut(self, count: int, chars: int) -> bool:
+        return self._bound.measure(self._cut(count, chars)) <= self._bound.max_bytes
 
     def _check_raised(self, needed: int) -> None:
         """Raise Refused if an answer that needs so many bytes may not be sent."""
@@ -218,9 +221,9 @@ class _Draft:
     def _describe_left_out(self, entry: RankedEntry) -> JsonObject:
         if entry.is_note:
             filename = self._result.parts[entry.name].target.filename
-            return {"filename": filename, "score": _format_score(entry.score)}
+            return {"filename": filename, "score": format_score(entry.score)}
 
-        return {"key": entry.name, "score": _format_score(entry.score)}
+        return {"key": entry.name, "score": format_score(entry.score)}
 
     def _build_next_request(self, ends: Sequence[int]) -> JsonObject | None:
         """Return the request for what is left; None if nothing is."""
@@ -229,12 +232,17 @@ class _Draft:
         if all(end >= len(one.entries) for end, one in zip(ends, rankings, strict=True)):
             return None
 
-        cursors = [format_cursor(one, end) for end, one in zip(ends, rankings, strict=True)]
+        cursors = list(map(format_cursor, ends, self._hashes))
         return {**self._arguments.explicit_arguments(), "after": cursors}
 
 
-def _find_largest(least: int, most: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest number that fits, given that smaller ones fit too; else ``least``."""
+def _find_largest(most: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to ``most`` that fits, given that all smaller ones fit too.
+
+    If none fits, that is 0.
+    """
+    least = 0
+
     while least < most:
         middle = (least + most + 1) // 2
         if fits(middle):
@@ -243,107 +251,6 @@ def _find_largest(least: int, most: int, fits: Callable[[int], bool]) -> int:
             most = middle - 1
 
     return least
-
-
-def _find_cut(item: _Item, chars: int) -> int:
-    """Return where to cut a content to keep ``chars`` characters at most, but never to nothing."""
-    if isinstance(item.source, Exception) or not chars:
-        return 0
-    if isinstance(item.source, NotePart):
-        return max(item.source.find_cut(chars), 1)
-
-    return Piece(item.source.row.content).find_cut(chars)
-
-
-def _build_record(item: _Item, is_full: bool, chars: int | None = None) -> JsonObject:
-    """Return the record of an item, with ``chars`` characters of its content, or with all."""
-    entry = item.entry
-    if isinstance(item.source, NotePart):
-        return _build_note(item.source, entry, is_full, chars)
-
-    if isinstance(item.source, Exception):
-        return _build_failure(item.source, entry, is_full)
-
-    return _build_memory(item.source, entry, is_full, chars)
-
-
-def _build_memory(
-    memory: StoredMemory, entry: RankedEntry, is_full: bool, chars: int | None
-) -> JsonObject:
-    row = memory.row
-    content = row.content[:chars]
-    record: JsonObject = {
-        "key": row.key,
-        "content": content,
-        "date": row.updated_at[:_DAY_CHARS],
-        **_explain(entry, is_full),
-    }
-
-    if len(content) < len(row.content):
-        resume = Piece(row.content).resume(len(content))
-        target = {"type": "stored", "key": row.key, "resume": resume}
-        record["next"] = _format_target(target, is_full)
-
-    if is_full:
-        record |= _describe(memory)
-
-    return record
-
-
-def _describe(memory: StoredMemory) -> JsonObject:
-    """Return the properties that a full record shows."""
-    data = to_memory_data(memory)
-    return {name: data[name] for name in _PROPERTIES if name in data}
-
-
-def _build_note(part: NotePart, entry: RankedEntry, is_full: bool, chars: int | None) -> JsonObject:
-    content = part.content[:chars]
-    record: JsonObject = {"filename": part.target.filename}
-    if part.heading:
-        record["heading"] = part.heading
-
-    record |= {"content": content, "date": part.day, **_explain(entry, is_full)}
-
-    following = part.build_next(len(content))
-    if following is not None:
-        record["next"] = _format_target(following, is_full)
-
-    return record
-
-
-def _format_target(target: JsonObject, is_full: bool) -> JsonObject | str:
-    """Return a target as memory_read_bulk takes it: a concise record is flat, and holds its JSON."""
-    if is_full:
-        return target
-
-    return json_bytes(target).decode()
-
-
-def _build_failure(error: Exception, entry: RankedEntry, is_full: bool) -> JsonObject:
-    fault = Fault.from_exception(error)
-    record: JsonObject = {"key": entry.name, **_explain(entry, is_full)}
-    if is_full:
-        return {**record, "error": fault.to_payload()}
-
-    return {**record, "reason": fault.reason}
-
-
-def _explain(entry: RankedEntry, is_full: bool) -> JsonObject:
-    """Return why an entry is there."""
-    reasons: JsonObject = {"score": _format_score(entry.score)}
-    if is_full:
-        reasons["own_score"] = _format_score(entry.own)
-    if is_full and entry.words:
-        reasons["words"] = list(entry.words)
-    if entry.via is not None:
-        reasons["via"] = entry.via
-
-    return reasons
-
-
-def _format_score(score: int) -> float:
-    """Return a score with two decimals, rounded half up."""
-    return (200 * score + SCORE_ONE) // (2 * SCORE_ONE) / 100
 
 
 def _count(results: Sequence[JsonObject], records: Sequence[JsonObject]) -> JsonObject:

@@ -10,10 +10,13 @@ import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.recall import RecallInput
-from abilities.helpers.memory.notes import NotePart
+from abilities.helpers.files.reader import FileReader
+from abilities.helpers.memory.notes import NotePart, read_note_parts
+from abilities.helpers.memory.targets import MemoryFiles
 from abilities.helpers.search.recall import Filters, NoteTerms, Ranking, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.protocol import MemoryStore
 
 _DIGEST_BYTES = 6
 
@@ -30,7 +33,38 @@ class RecallResult(NamedTuple):
     parts: Mapping[str, NotePart]
 
 
-def find_since(arguments: RecallInput, today: date) -> date | None:
+class Recalling:
+    """Asks the store of one namespace, and its agent's notes."""
+
+    def __init__(
+        self, namespace: str, store: MemoryStore, reader: FileReader, files: MemoryFiles
+    ) -> None:
+        self._namespace = namespace
+        self._store = store
+        self._reader = reader
+        self._files = files
+
+    async def run(
+        self, arguments: RecallInput, today: date, starts: Sequence[int], room: int
+    ) -> RecallResult:
+        """Return what answers the questions of a call.
+
+        Memories are loaded in turns, each ranking's from its place in ``starts`` on, until their
+        contents exceed ``room`` bytes. Raises Refused.
+        """
+        language = await self._store.read_language()
+        since = _find_since(arguments, today)
+
+        parts: list[NotePart] = []
+        if _includes_notes(arguments):
+            parts = await read_note_parts(self._reader, self._files, today, since, language)
+
+        request = build_request(arguments, since, parts, language)
+        recalled = await self._store.recall(self._namespace, request, room, starts)
+        return RecallResult(*recalled, {part.name: part for part in parts})
+
+
+def _find_since(arguments: RecallInput, today: date) -> date | None:
     """Return the day from which on changes count; None if all do."""
     if arguments.within_days is None:
         return None
@@ -38,7 +72,7 @@ def find_since(arguments: RecallInput, today: date) -> date | None:
     return today - timedelta(days=arguments.within_days)
 
 
-def includes_notes(arguments: RecallInput) -> bool:
+def _includes_notes(arguments: RecallInput) -> bool:
     """Return whether notes may answer: they have none of what memories are filtered by."""
     filters = (arguments.type, arguments.tags, arguments.category, arguments.importance)
     return arguments.notes and not any(filters)
@@ -81,20 +115,20 @@ def parse_positions(arguments: RecallInput) -> list[int]:
     return [int(cursor.partition(".")[0] or 0) for cursor in cursors]
 
 
-def format_cursor(ranking: Ranking, position: int) -> str:
-    """Return the cursor that goes on at a position of a ranking."""
-    return f"{position}.{_hash_ranking(ranking)}"
+def format_cursor(position: int, ranking_hash: str) -> str:
+    """Return the cursor that goes on at a position of the ranking with this hash."""
+    return f"{position}.{ranking_hash}"
 
 
 def check_cursors(arguments: RecallInput, rankings: Sequence[Ranking]) -> None:
     """Raise Refused("memories_changed") if a cursor is of another ranking than today's."""
     for cursor, ranking in zip(arguments.after or (), rankings, strict=False):
         _, mark, digest = cursor.partition(".")
-        if mark and digest != _hash_ranking(ranking):
+        if mark and digest != hash_ranking(ranking):
             raise Refused("memories_changed")
 
 
-def _hash_ranking(ranking: Ranking) -> str:
+def hash_ranking(ranking: Ranking) -> str:
     """Return a hash of the names and scores in a ranking (BLAKE2b, 48 bits)."""
     listed = [(entry.name, entry.is_note, entry.score) for entry in ranking.entries]
     digest = blake2b(orjson.dumps(listed), digest_size=_DIGEST_BYTES)
