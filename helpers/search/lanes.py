@@ -9,7 +9,7 @@ that do not reach it are found too.
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from abilities.helpers.search.postings import BLOCK_DOCS
+from abilities.helpers.search.postings import BLOCK_DOCS, list_weights
 from abilities.helpers.search.ranking import HIGHEST_WEIGHT
 
 MOST_TERMS = 64
@@ -20,14 +20,13 @@ _FULL = 127
 
 _EVERY_LANE = int.from_bytes(b"\1" * BLOCK_DOCS, "little")
 _LOW_BYTES = int.from_bytes(b"\0\xff" * BLOCK_DOCS, "big")
-_WEIGHTS = bytes(byte & HIGHEST_WEIGHT for byte in range(256))
 _ALL_BYTES = bytes(range(256))
 _ZEROS = bytes(256)
 
 
 def spread_weights(docs: bytes) -> bytes:
     """Return the weight of a term in each of the 1,024 memories of a block, 0 if it has none."""
-    weights = docs[1::2].translate(_WEIGHTS)
+    weights = list_weights(docs)
     numbers = int.from_bytes(docs, "big") >> 6 & _LOW_BYTES
     low_numbers = numbers.to_bytes(len(docs), "big")[1::2]
 

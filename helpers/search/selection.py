@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from abilities.helpers.search.lanes import LaneFilter, spread_weights
-from abilities.helpers.search.postings import BLOCK_DOCS, block_of, decode
+from abilities.helpers.search.postings import BLOCK_DOCS, block_of, decode, list_weights
 from abilities.helpers.search.ranking import HIGHEST_WEIGHT, compute_score
 
 MOST_SELECTED = 256
@@ -139,7 +139,7 @@ def _find_highest(docs: bytes) -> int:
     if len(docs) > _SHORT:
         return HIGHEST_WEIGHT
 
-    return max(byte & HIGHEST_WEIGHT for byte in docs[1::2])
+    return max(list_weights(docs))
 
 
 def _list_few(bounded: _Bounded, least_score: int, asked: int) -> Collection[int] | None:
