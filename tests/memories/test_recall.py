@@ -1,5 +1,6 @@
 """`recall`: from questions to memories and notes, over a real store."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from abilities import Abilities, AbilityError, Settings, parse_text, render
 from abilities.cli.table import print_payload
+from abilities.helpers.files.reader import FileReader
+from abilities.helpers.memory import notes
 from abilities.helpers.memory.notes import MAX_PART_CHARS, split_sections
 from abilities.server.metrics import CallMetrics
 from tests.support.detail_cases import check_schema
@@ -233,6 +236,18 @@ async def test_a_note_that_cannot_be_read_fails_nothing(app: Abilities) -> None:
     (app.settings.agent_dir / "memory" / f"{TODAY}.md").symlink_to("/etc/passwd")
 
     assert names(await ask(app, "zebra")) == ["MEMORY.md"]
+
+
+async def test_notes_that_are_stuck_fail_nothing(
+    app: Abilities, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FileReader, "map", hang)
+    monkeypatch.setattr(notes, "NOTES_SECONDS", 0.01)
+
+    assert names(await ask(app, "compilers", hops=0)) == ["ada"]
 
 
 async def test_secrets_in_notes_are_not_shown(app: Abilities) -> None:
