@@ -16,6 +16,7 @@ from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.files.roots import Root, RootPlace
 from abilities.helpers.memory.helper import MemoryHelper
+from abilities.helpers.memory.recalling import SecondRanking
 from abilities.helpers.stores.opening import open_store
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.workers import WorkerPool
@@ -79,6 +80,17 @@ class OptionalRoots:
                 del self._roots[place]
 
 
+def _open_second_ranking(settings: Settings) -> SecondRanking | None:
+    """Return what ranks by meaning, if that is set. Raises ValueError if it is not installed."""
+    if not settings.embedder:
+        return None
+
+    # Imported here, because few use it.
+    from abilities.embedders import open_ranking
+
+    return open_ranking(settings.embedder)
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What an open application makes once, and all of its views share."""
@@ -87,21 +99,30 @@ class Resources:
     problems: list[str]
     policy: Policy
     store: ServableStore
+    second_ranking: SecondRanking | None = None
     workers: WorkerPool = field(default_factory=WorkerPool)
     optional_roots: OptionalRoots = field(default_factory=OptionalRoots)
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
-        """Make the resources. Raises ValueError for a store that cannot be used."""
+        """Make the resources.
+
+        Raises ValueError for an embedder that is not installed, and for a store that cannot be
+        used.
+        """
+        second_ranking = _open_second_ranking(settings)
+
         # The store comes first: if it cannot be used, no plugin is imported in vain.
         store = open_store(settings.store_url, max_memories=settings.max_memories)
         registry, problems = build_registry(settings)
-        return cls(registry, problems, settings.policy, store)
+        return cls(registry, problems, settings.policy, store, second_ranking)
 
     async def close(self) -> None:
         """Let the threads end, and finish what the store has begun."""
         await self.registry.close()  # first, because plugins use the others
         self.workers.close()
+        if self.second_ranking is not None:
+            self.second_ranking.close()
         await self.store.close()
 
     def build_context(self, settings: Settings, *, read_only: bool = False) -> Context:
@@ -121,6 +142,7 @@ class Resources:
                 self.workers,
                 settings.memory_files,
                 settings.zone,
+                self.second_ranking,
             ),
             max_response_bytes=settings.max_response_bytes,
             read_only=read_only,

@@ -7,6 +7,7 @@ import sys
 import click
 
 from abilities.cli import (
+    embedder_checks,
     file_checks,
     secret_checks,
     settings_checks,
@@ -64,6 +65,7 @@ async def diagnose(settings: Settings) -> list[Diagnosis]:
         *store.diagnoses,
         *await token_checks.check_tokens(settings, remembered=store.remembers_tokens),
         *settings_checks.check_abilities(settings),
+        *await embedder_checks.check_embedder(settings),
     ]
 
 

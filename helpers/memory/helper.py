@@ -19,7 +19,7 @@ from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.memory.notes import read_note_file
-from abilities.helpers.memory.recalling import Recalling, RecallResult
+from abilities.helpers.memory.recalling import Recalling, RecallResult, SecondRanking
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.stores.changes import Change, Kind
 from abilities.helpers.stores.model import StoredMemory
@@ -89,13 +89,14 @@ class MemoryHelper:
         workers: WorkerPool,
         files: MemoryFiles,
         zone: tzinfo | None,
+        second_ranking: SecondRanking | None = None,
     ) -> None:
         self._namespace = namespace
         self._store = store
         self._reader = FileReader([agent], policy, workers, absent="memory_file_not_found")
         self._files = files
         self._zone = zone
-        self._recalling = Recalling(namespace, store, self._reader, files)
+        self._recalling = Recalling(namespace, store, self._reader, files, second_ranking)
 
         # It needs nothing but the namespace: `MemoryStore` describes it.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)

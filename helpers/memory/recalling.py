@@ -4,7 +4,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import orjson
 
@@ -16,7 +16,7 @@ from abilities.helpers.memory.targets import MemoryFiles
 from abilities.helpers.search.recall import Filters, NoteTerms, Ranking, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.protocol import MemoryStore, Recalled
 
 _DIGEST_BYTES = 6
 
@@ -33,16 +33,43 @@ class RecallResult(NamedTuple):
     parts: Mapping[str, NotePart]
 
 
+class SecondRanking(Protocol):
+    """A further ranking, which is joined with the store's own."""
+
+    async def recall(
+        self,
+        store: MemoryStore,
+        namespace: str,
+        request: RecallRequest,
+        queries: Sequence[str],
+        parts: Sequence[NotePart],
+        room: int,
+        starts: Sequence[int],
+    ) -> Recalled:
+        """Return what answers the questions, as `MemoryStore.recall` does. Raises Refused."""
+        ...
+
+    def close(self) -> None:
+        """Release everything, without waiting."""
+        ...
+
+
 class Recalling:
     """Asks the store of one namespace, and its agent's notes."""
 
     def __init__(
-        self, namespace: str, store: MemoryStore, reader: FileReader, files: MemoryFiles
+        self,
+        namespace: str,
+        store: MemoryStore,
+        reader: FileReader,
+        files: MemoryFiles,
+        second: SecondRanking | None,
     ) -> None:
         self._namespace = namespace
         self._store = store
         self._reader = reader
         self._files = files
+        self._second = second
 
     async def run(
         self, arguments: RecallInput, today: date, starts: Sequence[int], room: int
@@ -60,7 +87,13 @@ class Recalling:
             parts = await read_note_parts(self._reader, self._files, today, since, language)
 
         request = build_request(arguments, since, parts, language)
-        recalled = await self._store.recall(self._namespace, request, room, starts)
+        if self._second is None:
+            recalled = await self._store.recall(self._namespace, request, room, starts)
+        else:
+            recalled = await self._second.recall(
+                self._store, self._namespace, request, arguments.queries, parts, room, starts
+            )
+
         return RecallResult(*recalled, {part.name: part for part in parts})
 
 

@@ -182,7 +182,7 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         unknown = search.list_unknown(note.terms for note in request.notes)
         rankings.append(Ranking(tuple(ranked), unknown))
 
-    return _keep_once(rankings)
+    return keep_once(rankings)
 
 
 def _find_allowed(filters: Filters) -> Conversation[Collection[int] | None]:
@@ -275,7 +275,7 @@ def _merge(entries: Sequence[RankedEntry], gifts: Mapping[str, Gift]) -> list[Ra
     return merged
 
 
-def _keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
+def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
     """Keep each entry only in the ranking in which it has its best place."""
     best: dict[tuple[bool, str], tuple[int, int]] = {}
 

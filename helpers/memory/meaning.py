@@ -1,0 +1,222 @@
+"""`recall`'s second ranking, by meaning: joined with that by words, if an embedder is set."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+
+from abilities.helpers.embedder import Comparison, EmbedderFailed, EmbedderThread
+from abilities.helpers.memory.notes import NotePart
+from abilities.helpers.search.fusion import EntryName, fuse
+from abilities.helpers.search.recall import Filters, Ranking, RecallRequest, keep_once
+from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.protocol import MemoryStore, Query, Recalled
+
+MAX_COMPARED = 1_000
+"""If no more memories than this pass the filters, all are compared with a question.
+
+Their vectors fill 1.5 MB at 384 numbers each, and comparing them takes about 15 ms in Python.
+"""
+
+PAGE = 250
+"""Memories that are read at once for that."""
+
+MAX_LOADED_BYTES = 16_000_000
+"""Contents that are loaded for a recall; if there are more, words alone rank."""
+
+LOG_SECONDS = 60.0
+"""An embedder that fails is logged no more often than once in so many seconds."""
+
+_log = logging.getLogger("abilities")
+
+_Memories = Mapping[str, StoredMemory | Exception]
+
+
+class RankingByMeaning:
+    """Ranks again what a store's ranking by words holds; for all namespaces of an application."""
+
+    def __init__(self, embedder: EmbedderThread) -> None:
+        self._embedder = embedder
+        self._lock = threading.Lock()
+        self._logged_at: float | None = None
+
+    async def recall(
+        self,
+        store: MemoryStore,
+        namespace: str,
+        request: RecallRequest,
+        queries: Sequence[str],
+        parts: Sequence[NotePart],
+        room: int,
+        starts: Sequence[int],
+    ) -> Recalled:
+        """Return what answers the questions by words and by meaning, as `MemoryStore.recall` does.
+
+        If the embedder fails, or what was found by words is too large to be loaded, it is the
+        store's own answer. Raises Refused.
+        """
+        joined = await self._try_to_join(store, namespace, request, queries, parts)
+        if joined is None:
+            return await store.recall(namespace, request, room, starts)
+
+        return _load_in_turns(joined, room, starts)
+
+    def close(self) -> None:
+        """Let the embedder's thread end. It is not waited for."""
+        self._embedder.close()
+
+    async def _try_to_join(
+        self,
+        store: MemoryStore,
+        namespace: str,
+        request: RecallRequest,
+        queries: Sequence[str],
+        parts: Sequence[NotePart],
+    ) -> Recalled | None:
+        """Return both rankings joined, with all of their memories; None if they cannot be."""
+        starts = [0] * len(queries)
+        by_words = await store.recall(namespace, request, MAX_LOADED_BYTES, starts)
+        if not _is_loaded(by_words):
+            return None
+
+        further = await _list_memories(store, namespace, request.filters)
+        memories = {**further, **by_words.memories}
+        texts = _list_texts(memories, parts)
+
+        candidates: list[list[EntryName]] = []
+        comparisons: list[Comparison] = []
+        for query, ranking in zip(queries, by_words.rankings, strict=True):
+            names = _list_candidates(ranking, further, parts, texts)
+            candidates.append(names)
+            comparisons.append(Comparison(query, [texts[name] for name in names]))
+
+        try:
+            similarities = await self._embedder.compare(comparisons)
+        except EmbedderFailed as error:
+            self._log_failure(error)
+            return None
+
+        # On another thread: several questions may have thousands of candidates.
+        rankings = await asyncio.to_thread(_join, by_words.rankings, candidates, similarities)
+        return Recalled(rankings, memories)
+
+    def _log_failure(self, error: EmbedderFailed) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if self._logged_at is not None and now < self._logged_at + LOG_SECONDS:
+                return
+            self._logged_at = now
+
+        _log.warning("the embedder failed, and recall ranks by words alone: %s", error)
+
+
+def _join(
+    rankings: Sequence[Ranking],
+    candidates: Sequence[Sequence[EntryName]],
+    similarities: Sequence[Sequence[int]],
+) -> tuple[Ranking, ...]:
+    """Return each ranking joined with that of its candidates by their similarities."""
+    fused: list[Ranking] = []
+    for ranking, names, values in zip(rankings, candidates, similarities, strict=True):
+        fused.append(fuse(ranking, dict(zip(names, values, strict=True))))
+
+    return keep_once(fused)
+
+
+def _is_loaded(recalled: Recalled) -> bool:
+    """Return whether all memories in the rankings are loaded."""
+    entries = [entry for ranking in recalled.rankings for entry in ranking.entries]
+    return all(entry.is_note or entry.name in recalled.memories for entry in entries)
+
+
+async def _list_memories(
+    store: MemoryStore, namespace: str, filters: Filters
+) -> dict[str, StoredMemory]:
+    """Return the memories that pass the filters by their keys; none if there are too many.
+
+    Those that cannot be read are left out.
+    """
+    memories: dict[str, StoredMemory] = {}
+    room = MAX_LOADED_BYTES
+
+    for offset in range(0, MAX_COMPARED, PAGE):
+        query = Query(
+            type=filters.type,
+            tags=filters.tags,
+            importance=filters.importance,
+            category=filters.category,
+            archived=filters.archived,
+            limit=PAGE,
+            offset=offset,
+            sort_by="created_at",
+        )
+        page = await store.query(namespace, query)
+        for memory in page.memories:
+            if isinstance(memory, StoredMemory):
+                memories[memory.row.key] = memory
+                room -= _count_bytes(memory)
+
+        if page.total > MAX_COMPARED or room < 0:
+            return {}
+        if offset + PAGE >= page.total:
+            break
+
+    since = filters.changed_since or ""
+    return {key: memory for key, memory in memories.items() if memory.row.updated_at >= since}
+
+
+def _list_texts(memories: _Memories, parts: Sequence[NotePart]) -> dict[EntryName, str]:
+    """Return what is compared of each memory that can be read, and of each part of a note."""
+    texts: dict[EntryName, str] = {}
+
+    for key, memory in memories.items():
+        if isinstance(memory, StoredMemory):
+            texts[EntryName(key, False)] = f"{memory.row.summary}\n{memory.row.content}".strip()
+
+    for part in parts:
+        texts[EntryName(part.name, True)] = f"{part.heading}\n{part.content}".strip()
+
+    return texts
+
+
+def _list_candidates(
+    ranking: Ranking,
+    further: Iterable[str],
+    parts: Sequence[NotePart],
+    texts: Mapping[EntryName, str],
+) -> list[EntryName]:
+    """Return what is compared with a question: its ranking, further memories, and all parts."""
+    names = {EntryName(entry.name, entry.is_note): None for entry in ranking.entries}
+    names |= dict.fromkeys(EntryName(key, False) for key in further)
+    names |= dict.fromkeys(EntryName(part.name, True) for part in parts)
+
+    return [name for name in names if name in texts]
+
+
+def _load_in_turns(recalled: Recalled, room: int, starts: Sequence[int]) -> Recalled:
+    """Return what was recalled with those memories only that `MemoryStore.recall` would load."""
+    kept: dict[str, StoredMemory | Exception] = {}
+    lists = [r.entries[start:] for r, start in zip(recalled.rankings, starts, strict=True)]
+
+    for turn in zip_longest(*lists):
+        for entry in turn:
+            if entry is None or entry.is_note:
+                continue
+            if room < 0:
+                return Recalled(recalled.rankings, kept)
+
+            memory = recalled.memories[entry.name]
+            kept[entry.name] = memory
+            room -= _count_bytes(memory)
+
+    return Recalled(recalled.rankings, kept)
+
+
+def _count_bytes(memory: StoredMemory | Exception) -> int:
+    """Return the bytes of a memory's content."""
+    if isinstance(memory, Exception):
+        return 0
+
+    return len(memory.row.content.encode())
