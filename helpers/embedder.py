@@ -18,7 +18,7 @@ from hashlib import blake2b
 from itertools import islice
 from operator import mul
 from queue import SimpleQueue
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 EMBED_SECONDS = 5.0
 """Seconds that a question waits for its similarities."""
@@ -43,6 +43,8 @@ Models give slightly different vectors in other company; rounding makes these eq
 
 _MAX_ERROR = 300
 """Characters of what an embedder says of an error."""
+
+_Vector: TypeAlias = "array[float]"
 
 
 class Embedder(Protocol):
@@ -151,7 +153,7 @@ class _Vectors:
         self._load = load
         self._embedder: Embedder | None = None
         self._dimensions = 0  # unknown before the first vector
-        self._kept: OrderedDict[bytes, array[float]] = OrderedDict()
+        self._kept: OrderedDict[bytes, _Vector] = OrderedDict()
 
     def compare(self, job: _Job) -> list[list[int]]:
         """Return the similarities of a job's texts. Raises EmbedderFailed, and anything else."""
@@ -170,9 +172,9 @@ class _Vectors:
 
         return similarities
 
-    def _find_vectors(self, texts: dict[bytes, str], end: float) -> dict[bytes, array[float]]:
+    def _find_vectors(self, texts: dict[bytes, str], end: float) -> dict[bytes, _Vector]:
         """Return the vectors of texts, those that are not known batch by batch until the end."""
-        vectors: dict[bytes, array[float]] = {}
+        vectors: dict[bytes, _Vector] = {}
         for name in texts:
             if name in self._kept:
                 vectors[name] = self._kept[name]
@@ -190,13 +192,13 @@ class _Vectors:
 
         return vectors
 
-    def _keep(self, names: Sequence[bytes], vectors: Sequence[array[float]]) -> None:
+    def _keep(self, names: Sequence[bytes], vectors: Sequence[_Vector]) -> None:
         self._kept.update(zip(names, vectors, strict=True))
 
         while len(self._kept) * self._dimensions > KEPT_NUMBERS:
             self._kept.popitem(last=False)
 
-    def _embed(self, texts: Sequence[str]) -> list[array[float]]:
+    def _embed(self, texts: Sequence[str]) -> list[_Vector]:
         if self._embedder is None:
             self._embedder = self._load()
 
@@ -213,7 +215,7 @@ class _Vectors:
         return vectors
 
 
-def _normalize(row: Sequence[float]) -> array[float]:
+def _normalize(row: Sequence[float]) -> _Vector:
     """Return a vector as one of length 1; zeros stay zeros. Raises EmbedderFailed."""
     vector = array("f", islice(row, MAX_DIMENSIONS + 1))
     if not 1 <= len(vector) <= MAX_DIMENSIONS:
@@ -245,6 +247,6 @@ def _hash(text: str) -> bytes:
     return blake2b(shown, digest_size=16).digest()
 
 
-def _compute_cosine(first: array[float], second: array[float]) -> int:
+def _compute_cosine(first: _Vector, second: _Vector) -> int:
     """Return the cosine of two vectors of length 1, in millionths."""
     return round(SIMILARITY_ONE * sum(map(mul, first, second)))

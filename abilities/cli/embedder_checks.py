@@ -2,7 +2,6 @@
 
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.stdout import divert_stdout
-from abilities.helpers.embedder import Comparison, EmbedderFailed
 from abilities.settings import Settings
 
 CHECK_SECONDS = 60.0
@@ -14,7 +13,9 @@ async def check_embedder(settings: Settings) -> list[Diagnosis]:
     if not settings.embedder:
         return []
 
+    # Imported here, because few use it.
     from abilities.embedders import open_embedder
+    from abilities.helpers.embedder import Comparison, EmbedderFailed
 
     try:
         embedder = open_embedder(settings.embedder, CHECK_SECONDS)
