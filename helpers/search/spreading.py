@@ -21,6 +21,12 @@ MOST_INCOMING = 64
 TENTHS = (5, 3)
 """Tenths of a seed's score that a memory gets one link away, and two links away."""
 
+MOST_TENTHS = 7
+"""Tenths of the best hit's score that a memory gets at most, however many seeds lead to it.
+
+Without a bound, a memory that everything is linked with would stand first for every question.
+"""
+
 _WEIGHT_ONE = 1_000_000
 
 
@@ -63,8 +69,9 @@ def spread(
     """Return what each memory gets from the seeds; of equal givers the first is named.
 
     ``seeds`` are keys with scores, best first. A memory gets a seed's share once, by the way on
-    which it gets most; what several seeds give adds up.
+    which it gets most; what several seeds give adds up, as far as `MOST_TENTHS` allows.
     """
+    most = max((score * MOST_TENTHS // 10 for _, score in seeds), default=0)
     gifts: dict[str, Gift] = {}
     largest: dict[str, int] = {}
 
@@ -77,7 +84,7 @@ def spread(
                 giver = gifts[key].giver
 
             before = gifts.get(key, Gift(0, seed)).score
-            gifts[key] = Gift(before + given, giver)
+            gifts[key] = Gift(min(before + given, most), giver)
 
     return gifts
 
