@@ -36,7 +36,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.workers",
     ),
     "helpers.reply": ("declarations", "helpers.text"),
-    "helpers.stores": ("declarations", "helpers.durable", "helpers.walk"),
+    "helpers.stores": ("declarations", "helpers.durable", "helpers.search", "helpers.walk"),
     "helpers.stores.sqlite": (
         "declarations",
         "helpers.durable",
@@ -54,6 +54,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "helpers.files",
         "helpers.reply",
+        "helpers.search",
         "helpers.stores",
         "helpers.text",
         "helpers.walk",
