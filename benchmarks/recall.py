@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from abilities import Abilities, Settings, parse_text
+from abilities.declarations.values import JsonObject
 from benchmarks import peers
 from tests.support.recall_index import PlainMemory
 from tests.support.recall_sample import MEMORIES, QUESTIONS, Question, make_chains
@@ -62,12 +63,12 @@ class Contender(Protocol):
 
 
 class Recall:
-    """Our `recall`, or `query_memories` with the question as its search."""
+    """Our `recall`."""
 
-    def __init__(self, abilities: Abilities, hops: int = 2) -> None:
-        self.name = f"recall, text, concise, hops {hops}"
+    name = "recall, text, concise"
+
+    def __init__(self, abilities: Abilities) -> None:
         self._abilities = abilities
-        self._hops = hops
 
     async def store(self, number: int, world: World) -> None:
         """Store the memories, in order."""
@@ -75,10 +76,9 @@ class Recall:
 
     async def ask(self, number: int, question: str, tokens: int) -> set[str]:
         """Ask for at most so many tokens."""
-        arguments = {"queries": [question], "max_tokens": tokens, "hops": self._hops}
+        arguments = {"queries": [question], "max_tokens": tokens, "output_format": "text"}
         view = self._abilities.for_namespace(f"world-{number}")
-        reply = await view.reply("recall", {**arguments, "output_format": "text"})
-        text = reply.text
+        text = (await view.reply("recall", arguments)).text
         assert len(text.encode()) <= TOKEN_BYTES * tokens, "the reply keeps its bound"
 
         (record,) = parse_text(text)["results"]
@@ -161,7 +161,7 @@ def load_worlds(file: Path) -> list[World]:
     return [load_conversation(entry) for entry in orjson.loads(file.read_bytes())]
 
 
-def load_conversation(entry: dict) -> World:  # type: ignore[type-arg]
+def load_conversation(entry: JsonObject) -> World:
     """Return the turns of a conversation as memories, and its questions."""
     memories: list[PlainMemory] = []
     keys: dict[str, str] = {}
@@ -190,7 +190,7 @@ def load_conversation(entry: dict) -> World:  # type: ignore[type-arg]
     return World(memories, questions)
 
 
-def list_sessions(conversation: dict) -> Iterator[tuple[int, list]]:  # type: ignore[type-arg]
+def list_sessions(conversation: JsonObject) -> Iterator[tuple[int, list[JsonObject]]]:
     """Yield the number and the turns of each session, in order."""
     number = 1
     while f"session_{number}_date_time" in conversation:
@@ -235,7 +235,7 @@ def add_rows(table: Table, name: str, shares: Shares, groups: Iterable[tuple[str
 def list_groups(shares: Shares) -> list[tuple[str, ...]]:
     """Return the categories alone, and those of LoCoMo without and with its last one together."""
     categories = sorted(shares)
-    groups = [(category,) for category in categories]
+    groups: list[tuple[str, ...]] = [(category,) for category in categories]
     if categories == ["1", "2", "3", "4", "5"]:
         groups += [("1", "2", "3", "4"), ("1", "2", "3", "4", "5")]
 
