@@ -37,6 +37,8 @@ from tests.support.recall_sample import MEMORIES, QUESTIONS, Question, make_chai
 TOKENS = (500, 1_000, 2_000, 4_000)
 TOKEN_BYTES = 4
 CHAINS = 300
+GROUP = 64
+"""Memories that are stored at a time."""
 
 _TURN = re.compile(r"D\d+:\d+")
 
@@ -139,10 +141,16 @@ class OfficialServer:
 
 async def store_memories(view: Abilities, world: World) -> None:
     """Store memories with their links."""
-    for memory in world.memories:
-        links = [{"key": key, "link_weight": weight} for key, weight in memory.links]
-        arguments = {"key": memory.key, "type": "learning", "content": memory.content}
-        await view.call("store_memory", {**arguments, "links": links})
+    for start in range(0, len(world.memories), GROUP):
+        group = world.memories[start : start + GROUP]
+        await asyncio.gather(*(store_memory(view, memory) for memory in group))
+
+
+async def store_memory(view: Abilities, memory: PlainMemory) -> None:
+    """Store one memory with its links."""
+    links = [{"key": key, "link_weight": weight} for key, weight in memory.links]
+    arguments = {"key": memory.key, "type": "learning", "content": memory.content}
+    await view.call("store_memory", {**arguments, "links": links})
 
 
 def find_whole(text: str, shown: dict[str, str], tokens: int) -> set[str]:
