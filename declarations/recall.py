@@ -138,25 +138,34 @@ class LeftOut(Model):
     score: float = Field(description="How well it answers.")
 
 
+Memories = Annotated[
+    list[RecalledMemory],
+    Field(description="Best first; a memory stands under one question only."),
+]
+Matched = Annotated[int, Field(description="How many were found in all.")]
+UnknownWords = Annotated[
+    list[str] | None, Field(description="Words that no memory holds, 10 at most.")
+]
+
+
 class RecallData(Model):
     """What answers one question."""
 
-    memories: list[RecalledMemory] = Field(
-        description="Best first; a memory stands under one question only."
-    )
-    matched: int = Field(description="How many were found in all.")
-    unknown_words: list[str] | None = Field(
-        default=None, description="Words that no memory holds, 10 at most."
-    )
+    memories: Memories
+    matched: Matched
+    unknown_words: UnknownWords = None
     left_out: list[LeftOut] | None = Field(
         default=None, description="Full: the best that did not fit, 10 at most."
     )
 
 
-class ConciseRecall(RecallData):
+class ConciseRecall(Model):
     """The concise record of a question."""
 
     input: str = Field(description="The question, cut at 80 characters.")
+    memories: Memories
+    matched: Matched
+    unknown_words: UnknownWords = None
 
 
 class RecallAnswer(Model):

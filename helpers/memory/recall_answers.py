@@ -55,6 +55,14 @@ class RecallBound(NamedTuple):
         """Return the bytes of an answer as it is sent, in the format in which it is largest."""
         return max(len(render(answer, name).encode()) for name in self.formats)
 
+    def allows(self, answer: JsonObject) -> bool:
+        """Return whether an answer is small enough."""
+        # Whatever is sent as TOON must be no larger as JSON than any other answer.
+        if "toon" in self.formats and json_size(answer) > self.most_bytes:
+            return False
+
+        return self.measure(answer) <= self.max_bytes
+
 
 class _Item(NamedTuple):
     """Something that answers a question, which stands at a place of the call."""
@@ -186,10 +194,10 @@ class _Draft:
         return build_recalled(item.entry, item.source, is_full=self._is_full, chars=chars)
 
     def _fits_whole(self, count: int) -> bool:
-        return self._bound.measure(self.assemble(count)) <= self._bound.max_bytes
+        return self._bound.allows(self.assemble(count))
 
     def _fits_cut(self, count: int, chars: int) -> bool:
-        return self._bound.measure(self._cut(count, chars)) <= self._bound.max_bytes
+        return self._bound.allows(self._cut(count, chars))
 
     def _check_raised(self, needed: int) -> None:
         """Raise Refused if an answer that needs so many bytes may not be sent."""

@@ -33,7 +33,7 @@ FORMATS: dict[str, tuple[Format, ...]] = {
     "json": ("json",),
     "text": ("text",),
     "both": ("text", "json"),
-    "toon": ("toon", "json"),
+    "toon": ("toon",),
 }
 MOST_BYTES = 64_000
 

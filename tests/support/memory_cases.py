@@ -140,7 +140,7 @@ QUERIES: list[tuple[str, Any, Reason, dict[str, Any]]] = [
 QUESTION = {"min_length": 1, "max_length": 1000}
 QUESTIONS = {"min_items": 1, "max_items": 8}
 TOKENS = {"minimum": 400, "maximum": 16_000}
-RECALLS: list[tuple[str, Any, Reason, str, dict[str, Any] | None]] = [
+RECALLS: list[tuple[str, Any, Reason, str | None, dict[str, Any] | None]] = [
     ("queries", [], "too_few", "queries", QUESTIONS),
     ("queries", ["q"] * 9, "too_many", "queries", QUESTIONS),
     ("queries", "", "too_short", "queries[0]", QUESTION),
