@@ -27,6 +27,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "helpers.isolation": ("declarations", "helpers.daemons"),
     "helpers.tokens": ("declarations", "helpers.durable"),
     "helpers.text": ("declarations",),
+    "helpers.search": (),
     "helpers.files": (
         "declarations",
         "helpers.batch",
@@ -35,7 +36,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.workers",
     ),
     "helpers.reply": ("declarations", "helpers.text"),
-    "helpers.stores": ("declarations", "helpers.durable", "helpers.walk"),
+    "helpers.stores": ("declarations", "helpers.durable", "helpers.search", "helpers.walk"),
     "helpers.stores.sqlite": (
         "declarations",
         "helpers.durable",
@@ -53,6 +54,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "helpers.files",
         "helpers.reply",
+        "helpers.search",
         "helpers.stores",
         "helpers.text",
         "helpers.walk",
