@@ -6,7 +6,15 @@ from pydantic import Field
 
 from abilities.declarations.detail import Detail, FailureReason
 from abilities.declarations.faults import Fault
-from abilities.declarations.fields import Arguments, Array, AskedFormat, Boolean, Integer, OneOrMore
+from abilities.declarations.fields import (
+    EXACT,
+    Arguments,
+    Array,
+    AskedFormat,
+    Boolean,
+    Integer,
+    OneOrMore,
+)
 from abilities.declarations.limits import (
     DEFAULT_HOPS,
     DEFAULT_RECALL_TOKENS,
@@ -20,9 +28,15 @@ from abilities.declarations.limits import (
 from abilities.declarations.memory import Category, Importance, Tags, Text, Type
 from abilities.declarations.model import Model
 from abilities.declarations.records import Record, Summary
+from abilities.declarations.values import JsonObject
 
 CURSOR_PATTERN = r"^([0-9]{1,4}\.[A-Za-z0-9_-]{8})?$"
 """A position in a ranking and a hash of the ranking; empty for the start."""
+
+_ONE_QUESTION: JsonObject = {
+    EXACT: {"type": ["array", "string"], "minLength": 1, "maxLength": MAX_QUESTION_CHARS}
+}
+"""One string may stand for a list of it, which only programs need to know."""
 
 Question = Annotated[str, Field(min_length=1, max_length=MAX_QUESTION_CHARS), Text]
 Cursor = Annotated[str, Field(pattern=CURSOR_PATTERN)]
@@ -34,7 +48,10 @@ class RecallInput(Arguments):
     other_names: ClassVar[dict[str, str]] = {"query": "queries"}
 
     queries: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS), OneOrMore] = (
-        Field(description="1 to 8 questions in plain words, up to 1000 characters each.")
+        Field(
+            description="1 to 8 questions in plain words, up to 1000 characters each.",
+            json_schema_extra=_ONE_QUESTION,
+        )
     )
     max_tokens: Annotated[int, Field(ge=MIN_RECALL_TOKENS, le=MAX_RECALL_TOKENS), Integer] = Field(
         default=DEFAULT_RECALL_TOKENS,
@@ -121,25 +138,34 @@ class LeftOut(Model):
     score: float = Field(description="How well it answers.")
 
 
+Memories = Annotated[
+    list[RecalledMemory],
+    Field(description="Best first; a memory stands under one question only."),
+]
+Matched = Annotated[int, Field(description="How many were found in all.")]
+UnknownWords = Annotated[
+    list[str] | None, Field(description="Words that no memory holds, 10 at most.")
+]
+
+
 class RecallData(Model):
     """What answers one question."""
 
-    memories: list[RecalledMemory] = Field(
-        description="Best first; a memory stands under one question only."
-    )
-    matched: int = Field(description="How many were found in all.")
-    unknown_words: list[str] | None = Field(
-        default=None, description="Words that no memory holds, 10 at most."
-    )
+    memories: Memories
+    matched: Matched
+    unknown_words: UnknownWords = None
     left_out: list[LeftOut] | None = Field(
         default=None, description="Full: the best that did not fit, 10 at most."
     )
 
 
-class ConciseRecall(RecallData):
+class ConciseRecall(Model):
     """The concise record of a question."""
 
     input: str = Field(description="The question, cut at 80 characters.")
+    memories: Memories
+    matched: Matched
+    unknown_words: UnknownWords = None
 
 
 class RecallAnswer(Model):

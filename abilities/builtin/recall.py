@@ -32,7 +32,7 @@ _COUNTED: dict[OutputFormat, tuple[Format, ...]] = {
     "json": ("json",),
     "auto": ("json",),  # the smallest is sent, and no other is larger
     "text": ("text",),
-    "toon": ("toon", "json"),
+    "toon": ("toon",),
 }
 """The formats in which an answer must keep its bound, by the one that is asked for."""
 

@@ -1,5 +1,6 @@
 """Notes in parts by heading, as a recall scores and shows them."""
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ MAX_NOTE_CHARS = 20_000
 
 MAX_NOTES_CHARS = 100_000
 """Characters of all notes that a recall looks into: the lasting ones first, then day by day."""
+
+NOTES_SECONDS = 3.0
+"""Seconds that a recall waits for all notes; one that is stuck is given up after 2."""
 
 MAX_PART_CHARS = 1_000
 """Characters of a part; a longer section is divided between lines."""
@@ -91,7 +95,7 @@ async def read_note_parts(
     """Return the parts of the lasting notes and of the last 30 days' notes.
 
     With ``since``, notes from before that day are left out, and so are in any case those that
-    cannot be read.
+    cannot be read. If reading takes longer than 3 seconds, there are none.
     """
     targets = _list_targets(files, today, since)
 
@@ -100,8 +104,14 @@ async def read_note_parts(
         file = read_note_file(session, target.filename, WHOLE, MAX_NOTE_CHARS)
         return _divide(target, file, language)
 
+    try:
+        async with asyncio.timeout(NOTES_SECONDS):
+            outcomes = await reader.map(read, targets)
+    except TimeoutError:
+        return []
+
     parts: list[NotePart] = []
-    for outcome in await reader.map(read, targets):
+    for outcome in outcomes:
         if isinstance(outcome, Refused):
             continue
         if isinstance(outcome, Exception):

@@ -20,7 +20,7 @@ from abilities.helpers.memory.recalled import (
 )
 from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
 from abilities.helpers.reply.budget import MIN_SHARE
-from abilities.helpers.reply.render import Format, render
+from abilities.helpers.reply.render import Format, json_size, render
 from abilities.helpers.search.recall import RankedEntry
 
 INPUT_CHARS = 80
@@ -28,6 +28,9 @@ INPUT_CHARS = 80
 
 MAX_LEFT_OUT = 10
 """What was left out that a record names."""
+
+LEFT_OUT_SHARE = 8
+"""What was left out is named in an eighth of the answer at most."""
 
 MAX_UNKNOWN_WORDS = 10
 """Unknown words that a record names."""
@@ -51,6 +54,14 @@ class RecallBound(NamedTuple):
     def measure(self, answer: JsonObject) -> int:
         """Return the bytes of an answer as it is sent, in the format in which it is largest."""
         return max(len(render(answer, name).encode()) for name in self.formats)
+
+    def allows(self, answer: JsonObject) -> bool:
+        """Return whether an answer is small enough."""
+        # Whatever is sent as TOON must be no larger as JSON than any other answer.
+        if "toon" in self.formats and json_size(answer) > self.most_bytes:
+            return False
+
+        return self.measure(answer) <= self.max_bytes
 
 
 class _Item(NamedTuple):
@@ -183,10 +194,10 @@ class _Draft:
         return build_recalled(item.entry, item.source, is_full=self._is_full, chars=chars)
 
     def _fits_whole(self, count: int) -> bool:
-        return self._bound.measure(self.assemble(count)) <= self._bound.max_bytes
+        return self._bound.allows(self.assemble(count))
 
     def _fits_cut(self, count: int, chars: int) -> bool:
-        return self._bound.measure(self._cut(count, chars)) <= self._bound.max_bytes
+        return self._bound.allows(self._cut(count, chars))
 
     def _check_raised(self, needed: int) -> None:
         """Raise Refused if an answer that needs so many bytes may not be sent."""
@@ -210,13 +221,25 @@ class _Draft:
         if not self._is_full:
             return {"input": text, **data}
 
-        left_out = [
-            self._describe_left_out(entry) for entry in ranking.entries[end:][:MAX_LEFT_OUT]
-        ]
+        left_out = self._list_left_out(ranking.entries[end : end + MAX_LEFT_OUT])
         if left_out:
             data["left_out"] = left_out
 
         return {"input": text, "success": True, "data": data}
+
+    def _list_left_out(self, entries: Sequence[RankedEntry]) -> list[JsonObject]:
+        """Return what was left out, as far as there is room for names."""
+        room = self._bound.max_bytes // (LEFT_OUT_SHARE * len(self._starts))
+        left_out: list[JsonObject] = []
+
+        for entry in entries:
+            described = self._describe_left_out(entry)
+            room -= json_size(described) + 1
+            if room < 0:
+                break
+            left_out.append(described)
+
+        return left_out
 
     def _describe_left_out(self, entry: RankedEntry) -> JsonObject:
         if entry.is_note:
