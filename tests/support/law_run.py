@@ -34,7 +34,7 @@ WEIGHTS = {
 }
 """Operations of each kind in a hundred."""
 
-OPERATIONS_PER_LIFE = 1_000
+OPERATIONS_PER_LIFE = 500
 _MOST_ATTEMPTS = 100
 
 
