@@ -8,9 +8,10 @@ from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import WalkLimits
 from tests.support import law_checks
-from tests.support.law_checks import CHECKS, Check, Reading, same
-from tests.support.law_model import MemoryModel, NamespaceModel, Predicted, Refusal
-from tests.support.law_payloads import expect_written, normalize
+from tests.support.law_answers import Expected, check_answer, predict
+from tests.support.law_checks import CHECKS, Check, Reading
+from tests.support.law_model import MemoryModel, NamespaceModel
+from tests.support.law_payloads import normalize
 from tests.support.law_places import Call, Clock, Place
 
 NAMESPACES = ("team", "Team")
@@ -37,18 +38,6 @@ CLOSE = Pace(wave=1, everything=29, records=29, is_close=True)
 LONG = Pace(wave=16, everything=101, records=5, is_close=False)
 
 
-class Expected(NamedTuple):
-    """A call, the namespace as it leaves it, and what it must answer.
-
-    Without a prediction it must be refused: for the reason, if there is one.
-    """
-
-    call: Call
-    model: NamespaceModel
-    predicted: Predicted | None
-    reason: str | None = None
-
-
 class Saved(NamedTuple):
     """A backup by its number, with what was in the store."""
 
@@ -68,6 +57,7 @@ class Trial:
     def __init__(self, places: Sequence[Place], quota: int | None, pace: Pace = CLOSE) -> None:
         self.places = places
         self._pace = pace
+        self._room = places[0].settings.max_response_bytes
         self.models = {name: NamespaceModel(quota) for name in NAMESPACES}
         self.clock = Clock()
         self.exports: list[str] = []
@@ -109,7 +99,7 @@ class Trial:
         if "error" in payload:
             law_checks.check_refusal(payload)
         else:
-            self._check_answer(payload, self._predict(call))
+            check_answer(payload, self._predict(call), self._room)
         self._end_wave()
 
     def refuse(self, namespace: str, name: str, arguments: JsonObject, key: str) -> None:
@@ -234,16 +224,12 @@ class Trial:
 
     def _predict(self, call: Call) -> Expected:
         """Make a change in the model, and return what a store must answer."""
-        before = self.models[call.namespace]
-        after = before.copy()
-        try:
-            predicted = predict(after, call)
-        except Refusal as refusal:
-            return Expected(call, before, None, str(refusal))
+        expected = predict(self.models[call.namespace], call)
+        self.models[call.namespace] = expected.model
+        if expected.predicted is not None and expected.predicted.memory is not None:
+            self._touch(call.namespace, expected.predicted.memory.key)
 
-        self.models[call.namespace] = after
-        self._touch(call.namespace, predicted.memory.key if predicted.memory else None)
-        return Expected(call, after, predicted)
+        return expected
 
     def _wait(self, expected: Expected) -> None:
         self._waiting.append(expected)
@@ -267,39 +253,9 @@ class Trial:
 
         payloads = self._call(calls)
         for expected, payload in zip(waiting, payloads, strict=False):
-            self._check_answer(payload, expected)
+            check_answer(payload, expected, self._room)
 
         return payloads[-1]
-
-    def _check_answer(self, payload: JsonObject, expected: Expected) -> None:
-        predicted = expected.predicted
-        if predicted is None:
-            reason = law_checks.check_refusal(payload)
-            assert expected.reason in (None, reason), payload
-            return
-
-        assert "error" not in payload, payload
-        if "memory" not in payload:
-            assert payload["success"] is True
-            return
-
-        assert predicted.memory is not None
-        answered = payload["memory"]
-        shown = len(answered.get("links", ()))
-        wanted = expect_written(expected.model, predicted.memory, shown)
-        if "truncation" in payload:
-            assert wanted["content"].startswith(answered["content"])
-            wanted["content"] = answered["content"]
-        same(answered, wanted)
-
-        # Only a small room may leave no room for twenty.
-        if self.places[0].settings.max_response_bytes > 100_000:
-            assert shown == min(20, wanted.get("links_total", 0))
-
-        if "created" in payload:
-            assert payload["created"] == predicted.created
-        if "updated_fields" in payload:
-            assert sorted(payload["updated_fields"]) == sorted(predicted.updated)
 
     def _call(self, calls: Sequence[Call]) -> list[JsonObject]:
         """Send the same calls to all stores, which must answer the same."""
@@ -351,18 +307,6 @@ class Trial:
         query: JsonObject = {"archived": True, "limit": 100, "sort_by": "updated_at"}
         for namespace in NAMESPACES:
             self.query(namespace, {**query, "sort_order": "asc"})
-
-
-def predict(model: NamespaceModel, call: Call) -> Predicted:
-    """Make a change in a model. Raises Refusal."""
-    if call.name == "store_memory":
-        return model.store(call.arguments, call.moment)
-    if call.name == "update_memory":
-        return model.update(call.arguments, call.moment)
-    if call.arguments["permanent"]:
-        return model.delete(call.arguments["id"])
-
-    return model.archive(call.arguments["id"], call.moment)
 
 
 def _copy(models: dict[str, NamespaceModel]) -> dict[str, NamespaceModel]:

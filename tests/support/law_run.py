@@ -1,6 +1,12 @@
 """A long run of the law: lives of stores, made from a seed, and shortened if one breaks it.
 
 Hypothesis draws the values once per run; a plain generator of random numbers puts them together.
+
+Changes are begun in waves of up to 16, which an SQLite store may commit together. Every answer is
+compared with what the model says of that change alone. After a wave each memory that it touched is
+tried in one of the ways of `law_checks.CHECKS`, in turn; now and then the records of all memories;
+and at the end of each life everything. So a violation shows at the end of its life at the latest.
+Then the life is repeated with all checks after each operation, and shortened.
 """
 
 import multiprocessing
@@ -230,7 +236,7 @@ def shorten(open_stores: Open, life: Life) -> Life:
     attempts = 0
 
     while length:
-        end = len(life.operations)
+        end = before = len(life.operations)
         while end > 0 and attempts < _MOST_ATTEMPTS:
             attempts += 1
             start = max(end - length, 0)
@@ -240,7 +246,10 @@ def shorten(open_stores: Open, life: Life) -> Life:
             except Broken as broken:
                 life = shorter.cut(broken.done)
             end = start
-        length //= 2
+
+        # Single ones are tried again as long as that helps.
+        is_shorter = len(life.operations) < before
+        length = max(length // 2, int(is_shorter))
 
     return life
 
