@@ -121,8 +121,8 @@ FIGURES = {
         "1,000,000 random operations, 100,000 of them on both kinds of store at once: "
         "what was acknowledged is there",
         ["tests/stores/test_law_run.py", "-s", "-k", "long_run or lockstep"],
-        full={"LAW_RUN": 45_000, "LAW_LOCKSTEP": 5_000, "LAW_PROCESSES": 1, "LAW_SEED": 0},
-        quick={"LAW_RUN": 2_000, "LAW_LOCKSTEP": 200, "LAW_PROCESSES": 1, "LAW_SEED": 0},
+        full={"LAW_RUN": 45_000, "LAW_LOCKSTEP": 5_000, "LAW_PROCESSES": 2, "LAW_SEED": 0},
+        quick={"LAW_RUN": 2_000, "LAW_LOCKSTEP": 200, "LAW_PROCESSES": 2, "LAW_SEED": 0},
         blocks=20,
     ),
     13: Figure(
