@@ -80,15 +80,15 @@ class IntegrityFinding(NamedTuple):
 class Query:
     """Which memories to return, and in which order.
 
-    A filter that is None matches every memory; of ``tags``, a memory must have all. ``search`` is a
-    case-folded text that the case-folded content must contain. ``archived`` includes archived
-    memories. ``sort_by`` is created_at, updated_at, accessed_at, importance or access_count; ties
-    are broken by id.
+    A filter that is None matches every memory; of ``tags``, a memory must have all. ``search`` are
+    case-folded terms that the memory's searchable text must all contain, see
+    `abilities.helpers.stores.search_text`. ``archived`` includes archived memories. ``sort_by`` is
+    created_at, updated_at, accessed_at, importance or access_count; ties are broken by id.
     """
 
     type: str | None = None
     tags: tuple[str, ...] = ()
-    search: str | None = None
+    search: tuple[str, ...] = ()
     importance: str | None = None
     category: str | None = None
     archived: bool = False
@@ -117,7 +117,7 @@ class Query:
 
         Counters know the memories by at most one of type, importance and tag.
         """
-        if self.search is not None or self.category is not None:
+        if self.search or self.category is not None:
             return None
 
         filters = self.filters
