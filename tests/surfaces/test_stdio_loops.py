@@ -215,6 +215,8 @@ async def both(
 
 @given(sequence=SEQUENCES)
 @example(sequence=[("initialize", HELLO), ("tools/list", {}), ("resources/templates/list", {})])
+@example(sequence=[("initialize", HELLO), ("tools/list", {"_meta": {"progressToken": [1]}})])
+@example(sequence=[("initialize", HELLO), ("tools/list", {"_meta": {"progressToken": True}})])
 @LOTS
 async def test_both_loops_answer_any_sequence_with_the_same_bytes(
     sequence: list[tuple[str, Any]], both: list[Abilities]

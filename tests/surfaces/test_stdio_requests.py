@@ -28,6 +28,12 @@ from tests.support.waiting import wait_until
 COMMAND = [sys.executable, "-m", "abilities", "mcp"]
 
 
+@pytest.fixture(params=["own", "sdk"])
+def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+    """Settings for each of the two loops."""
+    return settings.model_copy(update={"mcp_loop": request.param})
+
+
 class Nothing(Arguments):
     pass
 
