@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
@@ -16,7 +18,8 @@ from mcp_types import version
 from abilities import Abilities, Settings
 from abilities.adapters import messages, shapes
 from abilities.adapters.stdio import serve_pipes
-from tests.support.piped import HELLO
+from tests.support.piped import HELLO, build_request
+from tests.support.surfaces import environment
 from tests.support.tier import size
 
 Loop = Literal["own", "sdk"]
@@ -280,3 +283,56 @@ def test_what_is_known_of_the_protocol_is_what_the_sdk_knows() -> None:
     assert shapes.CAPABILITIES_KEY == types.CLIENT_CAPABILITIES_META_KEY
     assert shapes.CLIENT_KEY == types.CLIENT_INFO_META_KEY
     assert shapes.SERVER_KEY == types.SERVER_INFO_META_KEY
+
+
+UNUSED = {
+    "anyio",
+    "deepagents",
+    "fastapi",
+    "httpx",
+    "langchain",
+    "langchain_core",
+    "mcp",
+    "mcp_types",
+    "opentelemetry",
+    "psycopg",
+    "starlette",
+    "toon_format",
+    "uvicorn",
+}
+"""Packages that a client of tools needs none of; importing them takes longer than most sessions."""
+
+
+def test_a_client_that_calls_tools_loads_no_package_in_vain(settings: Settings) -> None:
+    common = [
+        build_request(1, "initialize", HELLO),
+        build_request(2, "tools/list", {}),
+        build_request(3, "tools/call", {"name": "file_list", "arguments": {}}),
+    ]
+    rare = build_request(4, "prompts/list", {})
+
+    answers, loaded = record_imports(settings, *common)
+    more_answers, more_loaded = record_imports(settings, *common, rare)
+
+    assert [sorted(answers), sorted(more_answers)] == [[1, 2, 3], [1, 2, 3, 4]]
+    assert not loaded & UNUSED
+    assert {"mcp", "mcp_types"} <= more_loaded, "nothing shows in this list"
+
+
+def record_imports(settings: Settings, *lines: bytes) -> tuple[list[int], set[str]]:
+    """Return the ids that a server answers, and the packages that it imports for that."""
+    process = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "abilities", "mcp"],
+        input=b"\n".join(lines) + b"\n",
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, **environment(settings)},
+    )
+    answers = [json.loads(line)["id"] for line in process.stdout.splitlines()]
+
+    packages: set[str] = set()
+    for line in process.stderr.decode().splitlines():
+        if line.startswith("import time:"):
+            packages.add(line.rpartition("|")[2].strip().partition(".")[0])
+
+    return answers, packages
