@@ -1,7 +1,8 @@
 """Lines over pipes, read and written on threads of their own, so that no pipe blocks the loop.
 
 Both threads are daemons: a blocking read or write can neither be cancelled nor delay the end of the
-process. What waits on either side is bounded.
+process. What waits on either side is bounded. A line that an empty pipe has room for is written at
+once, without waking the thread.
 """
 
 import asyncio

@@ -4,6 +4,9 @@ A line that is not JSON is answered with -32700, and JSON that is not a JSON-RPC
 -32600; the SDK would ignore both, and the client would wait forever. Whatever else the process
 prints goes to stderr.
 
+Common requests are answered here (`direct`). All others go to the SDK's server (`sdk`), which is
+imported and started when the first of them comes.
+
 All that waits is bounded. Beyond a number of requests in flight the next ones wait in the pipe, and
 so they do if the client does not take its answers. When the input ends, the requests that have
 begun are answered before the server stops.
