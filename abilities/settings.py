@@ -18,6 +18,7 @@ from pydantic_settings import (
 from abilities.declarations.detail import Detail
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.memory import Namespace, parse_namespace
+from abilities.declarations.timezone import TimeZone
 from abilities.helpers.files.bans import find_ban
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.deny import DenyList
@@ -97,7 +98,7 @@ class Settings(BaseSettings):
         default="default",
         description="Whose files and memories these are; replaces {namespace} in both directories.",
     )
-    timezone: str | None = Field(
+    timezone: TimeZone | None = Field(
         default=None,
         description="Time zone of 'today', such as 'Europe/Berlin' (default: the system's).",
     )
@@ -144,6 +145,11 @@ class Settings(BaseSettings):
     structured: bool = Field(
         default=False,
         description="MCP: also send outputSchema and structuredContent, every payload twice.",
+    )
+    mcp_loop: Literal["own", "sdk"] = Field(
+        default="own",
+        description="MCP over stdio: answer common requests directly (own), or all through the "
+        "official SDK (sdk).",
     )
     compat: Compat | None = Field(
         default=None,
@@ -203,19 +209,6 @@ class Settings(BaseSettings):
             return value
 
         return (*list_denied(), *(name for name in value if name != _DEFAULT_NAMES))
-
-    @field_validator("timezone")
-    @classmethod
-    def _check_timezone(cls, value: str | None) -> str | None:
-        if not value:
-            return value
-
-        try:
-            return ZoneInfo(value).key
-        except (ValueError, OSError, KeyError):
-            raise ValueError(
-                "is not a known time zone; use a name such as 'Europe/Berlin'"
-            ) from None
 
     @field_validator("long_term_file", "short_term_file")
     @classmethod
