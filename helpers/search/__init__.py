@@ -1,0 +1,1 @@
+"""What ``recall`` is made of: terms, postings, ranking and spreading, without any I/O."""

@@ -1,0 +1,85 @@
+"""Postings: which memories of a block hold a term, and with which weight.
+
+A store numbers the memories of a namespace. 1,024 numbers in a row are a block. For each term and
+block, a store keeps the postings as bytes: two per memory, ``(number in the block) << 6 | weight``,
+big endian and sorted. So the number of holders is half the number of bytes, and the bytes of the
+weights are every second one.
+"""
+
+import sys
+from array import array
+
+BLOCK_DOCS = 1_024
+"""Memories in a block."""
+
+POSTING_BYTES = 2
+
+
+def block_of(doc: int) -> int:
+    """Return the block that a memory's number belongs to."""
+    return doc // BLOCK_DOCS
+
+
+def pack(doc: int, weight: int) -> bytes:
+    """Return the posting of a memory; the weight is from 1 to 63."""
+    return (doc % BLOCK_DOCS << 6 | weight).to_bytes(POSTING_BYTES, "big")
+
+
+def add(docs: bytes, doc: int, weight: int) -> bytes:
+    """Return the postings with the one of this memory, in place of an earlier one."""
+    start, end = _find(docs, doc)
+    return docs[:start] + pack(doc, weight) + docs[end:]
+
+
+def remove(docs: bytes, doc: int) -> bytes:
+    """Return the postings without the one of this memory, if they have one."""
+    start, end = _find(docs, doc)
+    return docs[:start] + docs[end:]
+
+
+def unpack(docs: bytes, block: int) -> list[tuple[int, int]]:
+    """Return each memory's number with its weight, in order."""
+    first = block * BLOCK_DOCS
+
+    return [(first + (value >> 6), value & 63) for value in decode(docs)]
+
+
+def decode(docs: bytes) -> "array[int]":
+    """Return the postings as numbers."""
+    values = array("H", docs)
+    if sys.byteorder == "little":
+        values.byteswap()
+
+    return values
+
+
+def find_weight(docs: bytes, doc: int) -> int:
+    """Return the weight of a term in this memory; 0 if the memory does not hold it."""
+    start, end = _find(docs, doc)
+    if start == end:
+        return 0
+
+    return docs[start + 1] & 63
+
+
+def _find(docs: bytes, doc: int) -> tuple[int, int]:
+    """Return where a memory's posting begins and ends; without one, both are its place."""
+    number = doc % BLOCK_DOCS
+    low = 0
+    high = len(docs) // POSTING_BYTES
+
+    while low < high:
+        middle = (low + high) // 2
+        start = middle * POSTING_BYTES
+        value = int.from_bytes(docs[start : start + POSTING_BYTES], "big")
+        if value >> 6 < number:
+            low = middle + 1
+        else:
+            high = middle
+
+    start = low * POSTING_BYTES
+    found = docs[start : start + POSTING_BYTES]
+    if found and int.from_bytes(found, "big") >> 6 == number:
+        return start, start + POSTING_BYTES
+
+    return start, start

@@ -1,0 +1,333 @@
+"""The conversation of ``recall``, sans-IO: it asks for parts of an index, and is sent them.
+
+It ranks the memories of one namespace for several questions at once. Whatever store answers, the
+order and the scores are the same, since they depend on the memories alone.
+"""
+
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from abilities.helpers.search.ranking import compute_idf, compute_score
+from abilities.helpers.search.selection import (
+    MOST_SELECTED,
+    BlockPostings,
+    Selected,
+    select_best,
+)
+from abilities.helpers.search.spreading import SEEDS, Gift, Links, list_neighbors, spread
+from abilities.helpers.search.terms import QuestionWord
+
+FEW_MATCHING = 16_384
+"""If filters pass no more memories than this, only these are scored."""
+
+Question = tuple[QuestionWord, ...]
+"""A question as its terms, from `split_question`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which memories may be found; None and an empty tuple allow every one.
+
+    A memory must have all of ``tags``. ``archived`` includes archived memories. ``changed_since``
+    is a time in RFC 3339 as memories have it; the memory was updated then or later.
+    """
+
+    type: str | None = None
+    tags: tuple[str, ...] = ()
+    category: str | None = None
+    importance: str | None = None
+    archived: bool = False
+    changed_since: str | None = None
+
+    @property
+    def pass_all(self) -> bool:
+        """Whether every memory of the sides that are searched passes."""
+        return not self.tags and not any(
+            (self.type, self.category, self.importance, self.changed_since)
+        )
+
+
+class NoteTerms(NamedTuple):
+    """A chunk of a note by a name of its own, and its terms, from `weigh_text`."""
+
+    name: str
+    terms: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RecallRequest:
+    """What to rank: the questions, what may be found, and how many links away (0, 1 or 2)."""
+
+    questions: tuple[Question, ...]
+    filters: Filters = field(default_factory=Filters)
+    hops: int = 2
+    notes: tuple[NoteTerms, ...] = ()
+
+
+class FetchBlocks(NamedTuple):
+    """A request for the postings of these terms; answered with `IndexBlocks`."""
+
+    terms: tuple[str, ...]
+    archived: bool
+
+
+class FetchMatching(NamedTuple):
+    """A request for the numbers of all memories that pass; answered with a set.
+
+    If there are more than ``limit``, the answer is None.
+    """
+
+    filters: Filters
+    limit: int
+
+
+class FetchPassing(NamedTuple):
+    """A request to tell which of these memories pass the filters; answered with a set."""
+
+    filters: Filters
+    docs: tuple[int, ...]
+
+
+class FetchKeys(NamedTuple):
+    """A request for the keys of these memories; answered with a mapping, without those gone."""
+
+    docs: tuple[int, ...]
+
+
+class FetchLinks(NamedTuple):
+    """A request for the links of these memories; answered with a mapping from key to `Links`.
+
+    For each memory they are its 10 best outgoing links, by rank, weight and key, and all incoming
+    ones if at most 64 lead to it. Links count only if the memory at their other end is present, is
+    not archived (unless the filters include archived ones) and passes the filters.
+    """
+
+    filters: Filters
+    keys: tuple[str, ...]
+
+
+Fetch = FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchLinks
+
+
+class IndexBlocks(NamedTuple):
+    """The postings of some terms, each entry a term, its block and its bytes.
+
+    ``size`` is the number of memories that are not archived. ``archived_blocks`` are the postings
+    of archived memories, if they were requested.
+    """
+
+    size: int
+    blocks: Sequence[tuple[str, int, bytes]]
+    archived_blocks: Sequence[tuple[str, int, bytes]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A memory in a ranking by its key, or a chunk of a note by its name.
+
+    ``own`` is the part of ``score`` that its own words give. ``words`` are those of the question,
+    as they were asked. ``via`` is the key of the hit whose links led here, if no word did.
+    """
+
+    name: str
+    is_note: bool
+    score: int
+    own: int
+    via: str | None = None
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What answers a question, by falling score and then by name, and its words nobody holds."""
+
+    entries: tuple[Entry, ...]
+    unknown_words: tuple[str, ...]
+
+
+T = TypeVar("T")
+
+Conversation = Generator[Fetch, Any, T]
+"""Yields requests, is sent their answers, and returns a result."""
+
+
+def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
+    """Rank what answers each question; an entry stands in one ranking only, in its best place.
+
+    In case of equal places it stands in the ranking of the earlier question.
+    """
+    terms = {word.term: None for question in request.questions for word in question}
+    index: IndexBlocks = yield FetchBlocks(tuple(terms), request.filters.archived)
+    allowed = yield from _find_allowed(request.filters)
+
+    hits: list[list[Selected]] = []
+    searches = [_Search(question, index) for question in request.questions]
+    for search in searches:
+        hits.append((yield from _select(search, request.filters, allowed)))
+
+    docs = {hit.doc: None for selected in hits for hit in selected}
+    keys: Mapping[int, str] = {}
+    if docs:
+        keys = yield FetchKeys(tuple(docs))
+
+    own = [
+        _list_best(search, selected, keys) for search, selected in zip(searches, hits, strict=True)
+    ]
+    links = yield from _fetch_links(own, request)
+
+    rankings: list[Ranking] = []
+    for search, entries in zip(searches, own, strict=True):
+        seeds = [(entry.name, entry.score) for entry in entries[:SEEDS]]
+        merged = _merge(entries, spread(seeds, links, request.hops))
+        notes = search.score_notes(request.notes)
+        ranked = sorted([*merged, *notes], key=_order)
+        rankings.append(Ranking(tuple(ranked), search.list_unknown(request.notes)))
+
+    return _keep_once(rankings)
+
+
+class _Search:
+    """One question over the blocks that hold its words."""
+
+    def __init__(self, question: Question, index: IndexBlocks) -> None:
+        self._question = question
+        places = {word.term: place for place, word in enumerate(question)}
+        holders = [0] * len(question)
+        by_block: dict[tuple[bool, int], dict[int, bytes]] = {}
+
+        for is_archived, blocks in enumerate((index.blocks, index.archived_blocks)):
+            for term, block, docs in blocks:
+                if term in places:
+                    place = places[term]
+                    by_block.setdefault((bool(is_archived), block), {})[place] = docs
+                    if not is_archived:
+                        holders[place] += len(docs) // 2
+
+        self._known = {place for docs in by_block.values() for place in docs}
+        self.idfs = [compute_idf(index.size, count) for count in holders]
+        self.blocks = [BlockPostings(block, docs) for (_, block), docs in by_block.items()]
+
+    def list_words(self, places: Iterable[int]) -> tuple[str, ...]:
+        """Return the words at these places of the question as they were asked, each once."""
+        return tuple(dict.fromkeys(self._question[place].word for place in sorted(places)))
+
+    def list_unknown(self, notes: Sequence[NoteTerms]) -> tuple[str, ...]:
+        """Return the words of which neither a memory nor a note holds any term."""
+        known = set(self._known)
+        for place, word in enumerate(self._question):
+            if any(word.term in note.terms for note in notes):
+                known.add(place)
+
+        found = set(self.list_words(known))
+        words = self.list_words(range(len(self._question)))
+        return tuple(word for word in words if word not in found)
+
+    def score_notes(self, notes: Sequence[NoteTerms]) -> list[Entry]:
+        """Return the best notes that hold words of the question."""
+        entries: list[Entry] = []
+
+        for note in notes:
+            places = [p for p, word in enumerate(self._question) if word.term in note.terms]
+            if places:
+                total = sum(note.terms[self._question[p].term] * self.idfs[p] for p in places)
+                score = compute_score(total, len(places), len(self._question))
+                entries.append(Entry(note.name, True, score, score, None, self.list_words(places)))
+
+        return sorted(entries, key=_order)[:MOST_SELECTED]
+
+
+def _find_allowed(filters: Filters) -> Conversation[Collection[int] | None]:
+    """Return the memories that pass the filters if they are few, else None."""
+    if filters.pass_all:
+        return None
+
+    matching: Collection[int] | None = yield FetchMatching(filters, FEW_MATCHING)
+    return matching
+
+
+def _select(
+    search: _Search, filters: Filters, allowed: Collection[int] | None
+) -> Conversation[list[Selected]]:
+    """Return the best memories that pass the filters, with those that tie with the last."""
+    if allowed is not None or filters.pass_all:
+        return select_best(search.blocks, search.idfs, allowed=allowed)
+
+    most = 4 * MOST_SELECTED
+    while True:
+        selected = select_best(search.blocks, search.idfs, most)
+        docs = tuple(hit.doc for hit in selected)
+        passing: Collection[int] = yield FetchPassing(filters, docs)
+
+        hits = [hit for hit in selected if hit.doc in passing]
+        if len(hits) >= MOST_SELECTED or len(selected) < most:
+            return hits
+
+        most *= 4
+
+
+def _list_best(
+    search: _Search, selected: Sequence[Selected], keys: Mapping[int, str]
+) -> list[Entry]:
+    """Return the 256 best of the memories that have keys; of equal ones the first by key."""
+    present = [hit for hit in selected if hit.doc in keys]
+    present.sort(key=lambda hit: (-hit.score, keys[hit.doc]))
+
+    return [
+        Entry(keys[hit.doc], False, hit.score, hit.score, None, search.list_words(hit.words))
+        for hit in present[:MOST_SELECTED]
+    ]
+
+
+def _fetch_links(
+    own: Sequence[Sequence[Entry]], request: RecallRequest
+) -> Conversation[dict[str, Links]]:
+    """Return the links of all seeds and, for two hops, of what these lead to."""
+    links: dict[str, Links] = {}
+    seeds = list({entry.name: None for entries in own for entry in entries[:SEEDS]})
+
+    wanted = seeds
+    for _ in range(request.hops):
+        if wanted:
+            fetched: Mapping[str, Links] = yield FetchLinks(request.filters, tuple(wanted))
+            links.update({key: fetched.get(key, Links()) for key in wanted})
+        wanted = list_neighbors(links, seeds)
+
+    return links
+
+
+def _merge(entries: Sequence[Entry], gifts: Mapping[str, Gift]) -> list[Entry]:
+    """Return the entries with what they were given, and those that only links led to."""
+    merged: list[Entry] = []
+    own = {entry.name for entry in entries}
+
+    for entry in entries:
+        given = gifts[entry.name].score if entry.name in gifts else 0
+        merged.append(Entry(entry.name, False, entry.own + given, entry.own, None, entry.words))
+
+    for key, gift in gifts.items():
+        if key not in own:
+            merged.append(Entry(key, False, gift.score, 0, gift.giver))
+
+    return merged
+
+
+def _keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
+    """Keep each entry only in the ranking in which it has its best place."""
+    best: dict[tuple[bool, str], tuple[int, int]] = {}
+
+    for number, ranking in enumerate(rankings):
+        for place, entry in enumerate(ranking.entries):
+            name = entry.is_note, entry.name
+            best[name] = min(best.get(name, (place, number)), (place, number))
+
+    kept: list[Ranking] = []
+    for number, ranking in enumerate(rankings):
+        entries = [e for e in ranking.entries if best[e.is_note, e.name][1] == number]
+        kept.append(Ranking(tuple(entries), ranking.unknown_words))
+
+    return tuple(kept)
+
+
+def _order(entry: Entry) -> tuple[int, str, bool]:
+    return -entry.score, entry.name, entry.is_note
