@@ -33,6 +33,7 @@ from abilities.helpers.stores.postgres.writes import (
     save_words,
     unindex_memory,
 )
+from abilities.helpers.stores.search_text import fold_searchable
 
 _TABLES = (
     "memories",
@@ -214,7 +215,7 @@ class _Repair:
             is_indexed = has_key and IndexRow._make(indexed) == build_index_row(row)
             if (
                 not is_indexed
-                or folded != row.content.casefold()
+                or folded != fold_searchable(row)
                 or not have_same_tags(row.tags, tags)
             ):
                 unindexed.append(row.key)

@@ -169,9 +169,9 @@ CREATE TABLE tags (
 );
 CREATE INDEX tags_id ON tags (namespace, id);
 
--- The search index: the case-folded content of each memory. If the server has pg_trgm,
--- migration.py adds an index on folded, which finds substrings; otherwise search reads every row of
--- a namespace.
+-- The search index: the searchable text of each memory, case-folded: its key, summary, content,
+-- category and tags. If the server has pg_trgm, migration.py adds an index on folded, which finds
+-- substrings; otherwise search reads every row of a namespace.
 CREATE TABLE words (
     namespace text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,

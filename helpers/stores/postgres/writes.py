@@ -40,6 +40,7 @@ from abilities.helpers.stores.postgres.versions import (
     save_version,
 )
 from abilities.helpers.stores.protocol import WriteResult
+from abilities.helpers.stores.search_text import fold_searchable
 
 _log = logging.getLogger("abilities")
 
@@ -227,7 +228,7 @@ async def _save_words(connection: Connection, before: Row | None, after: Row) ->
     """Write the words that search looks through, unless they are the same as before."""
     if before is not None:
         has_same_id = before.id == after.id
-        if has_same_id and before.content == after.content:
+        if has_same_id and fold_searchable(before) == fold_searchable(after):
             return
 
         # An import can replace a memory by one with another id.
@@ -239,7 +240,7 @@ async def _save_words(connection: Connection, before: Row | None, after: Row) ->
 
 async def save_words(connection: Connection, row: Row) -> None:
     """Write the words that search looks through."""
-    folded = row.content.casefold()
+    folded = fold_searchable(row)
     await _SAVE_WORDS.execute(connection, row.namespace, row.id, folded)
 
 
