@@ -112,9 +112,8 @@ class QueryMemoriesInput(Arguments):
     search: Annotated[str, Field(max_length=MAX_SEARCH_CHARS), Text] | None = Field(
         default=None,
         description=(
-            "Terms between spaces, each of which must occur in key, summary, content, category or "
-            "a tag; a phrase in double quotes is one term. Taken literally; upper and lower case "
-            "are the same. '' and spaces are no filter."
+            "Terms with spaces between them, such as 'ADR-007 \"Ada Lovelace\"'; "
+            "'' and spaces are no filter."
         ),
     )
     importance: Importance | None = Field(default=None, description="Only of this importance.")

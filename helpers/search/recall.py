@@ -123,7 +123,7 @@ class IndexBlocks(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RankedEntry:
     """A memory in a ranking by its key, or a chunk of a note by its name.
 
     ``own`` is the part of ``score`` that its own words give. ``words`` are those of the question,
@@ -142,7 +142,7 @@ class Entry:
 class Ranking:
     """What answers a question, by falling score and then by name, and its words nobody holds."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[RankedEntry, ...]
     unknown_words: tuple[str, ...]
 
 
@@ -223,16 +223,18 @@ class _Search:
         words = self.list_words(range(len(self._question)))
         return tuple(word for word in words if word not in found)
 
-    def score_notes(self, notes: Sequence[NoteTerms]) -> list[Entry]:
+    def score_notes(self, notes: Sequence[NoteTerms]) -> list[RankedEntry]:
         """Return the best notes that hold words of the question."""
-        entries: list[Entry] = []
+        entries: list[RankedEntry] = []
 
         for note in notes:
             places = [p for p, word in enumerate(self._question) if word.term in note.terms]
             if places:
                 total = sum(note.terms[self._question[p].term] * self.idfs[p] for p in places)
                 score = compute_score(total, len(places), len(self._question))
-                entries.append(Entry(note.name, True, score, score, None, self.list_words(places)))
+                entries.append(
+                    RankedEntry(note.name, True, score, score, None, self.list_words(places))
+                )
 
         return sorted(entries, key=_order)[:MOST_SELECTED]
 
@@ -268,19 +270,19 @@ def _select(
 
 def _list_best(
     search: _Search, selected: Sequence[Selected], keys: Mapping[int, str]
-) -> list[Entry]:
+) -> list[RankedEntry]:
     """Return the 256 best of the memories that have keys; of equal ones the first by key."""
     present = [hit for hit in selected if hit.doc in keys]
     present.sort(key=lambda hit: (-hit.score, keys[hit.doc]))
 
     return [
-        Entry(keys[hit.doc], False, hit.score, hit.score, None, search.list_words(hit.words))
+        RankedEntry(keys[hit.doc], False, hit.score, hit.score, None, search.list_words(hit.words))
         for hit in present[:MOST_SELECTED]
     ]
 
 
 def _fetch_links(
-    own: Sequence[Sequence[Entry]], request: RecallRequest
+    own: Sequence[Sequence[RankedEntry]], request: RecallRequest
 ) -> Conversation[dict[str, Links]]:
     """Return the links of all seeds and, for two hops, of what these lead to."""
     links: dict[str, Links] = {}
@@ -296,18 +298,20 @@ def _fetch_links(
     return links
 
 
-def _merge(entries: Sequence[Entry], gifts: Mapping[str, Gift]) -> list[Entry]:
+def _merge(entries: Sequence[RankedEntry], gifts: Mapping[str, Gift]) -> list[RankedEntry]:
     """Return the entries with what they were given, and those that only links led to."""
-    merged: list[Entry] = []
+    merged: list[RankedEntry] = []
     own = {entry.name for entry in entries}
 
     for entry in entries:
         given = gifts[entry.name].score if entry.name in gifts else 0
-        merged.append(Entry(entry.name, False, entry.own + given, entry.own, None, entry.words))
+        merged.append(
+            RankedEntry(entry.name, False, entry.own + given, entry.own, None, entry.words)
+        )
 
     for key, gift in gifts.items():
         if key not in own:
-            merged.append(Entry(key, False, gift.score, 0, gift.giver))
+            merged.append(RankedEntry(key, False, gift.score, 0, gift.giver))
 
     return merged
 
@@ -329,5 +333,5 @@ def _keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
     return tuple(kept)
 
 
-def _order(entry: Entry) -> tuple[int, str, bool]:
+def _order(entry: RankedEntry) -> tuple[int, str, bool]:
     return -entry.score, entry.name, entry.is_note

@@ -27,7 +27,7 @@ from abilities.helpers.search.stop_words import STOP_WORDS
 LONGEST_TERM = 64
 """Characters of a term; a longer one is cut."""
 
-KEY_WEIGHT = 3
+NAME_TIMES = 3
 """How many times each word of a key and of a summary counts."""
 
 LANGUAGES = (
@@ -109,14 +109,28 @@ def weigh_terms(key: str, summary: str, content: str, language: Language) -> dic
 
     Words of the key and the summary count three times.
     """
-    counts: Counter[str] = Counter()
-    named_by = "" if _UUID.fullmatch(key) else key
-
-    length = _count_terms(named_by, language, KEY_WEIGHT, counts)
-    length += _count_terms(summary, language, KEY_WEIGHT, counts)
-    length += _count_terms(content, language, 1, counts)
+    counts, length = count_terms(key, summary, content, language)
 
     return {term: compute_weight(count, length) for term, count in counts.items()}
+
+
+def count_terms(
+    key: str, summary: str, content: str, language: Language
+) -> tuple[Counter[str], int]:
+    """Return how often each term counts in a memory, and its length in words.
+
+    Stop words count in the length; words of the key and the summary count three times in both.
+    """
+    counts: Counter[str] = Counter()
+    length = 0
+
+    if not _UUID.fullmatch(key):
+        length += _count(key, language, NAME_TIMES, counts)
+
+    length += _count(summary, language, NAME_TIMES, counts)
+    length += _count(content, language, 1, counts)
+
+    return counts, length
 
 
 def weigh_text(text: str, language: Language) -> dict[str, int]:
@@ -135,7 +149,7 @@ def split_question(question: str, language: Language) -> tuple[QuestionWord, ...
     return tuple(words.values())
 
 
-def _count_terms(text: str, language: Language, times: int, counts: Counter[str]) -> int:
+def _count(text: str, language: Language, times: int, counts: Counter[str]) -> int:
     """Add a text's terms to the counts; return its length in words, stop words included."""
     length = 0
 

@@ -27,7 +27,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "helpers.isolation": ("declarations", "helpers.daemons"),
     "helpers.tokens": ("declarations", "helpers.durable"),
     "helpers.text": ("declarations",),
-    "helpers.search": ("declarations",),
+    "helpers.search": (),
     "helpers.files": (
         "declarations",
         "helpers.batch",

@@ -1,13 +1,15 @@
 """Queries, totals and statistics in an SQLite store, in a snapshot of the caller."""
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryPage, Query, Stats, build_stats
+from abilities.helpers.stores.search_text import SEPARATOR
 from abilities.helpers.stores.sqlite.reads import find_row_by_id, load_memory
-from abilities.helpers.stores.sqlite.search import parse_search
+from abilities.helpers.stores.sqlite.search import HAS_TERMS, plan_search
 
 Strategy = Literal["search first", "scan in order"]
 """Where a search begins.
@@ -35,7 +37,7 @@ def run_query(connection: sqlite3.Connection, namespace: str, query: Query) -> M
     """Return a page of matching memories, and how many match."""
     size = _read_counter(connection, namespace, "all", "", archived=True)
     matches: int | None = None
-    if query.search is not None and size > _SCAN_LIMIT:
+    if query.search and size > _SCAN_LIMIT:
         matches = _count_matches(connection, query.search)
 
     # Sorting all matches costs their number; meeting them in order costs how far apart they lie.
@@ -55,10 +57,10 @@ def run_query(connection: sqlite3.Connection, namespace: str, query: Query) -> M
     return MemoryPage(tuple(memories), total)
 
 
-def _count_matches(connection: sqlite3.Connection, search: str) -> int:
-    """Return how many memories of all namespaces contain a text."""
-    table, match = parse_search(search)
-    return _count(connection, Selection(table, f"{table} MATCH ?", [match]))
+def _count_matches(connection: sqlite3.Connection, terms: Sequence[str]) -> int:
+    """Return how many memories of all namespaces have all terms."""
+    table, condition, values = plan_search(terms)
+    return _count(connection, Selection(table, condition, [*values]))
 
 
 def _read_ids(
@@ -104,13 +106,13 @@ def _select(namespace: str, query: Query, strategy: Strategy) -> Selection:
     values: list[str | int] = [namespace]
     tags = list(query.tags)
 
-    if query.search is not None and strategy == "search first":
-        table, match = parse_search(query.search)
+    if query.search and strategy == "search first":
+        table, condition, matches = plan_search(query.search)
         source = (
             f"{table} CROSS JOIN shelf AS s INDEXED BY shelf_memory ON s.memory = {table}.rowid"
         )
-        conditions.append(f"{table} MATCH ?")
-        values.append(match)
+        conditions.append(condition)
+        values += matches
     elif tags:
         source = "tags AS t CROSS JOIN shelf AS s ON s.namespace = t.namespace AND s.id = t.id"
         conditions += ["t.namespace = ?", "t.tag = ?"]
@@ -118,10 +120,10 @@ def _select(namespace: str, query: Query, strategy: Strategy) -> Selection:
         if not query.archived:
             conditions.append("t.archived = 0")
 
-    # The content stands in another table, and is read for each memory that is met.
-    if query.search is not None and strategy == "scan in order":
-        conditions.append("instr((SELECT folded(content) FROM memories WHERE rowid = s.memory), ?)")
-        values.append(query.search)
+    # The texts stand in another table, and are read for each memory that is met.
+    if query.search and strategy == "scan in order":
+        conditions.append(HAS_TERMS)
+        values.append(SEPARATOR.join(query.search))
 
     if not query.archived:
         conditions.append("s.archived = 0")
@@ -144,7 +146,7 @@ def _count_total(
 ) -> int:
     """Return how many memories match: from a counter if one knows, else by the cheapest count.
 
-    ``matches`` is how many memories of all namespaces contain the searched text, or None if the
+    ``matches`` is how many memories of all namespaces have the searched terms, or None if the
     search index is not used; ``size`` is the number of memories in the namespace.
     """
     if matches is None:

@@ -171,8 +171,8 @@ CREATE TRIGGER tags_gone AFTER DELETE ON tags BEGIN
         WHERE namespace = old.namespace AND name = 'tag' AND archived = old.archived AND value = old.tag AND number = 0;
 END;
 
--- search: the search index, by the rowid of the memory: every three neighboring characters of the case-folded
--- content. The texts themselves are not stored a second time.
+-- search: the search index, by the rowid of the memory: every three neighboring characters of its searchable text,
+-- which is the case-folded key, summary, content, category and tags. The texts are not stored a second time.
 CREATE VIRTUAL TABLE search USING fts5 (folded, content = '', tokenize = 'trigram case_sensitive 1');
 
 -- search_short: the same for searches of one or two characters: every character, and every two neighbors.

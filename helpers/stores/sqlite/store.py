@@ -51,6 +51,7 @@ from abilities.helpers.stores.sqlite.ping import StorePing
 from abilities.helpers.stores.sqlite.reader import StoreReader, Work
 from abilities.helpers.stores.sqlite.savepoints import run_in_savepoint
 from abilities.helpers.stores.sqlite.schema import check_version
+from abilities.helpers.stores.sqlite.search import has_terms
 from abilities.helpers.stores.sqlite.thread import BatchingThread, ThreadJob
 from abilities.helpers.walk import WalkLimits
 
@@ -231,7 +232,7 @@ class SqliteStore(ServableStore):
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         if writing:
             prepare_link_writes(connection)
-        connection.create_function("folded", 1, str.casefold, deterministic=True)
+        connection.create_function("has_terms", -1, has_terms, deterministic=True)
         return connection
 
     async def _read(self, namespace: str, work: Work[Result]) -> Result:

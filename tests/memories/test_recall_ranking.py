@@ -1,0 +1,231 @@
+"""How `recall` ranks: equal to a plain exhaustive computation, and fair in what it counts."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abilities.helpers.search.recall import Filters, NoteTerms, Ranking, RecallRequest
+from abilities.helpers.search.terms import Language, split_question, weigh_text
+from tests.support.exhaustive_recall import Expected, rank_exhaustively
+from tests.support.recall_index import PlainMemory, RecallIndex
+
+ENGLISH = Language()
+
+WORDS = ("lamp", "lamps", "river", "the", "ADR-007", "adr", "Zürich", "数据库", "x1")
+KEYS = ("lamp/1", "river-2", *(f"m{number}" for number in range(12)))
+
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
+weights = st.sampled_from((0.0, 0.25, 0.5, 1.0))
+
+memories = st.lists(
+    st.builds(
+        PlainMemory,
+        key=st.sampled_from(KEYS),
+        content=texts,
+        summary=st.one_of(st.just(""), texts),
+        type=st.sampled_from(("core", "learning")),
+        tags=st.sampled_from(((), ("a",), ("a", "b"))),
+        score=st.sampled_from((0.3, 0.6, 0.9)),
+        archived=st.sampled_from((False, False, False, True)),
+        links=st.lists(st.tuples(st.sampled_from((*KEYS, "gone")), weights), max_size=4),
+    ),
+    max_size=12,
+    unique_by=lambda memory: memory.key,
+)
+
+filters = st.builds(
+    Filters,
+    type=st.sampled_from((None, None, "core")),
+    tags=st.sampled_from(((), (), ("a",))),
+    archived=st.booleans(),
+)
+
+requests = st.builds(
+    RecallRequest,
+    questions=st.lists(
+        texts.map(lambda text: split_question(text, ENGLISH)), min_size=1, max_size=3
+    ).map(tuple),
+    filters=filters,
+    hops=st.integers(0, 2),
+    notes=st.lists(texts.map(lambda text: weigh_text(text, ENGLISH)), max_size=3).map(
+        lambda notes: tuple(NoteTerms(f"note {n}", terms) for n, terms in enumerate(notes))
+    ),
+)
+
+
+def describe(ranking: Ranking) -> tuple[list[Expected], list[str]]:
+    entries = [Expected(e.name, e.is_note, e.score, e.own, e.via, e.words) for e in ranking.entries]
+    return entries, list(ranking.unknown_words)
+
+
+def ask(
+    question: str, filters: Filters | None = None, hops: int = 2, notes: tuple[NoteTerms, ...] = ()
+) -> RecallRequest:
+    split = split_question(question, ENGLISH)
+    return RecallRequest((split,), filters or Filters(), hops, notes)
+
+
+def find_score(ranking: Ranking, key: str) -> int:
+    return next((entry.score for entry in ranking.entries if entry.name == key), 0)
+
+
+@given(memories, requests)
+def test_the_conversation_ranks_as_a_plain_computation_does(
+    stored: list[PlainMemory], request: RecallRequest
+) -> None:
+    rankings = RecallIndex(stored).rank(request)
+
+    assert [describe(ranking) for ranking in rankings] == rank_exhaustively(stored, request)
+
+
+@given(memories, requests, st.randoms())
+def test_scores_and_order_do_not_depend_on_insertion(
+    stored: list[PlainMemory], request: RecallRequest, random: Random
+) -> None:
+    shuffled = list(stored)
+    random.shuffle(shuffled)
+
+    assert RecallIndex(shuffled).rank(request) == RecallIndex(stored).rank(request)
+
+
+@given(memories, requests)
+def test_an_entry_stands_once_over_all_questions(
+    stored: list[PlainMemory], request: RecallRequest
+) -> None:
+    rankings = RecallIndex(stored).rank(request)
+
+    names = [(entry.name, entry.is_note) for ranking in rankings for entry in ranking.entries]
+    assert len(names) == len(set(names))
+
+
+@given(memories, texts, st.integers(0, 8))
+def test_more_of_a_rare_word_never_ranks_lower(
+    stored: list[PlainMemory], text: str, times: int
+) -> None:
+    others = [memory for memory in stored if memory.key != "m0"]
+
+    places: list[int] = []
+    for count in (times, times + 1):
+        padding = "pad " * (9 - count)
+        changed = PlainMemory("m0", f"{text} {'comet ' * count} {padding}")
+        (ranking,) = RecallIndex([*others, changed]).rank(ask("comet lamp river", hops=0))
+        names = [entry.name for entry in ranking.entries]
+        places.append(names.index("m0") if "m0" in names else len(names))
+
+    assert places[1] <= places[0]
+
+
+def test_a_rarer_word_counts_more() -> None:
+    stored = [PlainMemory(f"lamp {n}", "a lamp") for n in range(20)]
+    stored += [PlainMemory("both", "a river")]
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
+
+    assert ranking.entries[0].name == "both"
+
+
+def test_words_of_key_and_summary_count_three_times() -> None:
+    stored = [
+        PlainMemory("1", "lamp river stone cloud"),
+        PlainMemory("2", "river stone cloud tree", summary="lamp"),
+        PlainMemory("lamp", "river stone cloud tree"),
+    ]
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp"))
+    scores = {entry.name: entry.score for entry in ranking.entries}
+
+    assert scores["lamp"] == scores["2"] > scores["1"]
+
+
+def test_a_memory_that_holds_more_of_the_words_gains() -> None:
+    stored = [PlainMemory("one", "lamp lamp stone"), PlainMemory("two", "lamp river stone")]
+    stored += [PlainMemory(f"other {n}", "river lamp") for n in range(9)]
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
+
+    assert ranking.entries[-1].name == "one"
+
+
+@pytest.mark.parametrize(
+    ("hops", "names"), [(0, ["hit"]), (1, ["hit", "near"]), (2, ["hit", "near", "far"])]
+)
+def test_links_lead_to_memories_that_hold_no_word(hops: int, names: list[str]) -> None:
+    stored = [
+        PlainMemory("hit", "lamp", links=[("near", 0.5)]),
+        PlainMemory("near", "stone", links=[("far", 1.0)]),
+        PlainMemory("far", "cloud", links=[("beyond", 1.0)]),
+        PlainMemory("beyond", "tree"),
+    ]
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp", hops=hops))
+
+    assert [entry.name for entry in ranking.entries] == names
+    assert [entry.via for entry in ranking.entries] == [None, "hit", "hit"][: len(names)]
+    shares = [entry.score * 10 // ranking.entries[0].score for entry in ranking.entries]
+    assert shares[1:] == [4, 2][: len(names) - 1], "half and 3/10, rounded down"
+
+
+def test_more_than_64_incoming_links_are_not_followed() -> None:
+    hub = [PlainMemory("hub", "lamp")]
+
+    for count, found in ((64, 65), (65, 1)):
+        linking = [PlainMemory(f"m{n:02}", "stone", links=[("hub", 0.5)]) for n in range(count)]
+        (ranking,) = RecallIndex(hub + linking).rank(ask("lamp"))
+        assert len(ranking.entries) == found
+
+
+def test_a_word_that_nobody_holds_is_unknown_unless_a_note_holds_it() -> None:
+    request = ask("Lamp Comet ADR-008 river")
+    stored = [PlainMemory("1", "lamp, and the ADR-007")]
+
+    (ranking,) = RecallIndex(stored).rank(request)
+    assert ranking.unknown_words == ("Comet", "river")
+
+    note = NoteTerms("MEMORY.md#1", weigh_text("the river", ENGLISH))
+    (ranking,) = RecallIndex(stored).rank(replace(request, notes=(note,)))
+    assert ranking.unknown_words == ("Comet",)
+    assert ("MEMORY.md#1", True) in [(entry.name, entry.is_note) for entry in ranking.entries]
+
+
+def test_notes_change_no_score_of_a_memory() -> None:
+    stored = [PlainMemory(str(n), "lamp river" if n % 2 else "lamp") for n in range(9)]
+    notes = tuple(NoteTerms(f"n{n}", weigh_text("lamp", ENGLISH)) for n in range(300))
+
+    (alone,) = RecallIndex(stored).rank(ask("lamp river"))
+    (beside,) = RecallIndex(stored).rank(ask("lamp river", notes=notes))
+
+    assert tuple(entry for entry in beside.entries if not entry.is_note) == alone.entries
+
+
+def test_a_question_without_words_finds_nothing() -> None:
+    (ranking,) = RecallIndex([PlainMemory("1", "lamp")]).rank(ask("who are you?"))
+
+    assert ranking == Ranking((), ())
+
+
+def test_ties_are_settled_by_key_among_all_that_tie() -> None:
+    stored = [PlainMemory(f"m{n:04}", "lamp") for n in reversed(range(3_000))]
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp"))
+
+    assert [entry.name for entry in ranking.entries] == [f"m{n:04}" for n in range(256)]
+
+
+def test_filters_apply_before_the_cut() -> None:
+    stored = [PlainMemory(f"a{n:05}", "lamp lamp river") for n in range(2_000)]
+    stored += [PlainMemory(f"b{n:05}", "lamp", type="core") for n in range(300)]
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp", filters=Filters(type="core")))
+
+    assert [entry.name for entry in ranking.entries] == [f"b{n:05}" for n in range(256)]
+
+
+def test_filters_that_pass_many_memories_are_applied_to_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("abilities.helpers.search.recall.FEW_MATCHING", 100)
+
+    test_filters_apply_before_the_cut()

@@ -1,0 +1,192 @@
+"""`recall` computed plainly: every memory is scored for every question, with floats for nothing.
+
+It is written from the rules of the ranking, apart from the code that stores use. They share the
+splitting of texts into terms.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from abilities.helpers.search.recall import Filters, RecallRequest
+from abilities.helpers.search.terms import Language, count_terms
+from tests.support.recall_index import PlainMemory, passes
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What must stand in a ranking."""
+
+    name: str
+    is_note: bool
+    score: int
+    own: int
+    via: str | None
+    words: tuple[str, ...]
+
+
+def rank_exhaustively(
+    memories: Sequence[PlainMemory], request: RecallRequest, language: Language | None = None
+) -> list[tuple[list[Expected], list[str]]]:
+    """Return per question what answers it, best first, and the words that nobody holds."""
+    weights = {m.key: weigh(m, language or Language()) for m in memories}
+    rankings = [
+        (
+            rank_one(memories, weights, request, question),
+            list_unknown(memories, weights, request, question),
+        )
+        for question in request.questions
+    ]
+
+    first: dict[tuple[str, bool], tuple[int, int]] = {}
+    for number, (entries, _) in enumerate(rankings):
+        for place, entry in enumerate(entries):
+            name = entry.name, entry.is_note
+            if name not in first or (place, number) < first[name]:
+                first[name] = place, number
+
+    return [
+        ([e for e in entries if first[e.name, e.is_note][1] == number], unknown)
+        for number, (entries, unknown) in enumerate(rankings)
+    ]
+
+
+def weigh(memory: PlainMemory, language: Language) -> dict[str, int]:
+    """max(1, round(63·tf / (tf + k1·(1 - b + b·min(length, 1000)/100)))), k1 1.2, b 0.5."""
+    counts, length = count_terms(memory.key, memory.summary, memory.content, language)
+    k1, b = Fraction(12, 10), Fraction(1, 2)
+    norm = k1 * (1 - b + b * min(length, 1000) / 100)
+
+    return {
+        t: max(1, math.floor(63 * tf / (tf + norm) + Fraction(1, 2))) for t, tf in counts.items()
+    }
+
+
+def rank_one(
+    memories: Sequence[PlainMemory],
+    weights: dict[str, dict[str, int]],
+    request: RecallRequest,
+    question: Sequence[tuple[str, str]],
+) -> list[Expected]:
+    """Rank what answers one question."""
+    present = [memory for memory in memories if not memory.archived]
+    allowed = {memory.key for memory in memories if passes(memory, request.filters)}
+
+    idf: dict[str, int] = {}
+    for term, _ in question:
+        df = sum(term in weights[memory.key] for memory in present)
+        idf[term] = max(
+            1, math.floor(1024 * math.log(1 + (len(present) - df + 0.5) / (df + 0.5)) + 0.5)
+        )
+
+    def score(terms: dict[str, int]) -> int:
+        held = [term for term, _ in question if term in terms]
+        total = Fraction(sum(terms[term] * idf[term] for term in held))
+        if len(question) > 1:
+            total *= 1 + Fraction(1, 2) * Fraction(len(held) - 1, len(question) - 1)
+        return math.floor(total)
+
+    def list_words(terms: dict[str, int]) -> tuple[str, ...]:
+        words: list[str] = []
+        for term, word in question:
+            if term in terms and word not in words:
+                words.append(word)
+        return tuple(words)
+
+    hits = sorted(
+        (-score(weights[key]), key)
+        for key in allowed
+        if any(t in weights[key] for t, _ in question)
+    )[:256]
+    own = {key: -negative for negative, key in hits}
+
+    total: dict[str, int] = dict(own)
+    best_giver: dict[str, tuple[int, str]] = {}
+    neighbors = {memory.key: list_steps(memories, memory, allowed) for memory in memories}
+    for negative, seed in hits[:30]:
+        for key, share in give(neighbors, seed, request.hops).items():
+            given = math.floor(-negative * share)
+            if given:
+                total[key] = total.get(key, 0) + given
+                if given > best_giver.get(key, (0, ""))[0]:
+                    best_giver[key] = given, seed
+
+    entries = [
+        Expected(key, False, amount, own[key], None, list_words(weights[key]))
+        if key in own
+        else Expected(key, False, amount, 0, best_giver[key][1], ())
+        for key, amount in total.items()
+    ]
+
+    notes = [
+        Expected(
+            note.name,
+            True,
+            score(dict(note.terms)),
+            score(dict(note.terms)),
+            None,
+            list_words(dict(note.terms)),
+        )
+        for note in request.notes
+        if any(term in note.terms for term, _ in question)
+    ]
+    notes.sort(key=lambda entry: (-entry.score, entry.name))
+
+    return sorted(entries + notes[:256], key=lambda e: (-e.score, e.name, e.is_note))
+
+
+def list_steps(
+    memories: Sequence[PlainMemory], memory: PlainMemory, allowed: set[str]
+) -> list[tuple[str, Fraction]]:
+    """Return where one link leads from a memory, with its weight over the best weight that way."""
+    scores = {other.key: other.score for other in memories}
+    out = [(key, weight) for key, weight in memory.links if key in allowed]
+    out.sort(
+        key=lambda link: (-int(link[1] * scores[link[0]] * 1_000_000 + 0.5), -link[1], link[0])
+    )
+
+    back = [(o.key, weight) for o in memories for key, weight in o.links if key == memory.key]
+    back = [link for link in back if link[0] in allowed] if len(back) <= 64 else []
+
+    steps: list[tuple[str, Fraction]] = []
+    for side in (out[:10], back):
+        others = [
+            (key, Fraction(int(weight * 1_000_000 + 0.5)))
+            for key, weight in side
+            if key != memory.key
+        ]
+        best = max((weight for _, weight in others), default=Fraction(0))
+        if best:
+            steps += [(key, weight / best) for key, weight in others]
+    return steps
+
+
+def give(
+    neighbors: dict[str, list[tuple[str, Fraction]]], seed: str, hops: int
+) -> dict[str, Fraction]:
+    """Return the share of a seed's score for each memory within so many links, by its best way."""
+    shares: dict[str, Fraction] = {}
+
+    for first, share in neighbors[seed] if hops else ():
+        shares[first] = max(shares.get(first, Fraction(0)), share / 2)
+        for second, further in neighbors[first] if hops == 2 else ():
+            shares[second] = max(shares.get(second, Fraction(0)), share * further * 3 / 10)
+
+    shares.pop(seed, None)
+    return shares
+
+
+def list_unknown(
+    memories: Sequence[PlainMemory],
+    weights: dict[str, dict[str, int]],
+    request: RecallRequest,
+    question: Sequence[tuple[str, str]],
+) -> list[str]:
+    """Return the words of a question of which no term is in any memory or note."""
+    filters = Filters(archived=request.filters.archived)
+    held = {t for memory in memories if passes(memory, filters) for t in weights[memory.key]}
+    held |= {term for note in request.notes for term in note.terms}
+
+    known = {word for term, word in question if term in held}
+    return list(dict.fromkeys(word for _, word in question if word not in known))

@@ -1,0 +1,159 @@
+"""An index of memories in main memory, which answers the conversation of `recall` as stores do."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from abilities.helpers.search import postings
+from abilities.helpers.search.recall import (
+    Conversation,
+    FetchBlocks,
+    FetchKeys,
+    FetchLinks,
+    FetchMatching,
+    FetchPassing,
+    Filters,
+    IndexBlocks,
+    Ranking,
+    RecallRequest,
+    rank,
+)
+from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links
+from abilities.helpers.search.terms import Language, weigh_terms
+from abilities.helpers.walk import compute_rank
+
+T = TypeVar("T")
+
+
+@dataclass
+class PlainMemory:
+    """A memory as far as ranking knows it; ``links`` are keys with weights, one per link."""
+
+    key: str
+    content: str
+    summary: str = ""
+    type: str = "learning"
+    tags: tuple[str, ...] = ()
+    category: str | None = None
+    importance: str = "medium"
+    score: float = 0.6
+    archived: bool = False
+    updated_at: str = "2026-01-01T00:00:00.000Z"
+    links: list[tuple[str, float]] = field(default_factory=list)
+
+
+def passes(memory: PlainMemory, filters: Filters) -> bool:
+    """Return whether a memory passes the filters."""
+    if memory.archived and not filters.archived:
+        return False
+    if not set(filters.tags) <= set(memory.tags):
+        return False
+    if filters.changed_since is not None and memory.updated_at < filters.changed_since:
+        return False
+
+    wanted = (filters.type, filters.category, filters.importance)
+    values = (memory.type, memory.category, memory.importance)
+    return all(want in (None, value) for want, value in zip(wanted, values, strict=True))
+
+
+class RecallIndex:
+    """The index of one namespace; memories are numbered as they come."""
+
+    def __init__(self, memories: Iterable[PlainMemory], language: Language | None = None) -> None:
+        self.language = language or Language()
+        self.memories: dict[str, PlainMemory] = {}
+        self._keys: list[str] = []
+        self._blocks: tuple[dict[str, dict[int, bytes]], ...] = ({}, {})
+        self._incoming: dict[str, list[tuple[str, float]]] = defaultdict(list)
+
+        parts: tuple[dict[str, dict[int, list[bytes]]], ...] = ({}, {})
+        for doc, memory in enumerate(memories):
+            self.memories[memory.key] = memory
+            self._keys.append(memory.key)
+            self._add(parts[memory.archived], doc, memory)
+
+        for blocks, lists in zip(self._blocks, parts, strict=True):
+            for term, by_block in lists.items():
+                blocks[term] = {block: b"".join(docs) for block, docs in by_block.items()}
+
+    def _add(self, lists: dict[str, dict[int, list[bytes]]], doc: int, memory: PlainMemory) -> None:
+        terms = weigh_terms(memory.key, memory.summary, memory.content, self.language)
+        block = postings.block_of(doc)
+
+        for term, weight in terms.items():
+            by_block = lists.setdefault(term, {})
+            by_block.setdefault(block, []).append(postings.pack(doc, weight))
+
+        for target, link_weight in memory.links:
+            self._incoming[target].append((memory.key, link_weight))
+
+    def rank(self, request: RecallRequest) -> tuple[Ranking, ...]:
+        """Return the rankings of a request."""
+        return self.converse(rank(request))
+
+    def converse(self, conversation: Conversation[T]) -> T:
+        """Answer a conversation to its end, and return its result."""
+        answer: Any = None
+
+        while True:
+            try:
+                request = conversation.send(answer)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            answer = self._answer(request)
+
+    def _answer(self, request: Any) -> Any:
+        match request:
+            case FetchBlocks(terms, archived):
+                size = sum(not memory.archived for memory in self.memories.values())
+                return IndexBlocks(
+                    size,
+                    self._list_blocks(terms, 0),
+                    self._list_blocks(terms, 1) if archived else (),
+                )
+            case FetchMatching(filters, limit):
+                docs = self._find_passing(filters, range(len(self._keys)))
+                return docs if len(docs) <= limit else None
+            case FetchPassing(filters, docs):
+                return self._find_passing(filters, docs)
+            case FetchKeys(docs):
+                return {doc: self._keys[doc] for doc in docs}
+            case FetchLinks(filters, keys):
+                return {key: self._find_links(key, filters) for key in keys}
+
+        raise AssertionError(request)
+
+    def _list_blocks(self, terms: Iterable[str], side: int) -> list[tuple[str, int, bytes]]:
+        return [
+            (term, block, docs)
+            for term in terms
+            for block, docs in self._blocks[side].get(term, {}).items()
+        ]
+
+    def _find_passing(self, filters: Filters, docs: Iterable[int]) -> frozenset[int]:
+        return frozenset(doc for doc in docs if passes(self.memories[self._keys[doc]], filters))
+
+    def _find_links(self, key: str, filters: Filters) -> Links:
+        outgoing = self._keep_passing(self.memories[key].links, filters)
+        ranked = sorted(
+            outgoing,
+            key=lambda link: (
+                -compute_rank(link[1], self.memories[link[0]].score),
+                -link[1],
+                link[0],
+            ),
+        )
+
+        incoming = self._incoming.get(key, [])
+        if len(incoming) > MOST_INCOMING:
+            incoming = []
+
+        return Links(ranked[:MOST_OUTGOING], self._keep_passing(incoming, filters))
+
+    def _keep_passing(
+        self, links: Collection[tuple[str, float]], filters: Filters
+    ) -> list[tuple[str, float]]:
+        known: Mapping[str, PlainMemory] = self.memories
+        return [link for link in links if link[0] in known and passes(known[link[0]], filters)]
