@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from abilities.declarations.memory import Direction
+from abilities.helpers.search.recall import Ranking, RecallRequest
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.changes import Change, Outcome
 from abilities.helpers.stores.model import (
     IMPORTANCES,
@@ -47,6 +49,17 @@ class WalkResult(NamedTuple):
 
     outcome: WalkOutcome
     memories: tuple[StoredMemory | Exception, ...]
+
+
+class Recalled(NamedTuple):
+    """Rankings, one per question, and memories in them by their keys.
+
+    In the place of a memory that cannot be read is the exception that says why. What there was no
+    room for is left out.
+    """
+
+    rankings: tuple[Ranking, ...]
+    memories: dict[str, StoredMemory | Exception]
 
 
 class IntegrityFinding(NamedTuple):
@@ -219,6 +232,20 @@ class MemoryStore(Protocol):
         Of two links that rank alike, by rank, weight, key and type, an outgoing one comes first.
 
         Raises Refused if that first memory cannot be read.
+        """
+        ...
+
+    async def read_language(self) -> Language:
+        """Return the language that the index of words is kept in."""
+        ...
+
+    async def recall(
+        self, namespace: str, request: RecallRequest, room: int, starts: Sequence[int]
+    ) -> Recalled:
+        """Rank what answers questions, in one snapshot.
+
+        The memories are loaded in turns, the first of each ranking, then the second of each, and so
+        on, each ranking from its place in ``starts``, until their contents exceed ``room`` bytes.
         """
         ...
 

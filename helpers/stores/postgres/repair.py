@@ -18,6 +18,7 @@ from abilities.helpers.stores.postgres.integrity import stream
 from abilities.helpers.stores.postgres.reads import COLUMNS, RowRecord
 from abilities.helpers.stores.postgres.repair_links import mend_links
 from abilities.helpers.stores.postgres.server import Server
+from abilities.helpers.stores.postgres.shelf import Shelved, index_memory, unindex_memory
 from abilities.helpers.stores.postgres.statements import (
     LOCK,
     Connection,
@@ -27,12 +28,7 @@ from abilities.helpers.stores.postgres.statements import (
     to_text,
 )
 from abilities.helpers.stores.postgres.versions import find_existing_by_key
-from abilities.helpers.stores.postgres.writes import (
-    index_memory,
-    save_memory,
-    save_words,
-    unindex_memory,
-)
+from abilities.helpers.stores.postgres.writes import save_memory, save_words
 from abilities.helpers.stores.search_text import fold_searchable
 
 _TABLES = (
@@ -42,6 +38,8 @@ _TABLES = (
     "shelf",
     "tags",
     "words",
+    "recall_terms",
+    "recall_recent",
     "counters",
     "link_counts",
     "versions",
@@ -253,12 +251,12 @@ class _Repair:
     async def _index_again(self, key: str) -> None:
         row, _ = await _ROW.fetch_only(self._connection, self._namespace, key)
         known = await _KNOWN.fetch(self._connection, self._namespace, row.id, row.key)
-        counters = await self._unindex(row)
+        shelved = await self._unindex(row)
         if known:
-            counters = known[0].counters
+            shelved = shelved._replace(counters=known[0].counters)
 
         await save_words(self._connection, row)
-        await index_memory(self._connection, row, counters)
+        await index_memory(self._connection, row, shelved)
 
     async def _renew_version(self, key: str) -> None:
         existing = await find_existing_by_key(self._connection, self._namespace, key)
@@ -267,15 +265,15 @@ class _Repair:
 
     async def _remove(self, row: Row) -> AccessCounters:
         """Remove a damaged memory with all that is derived from it but its links."""
-        counters = await self._unindex(row)
+        shelved = await self._unindex(row)
         await _DELETE_ROW.execute(self._connection, row.namespace, row.key)
-        return counters
+        return shelved.counters
 
-    async def _unindex(self, row: Row) -> AccessCounters:
-        counters = await unindex_memory(self._connection, row)
+    async def _unindex(self, row: Row) -> Shelved:
+        shelved = await unindex_memory(self._connection, row)
         await _UNINDEX_KEY.execute(self._connection, row.namespace, row.key)
         await _DELETE_WORDS.execute(self._connection, row.namespace, row.id)
-        return counters
+        return shelved
 
     async def _name(self, row: Row) -> Row:
         """Return a row with names that no other memory has."""
