@@ -25,7 +25,7 @@ from abilities.declarations.reasons import FAULTS, Reason
 from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.conformance import BEHAVIOURS, NAMESPACE, check, put
 from abilities.helpers.stores.model import LinkRecord, StoredMemory, hash_values
-from abilities.helpers.stores.postgres import pool, write_queue
+from abilities.helpers.stores.postgres import pool, search_index, write_queue
 from abilities.helpers.stores.postgres.errors import translate_postgres_error
 from abilities.helpers.stores.postgres.statements import LOCK, Connection, Select, Statement
 from abilities.helpers.stores.postgres.store import PostgresStore

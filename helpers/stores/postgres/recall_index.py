@@ -45,6 +45,11 @@ class Postings(NamedTuple):
     block: int
     docs: bytes
 
+    @property
+    def place(self) -> Place:
+        """Where they are kept."""
+        return Place(self.archived, self.term, self.block)
+
 
 class IndexedMemory(NamedTuple):
     """What the index is made of: a memory's number, its side, and its texts."""
@@ -181,7 +186,7 @@ async def merge_recent(connection: Connection, namespace: str) -> None:
         return
 
     stored = await _READ_POSTINGS.fetch(connection, *to_columns(places), namespace)
-    docs = {Place(*place): found for *place, found in stored}
+    docs = {found.place: found.docs for found in stored}
     merged = [
         Postings(*place, merge_weights(docs.get(place, b""), changes[place])) for place in places
     ]
@@ -215,9 +220,9 @@ def merge_weights(docs: bytes, weights: Mapping[int, int]) -> bytes:
 def collect_postings(memories: Iterable[IndexedMemory], language: Language) -> list[Postings]:
     """Return the postings of memories, which come in the order of their numbers."""
     collected: dict[Place, bytearray] = {}
-    for doc, archived, *texts in memories:
+    for doc, archived, key, summary, content in memories:
         block = postings.block_of(doc)
-        for term, weight in weigh_terms(*texts, language).items():
+        for term, weight in weigh_terms(key, summary, content, language).items():
             place = Place(archived, term, block)
             collected.setdefault(place, bytearray()).extend(postings.pack(doc, weight))
 

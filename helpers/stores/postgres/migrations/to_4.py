@@ -1,7 +1,7 @@
 """To version 4: the recall index, and the search index of more fields.
 
-Memories are read in blocks. What finds them is copied into new tables, because changing every row of
-the old ones would leave these twice as large.
+Memories are read in blocks. What finds them is copied into new tables, because changing every row
+of the old ones would leave these twice as large.
 """
 
 from importlib.resources import files
@@ -29,7 +29,7 @@ from abilities.helpers.stores.search_text import fold_columns
 MEMORIES = 8 * BLOCK_DOCS
 """Memories per block."""
 
-_FIRST = ["", "", 0]
+_FIRST: Position = ["", "", "0"]
 
 
 class _Memory(NamedTuple):
@@ -86,7 +86,7 @@ async def _index_memories(connection: Connection, position: Position) -> Block:
     await _save_postings(connection, numbered, language)
 
     doc, last = numbered[-1]
-    return Block(len(numbered), [last.namespace, last.key, doc + 1])
+    return Block(len(numbered), [last.namespace, last.key, str(doc + 1)])
 
 
 def _number(memories: list[_Memory], namespace: str, next_doc: int) -> list[_Numbered]:
