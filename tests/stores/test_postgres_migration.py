@@ -199,7 +199,7 @@ async def test_a_process_of_the_version_before_is_refused_before_it_changes_anyt
                 old.execute(statement.encode(), prepare=True)
 
         assert dump(url) == before
-        version = 3 if is_finished else 2
+        version = 4 if is_finished else 2
         assert old.execute("SELECT max(number) FROM version").fetchone() == (version,)
 
 
@@ -286,7 +286,7 @@ def is_migrating(url: str) -> bool:
             "SELECT max(number), to_regclass('abilities.migration') FROM abilities.version"
         ).fetchone()
 
-    return state != (3, None)
+    return state != (4, None)
 
 
 async def read_all(url: str) -> list[StoredMemory]:

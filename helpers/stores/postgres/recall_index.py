@@ -18,6 +18,7 @@ from abilities.helpers.stores.postgres.statements import (
     Connection,
     Select,
     Statement,
+    split,
     to_columns,
     to_text,
 )
@@ -85,6 +86,13 @@ _TAKE_RECENT = Select(
     """
     DELETE FROM recall_recent WHERE namespace = %s
     RETURNING number, doc, archived, terms, weights
+    """,
+    _RecentChange._make,
+    is_binary=True,
+)
+_READ_RECENT = Select(
+    """
+    SELECT number, doc, archived, terms, weights FROM recall_recent WHERE namespace = %s
     """,
     _RecentChange._make,
     is_binary=True,
@@ -172,8 +180,23 @@ def _get_indexed(row: Row) -> tuple[object, ...]:
 
 async def merge_recent(connection: Connection, namespace: str) -> None:
     """Merge the recent changes of a namespace into its postings."""
-    recent = await _TAKE_RECENT.fetch(connection, namespace)
+    changes = _collect_changes(await _TAKE_RECENT.fetch(connection, namespace))
+    stored = await read_postings(connection, namespace, list(changes))
 
+    docs = {found.place: found.docs for found in stored}
+    merged = [
+        Postings(*place, merge_weights(docs.get(place, b""), changes[place]))
+        for place in sorted(changes)
+    ]
+    await _replace(connection, namespace, merged)
+
+
+async def read_changes(connection: Connection, namespace: str) -> dict[Place, dict[int, int]]:
+    """Return what the recent changes of a namespace mean: by place, the weights of memories."""
+    return _collect_changes(await _READ_RECENT.fetch(connection, namespace))
+
+
+def _collect_changes(recent: Iterable[_RecentChange]) -> dict[Place, dict[int, int]]:
     changes: dict[Place, dict[int, int]] = {}
     for change in sorted(recent):
         block = postings.block_of(change.doc)
@@ -181,16 +204,18 @@ async def merge_recent(connection: Connection, namespace: str) -> None:
             place = Place(change.archived, term, block)
             changes.setdefault(place, {})[change.doc] = weight
 
-    places = sorted(changes)
-    if not places:
-        return
+    return changes
 
-    stored = await _READ_POSTINGS.fetch(connection, *to_columns(places), namespace)
-    docs = {found.place: found.docs for found in stored}
-    merged = [
-        Postings(*place, merge_weights(docs.get(place, b""), changes[place])) for place in places
-    ]
-    await _replace(connection, namespace, merged)
+
+async def read_postings(
+    connection: Connection, namespace: str, places: Sequence[Place]
+) -> list[Postings]:
+    """Return the postings of those places that have some."""
+    found: list[Postings] = []
+    async for portion in split(sorted(places)):
+        found += await _READ_POSTINGS.fetch(connection, *to_columns(portion), namespace)
+
+    return found
 
 
 async def remove_doc(connection: Connection, namespace: str, doc: int) -> None:

@@ -14,8 +14,8 @@ from abilities.helpers.stores.integrity import (
 from abilities.helpers.stores.mending import mend_row, propose_names, restore_row
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, Row, verify_saved
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport
-from abilities.helpers.stores.postgres.integrity import stream
 from abilities.helpers.stores.postgres.reads import COLUMNS, RowRecord
+from abilities.helpers.stores.postgres.recall_check import is_index_sound, rebuild_index
 from abilities.helpers.stores.postgres.repair_links import mend_links
 from abilities.helpers.stores.postgres.server import Server
 from abilities.helpers.stores.postgres.shelf import Shelved, index_memory, unindex_memory
@@ -24,6 +24,7 @@ from abilities.helpers.stores.postgres.statements import (
     Connection,
     Select,
     Statement,
+    stream,
     to_number,
     to_text,
 )
@@ -192,6 +193,10 @@ class _Repair:
         # Until now the index may have told what a damaged id was.
         await _CLEAN_INDEX.execute(connection, namespace)
         await mend_links(connection, namespace, self._originals, self._report, self._progress)
+
+        # What terms a damaged memory had is not known.
+        if not await is_index_sound(connection, namespace):
+            await rebuild_index(connection, namespace)
 
         # At last, because the triggers have counted along from wrong numbers.
         await _CLEAR_COUNTERS.execute(connection, namespace)

@@ -91,6 +91,21 @@ async def split(records: Sequence[RecordT]) -> AsyncIterator[Sequence[RecordT]]:
         yield records[start : start + PORTION]
 
 
+async def stream(
+    connection: Connection, statement: str, *values: object
+) -> AsyncIterator[TupleRow]:
+    """Yield the rows of a statement, fetching them in portions.
+
+    So reading any number of them takes the same memory.
+    """
+    # A named cursor is one on the server; others would fetch all rows at once.
+    async with connection.cursor("abilities_stream") as cursor:
+        cursor.itersize = PORTION
+        await cursor.execute(statement.encode(), values or None)
+        async for row in cursor:
+            yield row
+
+
 def to_columns(records: Iterable[Sequence[object]]) -> list[list[object]]:
     """Turn records into one list per field: unnest makes them rows again, in one statement."""
     columns: list[list[object]] = []
