@@ -14,6 +14,8 @@ BLOCK_DOCS = 1_024
 
 POSTING_BYTES = 2
 
+_WEIGHTS = bytes(byte & 63 for byte in range(256))
+
 
 def block_of(doc: int) -> int:
     """Return the block that a memory's number belongs to."""
@@ -51,6 +53,11 @@ def decode(docs: bytes) -> "array[int]":
         values.byteswap()
 
     return values
+
+
+def list_weights(docs: bytes) -> bytes:
+    """Return the weights, a byte each."""
+    return docs[1::2].translate(_WEIGHTS)
 
 
 def find_weight(docs: bytes, doc: int) -> int:

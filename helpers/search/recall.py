@@ -4,17 +4,12 @@ It ranks the memories of one namespace for several questions at once. Whatever s
 order and the scores are the same, since they depend on the memories alone.
 """
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from abilities.helpers.search.ranking import compute_idf, compute_score
-from abilities.helpers.search.selection import (
-    MOST_SELECTED,
-    BlockPostings,
-    Selected,
-    select_best,
-)
+from abilities.helpers.search.question import Postings, QuestionIndex
+from abilities.helpers.search.selection import MOST_SELECTED, Selected, select_best
 from abilities.helpers.search.spreading import SEEDS, Gift, Links, list_neighbors, spread
 from abilities.helpers.search.terms import QuestionWord
 
@@ -118,8 +113,8 @@ class IndexBlocks(NamedTuple):
     """
 
     size: int
-    blocks: Sequence[tuple[str, int, bytes]]
-    archived_blocks: Sequence[tuple[str, int, bytes]] = ()
+    blocks: Postings
+    archived_blocks: Postings = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +156,11 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     index: IndexBlocks = yield FetchBlocks(tuple(terms), request.filters.archived)
     allowed = yield from _find_allowed(request.filters)
 
+    searches: list[QuestionIndex] = []
     hits: list[list[Selected]] = []
-    searches = [_Search(question, index) for question in request.questions]
-    for search in searches:
+    for question in request.questions:
+        search = QuestionIndex(question, index.size, (index.blocks, index.archived_blocks))
+        searches.append(search)
         hits.append((yield from _select(search, request.filters, allowed)))
 
     docs = {hit.doc: None for selected in hits for hit in selected}
@@ -171,72 +168,21 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     if docs:
         keys = yield FetchKeys(tuple(docs))
 
-    own = [
-        _list_best(search, selected, keys) for search, selected in zip(searches, hits, strict=True)
-    ]
+    own: list[list[RankedEntry]] = []
+    for search, selected in zip(searches, hits, strict=True):
+        own.append(_list_best(search, selected, keys))
     links = yield from _fetch_links(own, request)
 
     rankings: list[Ranking] = []
     for search, entries in zip(searches, own, strict=True):
         seeds = [(entry.name, entry.score) for entry in entries[:SEEDS]]
         merged = _merge(entries, spread(seeds, links, request.hops))
-        notes = search.score_notes(request.notes)
+        notes = _score_notes(search, request.notes)
         ranked = sorted([*merged, *notes], key=_order)
-        rankings.append(Ranking(tuple(ranked), search.list_unknown(request.notes)))
+        unknown = search.list_unknown(note.terms for note in request.notes)
+        rankings.append(Ranking(tuple(ranked), unknown))
 
     return _keep_once(rankings)
-
-
-class _Search:
-    """One question over the blocks that hold its words."""
-
-    def __init__(self, question: Question, index: IndexBlocks) -> None:
-        self._question = question
-        places = {word.term: place for place, word in enumerate(question)}
-        holders = [0] * len(question)
-        by_block: dict[tuple[bool, int], dict[int, bytes]] = {}
-
-        for is_archived, blocks in enumerate((index.blocks, index.archived_blocks)):
-            for term, block, docs in blocks:
-                if term in places:
-                    place = places[term]
-                    by_block.setdefault((bool(is_archived), block), {})[place] = docs
-                    if not is_archived:
-                        holders[place] += len(docs) // 2
-
-        self._known = {place for docs in by_block.values() for place in docs}
-        self.idfs = [compute_idf(index.size, count) for count in holders]
-        self.blocks = [BlockPostings(block, docs) for (_, block), docs in by_block.items()]
-
-    def list_words(self, places: Iterable[int]) -> tuple[str, ...]:
-        """Return the words at these places of the question as they were asked, each once."""
-        return tuple(dict.fromkeys(self._question[place].word for place in sorted(places)))
-
-    def list_unknown(self, notes: Sequence[NoteTerms]) -> tuple[str, ...]:
-        """Return the words of which neither a memory nor a note holds any term."""
-        known = set(self._known)
-        for place, word in enumerate(self._question):
-            if any(word.term in note.terms for note in notes):
-                known.add(place)
-
-        found = set(self.list_words(known))
-        words = self.list_words(range(len(self._question)))
-        return tuple(word for word in words if word not in found)
-
-    def score_notes(self, notes: Sequence[NoteTerms]) -> list[RankedEntry]:
-        """Return the best notes that hold words of the question."""
-        entries: list[RankedEntry] = []
-
-        for note in notes:
-            places = [p for p, word in enumerate(self._question) if word.term in note.terms]
-            if places:
-                total = sum(note.terms[self._question[p].term] * self.idfs[p] for p in places)
-                score = compute_score(total, len(places), len(self._question))
-                entries.append(
-                    RankedEntry(note.name, True, score, score, None, self.list_words(places))
-                )
-
-        return sorted(entries, key=_order)[:MOST_SELECTED]
 
 
 def _find_allowed(filters: Filters) -> Conversation[Collection[int] | None]:
@@ -249,7 +195,7 @@ def _find_allowed(filters: Filters) -> Conversation[Collection[int] | None]:
 
 
 def _select(
-    search: _Search, filters: Filters, allowed: Collection[int] | None
+    search: QuestionIndex, filters: Filters, allowed: Collection[int] | None
 ) -> Conversation[list[Selected]]:
     """Return the best memories that pass the filters, with those that tie with the last."""
     if allowed is not None or filters.pass_all:
@@ -269,16 +215,29 @@ def _select(
 
 
 def _list_best(
-    search: _Search, selected: Sequence[Selected], keys: Mapping[int, str]
+    search: QuestionIndex, selected: Sequence[Selected], keys: Mapping[int, str]
 ) -> list[RankedEntry]:
     """Return the 256 best of the memories that have keys; of equal ones the first by key."""
     present = [hit for hit in selected if hit.doc in keys]
     present.sort(key=lambda hit: (-hit.score, keys[hit.doc]))
 
-    return [
-        RankedEntry(keys[hit.doc], False, hit.score, hit.score, None, search.list_words(hit.words))
-        for hit in present[:MOST_SELECTED]
-    ]
+    entries: list[RankedEntry] = []
+    for doc, score in present[:MOST_SELECTED]:
+        entries.append(RankedEntry(keys[doc], False, score, score, None, search.find_words(doc)))
+
+    return entries
+
+
+def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[RankedEntry]:
+    """Return the best notes that hold words of the question."""
+    entries: list[RankedEntry] = []
+
+    for note in notes:
+        score, words = search.score_text(note.terms)
+        if words:
+            entries.append(RankedEntry(note.name, True, score, score, None, words))
+
+    return sorted(entries, key=_order)[:MOST_SELECTED]
 
 
 def _fetch_links(

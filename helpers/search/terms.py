@@ -2,7 +2,8 @@
 
 A text is normalized (NFKC) and divided into runs of letters, marks and digits.
 
-- A word becomes its stem in lower case without accents; stop words are left out.
+- A word becomes its stem in lower case without accents; stop words are left out. Irregular forms
+  count as the word that they belong to.
 - An identifier such as ``ADR-007``, ``parse_args`` or ``user@example.com`` becomes a term as a
   whole, and so does each of its parts.
 - A run of a script without spaces between words becomes its pairs of neighboring characters.
@@ -21,6 +22,7 @@ from importlib import import_module
 from threading import Lock
 from typing import NamedTuple, Protocol
 
+from abilities.helpers.search.irregular_forms import IRREGULAR_FORMS
 from abilities.helpers.search.ranking import compute_weight
 from abilities.helpers.search.stop_words import STOP_WORDS
 
@@ -53,7 +55,7 @@ LANGUAGES = (
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-_CONNECTED = re.compile(r"[^\s\-_.@/:+#]+(?:[\-_.@/:+#]+[^\s\-_.@/:+#]+)*")
+_RUN = re.compile(r"[^\s\-_.@/:+#]+(?:[\-_.@/:+#]+[^\s\-_.@/:+#]+)*")
 _CONNECTORS = re.compile(r"[\-_.@/:+#]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -79,29 +81,20 @@ class QuestionWord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language by the name that its stemmer has, with its stop words."""
+    """A language by the name that its stemmer has; it decides on stems and stop words."""
 
     name: str = "english"
-
-    @property
-    def stop_words(self) -> frozenset[str]:
-        """The words that are not indexed."""
-        return STOP_WORDS.get(self.name, frozenset())
 
 
 class _Stemmer(Protocol):
     def stemWord(self, word: str) -> str: ...  # noqa: N802 (the name in its package)
 
 
-class _Token(NamedTuple):
-    """A term where it stands in a text: ``term`` is None for a stop word.
+class _Run(NamedTuple):
+    """The terms of a run of characters, and its length in words, stop words included."""
 
-    ``counts`` is false if it is another form of terms that are counted already.
-    """
-
-    term: str | None
-    word: str
-    counts: bool = True
+    terms: tuple[QuestionWord, ...]
+    length: int
 
 
 def weigh_terms(key: str, summary: str, content: str, language: Language) -> dict[str, int]:
@@ -142,9 +135,9 @@ def split_question(question: str, language: Language) -> tuple[QuestionWord, ...
     """Return the terms of a question, each once, in the order of the question."""
     words: dict[str, QuestionWord] = {}
 
-    for token in _split(question, language):
-        if token.term is not None:
-            words.setdefault(token.term, QuestionWord(token.term, token.word))
+    for run in _divide(question, language):
+        for word in run.terms:
+            words.setdefault(word.term, word)
 
     return tuple(words.values())
 
@@ -153,43 +146,52 @@ def _count(text: str, language: Language, times: int, counts: Counter[str]) -> i
     """Add a text's terms to the counts; return its length in words, stop words included."""
     length = 0
 
-    for token in _split(text, language):
-        if token.counts:
-            length += times
-        if token.term is not None:
-            counts[token.term] += times
+    for run in _divide(text, language):
+        length += times * run.length
+        for word in run.terms:
+            counts[word.term] += times
 
     return length
 
 
-def _split(text: str, language: Language) -> Iterator[_Token]:
-    """Yield the terms of a text in order; an identifier as a whole stands before its parts."""
+def _divide(text: str, language: Language) -> Iterator[_Run]:
+    """Yield the runs of a text in order."""
     normal = unicodedata.normalize("NFKC", text).translate(_SEPARATORS)
 
-    for match in _CONNECTED.finditer(normal):
-        run = match[0]
-        if run.isalpha() and run.isascii() and (run.islower() or run.istitle()):
-            yield _tokenize(run.lower(), run, language)
+    for run in _RUN.findall(normal):
+        if len(run) <= LONGEST_TERM:
+            yield _split_known_run(run, language.name)
         else:
-            yield from _split_identifier(run, language)
+            yield _split_run(run, language.name)
 
 
-def _split_identifier(run: str, language: Language) -> Iterator[_Token]:
+def _split_run(run: str, language: str) -> _Run:
+    """Return the terms of a run; an identifier as a whole stands before its parts."""
     folded = run.casefold()
     if _UUID.fullmatch(folded):
-        yield _Token(folded, run)
-        return
+        return _Run((QuestionWord(folded, run),), 1)
 
     words = _CONNECTORS.split(run)
     parts = [part for word in words for part in _HUMP.split(word)]
-    is_identifier = len(parts) > 1 and not _is_compound(run)
+    terms: list[QuestionWord] = []
+    length = 0
 
+    is_identifier = len(parts) > 1 and not _is_compound(run)
     if is_identifier:
-        yield _Token(folded[:LONGEST_TERM], run, counts=False)
+        terms.append(QuestionWord(folded[:LONGEST_TERM], run))
 
     for part in parts:
         shown = run if is_identifier else part
-        yield from _split_scripts(part, shown, language)
+        for term in _split_scripts(part, language):
+            length += 1
+            if term is not None:
+                terms.append(QuestionWord(term, shown))
+
+    return _Run(tuple(terms), length)
+
+
+_split_known_run = lru_cache(maxsize=32_768)(_split_run)
+"""`_split_run` for short runs: most of a text's words were in others before."""
 
 
 def _is_compound(run: str) -> bool:
@@ -197,44 +199,48 @@ def _is_compound(run: str) -> bool:
     return run.replace("-", "").replace("/", "").isalpha() and not _HUMP.search(run)
 
 
-def _split_scripts(word: str, shown: str, language: Language) -> Iterator[_Token]:
-    """Yield a word, or the pairs of characters in those runs of it that have no spaces."""
+def _split_scripts(word: str, language: str) -> Iterator[str | None]:
+    """Yield a word's term, or the pairs of characters in those runs of it that have no spaces.
+
+    A stop word has no term: it yields None.
+    """
     position = 0
 
     for match in _SPACELESS.finditer(word):
         if match.start() > position:
-            yield _tokenize(word[position : match.start()].casefold(), shown, language)
+            yield _find_term(word[position : match.start()], language)
 
-        run = match[0]
+        run = match[0].casefold()
         for start in range(max(1, len(run) - 1)):
-            yield _Token(run[start : start + 2], shown)
+            yield run[start : start + 2]
         position = match.end()
 
     if position < len(word):
-        yield _tokenize(word[position:].casefold(), shown, language)
+        yield _find_term(word[position:], language)
 
 
-def _tokenize(folded: str, shown: str, language: Language) -> _Token:
-    """Return the token of one word in lower case."""
-    if folded in language.stop_words:
-        return _Token(None, shown)
+def _find_term(word: str, language: str) -> str | None:
+    """Return the term of one word, None if it is a stop word."""
+    folded = word.casefold()
+    if folded in STOP_WORDS.get(language, ()):
+        return None
 
-    return _Token(_stem(folded[:LONGEST_TERM], language.name), shown)
+    return _stem(folded[:LONGEST_TERM], language)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=32_768)
 def _stem(word: str, language: str) -> str:
-    stem = word
+    stem = IRREGULAR_FORMS.get(language, {}).get(word, word)
 
-    if word.isalpha():
+    if stem.isalpha():
         with _stemming:
-            stem = _load_stemmer(language).stemWord(word)
+            stem = _load_stemmer(language).stemWord(stem)
 
     if not stem.isascii():
         plain = _ACCENTS.sub("", unicodedata.normalize("NFD", stem))
         stem = unicodedata.normalize("NFC", plain)[:LONGEST_TERM]
 
-    return stem
+    return stem or word
 
 
 @lru_cache

@@ -1,4 +1,4 @@
--- The schema of a memory store, version 3. The keys of every table begin with the namespace.
+-- The schema of a memory store, version 4. The keys of every table begin with the namespace.
 
 -- memories: the memories themselves. hash covers every other column and is checked on each read. The small
 -- columns come first, so that looking up a score does not step over a long content.
@@ -177,3 +177,35 @@ CREATE VIRTUAL TABLE search USING fts5 (folded, content = '', tokenize = 'trigra
 
 -- search_short: the same for searches of one or two characters: every character, and every two neighbors.
 CREATE VIRTUAL TABLE search_short USING fts5 (grams, content = '', columnsize = 0, detail = none, tokenize = 'ascii');
+
+-- recall_language: one row, the language of the stop words and stems in the recall index.
+CREATE TABLE recall_language (name TEXT NOT NULL) STRICT;
+
+-- recall_docs: the number of each memory in the recall index of its namespace.
+CREATE TABLE recall_docs (
+    memory INTEGER PRIMARY KEY, -- the rowid of the memory
+    namespace TEXT NOT NULL,
+    doc INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX recall_docs_doc ON recall_docs (namespace, doc);
+
+-- recall_recent: the terms of memories whose block of 1,024 numbers is not full yet, one row per memory.
+CREATE TABLE recall_recent (
+    namespace TEXT NOT NULL,
+    doc INTEGER NOT NULL,
+    archived INTEGER NOT NULL,
+    terms TEXT NOT NULL, -- see recall_recent.py
+    PRIMARY KEY (namespace, doc)
+) STRICT, WITHOUT ROWID;
+
+-- recall_terms: the terms of the memories in full blocks, one row per term and block. docs holds two bytes per
+-- memory, its number in the block and the weight of the term, see helpers/search/postings.py. Archived memories
+-- have rows of their own. By block first, so that a full block is written to the end of the table.
+CREATE TABLE recall_terms (
+    namespace TEXT NOT NULL,
+    block INTEGER NOT NULL,
+    archived INTEGER NOT NULL,
+    term TEXT NOT NULL,
+    docs BLOB NOT NULL,
+    PRIMARY KEY (namespace, block, archived, term)
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,81 @@
+"""The part of an index that one question needs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from abilities.helpers.search.postings import POSTING_BYTES, block_of, find_weight
+from abilities.helpers.search.ranking import compute_idf, compute_score
+from abilities.helpers.search.selection import BlockPostings
+from abilities.helpers.search.terms import QuestionWord
+
+Postings = Sequence[tuple[str, int, bytes]]
+"""Entries of a term, a block and the postings of the term in it."""
+
+
+class QuestionIndex:
+    """The blocks that hold terms of a question, by the places of the terms in it.
+
+    ``size`` is the number of memories that are not archived. They and archived ones are two sides,
+    each with blocks of its own; how rare a term is depends on the first side only.
+    """
+
+    def __init__(
+        self, question: Sequence[QuestionWord], size: int, sides: Iterable[Postings]
+    ) -> None:
+        self._question = question
+        self._places = {word.term: place for place, word in enumerate(question)}
+        self._sides = [self._group_by_block(side) for side in sides]
+
+        self.blocks: list[BlockPostings] = []
+        for side in self._sides:
+            self.blocks += [BlockPostings(block, docs) for block, docs in side.items()]
+
+        holders = [0] * len(question)
+        for docs_by_place in self._sides[0].values():
+            for place, docs in docs_by_place.items():
+                holders[place] += len(docs) // POSTING_BYTES
+
+        self.idfs = [compute_idf(size, count) for count in holders]
+
+    def _group_by_block(self, side: Postings) -> dict[int, dict[int, bytes]]:
+        blocks: dict[int, dict[int, bytes]] = {}
+        for term, block, docs in side:
+            if term in self._places:
+                blocks.setdefault(block, {})[self._places[term]] = docs
+
+        return blocks
+
+    def find_words(self, doc: int) -> tuple[str, ...]:
+        """Return the words of the question that a memory holds."""
+        block = block_of(doc)
+        places: list[int] = []
+
+        for side in self._sides:
+            for place, docs in side.get(block, {}).items():
+                if find_weight(docs, doc):
+                    places.append(place)
+
+        return self._list_words(places)
+
+    def score_text(self, terms: Mapping[str, int]) -> tuple[int, tuple[str, ...]]:
+        """Return the score of a text with these terms and weights, and the words that it holds."""
+        places = [place for place, word in enumerate(self._question) if word.term in terms]
+        if not places:
+            return 0, ()
+
+        total = sum(terms[self._question[place].term] * self.idfs[place] for place in places)
+        score = compute_score(total, len(places), len(self._question))
+        return score, self._list_words(places)
+
+    def list_unknown(self, texts: Iterable[Mapping[str, int]]) -> tuple[str, ...]:
+        """Return the words of which neither a memory nor one of these texts holds any term."""
+        held = {place for _, docs in self.blocks for place in docs}
+        for terms in texts:
+            held.update(self._places[term] for term in self._places.keys() & terms.keys())
+
+        known = set(self._list_words(held))
+        words = self._list_words(range(len(self._question)))
+        return tuple(word for word in words if word not in known)
+
+    def _list_words(self, places: Iterable[int]) -> tuple[str, ...]:
+        """Return the words at these places as they were asked, each once."""
+        return tuple(dict.fromkeys(self._question[place].word for place in sorted(places)))

@@ -1,0 +1,148 @@
+"""Postings, and the selection of the best memories among many blocks of them."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abilities.helpers.search import postings, selection
+from abilities.helpers.search.lanes import LaneFilter, spread_weights
+from abilities.helpers.search.ranking import compute_idf, compute_score, compute_weight
+from abilities.helpers.search.selection import BlockPostings, Selected, select_best
+
+numbers = st.integers(0, postings.BLOCK_DOCS - 1)
+weights = st.integers(1, 63)
+
+
+@given(st.lists(st.tuples(numbers, weights, st.booleans()), max_size=60), st.integers(0, 900))
+def test_postings_hold_what_was_added_and_not_removed(
+    changes: list[tuple[int, int, bool]], block: int
+) -> None:
+    docs = b""
+    expected: dict[int, int] = {}
+
+    for number, weight, is_added in changes:
+        doc = block * postings.BLOCK_DOCS + number
+        if is_added:
+            docs = postings.add(docs, doc, weight)
+            expected[doc] = weight
+        else:
+            docs = postings.remove(docs, doc)
+            expected.pop(doc, None)
+
+    assert postings.unpack(docs, block) == sorted(expected.items())
+    assert all(postings.find_weight(docs, doc) == expected[doc] for doc in expected)
+    assert all(postings.block_of(doc) == block for doc in expected)
+
+
+@given(st.dictionaries(numbers, weights, max_size=80))
+def test_spread_weights_stand_at_the_numbers_of_their_memories(by_number: dict[int, int]) -> None:
+    lanes = spread_weights(pack(by_number))
+
+    assert len(lanes) == postings.BLOCK_DOCS
+    assert {n: weight for n, weight in enumerate(lanes) if weight} == by_number
+
+
+def pack(by_number: dict[int, int]) -> bytes:
+    return b"".join(postings.pack(number, weight) for number, weight in sorted(by_number.items()))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 15_000), st.dictionaries(numbers, weights, max_size=30)),
+        min_size=1,
+        max_size=90,
+    ),
+    st.integers(0, 3_000_000),
+)
+def test_lanes_miss_no_memory_that_reaches_the_total(
+    terms: list[tuple[int, dict[int, int]]], least: int
+) -> None:
+    idfs = [idf for idf, _ in terms]
+    totals: dict[int, int] = {}
+    for idf, held in terms:
+        for number, weight in held.items():
+            totals[number] = totals.get(number, 0) + idf * weight
+
+    spread = {place: spread_weights(pack(held)) for place, (_, held) in enumerate(terms)}
+    found = set(LaneFilter(idfs).find(spread, least))
+
+    assert found >= {number for number, total in totals.items() if total >= least}
+
+
+def make_blocks(seed: int, spreads: tuple[float, ...], count: int) -> list[BlockPostings]:
+    """Return blocks in which each term is held by about such a part of the memories."""
+    chance = random.Random(seed)
+    blocks: list[BlockPostings] = []
+
+    for block in range(count):
+        docs: dict[int, bytes] = {}
+        for place, part in enumerate(spreads):
+            held = {n: chance.randint(20, 45) for n in range(1_024) if chance.random() < part}
+            if held:
+                docs[place] = pack(held)
+        blocks.append(BlockPostings(block, docs))
+
+    return blocks
+
+
+def select_plainly(
+    blocks: list[BlockPostings], idfs: list[int], most: int, allowed: set[int] | None
+) -> list[Selected]:
+    totals: dict[int, list[int]] = {}
+    for block, docs in blocks:
+        for place, held in docs.items():
+            for doc, weight in postings.unpack(held, block):
+                totals.setdefault(doc, []).append(weight * idfs[place])
+
+    ranked = sorted(
+        (
+            Selected(doc, compute_score(sum(parts), len(parts), len(idfs)))
+            for doc, parts in totals.items()
+            if allowed is None or doc in allowed
+        ),
+        key=lambda one: (-one.score, one.doc),
+    )
+    if len(ranked) > most:
+        last = ranked[most - 1].score
+        ranked = [one for one in ranked if one.score >= last][: most + selection.MOST_TIED]
+
+    return ranked
+
+
+@pytest.mark.parametrize("allowing", [None, 40, 2_000])
+@pytest.mark.parametrize(
+    "spreads",
+    [(0.5,), (0.5, 0.5, 0.5, 0.5), (0.5, 0.01), (0.001,), (0.2, 0.05, 0.01, 0.002), (0.03,) * 12],
+)
+def test_the_best_of_many_blocks_are_selected(
+    spreads: tuple[float, ...], allowing: int | None
+) -> None:
+    blocks = make_blocks(7, spreads, 8)
+    idfs = [compute_idf(1_000_000, int(part * 1_000_000)) for part in spreads]
+    allowed = None
+    if allowing is not None:
+        allowed = set(random.Random(3).sample(range(8 * 1_024), allowing))
+
+    selected = select_best(blocks, idfs, 256, allowed)
+
+    assert selected == select_plainly(blocks, idfs, 256, allowed)
+
+
+def test_ties_with_the_last_are_bounded_and_the_lowest_numbers_stay() -> None:
+    docs = pack(dict.fromkeys(range(1_024), 30))
+    blocks = [BlockPostings(block, {0: docs}) for block in range(40)]
+
+    selected = select_best(blocks, [700])
+
+    assert [one.doc for one in selected] == list(range(256 + selection.MOST_TIED))
+
+
+def test_a_weight_grows_with_the_count_and_falls_with_the_length() -> None:
+    assert [compute_weight(count, 100) for count in (1, 2, 3, 1_000)] == [29, 39, 45, 63]
+    assert [compute_weight(1, length) for length in (1, 100, 1_000, 9_000)] == [39, 29, 8, 8]
+
+    by_count = [compute_weight(count, 300) for count in range(1, 200)]
+    assert all(low <= high for low, high in pairwise(by_count))
