@@ -314,6 +314,8 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
         "words",
         "counters",
         "link_counts",
+        "recall_recent",
+        "recall_terms",
         "stale_ranks",
         "version",
         "versions",

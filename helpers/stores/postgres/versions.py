@@ -8,8 +8,8 @@ from abilities.declarations.reasons import Reason
 from abilities.helpers.search.terms import Language
 from abilities.helpers.stores import ranking
 from abilities.helpers.stores.model import Row, verify_row
+from abilities.helpers.stores.postgres import recall_index
 from abilities.helpers.stores.postgres.reads import COLUMNS
-from abilities.helpers.stores.postgres.recall_index import MOST_RECENT
 from abilities.helpers.stores.postgres.statements import Connection, Select, Statement
 
 
@@ -67,9 +67,9 @@ SELECT coalesce(v.number, 0), c.key IS NOT NULL, EXISTS (
 ), (
     SELECT coalesce(sum(octet_length(r.weights)), 0) FROM recall_recent AS r
     WHERE r.namespace = given.namespace
-) >= {MOST_RECENT}, (SELECT name FROM recall_language), {COLUMNS}, m.hash
+) >= given.recent, (SELECT name FROM recall_language), {COLUMNS}, m.hash
 FROM (SELECT %s::text AS namespace, %s::text AS name, %s::int AS most,
-    %s::int AS longest) AS given
+    %s::int AS longest, %s::int AS recent) AS given
 LEFT JOIN versions AS v ON v.namespace = given.namespace
 """
 _EXISTING_BY_KEY = Select(
@@ -96,16 +96,18 @@ _SAVE_VERSION = Statement("""
 
 async def find_existing_by_key(connection: Connection, namespace: str, key: str) -> Existing:
     """Return what a change finds at a key."""
-    bounds = (ranking.MOST_STALE, ranking.LONGEST_STALE)
-    record = await _EXISTING_BY_KEY.fetch_only(connection, namespace, key, *bounds)
+    record = await _EXISTING_BY_KEY.fetch_only(connection, namespace, key, *_get_bounds())
     return _verify(record)
 
 
 async def find_existing_by_id(connection: Connection, namespace: str, memory_id: str) -> Existing:
     """Return what a change finds at an id."""
-    bounds = (ranking.MOST_STALE, ranking.LONGEST_STALE)
-    record = await _EXISTING_BY_ID.fetch_only(connection, namespace, memory_id, *bounds)
+    record = await _EXISTING_BY_ID.fetch_only(connection, namespace, memory_id, *_get_bounds())
     return _verify(record)
+
+
+def _get_bounds() -> tuple[int, int, int]:
+    return ranking.MOST_STALE, ranking.LONGEST_STALE, recall_index.MOST_RECENT
 
 
 def _verify(record: _ExistingRecord) -> Existing:
