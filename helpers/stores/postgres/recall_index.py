@@ -23,7 +23,7 @@ from abilities.helpers.stores.postgres.statements import (
     to_text,
 )
 
-MOST_RECENT = 4_096
+MOST_RECENT = 16_384
 """Weights that the recent changes of a namespace hold before they are merged."""
 
 REMOVED = 0
