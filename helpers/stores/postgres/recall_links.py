@@ -11,6 +11,8 @@ from abilities.helpers.stores.postgres.ranking import ANY_MARK, BEST_FIRST, LINK
 from abilities.helpers.stores.postgres.statements import Connection, Select
 from abilities.helpers.walk import RANK_ONE
 
+# LATERAL with a limit keeps the planner at one look-up per memory, however many are asked.
+#
 # The rank is computed here, because the one of a link to an archived memory, and a stale one, are
 # not kept.
 _COMPUTED_FIRST = f"""
@@ -70,12 +72,17 @@ async def _fetch(
             {order} LIMIT {MOST_OUTGOING}
         ) AS found
         UNION ALL
-        SELECT asked.key, true, {ANY_MARK}, {LINK_COLUMNS} FROM unnest(%s::text[]) AS asked (key)
-        JOIN link_counts AS c ON c.namespace = %s AND c.key = asked.key
-            AND c.incoming BETWEEN 1 AND {MOST_INCOMING}
-        JOIN links AS l ON l.namespace = c.namespace AND l.target = c.key
-        JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.source
-        WHERE {passing.condition}
+        SELECT asked.key, true, {ANY_MARK}, found.* FROM unnest(%s::text[]) AS asked (key)
+        CROSS JOIN LATERAL (
+            SELECT c.key FROM link_counts AS c WHERE c.namespace = %s AND c.key = asked.key
+            AND c.incoming BETWEEN 1 AND {MOST_INCOMING} OFFSET 0
+        ) AS few
+        CROSS JOIN LATERAL (
+            SELECT {LINK_COLUMNS} FROM links AS l
+            JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.source
+            WHERE l.namespace = %s AND l.target = few.key AND {passing.condition}
+            LIMIT {MOST_INCOMING}
+        ) AS found
         """,
         _FoundLink.parse,
     )
@@ -88,6 +95,7 @@ async def _fetch(
         *passing.values,
         namespace,
         asked,
+        namespace,
         namespace,
         *passing.values,
     )
