@@ -11,8 +11,6 @@ from abilities.helpers.stores.postgres.ranking import ANY_MARK, BEST_FIRST, LINK
 from abilities.helpers.stores.postgres.statements import Connection, Select
 from abilities.helpers.walk import RANK_ONE
 
-# LATERAL with a limit keeps the planner at one look-up per memory, however many are asked.
-#
 # The rank is computed here, because the one of a link to an archived memory, and a stale one, are
 # not kept.
 _COMPUTED_FIRST = f"""
@@ -35,14 +33,33 @@ class _FoundLink(NamedTuple):
         return cls(key, incoming, mark, LinkRecord._make(values))
 
 
+class _Ends(NamedTuple):
+    """How the other ends of outgoing and incoming links are selected, and the order of the first.
+
+    ``values`` are bound once per direction.
+    """
+
+    outgoing: str
+    incoming: str
+    values: tuple[object, ...]
+    order: str
+
+
+# The rank of a link tells whether its end is there, unless it is stale.
+_PRESENT = _Ends("WHERE l.rank >= 0", "WHERE l.back_rank >= 0", (), BEST_FIRST)
+
+
 async def fetch_links(
     connection: Connection, namespace: str, filters: Filters, keys: Sequence[str]
 ) -> dict[str, Links]:
     """Return the links of memories whose other ends pass the filters."""
-    order = _COMPUTED_FIRST if filters.archived else BEST_FIRST
-    links = await _fetch(connection, namespace, filters, keys, order)
-    if any(link.mark is not None for link in links) and order != _COMPUTED_FIRST:
-        links = await _fetch(connection, namespace, filters, keys, _COMPUTED_FIRST)
+    is_plain = filters.pass_all and not filters.archived
+    ends = _PRESENT if is_plain else _select_ends(filters)
+    links = await _fetch(connection, namespace, keys, ends)
+
+    if ends.order == BEST_FIRST and any(link.mark is not None for link in links):
+        computed = _select_ends(filters)._replace(order=_COMPUTED_FIRST)
+        links = await _fetch(connection, namespace, keys, computed)
 
     outgoing: dict[str, list[tuple[str, float]]] = {key: [] for key in keys}
     incoming: dict[str, list[tuple[str, float]]] = {key: [] for key in keys}
@@ -58,18 +75,30 @@ async def fetch_links(
     return {key: Links(outgoing[key], incoming[key]) for key in keys}
 
 
-async def _fetch(
-    connection: Connection, namespace: str, filters: Filters, keys: Sequence[str], order: str
-) -> list[_FoundLink]:
+def _select_ends(filters: Filters) -> _Ends:
+    """Return how ends are selected that pass filters, from the memories themselves."""
     passing = select_passing("m", filters)
+    present = f"m.score BETWEEN 0 AND 1 AND {passing.condition}"
+    join = "JOIN memories AS m ON m.namespace = l.namespace AND m.key ="
+
+    return _Ends(
+        f"{join} l.target WHERE {present}",
+        f"{join} l.source WHERE {present}",
+        passing.values,
+        _COMPUTED_FIRST if filters.archived else BEST_FIRST,
+    )
+
+
+async def _fetch(
+    connection: Connection, namespace: str, keys: Sequence[str], ends: _Ends
+) -> list[_FoundLink]:
+    # Limits in LATERAL keep the planner at one look-up per memory, however many are asked.
     statement = Select(
         f"""
         SELECT asked.key, false, {ANY_MARK}, found.* FROM unnest(%s::text[]) AS asked (key)
         CROSS JOIN LATERAL (
-            SELECT {LINK_COLUMNS} FROM links AS l
-            JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.target
-            WHERE l.namespace = %s AND l.source = asked.key AND {passing.condition}
-            {order} LIMIT {MOST_OUTGOING}
+            SELECT {LINK_COLUMNS} FROM links AS l {ends.outgoing}
+            AND l.namespace = %s AND l.source = asked.key {ends.order} LIMIT {MOST_OUTGOING}
         ) AS found
         UNION ALL
         SELECT asked.key, true, {ANY_MARK}, found.* FROM unnest(%s::text[]) AS asked (key)
@@ -78,10 +107,8 @@ async def _fetch(
             AND c.incoming BETWEEN 1 AND {MOST_INCOMING} OFFSET 0
         ) AS few
         CROSS JOIN LATERAL (
-            SELECT {LINK_COLUMNS} FROM links AS l
-            JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.source
-            WHERE l.namespace = %s AND l.target = few.key AND {passing.condition}
-            LIMIT {MOST_INCOMING}
+            SELECT {LINK_COLUMNS} FROM links AS l {ends.incoming}
+            AND l.namespace = %s AND l.target = few.key LIMIT {MOST_INCOMING}
         ) AS found
         """,
         _FoundLink.parse,
@@ -91,11 +118,11 @@ async def _fetch(
         connection,
         namespace,
         asked,
+        *ends.values,
         namespace,
-        *passing.values,
         namespace,
         asked,
         namespace,
+        *ends.values,
         namespace,
-        *passing.values,
     )
