@@ -200,6 +200,15 @@ def _parse_array(value: object) -> object:
     return value
 
 
+def _parse_one_or_more(value: object) -> object:
+    """Return the array that a string of JSON holds, or of any other string a list of that alone."""
+    parsed = _parse_array(value)
+    if isinstance(parsed, str):
+        return [parsed]
+
+    return parsed
+
+
 def _try_json(value: object) -> object:
     """Return the value of a string of JSON, or None for anything else."""
     if not isinstance(value, str):
@@ -237,6 +246,7 @@ Number: BeforeValidator = BeforeValidator(_parse_number)
 Boolean: BeforeValidator = BeforeValidator(_parse_boolean)
 Object: BeforeValidator = BeforeValidator(_parse_object)
 Array: BeforeValidator = BeforeValidator(_parse_array)
+OneOrMore: BeforeValidator = BeforeValidator(_parse_one_or_more)
 
 MaxChars = Annotated[int, Field(ge=1, le=MAX_READ_CHARS), Integer]
 """The most characters of an item's content to return, 1 to 100,000."""

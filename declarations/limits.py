@@ -89,3 +89,33 @@ DEFAULT_TOTAL = 20
 
 MAX_TOTAL = 50
 """The most memories that a walk may retrieve in total."""
+
+MAX_QUESTIONS = 8
+"""Questions of one recall."""
+
+MAX_QUESTION_CHARS = 1_000
+"""Characters of a question."""
+
+DEFAULT_RECALL_TOKENS = 2_000
+"""Tokens of a recall's whole answer, unless the caller sets another limit."""
+
+MIN_RECALL_TOKENS = 400
+"""The fewest tokens that a caller may ask a recall of one question to take."""
+
+MIN_FURTHER_TOKENS = 300
+"""Tokens that each further question adds to the fewest."""
+
+MAX_RECALL_TOKENS = 16_000
+"""The most tokens that a caller may ask a recall to take."""
+
+TOKEN_BYTES = 4
+"""Bytes of UTF-8 that are counted as one token."""
+
+DEFAULT_HOPS = 2
+"""Links in a row that a recall follows, unless the caller sets another limit."""
+
+MAX_HOPS = 2
+"""The most links in a row that a recall may follow."""
+
+MAX_WITHIN_DAYS = 36_500
+"""Days that a recall may look back: a century."""

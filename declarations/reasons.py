@@ -33,6 +33,7 @@ Reason = Literal[
     "binary_file",
     "invalid_range",
     "changed",
+    "memories_changed",
     "invalid_target",
     "invalid_date",
     "invalid_key",
@@ -133,6 +134,10 @@ FAULTS: dict[Reason, Meaning] = {
     "binary_file": Meaning("INVALID_INPUT", "File is not text."),
     "invalid_range": Meaning("INVALID_INPUT", "The range is not valid for this file."),
     "changed": Meaning("INVALID_INPUT", "The file changed; read it again from the start."),
+    "memories_changed": Meaning(
+        "INVALID_INPUT",
+        "The memories or notes changed; ask again without 'after'.",
+    ),
     "invalid_target": Meaning(
         "INVALID_INPUT",
         "The target's type must be long_term, short_term or stored.",
@@ -263,6 +268,7 @@ FAULTS: dict[Reason, Meaning] = {
 }
 
 SHOWN_REASONS: dict[Reason, Reason] = {
+    "memories_changed": "changed",
     "memory_file_not_found": "not_found",
     "memory_not_found": "not_found",
     "id_not_found": "not_found",

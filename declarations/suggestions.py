@@ -16,8 +16,10 @@ _CLOSE = 0.75
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     # Search engines and most tools with a search box call its text the query.
     "query": ("search",),
-    "q": ("search",),
-    "text": ("search", "content"),
+    "q": ("search", "queries"),
+    "question": ("queries",),
+    "questions": ("queries",),
+    "text": ("search", "content", "queries"),
     "term": ("search",),
     "search_term": ("search",),
     "keyword": ("search",),
@@ -67,6 +69,9 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "cursor": ("after",),
     "max_chars": ("max_chars_per_file", "max_chars_per_item"),
     "max_length": ("max_chars_per_file", "max_chars_per_item"),
+    "budget": ("max_tokens",),
+    "token_budget": ("max_tokens",),
+    "days": ("within_days",),
     "format": ("output_format",),
     "response_format": ("output_format",),
     # SQL and web forms: ORDER BY, sort, direction.
@@ -117,6 +122,9 @@ ABILITIES: dict[str, tuple[str, ...]] = {
     "search_memory": ("query_memories",),
     "search_memories": ("query_memories",),
     "list_memories": ("query_memories",),
+    "recall_memory": ("recall",),
+    "recall_memories": ("recall",),
+    "ask_memory": ("recall",),
     "get_memory": ("memory_get",),
     "add_memory": ("store_memory",),
     "create_memory": ("store_memory",),

@@ -57,10 +57,15 @@ EXAMPLES: dict[str, list[str]] = {
     "delete_memory": ['{"id": "not an id"}'],
     "get_memory_stats": ["{}"],
     "file_list": ['{"pattern": "*.md"}'],
+    "recall": [
+        '{"queries": ["What does Ada drink?"]}',
+        '{"queries": ["What does Ada drink?"], "detail": "full", "output_format": "text"}',
+    ],
 }
 _VARYING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"  # ids
     r"|\d{4}-\d\d-\d\dT[\d:.]+Z|(?<=\"version\":\")[0-9a-f]{12}"
+    r"|(?<=\"date\":\")\d{4}-\d\d-\d\d"
 )
 _SHARED: dict[str, type[Model]] = {"error": Fault, "truncation": Truncation}
 """What many answers contain, and the page describes once."""

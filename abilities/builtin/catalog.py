@@ -13,6 +13,7 @@ from abilities.builtin.memories import (
     update_memory,
 )
 from abilities.builtin.memory_read_bulk import memory_read_bulk
+from abilities.builtin.recall import recall
 from abilities.declarations.kv_memory import KvBulkReadInput, KvMemoryGetInput
 from abilities.definition import Ability
 
@@ -27,6 +28,7 @@ BUILT_IN = (
     delete_memory,
     get_memory_stats,
     file_list,
+    recall,
 )
 
 _FOR_KV_MEMORY = {

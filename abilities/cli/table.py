@@ -7,6 +7,7 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
+from abilities.cli.questions import holds_questions, print_answers
 from abilities.cli.text import escape_lines, escape_text
 from abilities.declarations.values import JsonObject
 
@@ -14,7 +15,7 @@ _HEADINGS = ("", "item", "from", "characters", "what to know")
 
 
 def print_payload(payload: JsonObject, console: Console | None = None) -> None:
-    """Print a bulk reply as a table, an error as a sentence, any other answer as indented JSON."""
+    """Print a bulk reply as tables, an error as a sentence, any other answer as indented JSON."""
     console = console or Console()
 
     if "error" in payload:
@@ -22,6 +23,8 @@ def print_payload(payload: JsonObject, console: Console | None = None) -> None:
         sentence = f"{fault['code']} ({fault['reason']}): {fault['message']}"
         # Text, unlike a string, is printed as it stands: markup in it is not obeyed.
         console.print(Text(escape_text(sentence), style="red"))
+    elif holds_questions(payload):
+        print_answers(payload, console)
     elif "results" in payload and "summary" in payload:
         console.print(_build_table(payload["results"]))
         console.print(_format_summary(payload), highlight=False)

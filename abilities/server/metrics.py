@@ -99,7 +99,16 @@ def _iterate_records(payload: JsonObject) -> Iterator[JsonObject]:
         for value in cast(list[object], values):
             record = as_object(value)
             if record is not None:
-                yield record
+                yield from _iterate_inner(record)
+
+
+def _iterate_inner(record: JsonObject) -> Iterator[JsonObject]:
+    """Yield the memories that answer a question; any other record as it is."""
+    holder = as_object(record.get("data")) or record
+    if isinstance(holder.get("memories"), list):
+        yield from _iterate_records({"memories": holder["memories"]})
+    else:
+        yield record
 
 
 class _Source(Protocol):

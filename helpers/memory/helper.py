@@ -13,11 +13,13 @@ from pydantic import BaseModel
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
 from abilities.declarations.reasons import Reason
+from abilities.declarations.recall import RecallInput
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import Policy
-from abilities.helpers.files.paths import PathRequest
-from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
+from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
+from abilities.helpers.memory.notes import read_note_file
+from abilities.helpers.memory.recalling import Recalling, RecallResult
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.stores.changes import Change, Kind
 from abilities.helpers.stores.model import StoredMemory
@@ -31,7 +33,7 @@ from abilities.helpers.stores.protocol import (
     WriteResult,
 )
 from abilities.helpers.text.pieces import Piece, slice_text
-from abilities.helpers.text.ranges import WHOLE, Range
+from abilities.helpers.text.ranges import WHOLE
 from abilities.helpers.walk import WalkLimits
 from abilities.helpers.workers import WorkerPool
 
@@ -93,6 +95,7 @@ class MemoryHelper:
         self._reader = FileReader([agent], policy, workers, absent="memory_file_not_found")
         self._files = files
         self._zone = zone
+        self._recalling = Recalling(namespace, store, self._reader, files)
 
         # It needs nothing but the namespace: `MemoryStore` describes it.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
@@ -151,7 +154,7 @@ class MemoryHelper:
         # Every possible name is tried: only opening a file tells whether a read would be refused.
         def measure(session: ReadingSession, day: date) -> DayFile:
             name = self._files.name_day(day)
-            return DayFile(day, _read_note_file(session, name, WHOLE, 1).stat.st_size)
+            return DayFile(day, read_note_file(session, name, WHOLE, 1).stat.st_size)
 
         outcomes = await self._reader.map(measure, days)
 
@@ -245,6 +248,12 @@ class MemoryHelper:
         tags = tuple(dict.fromkeys(query.tags))
         return await self._store.query(self._namespace, replace(query, tags=tags))
 
+    async def recall(
+        self, arguments: RecallInput, starts: Sequence[int], room: int
+    ) -> RecallResult:
+        """Return what answers questions, as `Recalling.run` does. Raises Refused."""
+        return await self._recalling.run(arguments, self.today, starts, room)
+
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Store, update, archive or delete a memory. Raises Refused.
 
@@ -305,15 +314,8 @@ class MemoryHelper:
 
 def _read_note(session: ReadingSession, target: Target, max_chars: int) -> MemoryText:
     """Read the notes of a target. Raises Refused."""
-    file = _read_note_file(session, target.filename, target.range, max_chars)
+    file = read_note_file(session, target.filename, target.range, max_chars)
     return MemoryText(target, file.piece, file.modified_at, file.stat.st_size)
-
-
-def _read_note_file(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
-    """Read a file of notes, whatever its name looks like. Raises Refused."""
-    # The settings name the file, not a caller: a '#' in its name begins no range.
-    request = PathRequest(name, name, name, tuple(name.split("/")), part)
-    return session.read(request, max_chars, text_offsets=True)
 
 
 def _slice_memory(

@@ -13,8 +13,9 @@ _LISTS = ("results", "associatedMemories", "memories", "files")
 def fill_tables(payload: object) -> object:
     """Return a payload whose records are flat with null for each field that another one has.
 
-    Records are flat if they hold only plain values, as those of concise answers do. A payload with
-    any other records is returned as it is.
+    Records are flat if they hold only plain values, as those of concise answers do; those of
+    `recall` are within the records of its questions. A payload with any other records is returned
+    as it is.
     """
     reply = as_object(payload)
     if reply is None or not _has_flat_records(reply):
@@ -25,11 +26,22 @@ def fill_tables(payload: object) -> object:
 
 def _has_flat_records(reply: JsonObject) -> bool:
     lists = [reply[name] for name in _LISTS if isinstance(reply.get(name), list)]
-    records = list(chain.from_iterable(lists))
+    records: list[object] = []
+    for value in chain.from_iterable(lists):
+        records += _list_inner(value)
     if "targetMemory" in reply:
         records.append(reply["targetMemory"])
 
     return bool(records) and all(map(_is_flat, records))
+
+
+def _list_inner(value: object) -> list[object]:
+    """Return the records within a record of `recall`; any other record alone."""
+    inner = (as_object(value) or {}).get("memories")
+    if isinstance(inner, list):
+        return cast(list[object], inner)
+
+    return [value]
 
 
 def _is_flat(value: object) -> bool:

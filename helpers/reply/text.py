@@ -28,6 +28,9 @@ from abilities.declarations.values import JsonObject, as_object
 _PLACES = ("results", "targetMemory", "associatedMemories", "memories")
 """Where records stand in a payload, one or a list of them; a payload may be a record itself."""
 
+_INNER_PLACE = "memories"
+"""Where records stand within a record of `recall` or within its data."""
+
 _BOUNDARY_BYTES = 4
 """It is paid for with each record, and safe at any length: it stands in no content."""
 
@@ -149,12 +152,45 @@ def _take_from_list(records: list[object], parts: list[_Part], place: str) -> li
         if count:
             rest.append(count)
             count = 0
-        rest.append(record)
+        rest.append(_take_inner(record, parts, place))
 
     if count:
         rest.append(count)
 
     return rest
+
+
+def _take_inner(record: object, parts: list[_Part], place: str) -> object:
+    """Return a record of a bulk reply with numbers in the place of records within it."""
+    holder = _find_holder(record, place)
+    if holder is None:
+        return record
+
+    inner = cast(list[object], holder[_INNER_PLACE])
+    return _replace_inner(record, _take_from_list(inner, parts, _INNER_PLACE))
+
+
+def _find_holder(record: object, place: str) -> JsonObject | None:
+    """Return what holds the records within a record, itself or its data; None if there are none."""
+    fields = as_object(record)
+    if fields is None or place != "results":
+        return None
+
+    holder = as_object(fields.get("data")) or fields
+    if not isinstance(holder.get(_INNER_PLACE), list):
+        return None
+
+    return holder
+
+
+def _replace_inner(record: object, inner: list[object]) -> JsonObject:
+    """Return a record with other values in the place of the records within it."""
+    fields = as_object(record) or {}
+    data = as_object(fields.get("data"))
+    if data:
+        return {**fields, "data": {**data, _INNER_PLACE: inner}}
+
+    return {**fields, _INNER_PLACE: inner}
 
 
 def _split_record(record: object, place: str) -> _Part | None:
@@ -246,7 +282,7 @@ def _put_into_list(values: list[object], records: Iterator[JsonObject], place: s
 
     for value in values:
         if type(value) is not int:  # true is no number here
-            whole.append(value)
+            whole.append(_put_inner(value, records, place))
             continue
 
         run = list(itertools.islice(records, value))
@@ -255,6 +291,16 @@ def _put_into_list(values: list[object], records: Iterator[JsonObject], place: s
         whole += [_put_success(record, place) for record in run]
 
     return whole
+
+
+def _put_inner(record: object, records: Iterator[JsonObject], place: str) -> object:
+    """Return a record of a bulk reply with the records within it."""
+    holder = _find_holder(record, place)
+    if holder is None:
+        return record
+
+    inner = cast(list[object], holder[_INNER_PLACE])
+    return _replace_inner(record, _put_into_list(inner, records, _INNER_PLACE))
 
 
 def _put_success(record: JsonObject, place: str) -> JsonObject:

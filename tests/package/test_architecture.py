@@ -61,6 +61,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "helpers.files",
         "helpers.reply",
+        "helpers.search",
         "helpers.stores",
         "helpers.text",
         "helpers.walk",

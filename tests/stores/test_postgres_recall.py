@@ -1,6 +1,7 @@
 """`recall` on PostgreSQL: its index follows every change, and it ranks as a plain computation."""
 
 import asyncio
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from abilities.helpers.stores.conformance_steps import NAMESPACE, TIME
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.postgres import recall_index
 from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
 from tests.support.recall_index import PlainMemory
 from tests.support.tier import size
@@ -62,6 +64,26 @@ async def test_an_imported_store_ranks_alike(url: str) -> None:
 
     await store.close()
     assert after.rankings == before.rankings
+
+
+async def test_both_stores_give_the_same_rankings(url: str, tmp_path: Path) -> None:
+    chance = Random(3)
+    store, file = PostgresStore(url), SqliteStore(tmp_path / "memory.db")
+    for step in range(STEPS):
+        await change_something(store, chance, step)
+    memories = await read_all(store)
+    await file.import_batch([IncomingMemory(memory) for memory in memories])
+
+    for _ in range(20):
+        request = make_request(chance)
+        asked = (NAMESPACE, request, LARGE_ROOM, starts(request))
+        ours, theirs = await store.recall(*asked), await file.recall(*asked)
+
+        assert ours.rankings == theirs.rankings
+        assert ours.memories.keys() == theirs.memories.keys()
+
+    await store.close()
+    await file.close()
 
 
 async def test_memories_are_loaded_in_turns_until_there_is_no_room(url: str) -> None:

@@ -170,6 +170,20 @@ CASES = [
         },
     ),
     Case(
+        "recall",
+        {"queries": ["one or three?", "zebra"], "hops": 0, "notes": False},
+        {
+            "results": [
+                {
+                    "input": "one or three?",
+                    "memories": [{"key": key, "content": CONTENT, "score": 0.19} for key in "ABCD"],
+                    "matched": 4,
+                },
+                {"input": "zebra", "memories": [], "matched": 0, "unknown_words": ["zebra"]},
+            ],
+        },
+    ),
+    Case(
         "query_memories",
         {"search": "THREE", "sort_by": "created_at", "limit": 2},
         {

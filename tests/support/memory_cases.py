@@ -137,6 +137,45 @@ QUERIES: list[tuple[str, Any, Reason, dict[str, Any]]] = [
     ("archived", "yes", "wrong_type", {"type": "boolean"}),
     ("type", ["core"], "not_one_of", {"one_of": ["core", "learning", "task"]}),
 ]
+QUESTION = {"min_length": 1, "max_length": 1000}
+QUESTIONS = {"min_items": 1, "max_items": 8}
+TOKENS = {"minimum": 400, "maximum": 16_000}
+RECALLS: list[tuple[str, Any, Reason, str | None, dict[str, Any] | None]] = [
+    ("queries", [], "too_few", "queries", QUESTIONS),
+    ("queries", ["q"] * 9, "too_many", "queries", QUESTIONS),
+    ("queries", "", "too_short", "queries[0]", QUESTION),
+    ("queries", ["q", ""], "too_short", "queries[1]", QUESTION),
+    ("queries", ["x" * 1_001], "too_long", "queries[0]", QUESTION),
+    ("queries", ["a\0b"], "invalid_format", "queries[0]", None),
+    ("queries", ["a\ud800b"], "invalid_format", "queries[0]", None),
+    ("queries", [5], "wrong_type", "queries[0]", None),
+    ("queries", 5, "wrong_type", "queries", None),
+    ("queries", {"q": 1}, "wrong_type", "queries", None),
+    ("queries", None, "wrong_type", "queries", None),
+    ("queries", ["世" * 1_000] * 3, "too_long", "queries", {"max_bytes": 8_192}),
+    ("max_tokens", 199, "out_of_range", "max_tokens", TOKENS),
+    ("max_tokens", 399, "out_of_range", "max_tokens", TOKENS),
+    ("max_tokens", 16_001, "out_of_range", "max_tokens", TOKENS),
+    ("max_tokens", 10**400, "out_of_range", "max_tokens", TOKENS),
+    ("max_tokens", "many", "wrong_type", "max_tokens", {"type": "integer", **TOKENS}),
+    ("hops", 3, "out_of_range", "hops", {"minimum": 0, "maximum": 2}),
+    ("hops", -1, "out_of_range", "hops", {"minimum": 0, "maximum": 2}),
+    ("within_days", 0, "out_of_range", "within_days", {"minimum": 1, "maximum": 36_500}),
+    ("type", "fact", "not_one_of", "type", {"one_of": ["core", "learning", "task"]}),
+    ("tags", ["t"] * 11, "too_many", "tags", {"max_items": 10}),
+    ("category", "c" * 51, "too_long", "category", {"max_length": 50}),
+    ("notes", "yes", "wrong_type", "notes", {"type": "boolean"}),
+    ("after", ["1.abcdefgh", "2.abcdefgh"], "too_many", "after", {"min_items": 1, "max_items": 1}),
+    ("after", ["1"], "invalid_format", "after[0]", None),
+    ("after", ["-1.abcdefgh"], "invalid_format", "after[0]", None),
+    ("after", ["1.abcdefgh\n"], "invalid_format", "after[0]", None),
+    ("after", ["99999.abcdefgh"], "invalid_format", "after[0]", None),
+    ("after", ["1.'; DROP"], "invalid_format", "after[0]", None),
+    ("after", ["0.abcdefgh"], "memories_changed", None, None),
+    ("detail", "brief", "not_one_of", "detail", {"one_of": ["full", "concise"]}),
+    ("query", "another", "repeated_argument", "query", None),
+    ("limit", 3, "unknown_argument", "limit", None),
+]
 DISAGREE: dict[str, Any] = {"key": "a", "total": 3, "totalLimit": 4}
 
 MEMORY_STORE_ROWS: list[Row] = [
@@ -214,4 +253,33 @@ MEMORY_STORE_ROWS: list[Row] = [
         refused(f"S5-{n}", reason, name, "query_memories", expected=expected, **{name: value})
         for n, (name, value, reason, expected) in enumerate(QUERIES)
     ],
+    *[
+        Row(
+            f"R1-{n}",
+            {"queries": ["q"], name: value},
+            call=(reason, field),
+            expected=expected,
+            name="recall",
+        )
+        for n, (name, value, reason, field, expected) in enumerate(RECALLS)
+    ],
+    refused("R1-none", "missing_argument", "queries", "recall"),
+    refused(
+        "R1-tokens-of-three",
+        "out_of_range",
+        "max_tokens",
+        "recall",
+        expected={"minimum": 1_000, "maximum": 16_000},
+        queries=["a", "b", "c"],
+        max_tokens=999,
+    ),
+    refused(
+        "R1-after-of-two",
+        "too_few",
+        "after",
+        "recall",
+        expected={"min_items": 2, "max_items": 2},
+        queries=["a", "b"],
+        after=[""],
+    ),
 ]

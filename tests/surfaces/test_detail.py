@@ -41,6 +41,8 @@ async def test_the_setting_decides_where_a_call_does_not(surface: str, settings:
     call = SURFACES[surface]
 
     for name, arguments, _ in CASES:
+        if name == "recall":
+            continue  # its records are concise whatever is set
         by_argument = await python(settings, name, {**arguments, "detail": "concise"})
         by_setting = await call(concise, name, arguments)
         full = await call(concise, name, {**arguments, "detail": "full"})

@@ -34,6 +34,7 @@ CALLS: dict[str, JsonObject] = {
     "memory_get": {"key": "m1"},
     "query_memories": {"limit": 50},
     "file_list": {"pattern": "*.txt"},
+    "recall": {"queries": ["7 8 9", "10"], "max_tokens": 16_000, "detail": "full"},
 }
 
 

@@ -37,6 +37,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "delete_memory": {"id": KNOWN},
     "get_memory_stats": {},
     "file_list": {"pattern": "*.toml"},
+    "recall": {"queries": ["known text"]},
 }
 
 
@@ -145,12 +146,12 @@ async def test_a_bare_tool_node_does_the_same(settings: Settings) -> None:
 
 
 def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> None:
-    assert len(load_tools(settings)) == 10
+    assert len(load_tools(settings)) == 11
     assert [tool.name for tool in load_tools(settings, only=["memory_read_bulk"])] == [
         "memory_read_bulk"
     ]
     reading = [tool.name for tool in AbilitiesToolkit.load(settings, read_only=True).get_tools()]
-    assert len(reading) == 7
+    assert len(reading) == 8
     assert {"store_memory", "update_memory", "delete_memory"}.isdisjoint(reading)
     with pytest.raises(KeyError):
         load_tools(settings, only=["no_such_tool"])

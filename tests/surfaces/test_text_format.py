@@ -85,7 +85,22 @@ walks = st.fixed_dictionaries(
 pages = st.fixed_dictionaries(
     {"memories": st.lists(build_records("key"), max_size=6), "total": st.integers(0, 9)}
 )
-payloads = st.one_of(bulk_replies, walks, pages, build_records("key"))
+answers = st.fixed_dictionaries(
+    {"memories": st.lists(build_records("key"), max_size=4), "matched": st.integers(0, 9)}
+)
+recalls = st.fixed_dictionaries(
+    {
+        "results": st.lists(
+            st.one_of(
+                st.builds(lambda name, own: {"input": name, **own}, names, answers),
+                st.fixed_dictionaries({"input": names, "success": st.just(True), "data": answers}),
+            ),
+            max_size=4,
+        )
+    },
+    optional={"next_request": st.fixed_dictionaries({"after": st.lists(names, max_size=2)})},
+)
+payloads = st.one_of(bulk_replies, walks, pages, recalls, build_records("key"))
 
 
 def list_contents(payload: Any) -> list[str]:
@@ -150,6 +165,20 @@ def test_a_reply_as_text() -> None:
         f'{boundary} {{"input":"c.txt"}}\n\n'
         f'{boundary} {{"input":"a.txt"}}\n'
         "\tno end\n"
+    )
+
+
+def test_memories_that_answer_questions_as_text() -> None:
+    first = {"input": "who?", "memories": [{"key": "a", "content": "A"}, {"key": "b"}]}
+    second = {"input": "why?", "memories": [{"key": "c", "content": "C"}], "matched": 7}
+
+    text = render({"results": [first, second]}, "text")
+
+    boundary = text.split("\n")[1][:8]
+    assert text == (
+        '{"results":[{"input":"who?","memories":[1,{"key":"b"}]},'
+        '{"input":"why?","memories":[1],"matched":7}]}\n'
+        f'{boundary} {{"key":"a"}}\nA\n{boundary} {{"key":"c"}}\nC\n'
     )
 
 

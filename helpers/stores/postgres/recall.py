@@ -1,7 +1,7 @@
 """Answering `recall` from PostgreSQL, in a snapshot that the caller holds."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -27,9 +27,7 @@ from abilities.helpers.stores.postgres.recall_index import Place, merge_weights
 from abilities.helpers.stores.postgres.recall_links import fetch_links
 from abilities.helpers.stores.postgres.statements import Connection, Select, to_number
 from abilities.helpers.stores.protocol import Recalled
-
-FIRST_BATCH = 32
-"""Memories that are loaded at first; then twice as many each time."""
+from abilities.helpers.stores.recalling import FIRST_BATCH, count_bytes, take_turns
 
 
 class _IndexRow(NamedTuple):
@@ -79,13 +77,13 @@ async def recall(
     rankings = await _rank(connection, namespace, request)
 
     memories: dict[str, StoredMemory | Exception] = {}
-    keys = _take_turns(rankings, starts)
+    keys = take_turns(rankings, starts)
     size = FIRST_BATCH
     while room >= 0 and (batch := list(islice(keys, size))):
         found = await read(connection, namespace, batch)
         memories.update(zip(batch, found, strict=True))
 
-        room -= sum(_count_bytes(memory) for memory in found)
+        room -= sum(count_bytes(memory) for memory in found)
         size *= 2
 
     return Recalled(rankings, memories)
@@ -194,19 +192,3 @@ async def _fetch_passing(
         to_number,
     )
     return set(await statement.fetch(connection, namespace, list(docs), *passing.values))
-
-
-def _take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[str]:
-    """Yield the keys of memories: the first of each ranking, then the second of each, and so on."""
-    lists = [ranking.entries[start:] for ranking, start in zip(rankings, starts, strict=True)]
-    for place in range(max(map(len, lists), default=0)):
-        for entries in lists:
-            if place < len(entries) and not entries[place].is_note:
-                yield entries[place].name
-
-
-def _count_bytes(memory: StoredMemory | Exception) -> int:
-    if isinstance(memory, Exception):
-        return 0
-
-    return len(memory.row.content.encode())

@@ -1,10 +1,11 @@
 """Queries, totals and statistics in an SQLite store, in a snapshot of the caller."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.search.recall import Filters
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryPage, Query, Stats, build_stats
 from abilities.helpers.stores.search_text import SEPARATOR
@@ -35,7 +36,7 @@ class Selection(NamedTuple):
 
 def run_query(connection: sqlite3.Connection, namespace: str, query: Query) -> MemoryPage:
     """Return a page of matching memories, and how many match."""
-    size = _read_counter(connection, namespace, "all", "", archived=True)
+    size = read_counter(connection, namespace, "all", "", archived=True)
     matches: int | None = None
     if query.search and size > _SCAN_LIMIT:
         matches = _count_matches(connection, query.search)
@@ -125,6 +126,34 @@ def _select(namespace: str, query: Query, strategy: Strategy) -> Selection:
         conditions.append(HAS_TERMS)
         values.append(SEPARATOR.join(query.search))
 
+    filters, filter_values = _list_filters(query, tags)
+    return Selection(source, " AND ".join([*conditions, *filters]), [*values, *filter_values])
+
+
+def select_passing(filters: Filters) -> tuple[str, list[str | int]]:
+    """Return the condition for rows of the memory index, ``s``, that pass filters, and its values.
+
+    The namespace is left to the caller.
+    """
+    query = Query(
+        type=filters.type,
+        category=filters.category,
+        importance=filters.importance,
+        archived=filters.archived,
+    )
+    conditions, values = _list_filters(query, filters.tags)
+    if filters.changed_since is not None:
+        conditions.append("s.updated_at >= ?")
+        values.append(filters.changed_since)
+
+    return " AND ".join(["true", *conditions]), values
+
+
+def _list_filters(query: Query, tags: Iterable[str]) -> tuple[list[str], list[str | int]]:
+    """Return the conditions of a query's filters, with ``tags`` in place of its own."""
+    conditions: list[str] = []
+    values: list[str | int] = []
+
     if not query.archived:
         conditions.append("s.archived = 0")
 
@@ -138,7 +167,7 @@ def _select(namespace: str, query: Query, strategy: Strategy) -> Selection:
         conditions.append(f"s.{name} = ?")
         values.append(value)
 
-    return Selection(source, " AND ".join(conditions), values)
+    return conditions, values
 
 
 def _count_total(
@@ -154,11 +183,11 @@ def _count_total(
             return _count(connection, _select(namespace, query, "scan in order"))
 
         name, value = query.counter
-        return _read_counter(connection, namespace, name, value, archived=query.archived)
+        return read_counter(connection, namespace, name, value, archived=query.archived)
 
     # If nothing in the search index is excluded by the query, every match counts.
     if not query.tags and not query.filters:
-        visible = _read_counter(connection, namespace, "all", "", archived=query.archived)
+        visible = read_counter(connection, namespace, "all", "", archived=query.archived)
         if visible == size and _is_only_namespace(connection, namespace):
             return matches
 
@@ -181,7 +210,7 @@ def _count(connection: sqlite3.Connection, selection: Selection) -> int:
     return int(count)
 
 
-def _read_counter(
+def read_counter(
     connection: sqlite3.Connection, namespace: str, name: str, value: str, *, archived: bool
 ) -> int:
     """Return a counter, with the archived memories or without them."""

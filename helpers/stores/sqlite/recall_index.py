@@ -3,7 +3,8 @@
 It says which memories of a namespace hold which terms. Each memory has a number in its namespace,
 and 1,024 numbers are a block. While a block is not full, the terms of each of its memories are one
 row of ``recall_recent``. Then they move to ``recall_terms``, one row per term, in the format of
-`abilities.helpers.search.postings`. So a new memory writes one row instead of one per term.
+`abilities.helpers.search.postings`. So a new memory writes one row instead of one per term. In
+``recall_terms`` a segment number stands for the namespace and the block, because rows are small.
 """
 
 import json
@@ -29,34 +30,32 @@ _REMOVE_RECENT = "DELETE FROM recall_recent WHERE namespace = ? AND doc = ?"
 _MOVE_RECENT = """
 DELETE FROM recall_recent WHERE namespace = ? AND doc BETWEEN ? AND ? RETURNING doc, archived, terms
 """
+_ADD_SEGMENT = """
+INSERT INTO recall_blocks (namespace, block) VALUES (?, ?)
+ON CONFLICT DO UPDATE SET block = excluded.block RETURNING segment
+"""
 _APPEND = """
-INSERT INTO recall_terms (namespace, block, archived, term, docs) VALUES (?, ?, ?, ?, ?)
+INSERT INTO recall_terms (segment, archived, term, docs) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET docs = CAST(docs || excluded.docs AS BLOB)
 """
 _REPLACE = """
-INSERT INTO recall_terms (namespace, block, archived, term, docs) VALUES (?, ?, ?, ?, ?)
+INSERT INTO recall_terms (segment, archived, term, docs) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET docs = excluded.docs
 """
-_DELETE = """
-DELETE FROM recall_terms WHERE namespace = ? AND block = ? AND archived = ? AND term = ?
-"""
+_DELETE = "DELETE FROM recall_terms WHERE segment = ? AND archived = ? AND term = ?"
 _READ_TERMS = """
 SELECT term, docs FROM recall_terms
-WHERE namespace = ? AND block = ? AND archived = ? AND term IN (SELECT value FROM json_each(?))
+WHERE segment = ? AND archived = ? AND term IN (SELECT value FROM json_each(?))
 """
-_READ_BLOCK = "SELECT archived, term, docs FROM recall_terms WHERE namespace = ? AND block = ?"
+_READ_SEGMENT = "SELECT archived, term, docs FROM recall_terms WHERE segment = ?"
 
 
 class _Place(NamedTuple):
-    """Where the index has a memory: by its number, on one of two sides."""
+    """Where the index has a memory of a full block: by its number, on one of two sides."""
 
-    namespace: str
-    doc: int
+    segment: int
     archived: int
-
-    @property
-    def block(self) -> int:
-        return postings.block_of(self.doc)
+    doc: int
 
 
 def read_language(connection: sqlite3.Connection) -> Language:
@@ -72,7 +71,7 @@ def add_terms(connection: sqlite3.Connection, memory: int, row: Row) -> None:
     connection.execute(_ADD_RECENT, (row.namespace, doc, row.archived, terms))
 
     if (doc + 1) % postings.BLOCK_DOCS == 0:
-        _move_recent(connection, row.namespace, postings.block_of(doc))
+        _move_recent(connection, row.namespace, doc)
 
 
 def change_terms(connection: sqlite3.Connection, memory: int, before: Row, after: Row) -> None:
@@ -87,12 +86,12 @@ def change_terms(connection: sqlite3.Connection, memory: int, before: Row, after
         return
 
     new_terms = _weigh(connection, after)
-    place = _Place(after.namespace, doc, after.archived)
     values = (after.archived, pack_terms(new_terms), after.namespace, doc)
     if connection.execute(_CHANGE_RECENT, values).rowcount:
         return
 
     old_terms = _weigh(connection, before)
+    place = _Place(_add_segment(connection, after.namespace, doc), after.archived, doc)
     if before.archived != after.archived:
         _write(connection, place._replace(archived=before.archived), old_terms, {})
         _write(connection, place, (), new_terms)
@@ -109,7 +108,7 @@ def remove_terms(connection: sqlite3.Connection, memory: int, row: Row) -> None:
 
     connection.execute("DELETE FROM recall_docs WHERE memory = ?", (memory,))
     if not connection.execute(_REMOVE_RECENT, (row.namespace, doc)).rowcount:
-        place = _Place(row.namespace, doc, row.archived)
+        place = _Place(_add_segment(connection, row.namespace, doc), row.archived, doc)
         _write(connection, place, _weigh(connection, row), {})
 
 
@@ -127,13 +126,13 @@ def remove_indexed_terms(connection: sqlite3.Connection, memory: int) -> None:
         connection.execute(_REMOVE_RECENT, (namespace, doc))
 
         sides: dict[int, list[str]] = {}
-        block = postings.block_of(doc)
-        for archived, term, docs in connection.execute(_READ_BLOCK, (namespace, block)):
+        segment = _add_segment(connection, namespace, doc)
+        for archived, term, docs in connection.execute(_READ_SEGMENT, (segment,)):
             if postings.find_weight(docs, doc):
                 sides.setdefault(archived, []).append(term)
 
         for archived, terms in sides.items():
-            _write(connection, _Place(namespace, doc, archived), terms, {})
+            _write(connection, _Place(segment, archived, doc), terms, {})
 
 
 def _weigh(connection: sqlite3.Connection, row: Row) -> dict[str, int]:
@@ -151,10 +150,17 @@ def _find_doc(connection: sqlite3.Connection, memory: int) -> int | None:
     return doc
 
 
-def _move_recent(connection: sqlite3.Connection, namespace: str, block: int) -> None:
-    """Move the recent memories of a block to its rows by term."""
-    first = block * postings.BLOCK_DOCS
-    values = (namespace, first, first + postings.BLOCK_DOCS - 1)
+def _add_segment(connection: sqlite3.Connection, namespace: str, doc: int) -> int:
+    """Return the segment of a memory's block; it is made if the block has none."""
+    values = (namespace, postings.block_of(doc))
+    ((segment,),) = connection.execute(_ADD_SEGMENT, values).fetchall()
+    return int(segment)
+
+
+def _move_recent(connection: sqlite3.Connection, namespace: str, last: int) -> None:
+    """Move the recent memories of a block, up to its last number, to its rows by term."""
+    segment = _add_segment(connection, namespace, last)
+    values = (namespace, last - postings.BLOCK_DOCS + 1, last)
     moved: dict[tuple[int, str], bytearray] = {}
 
     for doc, archived, terms in sorted(connection.execute(_MOVE_RECENT, values)):
@@ -162,8 +168,8 @@ def _move_recent(connection: sqlite3.Connection, namespace: str, block: int) -> 
             docs = moved.setdefault((archived, term), bytearray())
             docs += postings.pack(doc, weight)
 
-    # Sorted, because neighbors share a page. A recent number is higher than all in the block.
-    rows = [(namespace, block, *name, bytes(docs)) for name, docs in sorted(moved.items())]
+    # Sorted, because neighbors share a page. A recent number is higher than all in the segment.
+    rows = [(segment, *name, bytes(docs)) for name, docs in sorted(moved.items())]
     connection.executemany(_APPEND, rows)
 
 
@@ -174,7 +180,7 @@ def _write(
     added: Mapping[str, int],
 ) -> None:
     """Remove and add postings of one memory; those that are added replace earlier ones."""
-    side = (place.namespace, place.block, place.archived)
+    side = (place.segment, place.archived)
     names = [*removed, *added]
     cursor = connection.execute(_READ_TERMS, (*side, json.dumps(names)))
     blocks: dict[str, bytes] = dict(cursor.fetchall())

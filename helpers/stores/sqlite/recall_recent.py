@@ -9,10 +9,10 @@ _NO_WEIGHT = ord("0")
 
 
 def pack_terms(weights: Mapping[str, int]) -> str:
-    """Return terms with their weights as one text.
+    r"""Return terms with their weights as one text.
 
     >>> pack_terms({"tea": 1, "cup": 2})
-    '\\ntea\\t1\\ncup\\t2'
+    '\ntea\t1\ncup\t2'
     """
     lines: list[str] = []
     for term, weight in weights.items():

@@ -81,9 +81,7 @@ def create(path: Path, language: str) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {VERSION};"
-        )
+        connection.executescript(f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {VERSION};")
         connection.execute("INSERT INTO recall_language VALUES (?)", (language,))
         connection.execute("COMMIT")
     finally:

@@ -198,14 +198,21 @@ CREATE TABLE recall_recent (
     PRIMARY KEY (namespace, doc)
 ) STRICT, WITHOUT ROWID;
 
+-- recall_blocks: which blocks are full, and the segment that stands for each in recall_terms.
+CREATE TABLE recall_blocks (
+    segment INTEGER PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    block INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX recall_blocks_block ON recall_blocks (namespace, block);
+
 -- recall_terms: the terms of the memories in full blocks, one row per term and block. docs holds two bytes per
 -- memory, its number in the block and the weight of the term, see helpers/search/postings.py. Archived memories
--- have rows of their own. By block first, so that a full block is written to the end of the table.
+-- have rows of their own. By segment first, so that a full block is written to the end of the table.
 CREATE TABLE recall_terms (
-    namespace TEXT NOT NULL,
-    block INTEGER NOT NULL,
+    segment INTEGER NOT NULL,
     archived INTEGER NOT NULL,
     term TEXT NOT NULL,
     docs BLOB NOT NULL,
-    PRIMARY KEY (namespace, block, archived, term)
+    PRIMARY KEY (segment, archived, term)
 ) STRICT, WITHOUT ROWID;

@@ -39,13 +39,20 @@ CREATE TABLE recall_recent (
 ) STRICT, WITHOUT ROWID
     """,
     """
-CREATE TABLE recall_terms (
+CREATE TABLE recall_blocks (
+    segment INTEGER PRIMARY KEY,
     namespace TEXT NOT NULL,
-    block INTEGER NOT NULL,
+    block INTEGER NOT NULL
+) STRICT
+    """,
+    "CREATE UNIQUE INDEX recall_blocks_block ON recall_blocks (namespace, block)",
+    """
+CREATE TABLE recall_terms (
+    segment INTEGER NOT NULL,
     archived INTEGER NOT NULL,
     term TEXT NOT NULL,
     docs BLOB NOT NULL,
-    PRIMARY KEY (namespace, block, archived, term)
+    PRIMARY KEY (segment, archived, term)
 ) STRICT, WITHOUT ROWID
     """,
 )

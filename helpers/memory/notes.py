@@ -1,0 +1,284 @@
+"""Notes in parts by heading, as a recall scores and shows them."""
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.values import JsonObject
+from abilities.helpers.files.paths import PathRequest
+from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
+from abilities.helpers.memory.targets import MemoryFiles, Target
+from abilities.helpers.search.terms import Language, weigh_text
+from abilities.helpers.text.codec import replace_markers
+from abilities.helpers.text.pieces import Piece
+from abilities.helpers.text.ranges import WHOLE, Range
+
+RECENT_DAYS = 30
+"""Days whose notes a recall looks into, today included."""
+
+MAX_NOTE_CHARS = 20_000
+"""Characters of one note that a recall looks into."""
+
+MAX_NOTES_CHARS = 100_000
+"""Characters of all notes that a recall looks into: the lasting ones first, then day by day."""
+
+NOTES_SECONDS = 3.0
+"""Seconds that a recall waits for all notes; one that is stuck is given up after 2."""
+
+MAX_PART_CHARS = 1_000
+"""Characters of a part; a longer section is divided between lines."""
+
+_WEIGHED_PARTS = 1_024
+"""Parts whose words are kept, because the next questions mostly meet the same notes."""
+
+_DAY_CHARS = len("YYYY-MM-DD")
+
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+")
+_FENCE = re.compile(r" {0,3}(```|~~~)")
+
+
+class Section(NamedTuple):
+    """A part of a text, from ``start`` to ``end``, and the headings above it, outermost first."""
+
+    start: int
+    end: int
+    headings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotePart:
+    """A part of a note: its text, the note's day, and its terms with their weights."""
+
+    target: Target
+    day: str
+    piece: Piece
+    section: Section
+    terms: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """A name that no other part has."""
+        return f"{self.target.filename}#{self.section.start}-{self.section.end}"
+
+    @property
+    def heading(self) -> str:
+        """The headings above this part, in one line."""
+        return _join_headings(self.section)
+
+    @property
+    def content(self) -> str:
+        """The text as a reader sees it."""
+        return _read_section(self.piece, self.section)
+
+    def find_cut(self, chars: int) -> int:
+        """Return where to cut the content to keep ``chars`` characters at most."""
+        return self.piece.find_cut(self.section.start + chars) - self.section.start
+
+    def build_next(self, chars: int) -> JsonObject | None:
+        """Return the target that reads on after ``chars`` characters; None at the note's end."""
+        place = self.section.start + chars
+        if not self.piece.rest and not self.piece.text[place:].strip():
+            return None
+
+        # A long line may have been divided where a text cannot be cut.
+        return self.target.to_target(self.piece.resume(self.piece.find_cut(place)))
+
+
+async def read_note_parts(
+    reader: FileReader, files: MemoryFiles, today: date, since: date | None, language: Language
+) -> list[NotePart]:
+    """Return the parts of the lasting notes and of the last 30 days' notes.
+
+    With ``since``, notes from before that day are left out, and so are in any case those that
+    cannot be read. If reading takes longer than 3 seconds, there are none.
+    """
+    targets = _list_targets(files, today, since)
+
+    # Dividing and weighing takes longer than reading, and happens on the reader's thread too.
+    def read(session: ReadingSession, target: Target) -> list[NotePart]:
+        file = read_note_file(session, target.filename, WHOLE, MAX_NOTE_CHARS)
+        return _divide(target, file, language)
+
+    try:
+        async with asyncio.timeout(NOTES_SECONDS):
+            outcomes = await reader.map(read, targets)
+    except TimeoutError:
+        return []
+
+    parts: list[NotePart] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Refused):
+            continue
+        if isinstance(outcome, Exception):
+            raise outcome
+
+        parts += outcome
+
+    return _choose_parts(parts, since)
+
+
+def _divide(target: Target, file: FileText, language: Language) -> list[NotePart]:
+    day = file.modified_at[:_DAY_CHARS]
+    if target.day is not None:
+        day = target.day.isoformat()
+
+    parts: list[NotePart] = []
+    for section in split_sections(file.piece.text):
+        text = f"{_join_headings(section)}\n{_read_section(file.piece, section)}"
+        terms = _weigh(text, language)
+        parts.append(NotePart(target, day, file.piece, section, terms))
+
+    return parts
+
+
+def _choose_parts(parts: Sequence[NotePart], since: date | None) -> list[NotePart]:
+    """Return the parts that are new enough, as long as there is room for them."""
+    chosen: list[NotePart] = []
+    room = MAX_NOTES_CHARS
+
+    for part in parts:
+        room -= part.section.end - part.section.start
+        if room >= 0 and (since is None or part.day >= since.isoformat()):
+            chosen.append(part)
+
+    return chosen
+
+
+def _join_headings(section: Section) -> str:
+    return " > ".join(section.headings)
+
+
+def _read_section(piece: Piece, section: Section) -> str:
+    return replace_markers(piece.text[section.start : section.end])
+
+
+@lru_cache(maxsize=_WEIGHED_PARTS)
+def _weigh(text: str, language: Language) -> Mapping[str, int]:
+    return weigh_text(text, language)
+
+
+def read_note_file(session: ReadingSession, name: str, part: Range, max_chars: int) -> FileText:
+    """Read a file of notes, whatever its name looks like. Raises Refused."""
+    # The settings name the file, not a caller: a '#' in its name begins no range.
+    request = PathRequest(name, name, name, tuple(name.split("/")), part)
+    return session.read(request, max_chars, text_offsets=True)
+
+
+def split_sections(text: str) -> list[Section]:
+    """Return the parts of a Markdown text in order; nothing but blank text is between them.
+
+    A part begins at a heading, except that a heading without a text of its own stays with the
+    first of its subheadings. A part has 1,000 characters at most.
+    """
+    sections: list[Section] = []
+    builder = _Builder()
+
+    for start, line in _list_lines(text):
+        if builder.ends_before(line, start):
+            sections += builder.take()
+        builder.add(line, start)
+
+    return sections + builder.take()
+
+
+def _list_targets(files: MemoryFiles, today: date, since: date | None) -> list[Target]:
+    targets = [Target("long_term", WHOLE, files.long_term)]
+    names = {files.long_term}
+
+    for ago in range(RECENT_DAYS):
+        day = today - timedelta(days=ago)
+        if since is not None and day < since:
+            break
+
+        # The settings may name one file for all days of a month.
+        name = files.name_day(day)
+        if name not in names:
+            names.add(name)
+            targets.append(Target("short_term", WHOLE, name, day))
+
+    return targets
+
+
+def _list_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text with their places; longer ones in pieces."""
+    start = 0
+
+    for line in text.splitlines(keepends=True):
+        for offset in range(0, len(line), MAX_PART_CHARS):
+            yield start + offset, line[offset : offset + MAX_PART_CHARS]
+        start += len(line)
+
+
+class _Builder:
+    """The part that is being built, line by line."""
+
+    def __init__(self) -> None:
+        self._start = 0
+        self._end = 0
+        self._has_text = False
+        self._is_code = False
+        self._above: tuple[str, ...] = ()
+        self._headings: list[tuple[int, str]] = []
+
+    def ends_before(self, line: str, start: int) -> bool:
+        """Return whether a line begins the next part."""
+        if start + len(line) - self._start > MAX_PART_CHARS:
+            return True
+
+        heading = self._parse_heading(line)
+        if heading is None:
+            return False
+
+        is_deeper = bool(self._headings) and heading[0] > self._headings[-1][0]
+        return self._has_text or not is_deeper
+
+    def add(self, line: str, start: int) -> None:
+        """Add a line to the part."""
+        heading = self._parse_heading(line)
+        if self._end <= self._start:
+            self._start = self._end = start
+            self._above = self._list_above(heading)
+
+        if heading is not None:
+            while self._headings and self._headings[-1][0] >= heading[0]:
+                self._headings.pop()
+            self._headings.append(heading)
+        elif _FENCE.match(line):
+            self._is_code = not self._is_code
+
+        text = line.rstrip()
+        self._has_text = self._has_text or (heading is None and bool(text))
+        if text:
+            self._end = start + len(text)
+
+    def take(self) -> list[Section]:
+        """Return the part, if there is anything in it, and begin the next one."""
+        taken = Section(self._start, self._end, self._above)
+        is_empty = self._start == self._end or not (self._has_text or self._headings)
+        self._start = self._end
+        self._has_text = False
+
+        if is_empty:
+            return []
+        return [taken]
+
+    def _parse_heading(self, line: str) -> tuple[int, str] | None:
+        match = _HEADING.match(line)
+        if match is None or self._is_code:
+            return None
+
+        return len(match[1]), line[match.end() :].rstrip().rstrip("#").rstrip()
+
+    def _list_above(self, heading: tuple[int, str] | None) -> tuple[str, ...]:
+        """Return the headings above a part that begins with this heading, or with none."""
+        names: list[str] = []
+        for level, name in self._headings:
+            if heading is None or level < heading[0]:
+                names.append(name)
+
+        return tuple(names)

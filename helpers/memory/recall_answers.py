@@ -1,0 +1,286 @@
+"""`recall`'s answer: as many memories, best first, as its size allows as it is sent.
+
+The questions take turns: the best memory of each, then the second of each, and so on. All are
+whole, but for the first one without room, which is cut there and says how to read on.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_RECALL_TOKENS, TOKEN_BYTES
+from abilities.declarations.recall import RecallInput
+from abilities.declarations.values import JsonObject
+from abilities.helpers.memory.recalled import (
+    Source,
+    build_recalled,
+    find_content_cut,
+    format_score,
+)
+from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
+from abilities.helpers.reply.budget import MIN_SHARE
+from abilities.helpers.reply.render import Format, json_size, render
+from abilities.helpers.search.recall import RankedEntry
+
+INPUT_CHARS = 80
+"""How much of a question its record repeats."""
+
+MAX_LEFT_OUT = 10
+"""What was left out that a record names."""
+
+LEFT_OUT_SHARE = 8
+"""What was left out is named in an eighth of the answer at most."""
+
+MAX_UNKNOWN_WORDS = 10
+"""Unknown words that a record names."""
+
+MAX_UNKNOWN_CHARS = 40
+"""How much of an unknown word a record names."""
+
+
+class RecallBound(NamedTuple):
+    """The most bytes of an answer in each of these formats.
+
+    ``is_raised`` is whether the answer may take up to ``most_bytes`` if it could hold nothing
+    otherwise; without that, it is refused with the size that it needs.
+    """
+
+    max_bytes: int
+    most_bytes: int
+    is_raised: bool
+    formats: Sequence[Format]
+
+    def measure(self, answer: JsonObject) -> int:
+        """Return the bytes of an answer as it is sent, in the format in which it is largest."""
+        return max(len(render(answer, name).encode()) for name in self.formats)
+
+    def allows(self, answer: JsonObject) -> bool:
+        """Return whether an answer is small enough."""
+        # Whatever is sent as TOON must be no larger as JSON than any other answer.
+        if "toon" in self.formats and json_size(answer) > self.most_bytes:
+            return False
+
+        return self.measure(answer) <= self.max_bytes
+
+
+class _Item(NamedTuple):
+    """Something that answers a question, which stands at a place of the call."""
+
+    question: int
+    entry: RankedEntry
+    source: Source
+
+
+def build_recall_answer(
+    arguments: RecallInput, result: RecallResult, starts: Sequence[int], bound: RecallBound
+) -> JsonObject:
+    """Return the answer: one record per question, and the request for what is left, if any is.
+
+    It holds the content of one memory at least, unless there is none. Raises Refused: out_of_range
+    if ``max_tokens`` has no room for that, response_too_large if no answer has.
+    """
+    items = list(_take_turns(result, starts))
+    draft = _Draft(arguments, result, starts, bound, items)
+
+    count = draft.count_whole()
+    if count == len(items):
+        return draft.assemble(count)
+
+    return draft.add_cut(count)
+
+
+def _take_turns(result: RecallResult, starts: Sequence[int]) -> Iterator[_Item]:
+    """Yield what answers, the questions in turns, as far as it was loaded."""
+    longest = max(len(ranking.entries) for ranking in result.rankings)
+
+    for turn in range(longest):
+        for question, ranking in enumerate(result.rankings):
+            place = starts[question] + turn
+            if place >= len(ranking.entries):
+                continue
+
+            entry = ranking.entries[place]
+            source = _find_source(entry, result)
+            if source is None:
+                return
+            yield _Item(question, entry, source)
+
+
+def _find_source(entry: RankedEntry, result: RecallResult) -> Source | None:
+    if entry.is_note:
+        return result.parts[entry.name]
+
+    return result.memories.get(entry.name)
+
+
+class _Draft:
+    """An answer, as long as it is open how many of the items it holds."""
+
+    def __init__(
+        self,
+        arguments: RecallInput,
+        result: RecallResult,
+        starts: Sequence[int],
+        bound: RecallBound,
+        items: Sequence[_Item],
+    ) -> None:
+        self._arguments = arguments
+        self._result = result
+        self._starts = starts
+        self._bound = bound
+        self._items = items
+        self._is_full = arguments.detail == "full"
+        self._records = [self._build_record(item) for item in items]
+        self._hashes = [hash_ranking(ranking) for ranking in result.rankings]
+
+    def count_whole(self) -> int:
+        """Return how many items, from the front, fit whole."""
+        count = len(self._items)
+        if self._fits_whole(count):
+            return count
+
+        return _find_largest(count - 1, self._fits_whole)
+
+    def add_cut(self, count: int) -> JsonObject:
+        """Return the answer with the first items whole, and as much of the next one as fits."""
+        source = self._items[count].source
+        size = len(self._records[count].get("content", ""))
+
+        chars = _find_largest(size, partial(self._fits_cut, count))
+        chars = find_content_cut(source, chars)
+        is_worth_it = chars >= MIN_SHARE or not count
+        if chars and is_worth_it and self._fits_cut(count, chars):
+            return self._cut(count, chars)
+
+        if count:
+            return self.assemble(count)
+
+        # Not even some of the best memory fits: the answer needs more room than it was given.
+        least = self._cut(count, find_content_cut(source, min(size, MIN_SHARE)))
+        self._check_raised(self._bound.measure(least))
+        return least
+
+    def assemble(self, count: int, cut: JsonObject | None = None) -> JsonObject:
+        """Return the answer with the first items whole; ``cut`` is the record of the next one."""
+        records = self._records[:count]
+        if cut is not None:
+            records.append(cut)
+
+        shown: list[list[JsonObject]] = [[] for _ in self._starts]
+        for item, record in zip(self._items, records, strict=False):
+            shown[item.question].append(record)
+
+        ends = [start + len(own) for start, own in zip(self._starts, shown, strict=True)]
+        results: list[JsonObject] = []
+        for question, own in enumerate(shown):
+            results.append(self._build_result(question, own, ends[question]))
+
+        answer: JsonObject = {"results": results}
+        if self._is_full:
+            answer["summary"] = _count(results, records)
+
+        next_request = self._build_next_request(ends)
+        if next_request is not None:
+            answer["next_request"] = next_request
+
+        return answer
+
+    def _cut(self, count: int, chars: int) -> JsonObject:
+        """Return the answer with the first items whole, and so much of the next one."""
+        return self.assemble(count, self._build_record(self._items[count], chars))
+
+    def _build_record(self, item: _Item, chars: int | None = None) -> JsonObject:
+        return build_recalled(item.entry, item.source, is_full=self._is_full, chars=chars)
+
+    def _fits_whole(self, count: int) -> bool:
+        return self._bound.allows(self.assemble(count))
+
+    def _fits_cut(self, count: int, chars: int) -> bool:
+        return self._bound.allows(self._cut(count, chars))
+
+    def _check_raised(self, needed: int) -> None:
+        """Raise Refused if an answer that needs so many bytes may not be sent."""
+        if needed > self._bound.most_bytes:
+            raise Refused("response_too_large")
+
+        if not self._bound.is_raised:
+            least = -(-needed // TOKEN_BYTES)
+            rule = {"minimum": least, "maximum": MAX_RECALL_TOKENS}
+            raise Refused("out_of_range", "max_tokens", expected=rule)
+
+    def _build_result(self, question: int, own: list[JsonObject], end: int) -> JsonObject:
+        ranking = self._result.rankings[question]
+        data: JsonObject = {"memories": own, "matched": len(ranking.entries)}
+
+        unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
+        if unknown:
+            data["unknown_words"] = unknown
+
+        text = self._arguments.queries[question][:INPUT_CHARS]
+        if not self._is_full:
+            return {"input": text, **data}
+
+        left_out = self._list_left_out(ranking.entries[end : end + MAX_LEFT_OUT])
+        if left_out:
+            data["left_out"] = left_out
+
+        return {"input": text, "success": True, "data": data}
+
+    def _list_left_out(self, entries: Sequence[RankedEntry]) -> list[JsonObject]:
+        """Return what was left out, as far as there is room for names."""
+        room = self._bound.max_bytes // (LEFT_OUT_SHARE * len(self._starts))
+        left_out: list[JsonObject] = []
+
+        for entry in entries:
+            described = self._describe_left_out(entry)
+            room -= json_size(described) + 1
+            if room < 0:
+                break
+            left_out.append(described)
+
+        return left_out
+
+    def _describe_left_out(self, entry: RankedEntry) -> JsonObject:
+        if entry.is_note:
+            filename = self._result.parts[entry.name].target.filename
+            return {"filename": filename, "score": format_score(entry.score)}
+
+        return {"key": entry.name, "score": format_score(entry.score)}
+
+    def _build_next_request(self, ends: Sequence[int]) -> JsonObject | None:
+        """Return the request for what is left; None if nothing is."""
+        # All questions are asked again, because each ranking leaves out what stands in another.
+        rankings = self._result.rankings
+        if all(end >= len(one.entries) for end, one in zip(ends, rankings, strict=True)):
+            return None
+
+        cursors = list(map(format_cursor, ends, self._hashes))
+        return {**self._arguments.explicit_arguments(), "after": cursors}
+
+
+def _find_largest(most: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to ``most`` that fits, given that all smaller ones fit too.
+
+    If none fits, that is 0.
+    """
+    least = 0
+
+    while least < most:
+        middle = (least + most + 1) // 2
+        if fits(middle):
+            least = middle
+        else:
+            most = middle - 1
+
+    return least
+
+
+def _count(results: Sequence[JsonObject], records: Sequence[JsonObject]) -> JsonObject:
+    return {
+        "requested": len(results),
+        "succeeded": len(results),
+        "failed": 0,
+        "truncated": sum("next" in record for record in records),
+        "returned_chars": sum(len(record.get("content", "")) for record in records),
+    }

@@ -1,0 +1,120 @@
+"""What answers a question as callers read it: a memory, a part of a note, or why one is missing."""
+
+from abilities.declarations.faults import Fault
+from abilities.declarations.values import JsonObject
+from abilities.helpers.memory.notes import NotePart
+from abilities.helpers.memory.records import to_memory_data
+from abilities.helpers.reply.render import json_bytes
+from abilities.helpers.search.ranking import SCORE_ONE
+from abilities.helpers.search.recall import RankedEntry
+from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.text.pieces import Piece
+
+Source = StoredMemory | NotePart | Exception
+"""What stands behind an entry of a ranking; an exception says why it could not be read."""
+
+_PROPERTIES = ("type", "summary", "category", "tags", "importance", "archived")
+
+_DAY_CHARS = len("YYYY-MM-DD")
+
+
+def find_content_cut(source: Source, chars: int) -> int:
+    """Return where to cut a content to keep ``chars`` characters at most, but never to nothing."""
+    if isinstance(source, Exception) or not chars:
+        return 0
+    if isinstance(source, NotePart):
+        return max(source.find_cut(chars), 1)
+
+    return Piece(source.row.content).find_cut(chars)
+
+
+def build_recalled(
+    entry: RankedEntry, source: Source, *, is_full: bool, chars: int | None = None
+) -> JsonObject:
+    """Return the record of an entry, with ``chars`` characters of its content, or with all."""
+    if isinstance(source, NotePart):
+        return _build_note(source, entry, is_full, chars)
+
+    if isinstance(source, Exception):
+        return _build_failure(source, entry, is_full)
+
+    return _build_memory(source, entry, is_full, chars)
+
+
+def _build_memory(
+    memory: StoredMemory, entry: RankedEntry, is_full: bool, chars: int | None
+) -> JsonObject:
+    row = memory.row
+    content = row.content[:chars]
+    record: JsonObject = {
+        "key": row.key,
+        "content": content,
+        "date": row.updated_at[:_DAY_CHARS],
+        **_explain(entry, is_full),
+    }
+
+    if len(content) < len(row.content):
+        resume = Piece(row.content).resume(len(content))
+        target = {"type": "stored", "key": row.key, "resume": resume}
+        record["next"] = _format_target(target, is_full)
+
+    if is_full:
+        record |= _describe(memory)
+
+    return record
+
+
+def _describe(memory: StoredMemory) -> JsonObject:
+    """Return the properties that a full record shows."""
+    data = to_memory_data(memory)
+    return {name: data[name] for name in _PROPERTIES if name in data}
+
+
+def _build_note(part: NotePart, entry: RankedEntry, is_full: bool, chars: int | None) -> JsonObject:
+    content = part.content[:chars]
+    record: JsonObject = {"filename": part.target.filename}
+    if part.heading:
+        record["heading"] = part.heading
+
+    record |= {"content": content, "date": part.day, **_explain(entry, is_full)}
+
+    following = part.build_next(len(content))
+    if following is not None:
+        record["next"] = _format_target(following, is_full)
+
+    return record
+
+
+def _format_target(target: JsonObject, is_full: bool) -> JsonObject | str:
+    """Return a target as memory_read_bulk takes it; concise records are flat, and hold its JSON."""
+    if is_full:
+        return target
+
+    return json_bytes(target).decode()
+
+
+def _build_failure(error: Exception, entry: RankedEntry, is_full: bool) -> JsonObject:
+    fault = Fault.from_exception(error)
+    record: JsonObject = {"key": entry.name, **_explain(entry, is_full)}
+    if is_full:
+        return {**record, "error": fault.to_payload()}
+
+    return {**record, "reason": fault.reason}
+
+
+def _explain(entry: RankedEntry, is_full: bool) -> JsonObject:
+    """Return why an entry is there."""
+    reasons: JsonObject = {"score": format_score(entry.score)}
+    if is_full:
+        reasons["own_score"] = format_score(entry.own)
+    if is_full and entry.words:
+        reasons["words"] = list(entry.words)
+    if entry.via is not None:
+        reasons["via"] = entry.via
+
+    return reasons
+
+
+def format_score(score: int) -> float:
+    """Return a score with two decimals, rounded half up."""
+    return (200 * score + SCORE_ONE) // (2 * SCORE_ONE) / 100

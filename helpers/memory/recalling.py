@@ -1,0 +1,135 @@
+"""What a recall asks a store, and the cursors by which it goes on."""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+from hashlib import blake2b
+from typing import NamedTuple
+
+import orjson
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.recall import RecallInput
+from abilities.helpers.files.reader import FileReader
+from abilities.helpers.memory.notes import NotePart, read_note_parts
+from abilities.helpers.memory.targets import MemoryFiles
+from abilities.helpers.search.recall import Filters, NoteTerms, Ranking, RecallRequest
+from abilities.helpers.search.terms import Language, split_question
+from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.protocol import MemoryStore
+
+_DIGEST_BYTES = 6
+
+
+class RecallResult(NamedTuple):
+    """What answers the questions.
+
+    ``memories`` holds those that were loaded by their keys, or why one could not be read;
+    ``parts`` are the parts of notes by their names.
+    """
+
+    rankings: Sequence[Ranking]
+    memories: Mapping[str, StoredMemory | Exception]
+    parts: Mapping[str, NotePart]
+
+
+class Recalling:
+    """Asks the store of one namespace, and its agent's notes."""
+
+    def __init__(
+        self, namespace: str, store: MemoryStore, reader: FileReader, files: MemoryFiles
+    ) -> None:
+        self._namespace = namespace
+        self._store = store
+        self._reader = reader
+        self._files = files
+
+    async def run(
+        self, arguments: RecallInput, today: date, starts: Sequence[int], room: int
+    ) -> RecallResult:
+        """Return what answers the questions of a call.
+
+        Memories are loaded in turns, each ranking's from its place in ``starts`` on, until their
+        contents exceed ``room`` bytes. Raises Refused.
+        """
+        language = await self._store.read_language()
+        since = _find_since(arguments, today)
+
+        parts: list[NotePart] = []
+        if _includes_notes(arguments):
+            parts = await read_note_parts(self._reader, self._files, today, since, language)
+
+        request = build_request(arguments, since, parts, language)
+        recalled = await self._store.recall(self._namespace, request, room, starts)
+        return RecallResult(*recalled, {part.name: part for part in parts})
+
+
+def _find_since(arguments: RecallInput, today: date) -> date | None:
+    """Return the day from which on changes count; None if all do."""
+    if arguments.within_days is None:
+        return None
+
+    return today - timedelta(days=arguments.within_days)
+
+
+def _includes_notes(arguments: RecallInput) -> bool:
+    """Return whether notes may answer: they have none of what memories are filtered by."""
+    filters = (arguments.type, arguments.tags, arguments.category, arguments.importance)
+    return arguments.notes and not any(filters)
+
+
+def build_request(
+    arguments: RecallInput, since: date | None, parts: Sequence[NotePart], language: Language
+) -> RecallRequest:
+    """Return what to ask a store whose index is in this language."""
+    questions = [split_question(query, language) for query in arguments.queries]
+    notes = [NoteTerms(part.name, part.terms) for part in parts]
+
+    changed_since: str | None = None
+    if since is not None:
+        changed_since = f"{since.isoformat()}T00:00:00.000Z"
+
+    filters = Filters(
+        type=arguments.type,
+        tags=tuple(dict.fromkeys(arguments.tags or ())),
+        category=arguments.category,
+        importance=arguments.importance,
+        archived=arguments.archived,
+        changed_since=changed_since,
+    )
+    return RecallRequest(tuple(questions), filters, arguments.hops, tuple(notes))
+
+
+def parse_positions(arguments: RecallInput) -> list[int]:
+    """Return where to go on in each question's ranking.
+
+    Raises Refused unless there is one cursor per question: too_few, too_many.
+    """
+    count = len(arguments.queries)
+    cursors = arguments.after or [""] * count
+
+    if len(cursors) != count:
+        rule = {"min_items": count, "max_items": count}
+        raise Refused("too_few" if len(cursors) < count else "too_many", "after", expected=rule)
+
+    return [int(cursor.partition(".")[0] or 0) for cursor in cursors]
+
+
+def format_cursor(position: int, ranking_hash: str) -> str:
+    """Return the cursor that goes on at a position of the ranking with this hash."""
+    return f"{position}.{ranking_hash}"
+
+
+def check_cursors(arguments: RecallInput, rankings: Sequence[Ranking]) -> None:
+    """Raise Refused("memories_changed") if a cursor is of another ranking than today's."""
+    for cursor, ranking in zip(arguments.after or (), rankings, strict=False):
+        _, mark, digest = cursor.partition(".")
+        if mark and digest != hash_ranking(ranking):
+            raise Refused("memories_changed")
+
+
+def hash_ranking(ranking: Ranking) -> str:
+    """Return a hash of the names and scores in a ranking (BLAKE2b, 48 bits)."""
+    listed = [(entry.name, entry.is_note, entry.score) for entry in ranking.entries]
+    digest = blake2b(orjson.dumps(listed), digest_size=_DIGEST_BYTES)
+    return urlsafe_b64encode(digest.digest()).decode()

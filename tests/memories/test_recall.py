@@ -1,0 +1,481 @@
+"""`recall`: from questions to memories and notes, over a real store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from abilities import Abilities, AbilityError, Settings, parse_text, render
+from abilities.cli.table import print_payload
+from abilities.helpers.files.reader import FileReader
+from abilities.helpers.memory import notes
+from abilities.helpers.memory.notes import MAX_PART_CHARS, split_sections
+from abilities.server.metrics import CallMetrics
+from tests.support.detail_cases import check_schema
+from tests.support.stores import tamper
+
+Payload = dict[str, Any]
+
+TODAY = date.today()
+
+
+@pytest.fixture
+async def app(roots: Settings) -> AsyncIterator[Abilities]:
+    """An application with a few memories: Ada leads to tea, tea to the kettle."""
+    async with Abilities.open(roots.model_copy(update={"timezone": "UTC"})) as abilities:
+        await store(abilities, "ada", "Ada writes compilers in Zurich.", links=["tea"])
+        await store(abilities, "tea", "A drink of leaves.", links=["kettle"], tags=["drink"])
+        await store(abilities, "kettle", "It is on the upper shelf.")
+        await store(abilities, "parser", "We chose a PEG parser.", type="task", category="design")
+        yield abilities
+
+
+async def store(abilities: Abilities, key: str, content: str, **more: Any) -> None:
+    """Store a memory; links are given by their keys alone."""
+    links = [{"key": other} for other in more.pop("links", [])]
+    memory = {"type": "core", "key": key, "content": content, "links": links, **more}
+    await abilities.call("store_memory", memory)
+
+
+def write_note(abilities: Abilities, name: str, text: str) -> Path:
+    """Write a file of the agent's notes."""
+    path = abilities.settings.agent_dir / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+async def ask(abilities: Abilities, *queries: str, **more: Any) -> list[Payload]:
+    """Return the records of the first question's memories."""
+    payload = await abilities.call("recall", {"queries": list(queries), **more})
+    records: list[Payload] = payload["results"][0].get("data", payload["results"][0])["memories"]
+    return records
+
+
+def names(records: list[Payload]) -> list[str]:
+    return [record.get("key") or record["filename"] for record in records]
+
+
+async def fail(abilities: Abilities, **arguments: Any) -> Payload:
+    """Return the fault of a call that is refused."""
+    with pytest.raises(AbilityError) as caught:
+        await abilities.call("recall", arguments)
+
+    return caught.value.fault.to_payload()
+
+
+async def test_a_question_finds_memories_and_what_they_link_to(app: Abilities) -> None:
+    records = await ask(app, "Who writes compilers?")
+
+    assert names(records) == ["ada", "tea", "kettle"]
+    assert [record.get("via") for record in records] == [None, "ada", "ada"]
+    assert records[0]["content"] == "Ada writes compilers in Zurich."
+    assert list(records[0]) == ["key", "content", "date", "score"]
+    assert records[0]["date"] == TODAY.isoformat()
+    assert records[0]["score"] > records[1]["score"] > records[2]["score"] > 0
+
+
+async def test_hops_bound_how_far_links_are_followed(app: Abilities) -> None:
+    for hops, expected in ((0, ["ada"]), (1, ["ada", "tea"]), (2, ["ada", "tea", "kettle"])):
+        assert names(await ask(app, "compilers", hops=hops)) == expected
+
+
+async def test_each_question_has_a_record_and_each_memory_one_place(app: Abilities) -> None:
+    payload = await app.call("recall", {"queries": ["PEG", "compilers", "zebras", "Ada's parser"]})
+
+    shown = [record["input"] for record in payload["results"]]
+    found = [names(record["memories"]) for record in payload["results"]]
+    assert shown == ["PEG", "compilers", "zebras", "Ada's parser"]
+    assert sorted(name for own in found for name in own) == ["ada", "kettle", "parser", "tea"]
+    assert payload["results"][2]["unknown_words"] == ["zebras"]
+    assert payload["results"][2]["matched"] == 0
+    assert "next_request" not in payload
+
+
+async def test_one_string_is_one_question_under_either_name(app: Abilities) -> None:
+    expected = await app.call("recall", {"queries": ["compilers"]})
+
+    assert await app.call("recall", {"queries": "compilers"}) == expected
+    assert await app.call("recall", {"query": "compilers"}) == expected
+    assert await app.call("recall", {"queries": '["compilers"]'}) == expected
+
+
+async def test_filters_pass_memories_with_their_properties(app: Abilities) -> None:
+    for filters, expected in (
+        ({"type": "task"}, ["parser"]),
+        ({"tags": ["drink"]}, ["tea"]),
+        ({"category": "design"}, ["parser"]),
+        ({"importance": "high"}, []),
+        ({"within_days": 1}, ["parser", "tea"]),
+    ):
+        found = names(await ask(app, "leaves and a PEG", hops=0, **filters))
+        assert sorted(found) == expected, filters
+
+
+async def test_an_archived_memory_is_found_on_request(app: Abilities) -> None:
+    memory = await app.call("memory_get", {"key": "parser"})
+    await app.call("delete_memory", {"id": memory["data"]["id"]})
+
+    assert await ask(app, "PEG") == []
+    (record,) = await ask(app, "PEG", archived=True, detail="full")
+    assert (record["key"], record["archived"]) == ("parser", True)
+
+
+async def test_full_detail_says_why_each_memory_is_there(app: Abilities) -> None:
+    more = {"summary": "A drink", "importance": "high", "tags": ["hot"]}
+    await store(app, "cocoa", "Sweet and brown.", category="drinks", **more)
+
+    cocoa, *_ = await ask(app, "a sweet drink", detail="full")
+    ada, tea, _ = await ask(app, "compilers", detail="full")
+
+    assert cocoa["own_score"] == cocoa["score"]
+    assert cocoa["words"] == ["sweet", "drink"]
+    assert {"type": "core", "category": "drinks", **more}.items() <= cocoa.items()
+    assert ada["words"] == ["compilers"]
+    assert (tea["via"], tea["own_score"]) == ("ada", 0)
+    assert "words" not in tea
+
+
+@pytest.mark.parametrize("setting", ["full", "concise"])
+async def test_records_are_concise_unless_the_call_says_full(setting: str, roots: Settings) -> None:
+    async with Abilities.open(roots.model_copy(update={"detail": setting})) as abilities:
+        await store(abilities, "a", "tea")
+        concise = await abilities.call("recall", {"queries": ["tea"]})
+        full = await abilities.call("recall", {"queries": ["tea"], "detail": "full"})
+
+    assert list(concise) == ["results"]
+    assert list(concise["results"][0]) == ["input", "memories", "matched"]
+    assert full["summary"]["returned_chars"] == 3
+    assert list(full["results"][0]) == ["input", "success", "data"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "the of and",
+        "?!.,;:",
+        "🙂",
+        " ",
+        "\n\t\x01\x1b[31m",
+        "' OR 1=1; DROP TABLE memories; --",
+        'NEAR("a" b) AND c* NOT ^d',
+        "%_\\",
+        "世界和平",
+        "\u202egnp.exe \u200b",
+        " ".join(f"w{number}" for number in range(200)),
+        "x" * 1_000,
+    ],
+)
+async def test_hostile_questions_are_answered(query: str, app: Abilities) -> None:
+    payload = await app.call("recall", {"queries": [query, "compilers"]})
+
+    first, second = payload["results"]
+    assert first["input"] == query[:80]
+    assert second["memories"][0]["key"] == "ada"
+    assert len(first.get("unknown_words", [])) <= 10
+    check_schema("recall", payload)
+
+
+async def test_notes_answer_too_in_parts_by_heading(app: Abilities) -> None:
+    text = "# Lasting\n\n## Tools\nWe use the zebra linter.\n\n## People\nGrace likes maps.\n"
+    write_note(app, "MEMORY.md", text)
+    day = TODAY - timedelta(days=3)
+    write_note(app, f"memory/{day}.md", "## Plan\nPaint the zebra crossing.\n")
+
+    records = await ask(app, "zebra")
+    people = await ask(app, "Grace's maps")
+
+    assert sorted(names(records)) == ["MEMORY.md", f"memory/{day}.md"]
+    lasting = next(record for record in records if record["filename"] == "MEMORY.md")
+    daily = next(record for record in records if record["filename"] != "MEMORY.md")
+    assert lasting["content"] == "# Lasting\n\n## Tools\nWe use the zebra linter."
+    assert daily["content"] == "## Plan\nPaint the zebra crossing."
+    assert daily["date"] == day.isoformat()
+    assert "next" not in daily
+    assert people[0]["heading"] == "Lasting"
+    assert people[0]["content"] == "## People\nGrace likes maps."
+
+
+@pytest.mark.parametrize("detail", ["concise", "full"])
+async def test_a_note_is_read_on_from_its_part(detail: str, app: Abilities) -> None:
+    write_note(app, "MEMORY.md", "# Zebras\nStripes.\n\n# Others\nSpots, é.\n")
+
+    (record,) = await ask(app, "zebras", detail=detail)
+    rest = await app.call("memory_read_bulk", {"targets": [record["next"]]})
+
+    assert record["content"] == "# Zebras\nStripes."
+    assert rest["results"][0]["data"]["content"] == "\n\n# Others\nSpots, é.\n"
+
+
+async def test_notes_are_left_out_by_request_by_filters_and_by_age(app: Abilities) -> None:
+    old = TODAY - timedelta(days=20)
+    write_note(app, f"memory/{old}.md", "zebra\n")
+    write_note(app, f"memory/{TODAY - timedelta(days=40)}.md", "zebra\n")
+
+    assert names(await ask(app, "zebra")) == [f"memory/{old}.md"]
+    assert names(await ask(app, "zebra", within_days=20)) == [f"memory/{old}.md"]
+    for more in (
+        {"notes": False},
+        {"type": "core"},
+        {"tags": ["t"]},
+        {"category": "c"},
+        {"importance": "low"},
+        {"within_days": 19},
+    ):
+        assert await ask(app, "zebra", **more) == [], more
+
+
+async def test_a_note_that_cannot_be_read_fails_nothing(app: Abilities) -> None:
+    write_note(app, "MEMORY.md", "zebra\n")
+    yesterday = TODAY - timedelta(days=1)
+    write_note(app, f"memory/{yesterday}.md", "zebra\0\n")
+    (app.settings.agent_dir / "memory" / f"{TODAY}.md").symlink_to("/etc/passwd")
+
+    assert names(await ask(app, "zebra")) == ["MEMORY.md"]
+
+
+async def test_notes_that_are_stuck_fail_nothing(
+    app: Abilities, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FileReader, "map", hang)
+    monkeypatch.setattr(notes, "NOTES_SECONDS", 0.01)
+
+    assert names(await ask(app, "compilers", hops=0)) == ["ada"]
+
+
+async def test_secrets_in_notes_are_not_shown(app: Abilities) -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    write_note(app, "MEMORY.md", f"zebra token {secret}\n")
+
+    (record,) = await ask(app, "zebra")
+
+    assert secret not in record["content"]
+    assert "[secret" in record["content"]
+
+
+async def test_one_file_for_many_days_is_read_once(roots: Settings) -> None:
+    settings = roots.model_copy(update={"short_term_file": "notes-%Y.md"})
+    async with Abilities.open(settings) as abilities:
+        for year in (TODAY.year, TODAY.year - 1):
+            write_note(abilities, f"notes-{year}.md", "zebra\n")
+        records = await ask(abilities, "zebra")
+
+    assert len(records) == len({record["filename"] for record in records}) >= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("\n \n", []),
+        ("plain\n\ntext\n", [("plain\n\ntext", ())]),
+        ("# A\na\n## B\nb\n# C\n", [("# A\na", ()), ("## B\nb", ("A",)), ("# C", ())]),
+        ("# A\n\n## B\n\n### C\nc", [("# A\n\n## B\n\n### C\nc", ())]),
+        ("# A\n# B\nb", [("# A", ()), ("# B\nb", ())]),
+        ("```\n# no heading\n```\n# A", [("```\n# no heading\n```", ()), ("# A", ())]),
+        ("#tag is no heading\n####### nor this", [("#tag is no heading\n####### nor this", ())]),
+        (
+            "# A #\r\na\r\n## B ##\r\nb\r\n### C",
+            [
+                ("# A #\r\na", ()),
+                ("## B ##\r\nb", ("A",)),
+                ("### C", ("A", "B")),
+            ],
+        ),
+    ],
+)
+def test_a_text_is_divided_at_its_headings(
+    text: str, expected: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    sections = split_sections(text)
+
+    assert [(text[start:end], headings) for start, end, headings in sections] == expected
+
+
+def test_a_long_section_is_divided_between_lines() -> None:
+    text = "# A\n" + "word " * 50 * 9 + "\n" + "line\n" * 500
+
+    sections = split_sections(text)
+
+    assert all(0 < end - start <= MAX_PART_CHARS for start, end, _ in sections)
+    assert " ".join(text[start:end] for start, end, _ in sections).split() == text.split()
+    assert {headings for _, _, headings in sections[1:]} == {("A",)}
+
+
+async def test_a_cursor_of_another_state_is_refused(app: Abilities) -> None:
+    for number in range(40):
+        await store(app, f"long{number}", f"zebra number {number} " + "and more " * 100)
+    request = (await app.call("recall", {"queries": ["zebra"]}))["next_request"]
+
+    other = {**request, "queries": ["zebras and compilers"]}
+    assert (await fail(app, **other))["reason"] == "changed"
+    assert "next_request" in await app.call("recall", request)
+
+    await store(app, "new", "a zebra")
+    fault = await fail(app, **request)
+    assert fault["code"] == "INVALID_INPUT"
+    assert fault["message"] == "The memories or notes changed; ask again without 'after'."
+
+    fresh = (await app.call("recall", {"queries": ["zebra"]}))["next_request"]
+    write_note(app, "MEMORY.md", "zebra\n")
+    assert (await fail(app, **fresh))["reason"] == "changed"
+
+
+async def test_following_the_next_request_gives_each_memory_once(app: Abilities) -> None:
+    for number in range(60):
+        await store(app, f"z{number}", f"zebra {number} " + "stripes " * (number % 7 * 20))
+    write_note(app, "MEMORY.md", "# Zebras\n" + "zebra line\n" * 300)
+    request: Payload | None = {"queries": ["zebra", "stripes"], "max_tokens": 700}
+    seen: list[str] = []
+    matched = 0
+
+    while request is not None:
+        reply = await app.reply("recall", {**request, "output_format": "text"})
+        assert len(reply.text.encode()) <= 2_800
+        payload = parse_text(reply.text)
+        matched = sum(record["matched"] for record in payload["results"])
+        for record in payload["results"]:
+            seen += [memory.get("key") or memory["content"] for memory in record["memories"]]
+        request = payload.get("next_request")
+
+    assert len(seen) == len(set(seen)) == matched > 60
+
+
+@pytest.mark.parametrize("output_format", ["json", "text", "toon", "auto"])
+@pytest.mark.parametrize("detail", ["concise", "full"])
+async def test_an_answer_fills_its_tokens_as_it_is_sent(
+    output_format: str, detail: str, app: Abilities
+) -> None:
+    for number in range(80):
+        await store(app, f"z{number}", f"zebra {number} " + 'said "so"\n' * 30)
+
+    for tokens in (400, 1_000, 2_000, 16_000):
+        asked = {"queries": ["zebra"], "max_tokens": tokens, "detail": detail}
+        asked |= {"output_format": output_format}
+        for structured in (False, True):
+            reply = await app.reply("recall", asked, for_model=True, structured=structured)
+            sent = [reply.text]
+            if structured:
+                sent.append(render(reply.payload))
+            sizes = [len(text.encode()) for text in sent]
+            assert max(sizes) <= 4 * tokens
+            if 400 < tokens < 16_000 and output_format != "auto" and not structured:
+                assert sizes[0] > 0.85 * 4 * tokens
+
+
+async def test_max_tokens_must_have_room_for_something(app: Abilities) -> None:
+    key = "🙂" * 200
+    await store(app, key, "zebra " * 100)
+    query = "zebra " + "世" * 900
+
+    fault = await fail(app, queries=[query], max_tokens=400)
+    needed = fault["expected"]["minimum"]
+    payload = await app.call("recall", {"queries": [query], "max_tokens": needed})
+
+    assert fault["field"] == "max_tokens"
+    assert payload["results"][0]["memories"][0]["content"].startswith("zebra")
+    assert len(render(payload).encode()) <= 4 * needed
+
+
+async def test_by_default_many_long_questions_have_room(app: Abilities) -> None:
+    await store(app, "z", "zebra " * 100)
+    queries = [f"zebra {number} " + "x" * 980 for number in range(8)]
+
+    payload = await app.call("recall", {"queries": queries})
+
+    assert names(payload["results"][0]["memories"]) == ["z"]
+
+
+async def test_concise_text_costs_few_bytes_beyond_contents_keys_and_questions(
+    app: Abilities,
+) -> None:
+    """60 bytes per record and 150 per answer; a link's origin adds 9 beyond its key."""
+    for number in range(30):
+        content = f"The zebra number {number} eats grass. " + "Day by day. " * 10
+        await store(app, f"zebra{number}", content, links=[f"leaf{number}"])
+        await store(app, f"leaf{number}", "Green, and all around. " * 5)
+
+    reply = await app.reply("recall", {"queries": ["zebra qwx"]}, for_model=True)
+    records = reply.payload["results"][0]["memories"]
+    lines = reply.text.encode().split(b"\n")
+    head = lines[0].decode()
+    bodies = len(reply.text.encode()) - len(lines[0]) - 1
+
+    named = sum(len(f"{r['content']}{r['key']}{r.get('via', '')}".encode()) for r in records)
+    linked = sum("via" in record for record in records)
+    beyond = bodies - named
+    assert 0 < linked < len(records)
+    assert beyond - 9 * linked <= 55 * len(records)
+    assert beyond <= 60 * len(records)
+    assert len(head.replace("zebra qwx", "").replace("qwx", "").encode()) <= 150
+    assert "next_request" in head
+
+
+async def test_a_damaged_memory_is_a_failed_record_in_its_place(app: Abilities) -> None:
+    expected = names(await ask(app, "compilers"))
+    tamper(app.settings, "UPDATE memories SET content = 'other' WHERE key = 'tea'")
+
+    concise = await ask(app, "compilers")
+    full = await ask(app, "compilers", detail="full")
+    payload = await app.call("recall", {"queries": ["compilers"]})
+
+    assert names(concise) == names(full) == expected
+    assert concise[1].keys() == {"key", "score", "via", "reason"}
+    assert concise[1]["reason"] == full[1]["error"]["reason"] == "checksum_mismatch"
+    assert CallMetrics.from_payload(payload).faults == {"CORRUPTED_DATA": 1}
+
+
+async def test_metrics_count_memories_alike_in_either_detail(app: Abilities) -> None:
+    for queries in (["compilers", "PEG"], ["zebra"]):
+        concise = await app.call("recall", {"queries": queries})
+        full = await app.call("recall", {"queries": queries, "detail": "full"})
+
+        assert CallMetrics.from_payload(concise) == CallMetrics.from_payload(full)
+
+    assert CallMetrics.from_payload(concise).items == 0
+
+
+async def test_the_command_line_prints_a_table_per_question(
+    app: Abilities, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for detail in ("concise", "full"):
+        asked = {"queries": ["compilers", "zebras"], "detail": detail}
+        print_payload(await app.call("recall", asked))
+
+        lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+        assert lines[0] == "compilers"
+        assert "ada" in lines[2]
+        assert "tea (via ada)" in lines[3]
+        assert lines[5] == "3 of 3 matches shown"
+        assert lines[6:8] == ["zebras", "0 of 0 matches shown; in no memory: zebras"]
+
+
+async def test_every_answer_is_what_its_schema_says(app: Abilities) -> None:
+    write_note(app, "MEMORY.md", "# Zebras\nPEG zebras.\n\n# More\n")
+
+    for detail in ("concise", "full"):
+        for query in ("compilers", "PEG zebra", "nothing"):
+            asked = {"queries": [query], "max_tokens": 400, "detail": detail}
+            check_schema("recall", await app.call("recall", asked))
+
+
+async def test_namespaces_are_apart(app: Abilities) -> None:
+    other = app.for_namespace("other")
+    before = await app.call("recall", {"queries": ["compilers"]})
+    await store(other, "secret", "compilers of another tenant")
+
+    assert await app.call("recall", {"queries": ["compilers"]}) == before
+    assert names(await ask(other, "compilers")) == ["secret"]
+
+
+async def test_the_same_question_gives_the_same_bytes(app: Abilities) -> None:
+    first, second = [await app.call("recall", {"queries": ["tea"]}) for _ in range(2)]
+
+    assert orjson.dumps(first) == orjson.dumps(second)
