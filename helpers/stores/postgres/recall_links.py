@@ -112,6 +112,7 @@ async def _fetch(
         ) AS found
         """,
         _FoundLink.parse,
+        is_binary=True,
     )
     asked = list(keys)
     return await statement.fetch(
