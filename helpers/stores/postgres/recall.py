@@ -23,7 +23,7 @@ from abilities.helpers.search.recall import (
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.postgres.filters import select_shelved
 from abilities.helpers.stores.postgres.reads import read
-from abilities.helpers.stores.postgres.recall_index import Place, merge_weights
+from abilities.helpers.stores.postgres.recall_index import TermBlock, merge_weights
 from abilities.helpers.stores.postgres.recall_links import fetch_links
 from abilities.helpers.stores.postgres.statements import Connection, Select, to_number
 from abilities.helpers.stores.protocol import Recalled
@@ -137,15 +137,15 @@ async def _fetch_blocks(
     rows = await _SELECT_INDEX.fetch(connection, *asked, *asked, namespace)
 
     size = 0
-    blocks: dict[Place, bytes] = {}
-    changes: dict[Place, dict[int, int]] = {}
+    blocks: dict[TermBlock, bytes] = {}
+    changes: dict[TermBlock, dict[int, int]] = {}
     for number, side, term, place, docs in sorted(rows, key=_get_number):
         if not term:
             size = place
         elif not number:
-            blocks[Place(side, term, place)] = docs
+            blocks[TermBlock(side, term, place)] = docs
         else:
-            changed = Place(side, term, postings.block_of(place))
+            changed = TermBlock(side, term, postings.block_of(place))
             changes.setdefault(changed, {})[place] = docs[0]
 
     for changed, weights in changes.items():

@@ -30,7 +30,7 @@ REMOVED = 0
 """The weight of a term that a memory no longer holds."""
 
 
-class Place(NamedTuple):
+class TermBlock(NamedTuple):
     """Where postings are kept: on a side, by their term and block."""
 
     archived: int
@@ -47,9 +47,9 @@ class Postings(NamedTuple):
     docs: bytes
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TermBlock:
         """Where they are kept."""
-        return Place(self.archived, self.term, self.block)
+        return TermBlock(self.archived, self.term, self.block)
 
 
 class IndexedMemory(NamedTuple):
@@ -191,24 +191,24 @@ async def merge_recent(connection: Connection, namespace: str) -> None:
     await _replace(connection, namespace, merged)
 
 
-async def read_changes(connection: Connection, namespace: str) -> dict[Place, dict[int, int]]:
+async def read_changes(connection: Connection, namespace: str) -> dict[TermBlock, dict[int, int]]:
     """Return what the recent changes of a namespace mean: by place, the weights of memories."""
     return _collect_changes(await _READ_RECENT.fetch(connection, namespace))
 
 
-def _collect_changes(recent: Iterable[_RecentChange]) -> dict[Place, dict[int, int]]:
-    changes: dict[Place, dict[int, int]] = {}
+def _collect_changes(recent: Iterable[_RecentChange]) -> dict[TermBlock, dict[int, int]]:
+    changes: dict[TermBlock, dict[int, int]] = {}
     for change in sorted(recent):
         block = postings.block_of(change.doc)
         for term, weight in zip(change.terms, change.weights, strict=True):
-            place = Place(change.archived, term, block)
+            place = TermBlock(change.archived, term, block)
             changes.setdefault(place, {})[change.doc] = weight
 
     return changes
 
 
 async def read_postings(
-    connection: Connection, namespace: str, places: Sequence[Place]
+    connection: Connection, namespace: str, places: Sequence[TermBlock]
 ) -> list[Postings]:
     """Return the postings of those places that have some."""
     found: list[Postings] = []
@@ -244,11 +244,11 @@ def merge_weights(docs: bytes, weights: Mapping[int, int]) -> bytes:
 
 def collect_postings(memories: Iterable[IndexedMemory], language: Language) -> list[Postings]:
     """Return the postings of memories, which come in the order of their numbers."""
-    collected: dict[Place, bytearray] = {}
+    collected: dict[TermBlock, bytearray] = {}
     for doc, archived, key, summary, content in memories:
         block = postings.block_of(doc)
         for term, weight in weigh_terms(key, summary, content, language).items():
-            place = Place(archived, term, block)
+            place = TermBlock(archived, term, block)
             collected.setdefault(place, bytearray()).extend(postings.pack(doc, weight))
 
     return [Postings(*place, bytes(collected[place])) for place in sorted(collected)]

@@ -32,7 +32,7 @@ MEMORIES = 8 * BLOCK_DOCS
 _FIRST: Position = ["", "", "0"]
 
 
-class _Memory(NamedTuple):
+class _SourceMemory(NamedTuple):
     namespace: str
     key: str
     id: str
@@ -47,15 +47,15 @@ class _Numbered(NamedTuple):
     """A memory and its number in its namespace."""
 
     doc: int
-    memory: _Memory
+    memory: _SourceMemory
 
 
 _SELECT_MEMORIES = Select(
     f"""
-    SELECT {", ".join(f"m.{name}" for name in _Memory._fields)} FROM memories AS m
+    SELECT {", ".join(f"m.{name}" for name in _SourceMemory._fields)} FROM memories AS m
     WHERE (m.namespace, m.key) > (%s, %s) ORDER BY m.namespace, m.key LIMIT %s
     """,
-    _Memory._make,
+    _SourceMemory._make,
 )
 _COPY_SHELF = Statement("""
     INSERT INTO shelf
@@ -89,7 +89,7 @@ async def _index_memories(connection: Connection, position: Position) -> Block:
     return Block(len(numbered), [last.namespace, last.key, str(doc + 1)])
 
 
-def _number(memories: list[_Memory], namespace: str, next_doc: int) -> list[_Numbered]:
+def _number(memories: list[_SourceMemory], namespace: str, next_doc: int) -> list[_Numbered]:
     numbered: list[_Numbered] = []
     for memory in memories:
         if memory.namespace != namespace:
