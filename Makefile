@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all coverage lint types torture torture-quick failover mutants browser reference specification vendor conformance bench bench-quick clean
+.PHONY: help demo test test-all coverage lint types torture torture-quick failover mutants browser reference specification vendor conformance bench bench-quick bench-recall clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -60,6 +60,9 @@ bench: .venv/bench  ## Measure every goal against other servers (half an hour); 
 
 bench-quick: .venv/bench  ## Run make bench with fewer rounds and memories (two minutes)
 	@$(BIN)/python -m benchmarks --quick
+
+bench-recall: .venv/bench  ## Measure what recall finds; DATA=path adds a file in the form of LoCoMo
+	@$(BIN)/python -m benchmarks.recall $(DATA)
 
 mutants: .venv/mutation  ## Mutate the code of seven modules, and check that tests fail (hours; resumes where it stopped)
 	@$(BIN)/python -m tools.mutation

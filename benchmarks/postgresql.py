@@ -13,10 +13,12 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from abilities import Settings
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.model import LinkRecord
 from abilities.helpers.stores.model import Row as MemoryRow
 from abilities.helpers.stores.postgres import reads, walks
 from abilities.helpers.stores.postgres.conninfo import build_conninfo
+from abilities.helpers.stores.postgres.recall_check import rebuild_index
 from abilities.helpers.stores.postgres.server import Server
 from abilities.helpers.stores.postgres.statements import Connection, Select
 from abilities.helpers.stores.postgres.store import PostgresStore
@@ -49,8 +51,9 @@ COPIED = {
     "versions": "SELECT namespace, number FROM versions",
     "links": f"SELECT namespace, {', '.join(LinkRecord._fields)} FROM links",
     "link_counts": "SELECT namespace, key, outgoing, incoming FROM link_counts",
-    "shelf": f"SELECT m.namespace, m.id, m.key, {', '.join(f's.{name}' for name in _SHELF)}"
-    " FROM shelf AS s JOIN memories AS m ON m.rowid = s.memory",
+    "shelf": f"SELECT m.namespace, m.id, m.key, {', '.join(f's.{name}' for name in _SHELF)}, r.doc"
+    " FROM shelf AS s JOIN memories AS m ON m.rowid = s.memory"
+    " JOIN recall_docs AS r ON r.memory = s.memory",
     "tags": "SELECT namespace, tag, archived, accessed_at, id FROM tags",
     "words": "SELECT namespace, id, lower(content) FROM memories",
     "counters": "SELECT namespace, name, archived, value, number FROM counters",
@@ -97,6 +100,10 @@ async def create_database(server: str, base: Path, size: int) -> str:
     if not file.exists():
         generate(file, size)
     await asyncio.to_thread(copy_rows, file, url)
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute("SET search_path = abilities_data, public")
+        await rebuild_index(connection, NAMESPACE)
+
     return url
 
 
@@ -160,7 +167,7 @@ class Reader:
     """Walks from some roots of a database, and reads of the same memories by their ids."""
 
     def __init__(self, url: str, size: int) -> None:
-        self.server = Server(build_conninfo(url))
+        self.server = Server(build_conninfo(url), Language())
         chance = random.Random(3)
         self._roots = [f"k{chance.randrange(2, size):07}" for _ in range(ROOTS)]
 

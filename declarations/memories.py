@@ -112,7 +112,7 @@ class QueryMemoriesInput(Arguments):
     search: Annotated[str, Field(max_length=MAX_SEARCH_CHARS), Text] | None = Field(
         default=None,
         description=(
-            "Text in the content, taken literally; upper and lower case are the same. "
+            "Terms with spaces between them, such as 'ADR-007 \"Ada Lovelace\"'; "
             "'' and spaces are no filter."
         ),
     )

@@ -70,7 +70,8 @@ class RecallInput(Arguments):
         default=False, description="Include archived memories; default false."
     )
     within_days: Annotated[int, Field(ge=1, le=MAX_WITHIN_DAYS), Integer] | None = Field(
-        default=None, description="Only what was changed in the last days, so many."
+        default=None,
+        description="How many days to look back; leaves out what has not changed since.",
     )
     notes: Annotated[bool, Boolean] = Field(
         default=True,
@@ -115,19 +116,23 @@ class RecalledMemory(Model):
     )
     reason: FailureReason = None
 
+
+class ExplainedMemory(RecalledMemory):
+    """The full record of what answers a question: also why it is there, and its properties."""
+
     own_score: float | None = Field(
-        default=None, description="Full: the part of the score that is not from links."
+        default=None, description="The part of the score that is not from links."
     )
     words: list[str] | None = Field(
-        default=None, description="Full: the words of the question that it holds."
+        default=None, description="The words of the question that it holds."
     )
-    type: Type | None = Field(default=None, description="Full: core, learning or task.")
-    summary: str | None = Field(default=None, description="Full: in short.")
-    category: str | None = Field(default=None, description="Full: its category.")
-    tags: list[str] | None = Field(default=None, description="Full: its tags.")
-    importance: Importance | None = Field(default=None, description="Full: high, medium or low.")
-    archived: bool = Field(default=False, description="Full: if archived; default false.")
-    error: Fault | None = Field(default=None, description="Full: why it could not be read.")
+    type: Type | None = Field(default=None, description="core, learning or task.")
+    summary: str | None = Field(default=None, description="In short.")
+    category: str | None = Field(default=None, description="Its category.")
+    tags: list[str] | None = Field(default=None, description="Its tags.")
+    importance: Importance | None = Field(default=None, description="high, medium or low.")
+    archived: bool = Field(default=False, description="Whether it is archived; default false.")
+    error: Fault | None = Field(default=None, description="Why it could not be read.")
 
 
 class LeftOut(Model):
@@ -138,10 +143,7 @@ class LeftOut(Model):
     score: float = Field(description="How well it answers.")
 
 
-Memories = Annotated[
-    list[RecalledMemory],
-    Field(description="Best first; a memory stands under one question only."),
-]
+BestFirst = Field(description="Best first; a memory stands under one question only.")
 Matched = Annotated[int, Field(description="How many were found in all.")]
 UnknownWords = Annotated[
     list[str] | None, Field(description="Words that no memory holds, 10 at most.")
@@ -151,11 +153,11 @@ UnknownWords = Annotated[
 class RecallData(Model):
     """What answers one question."""
 
-    memories: Memories
+    memories: list[ExplainedMemory] = BestFirst
     matched: Matched
     unknown_words: UnknownWords = None
     left_out: list[LeftOut] | None = Field(
-        default=None, description="Full: the best that did not fit, 10 at most."
+        default=None, description="The best that did not fit, 10 at most."
     )
 
 
@@ -163,7 +165,7 @@ class ConciseRecall(Model):
     """The concise record of a question."""
 
     input: str = Field(description="The question, cut at 80 characters.")
-    memories: Memories
+    memories: list[RecalledMemory] = BestFirst
     matched: Matched
     unknown_words: UnknownWords = None
 

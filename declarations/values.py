@@ -2,7 +2,6 @@
 
 import json
 import re
-import unicodedata
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -16,7 +15,8 @@ BIDI_CONTROLS = frozenset(
 )
 """Controls of the direction of text, which can make one text look like another (UAX #9)."""
 
-_CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
+# The categories Cc, Zl and Zp, and the bidi controls.
+_CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{''.join(BIDI_CONTROLS)}]")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -30,7 +30,7 @@ _UNSEEN = re.compile(
 
 def has_control_character(text: str) -> bool:
     """Return whether a text holds a control, a line or paragraph separator, or a bidi control."""
-    return any(c in BIDI_CONTROLS or unicodedata.category(c) in _CONTROL_CATEGORIES for c in text)
+    return _CONTROL.search(text) is not None
 
 
 def has_surrogate(text: str) -> bool:

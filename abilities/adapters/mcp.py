@@ -3,7 +3,6 @@
 An ability that names a resource can be read at its URIs too, as JSON.
 """
 
-from importlib.metadata import version
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -12,21 +11,22 @@ from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
+from abilities.adapters.tools import (
+    INSTRUCTIONS,
+    JSON_TYPE,
+    SERVER_NAME,
+    call_tool,
+    describe_template,
+    describe_tool,
+    explain_unknown_tool,
+    get_server_version,
+    get_structured,
+)
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
-from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
-from abilities.schemas import build_annotations, build_input_schema, build_output_schema
 
-INSTRUCTIONS = (
-    "Read many files or memories in one call instead of one call each. Every item has its own "
-    "outcome; when an answer carries next_request, send it as the next call's arguments to get "
-    "the rest."
-)
-"""What a client's model is told about the server as a whole."""
-
-_JSON = "application/json"
 _Context = ServerRequestContext[Any]
 
 
@@ -39,8 +39,8 @@ def create_server(abilities: Abilities) -> Server[Any]:
 
     # The high-level API derives schemas from functions; ours are given.
     return Server(
-        "agent-abilities",
-        version=version("agent-abilities"),
+        SERVER_NAME,
+        version=get_server_version(),
         instructions=INSTRUCTIONS,
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
@@ -55,12 +55,16 @@ class _Handlers:
 
     def __init__(self, abilities: Abilities) -> None:
         self._abilities = abilities
-        self._tools = {ability.name: to_tool(ability, abilities) for ability in abilities.registry}
-        self._templates = [
-            _to_template(ability, ability.resource)
-            for ability in abilities.registry
-            if ability.resource is not None
-        ]
+        self._tools: dict[str, types.Tool] = {}
+        self._templates: list[types.ResourceTemplate] = []
+
+        for ability in abilities.registry:
+            tool = describe_tool(ability, abilities.settings)
+            self._tools[ability.name] = types.Tool.model_validate(tool)
+
+            if ability.resource is not None:
+                template = describe_template(ability)
+                self._templates.append(types.ResourceTemplate.model_validate(template))
 
     async def list_tools(
         self, context: _Context, params: types.PaginatedRequestParams | None
@@ -75,22 +79,14 @@ class _Handlers:
         """Call an ability. Raises MCPError: INVALID_PARAMS for an unknown tool."""
         abilities = self._get_abilities(context)
         if params.name not in abilities.registry:
-            refusal = abilities.registry.explain_unknown(params.name)
-            message = "Unknown tool."
-            if refusal.did_you_mean is not None:
-                message = f"Unknown tool; did you mean '{refusal.did_you_mean}'?"
-            raise _build_error(Fault.from_refusal(refusal).to_payload(), message)
+            unknown = explain_unknown_tool(abilities, params.name)
+            raise _build_error(unknown.data, unknown.message)
 
-        structured = abilities.settings.structured
-        reply = await abilities.reply(
-            params.name, params.arguments, for_model=True, structured=structured
-        )
+        reply = await call_tool(abilities, params.name, params.arguments)
 
-        # The payload travels once by default: many clients give both forms to the model.
-        is_structured = structured and not reply.failed
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=reply.text)],
-            structured_content=reply.payload if is_structured else None,
+            structured_content=get_structured(abilities, reply),
             is_error=reply.failed,
         )
 
@@ -124,7 +120,7 @@ class _Handlers:
             fault = reply.payload["error"]
             raise _build_error({"uri": params.uri, **fault}, fault["message"])
 
-        text = types.TextResourceContents(uri=params.uri, mime_type=_JSON, text=reply.text)
+        text = types.TextResourceContents(uri=params.uri, mime_type=JSON_TYPE, text=reply.text)
         return types.ReadResourceResult(contents=[text])
 
     def _get_abilities(self, context: _Context) -> Abilities:
@@ -139,35 +135,6 @@ class _Handlers:
 def _build_error(data: JsonObject, message: str) -> MCPError:
     """Return the error of a request that holds a wrong name or URI; its data has the fault."""
     return MCPError(code=types.INVALID_PARAMS, message=message, data=data)
-
-
-def to_tool(ability: Ability, abilities: Abilities) -> types.Tool:
-    """Return an ability as an MCP tool.
-
-    Its output schema is declared only if the settings ask for structured content.
-    """
-    settings = abilities.settings
-    output_schema = build_output_schema(ability) if settings.structured else None
-
-    return types.Tool(
-        name=ability.name,
-        title=ability.title,
-        description=ability.description,
-        input_schema=build_input_schema(ability),
-        output_schema=output_schema,
-        annotations=types.ToolAnnotations.model_validate(build_annotations(ability)),
-        _meta={"anthropic/maxResultSizeChars": settings.max_response_bytes},
-    )
-
-
-def _to_template(ability: Ability, uri_template: str) -> types.ResourceTemplate:
-    return types.ResourceTemplate(
-        name=ability.name,
-        title=ability.title,
-        uri_template=uri_template,
-        description=ability.description,
-        mime_type=_JSON,
-    )
 
 
 class _ResourceCall(NamedTuple):

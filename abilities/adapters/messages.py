@@ -8,7 +8,6 @@ are, because those are this package's.
 import json
 from typing import Final, NamedTuple, TypeGuard
 
-import mcp_types as types
 import orjson
 
 from abilities.adapters.documents import MAX_DEPTH, parse_document
@@ -21,24 +20,35 @@ MAX_ID = 1_024
 """Characters of a request's id, in digits if it is an integer."""
 CANCELLED = "notifications/cancelled"
 
+# The SDK has them too, but importing it takes longer than many a session.
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+CONNECTION_CLOSED: Final = -32000
+HEADER_MISMATCH: Final = -32020
+MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
+UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
+
 # The message and its params stand around a call's arguments.
 _MAX_DEPTH = MAX_DEPTH + 2
 _ID_BOUND: int = 10**MAX_ID
 
 _SENTENCES: Final = {
-    types.PARSE_ERROR: (
+    PARSE_ERROR: (
         "Parse error: send one JSON message in UTF-8, without repeated fields or deep nesting."
     ),
-    types.INVALID_REQUEST: "Invalid request: not a JSON-RPC 2.0 message that this server answers.",
-    types.METHOD_NOT_FOUND: "Unknown method.",
-    types.INVALID_PARAMS: "The params do not fit this method and protocol version.",
-    types.INTERNAL_ERROR: "Internal error; the server's log has the details.",
-    types.CONNECTION_CLOSED: "The server stopped before this request was answered.",
-    types.HEADER_MISMATCH: "The MCP headers of a request must be there and agree with its body.",
-    types.MISSING_REQUIRED_CLIENT_CAPABILITY: (
+    INVALID_REQUEST: "Invalid request: not a JSON-RPC 2.0 message that this server answers.",
+    METHOD_NOT_FOUND: "Unknown method.",
+    INVALID_PARAMS: "The params do not fit this method and protocol version.",
+    INTERNAL_ERROR: "Internal error; the server's log has the details.",
+    CONNECTION_CLOSED: "The server stopped before this request was answered.",
+    HEADER_MISMATCH: "The MCP headers of a request must be there and agree with its body.",
+    MISSING_REQUIRED_CLIENT_CAPABILITY: (
         "This request needs a capability that the client did not declare."
     ),
-    types.UNSUPPORTED_PROTOCOL_VERSION: "This protocol version is not served here.",
+    UNSUPPORTED_PROTOCOL_VERSION: "This protocol version is not served here.",
 }
 """What callers read of an error that has no fault, by its code."""
 
@@ -50,22 +60,12 @@ class Request(NamedTuple):
     method: str
     params: JsonObject | None
 
-    def to_message(self) -> types.JSONRPCRequest:
-        """Return the request as the SDK has it."""
-        return types.JSONRPCRequest(
-            jsonrpc="2.0", id=self.id, method=self.method, params=self.params
-        )
-
 
 class Notification(NamedTuple):
     """A message that is never answered."""
 
     method: str
     params: JsonObject | None
-
-    def to_message(self) -> types.JSONRPCNotification:
-        """Return the notification as the SDK has it."""
-        return types.JSONRPCNotification(jsonrpc="2.0", method=self.method, params=self.params)
 
 
 class Answer(NamedTuple):
@@ -91,11 +91,11 @@ def parse_message(text: bytes) -> Request | Notification | Answer:
     try:
         value = parse_document(text, _MAX_DEPTH)
     except ValueError:
-        raise InvalidMessage(types.PARSE_ERROR) from None
+        raise InvalidMessage(PARSE_ERROR) from None
 
     if isinstance(value, list):
         sentence = "Invalid request: batches are not served; send one message at a time."
-        raise InvalidMessage(types.INVALID_REQUEST, sentence=sentence)
+        raise InvalidMessage(INVALID_REQUEST, sentence=sentence)
 
     message = as_object(value) or {}
     request_id: object = message.get("id")
@@ -104,7 +104,7 @@ def parse_message(text: bytes) -> Request | Notification | Answer:
         sentence = (
             f"Invalid request: an id is a string or an integer of at most {MAX_ID} characters."
         )
-        raise InvalidMessage(types.INVALID_REQUEST, sentence=sentence)
+        raise InvalidMessage(INVALID_REQUEST, sentence=sentence)
 
     return _build_message(message, request_id if is_id(request_id) else None)
 
@@ -121,7 +121,7 @@ def _build_message(
         return Answer()
 
     if not is_message or not isinstance(method, str):
-        raise InvalidMessage(types.INVALID_REQUEST, request_id)
+        raise InvalidMessage(INVALID_REQUEST, request_id)
 
     if request_id is None:
         return Notification(method, as_object(params))
@@ -129,7 +129,7 @@ def _build_message(
     fields = as_object(params)
     if params is not None and fields is None:
         sentence = "Invalid request: params must be an object."
-        raise InvalidMessage(types.INVALID_REQUEST, request_id, sentence)
+        raise InvalidMessage(INVALID_REQUEST, request_id, sentence)
 
     return Request(request_id, method, fields)
 
@@ -177,11 +177,11 @@ def describe_error(error: JsonObject) -> JsonObject:
 
     code: int = error["code"]
     if code not in _SENTENCES:
-        code = types.INTERNAL_ERROR
+        code = INTERNAL_ERROR
 
     described: JsonObject = {"code": code, "message": _SENTENCES[code]}
     # By this, the protocol lets a client choose another version.
-    if code == types.UNSUPPORTED_PROTOCOL_VERSION and data:
+    if code == UNSUPPORTED_PROTOCOL_VERSION and data:
         described["data"] = data
 
     return described

@@ -1,12 +1,16 @@
 """Lines over pipes, read and written on threads of their own, so that no pipe blocks the loop.
 
 Both threads are daemons: a blocking read or write can neither be cancelled nor delay the end of the
-process. What waits on either side is bounded.
+process. What waits on either side is bounded. A line that an empty pipe has room for is written at
+once, without waking the thread.
 """
 
 import asyncio
+import fcntl
 import os
 import select
+import sys
+import termios
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -73,8 +77,10 @@ class LineWriter:
     def __init__(self, descriptor: int) -> None:
         self.count = 0
         self._descriptor = descriptor
+        self._capacity = _measure_pipe(descriptor)
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(_WRITE_AHEAD)
+        self._unwritten = 0
         self._failed = asyncio.Event()
         self._lines: deque[bytes] = deque()
         self._has_lines = threading.Semaphore(0)
@@ -89,8 +95,30 @@ class LineWriter:
             self._room.release()  # for whoever waits as well
             raise BrokenPipeError
 
-        self._lines.append(line + b"\n")
+        data = line + b"\n"
+        if self._can_write_now(len(data)):
+            self._write_now(data)
+            return
+
+        self._unwritten += 1
+        self._lines.append(data)
         self._has_lines.release()
+
+    def _can_write_now(self, size: int) -> bool:
+        """Return whether so many bytes can be written without a wait: the pipe is empty."""
+        return (
+            not self._unwritten and size <= self._capacity and not _count_unread(self._descriptor)
+        )
+
+    def _write_now(self, data: bytes) -> None:
+        """Write a line without the thread, which would have to be woken. Raises BrokenPipeError."""
+        try:
+            self._write_line(data)
+        except OSError:
+            self._failed.set()
+            raise BrokenPipeError from None
+        finally:
+            self._room.release()
 
     async def flush(self) -> None:
         """Wait until all lines are written. Raises BrokenPipeError."""
@@ -117,11 +145,16 @@ class LineWriter:
             except OSError:
                 # Whoever waits for room must learn of it.
                 _notify(self._loop, self._failed.set)
-                _notify(self._loop, self._room.release)
+                _notify(self._loop, self._settle)
                 return
 
-            if not _notify(self._loop, self._room.release):
+            if not _notify(self._loop, self._settle):
                 return
+
+    def _settle(self) -> None:
+        """Make room for another line, because one is written."""
+        self._unwritten -= 1
+        self._room.release()
 
     def _write_line(self, line: bytes) -> None:
         remaining = memoryview(line)
@@ -130,6 +163,23 @@ class LineWriter:
             written = os.write(self._descriptor, remaining[:_CHUNK_BYTES])
             remaining = remaining[written:]
             self.count += 1
+
+
+def _measure_pipe(descriptor: int) -> int:
+    """Return how many bytes an empty pipe takes; 0 for anything else, and if it is not known."""
+    if not hasattr(fcntl, "F_GETPIPE_SZ"):
+        return 0
+
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+    except OSError:
+        return 0
+
+
+def _count_unread(descriptor: int) -> int:
+    """Return how many bytes in a pipe wait for its reader."""
+    answer = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+    return int.from_bytes(answer, sys.byteorder)
 
 
 def _notify(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *values: object) -> bool:

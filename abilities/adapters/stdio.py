@@ -4,6 +4,9 @@ A line that is not JSON is answered with -32700, and JSON that is not a JSON-RPC
 -32600; the SDK would ignore both, and the client would wait forever. Whatever else the process
 prints goes to stderr.
 
+Common requests are answered here (`direct`). All others go to the SDK's server (`sdk`), which is
+imported and started when the first of them comes.
+
 All that waits is bounded. Beyond a number of requests in flight the next ones wait in the pipe, and
 so they do if the client does not take its answers. When the input ends, the requests that have
 begun are answered before the server stops.
@@ -11,37 +14,30 @@ begun are answered before the server stops.
 
 import asyncio
 import fcntl
-import itertools
 import logging
 import os
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import anyio
-import mcp_types as types
-import orjson
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
-
-from abilities.adapters.mcp import create_server
+from abilities.adapters.direct import CALL, DirectServer
 from abilities.adapters.messages import (
     CANCELLED,
+    INVALID_REQUEST,
     InvalidMessage,
     Notification,
     Request,
-    RequestId,
-    format_answer,
-    format_error,
-    is_id,
     parse_message,
 )
 from abilities.adapters.pipes import LineReader, LineWriter
+from abilities.adapters.requests import RequestsInFlight
 from abilities.application import Abilities
+from abilities.declarations.values import JsonObject
 
-MAX_REQUESTS = 64
-"""Requests that may be in flight at the same time; the next ones wait."""
+if TYPE_CHECKING:
+    from abilities.adapters.sdk import SdkServer
+
 DRAIN_SECONDS = 12.0
 """How long the server waits for an answer to be ready and taken after the input has ended.
 
@@ -65,22 +61,18 @@ async def serve_stdio(abilities: Abilities) -> None:
 
 async def serve_pipes(abilities: Abilities, stdin: int, stdout: int) -> None:
     """Serve MCP on two descriptors until the input ends or nobody reads the output."""
-    server = create_server(abilities)
-    # No buffers: what the server has not taken yet waits as a line, of which there are few.
-    to_server, requests = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    answers, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-    pump = _MessagePump(LineReader(stdin), LineWriter(stdout))
+    connection = _Connection(abilities, LineReader(stdin), LineWriter(stdout))
 
     try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(pump.feed, to_server)
-            group.start_soon(pump.drain, from_server)
-            group.start_soon(pump.give_up, group.cancel_scope)
-            group.start_soon(pump.writer.wait_for_failure)
-            await server.run(requests, answers, server.create_initialization_options())
-            group.cancel_scope.cancel()  # the pump may still wait for a line
-    except* BrokenPipeError:  # nobody reads any more
+        await connection.serve()
+    except* BrokenPipeError:
         _log.info("the client went away")
+    except* _NothingMoves:
+        _log.info("the client takes no answers")
+
+
+class _NothingMoves(Exception):
+    """The input has ended, and nothing more is answered or taken."""
 
 
 class _Stdio(NamedTuple):
@@ -120,36 +112,41 @@ def _widen_pipe(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-class _MessagePump:
-    """Carries messages between the lines of a client and the server's streams."""
+class _Connection:
+    """Reads the messages of one client, and answers each here or through the SDK."""
 
-    def __init__(self, reader: LineReader, writer: LineWriter) -> None:
+    def __init__(self, abilities: Abilities, reader: LineReader, writer: LineWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self._abilities = abilities
         self._requests = RequestsInFlight()
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._direct = DirectServer(abilities) if abilities.settings.mcp_loop == "own" else None
+        self._sdk: SdkServer | None = None
 
-    async def feed(self, to_server: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        """Hand each message to the server, and answer the lines that are none.
+    async def serve(self) -> None:
+        """Answer until the input has ended and all requests are answered.
 
-        Returns when the input has ended and all requests are answered.
+        Raises BrokenPipeError if nobody reads the answers any more, and _NothingMoves if the input
+        has ended and they are not taken.
         """
-        async with to_server:
+        async with asyncio.TaskGroup() as group:
+            watchers = (self._give_up(), self.writer.wait_for_failure())
+            tasks = [group.create_task(watcher) for watcher in watchers]
+
             while (line := await self.reader.read()) is not None:
-                message = await self._receive(line)
-                if message is not None:
-                    await to_server.send(message)
+                await self._receive(line, group)
 
             await self._requests.wait_until_none()
             await self.writer.flush()
 
-    async def drain(self, from_server: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """Write what the server sends."""
-        async with from_server:
-            async for outgoing in from_server:
-                await self.writer.write(self._format(outgoing.message))
+            if self._sdk is not None:
+                await self._sdk.close()
+            for task in tasks:
+                task.cancel()
 
-    async def give_up(self, scope: anyio.CancelScope) -> None:
-        """Cancel a scope if the input has ended and nothing more is answered or taken."""
+    async def _give_up(self) -> None:
+        """Raise _NothingMoves if the input has ended and nothing more is answered or taken."""
         await self.reader.ended.wait()
         count = -1
 
@@ -157,115 +154,95 @@ class _MessagePump:
             count = self.writer.count
             await asyncio.sleep(DRAIN_SECONDS)
 
-        scope.cancel()
+        raise _NothingMoves
 
-    async def _receive(self, line: bytes) -> SessionMessage | None:
-        """Return the message in a line, as the server gets it; None if it gets none."""
+    async def _receive(self, line: bytes, group: asyncio.TaskGroup) -> None:
+        """Answer a line that is no message, and hand on a message."""
         try:
             message = parse_message(line)
         except InvalidMessage as invalid:
             await self.writer.write(invalid.answer)
-            return None
+            return
 
         if isinstance(message, Request):
-            return await self._begin(message)
+            await self._begin(message, group)
+        elif isinstance(message, Notification):
+            await self._notify(message, group)
 
-        if isinstance(message, Notification):
-            return self._translate(message)
-
-        return None
-
-    async def _begin(self, request: Request) -> SessionMessage | None:
-        """Return a request under its number, when there is room for it."""
+    async def _begin(self, request: Request, group: asyncio.TaskGroup) -> None:
+        """Begin to answer a request, when there is room for it."""
         if request.id in self._requests:
             # Without the id, because that would answer the request that has it.
             sentence = "Invalid request: its id is that of a request in flight."
-            refusal = InvalidMessage(types.INVALID_REQUEST, sentence=sentence)
+            refusal = InvalidMessage(INVALID_REQUEST, sentence=sentence)
             await self.writer.write(refusal.answer)
-            return None
+            return
 
         number = await self._requests.add(request.id)
-        # Requests that the client cancels are never answered; this is how they end.
-        metadata = ServerMessageMetadata(on_request_unanswered=partial(self._forget, number))
-        return SessionMessage(request._replace(id=number).to_message(), metadata)
+        direct = self._direct
+        if direct is not None and not direct.is_open:
+            direct.open(request)
 
-    async def _forget(self, number: int) -> None:
+        if direct is None or not direct.takes(request):
+            sdk = await self._open_sdk(group)
+            await sdk.begin(number, request)
+        elif request.method == CALL:
+            call = group.create_task(self._call(direct, request))
+            call.add_done_callback(partial(self._end_call, number))
+            self._calls[number] = call
+        else:
+            await self.writer.write(direct.answer(request))
+            self._requests.remove(number)
+
+    async def _call(self, direct: DirectServer, request: Request) -> None:
+        """Call a tool, and send the answer."""
+        await self.writer.write(await direct.call(request))
+
+    def _end_call(self, number: int, call: asyncio.Task[None]) -> None:
+        # A task that is cancelled before it could begin runs no line of its own.
+        del self._calls[number]
         self._requests.remove(number)
 
-    def _translate(self, notification: Notification) -> SessionMessage | None:
-        """Return a notification with the number of the request that it cancels, if it does.
+    async def _notify(self, notification: Notification, group: asyncio.TaskGroup) -> None:
+        """Cancel a request, or tell the SDK's server, if it serves this client."""
+        if notification.method == CANCELLED:
+            await self._cancel(notification.params or {})
+            return
 
-        Returns None if it cancels what is not in flight.
-        """
-        if notification.method != CANCELLED:
-            return SessionMessage(notification.to_message())
+        if self._direct is not None and not self._direct.is_open:
+            self._direct.open(None)
 
-        params = notification.params or {}
+        # A connection that is open takes no notice of others, but one that is not may open by it.
+        if self._direct is None or not self._direct.has_era:
+            sdk = await self._open_sdk(group)
+            await sdk.notify(notification)
+
+    async def _cancel(self, params: JsonObject) -> None:
+        """Cancel a request, if it is in flight."""
         number = self._requests.find(params.get("requestId"))
         if number is None:
-            return None
+            return
 
-        cancelled = Notification(CANCELLED, {**params, "requestId": number})
-        return SessionMessage(cancelled.to_message())
+        if number in self._calls:
+            self._calls[number].cancel()
+        elif self._sdk is not None:
+            await self._sdk.notify(Notification(CANCELLED, {**params, "requestId": number}))
 
-    def _format(self, message: types.JSONRPCMessage) -> bytes:
-        """Return a message of the server as a line, and forget the request that it answers."""
-        if isinstance(message, types.JSONRPCResponse):
-            return format_answer(self._requests.remove(message.id), "result", message.result)
+    async def _open_sdk(self, group: asyncio.TaskGroup) -> "SdkServer":
+        """Return the SDK's server; when it is first needed, it is imported and started."""
+        if self._sdk is None:
+            # It takes a third of a second, in which others are answered.
+            server = await asyncio.to_thread(_import_sdk_server)
+            self._sdk = server(self._abilities, self.writer.write, self._requests.remove)
+            group.create_task(self._sdk.run())
 
-        if isinstance(message, types.JSONRPCError):
-            error = message.error.model_dump(mode="json", exclude_none=True)
-            return format_error(self._requests.remove(message.id), error)
+            if self._direct is not None and self._direct.opening is not None:
+                await self._sdk.open(self._direct.opening)
 
-        return orjson.dumps(message.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        return self._sdk
 
 
-class RequestsInFlight:
-    """The ids of the requests that have begun, each with the number that the server knows it by.
+def _import_sdk_server() -> "type[SdkServer]":
+    from abilities.adapters.sdk import SdkServer
 
-    Clients choose ids of any size and may take "1" and 1 for two; the SDK does not.
-    """
-
-    def __init__(self) -> None:
-        self._numbers: dict[RequestId, int] = {}
-        self._ids: dict[int, RequestId] = {}
-        self._next = itertools.count(1)
-        self._room = asyncio.Semaphore(MAX_REQUESTS)
-        self._is_empty = asyncio.Event()
-        self._is_empty.set()
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __contains__(self, request_id: RequestId) -> bool:
-        return request_id in self._numbers
-
-    async def add(self, request_id: RequestId) -> int:
-        """Return the number of a new request, as soon as there is room for one more."""
-        await self._room.acquire()
-
-        number = next(self._next)
-        self._numbers[request_id] = number
-        self._ids[number] = request_id
-        self._is_empty.clear()
-        return number
-
-    def find(self, request_id: object) -> int | None:
-        """Return the number of the request with an id, if it is in flight."""
-        return self._numbers.get(request_id) if is_id(request_id) else None
-
-    def remove(self, number: object) -> RequestId:
-        """Forget a request by its number; return its id."""
-        assert isinstance(number, int)
-        request_id = self._ids.pop(number)
-        del self._numbers[request_id]
-        self._room.release()
-
-        if not self._ids:
-            self._is_empty.set()
-
-        return request_id
-
-    async def wait_until_none(self) -> None:
-        """Wait until no request is in flight."""
-        await self._is_empty.wait()
+    return SdkServer

@@ -7,6 +7,7 @@ wrong.
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,10 @@ from typing import Any
 import click
 from typing_extensions import override
 
-from abilities.cli import ability, serve, store
-from abilities.cli.demo import run_demo
-from abilities.cli.doctor import doctor
 from abilities.cli.errors import escape_errors, explain_errors
-from abilities.cli.graph import graph
 from abilities.cli.logs import show_store_messages, show_warnings
-from abilities.cli.repair import repair
 from abilities.cli.session import Options, Session, pass_session
 from abilities.cli.text import echo
-from abilities.cli.token import token
 
 _STARTER_NOTES = """\
 # Memory
@@ -32,8 +27,56 @@ What this agent should always remember. One fact per line.
 """
 
 
+def _import_abilities() -> Iterable[click.Command]:
+    from abilities.cli import ability
+
+    return ability.COMMANDS
+
+
+def _import_servers() -> Iterable[click.Command]:
+    from abilities.cli import serve
+
+    return serve.COMMANDS
+
+
+def _import_stores() -> Iterable[click.Command]:
+    from abilities.cli import store
+
+    return store.COMMANDS
+
+
+def _import_tools() -> Iterable[click.Command]:
+    from abilities.cli.doctor import doctor
+    from abilities.cli.graph import graph
+    from abilities.cli.repair import repair
+    from abilities.cli.token import token
+
+    return (doctor, graph, repair, token)
+
+
+_LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
+    **dict.fromkeys(("call", "declarations", "describe", "list"), _import_abilities),
+    **dict.fromkeys(("explore", "mcp", "serve"), _import_servers),
+    **dict.fromkeys(("backup", "check", "export", "import", "restore"), _import_stores),
+    **dict.fromkeys(("doctor", "graph", "repair", "token"), _import_tools),
+}
+"""The commands that are imported when they are named: clients start `abilities mcp` and wait."""
+
+
 class _Commands(click.Group):
     """The commands; whatever their errors quote, it does not steer the terminal."""
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_LOADERS})
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _LOADERS and cmd_name not in self.commands:
+            for command in _LOADERS[cmd_name]():
+                self.add_command(command)
+
+        return super().get_command(ctx, cmd_name)
 
     @override
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
@@ -129,6 +172,8 @@ def demo(session: Session) -> None:
             "start in a project folder, or set --workspace-dir"
         )
 
+    from abilities.cli.demo import run_demo
+
     # The demonstration also acts as an MCP client, and MCP is an optional dependency.
     try:
         asyncio.run(run_demo(workspace.path))
@@ -146,7 +191,3 @@ def _create_notes(path: Path) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_STARTER_NOTES, encoding="utf-8")
     return True
-
-
-for _command in (*ability.COMMANDS, *serve.COMMANDS, *store.COMMANDS, doctor, graph, repair, token):
-    main.add_command(_command)

@@ -6,6 +6,7 @@ import threading
 import webbrowser
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 
 import click
 
@@ -89,12 +90,11 @@ def mcp(session: Session) -> None:
 
 
 async def _serve_stdio(session: Session) -> None:
-    try:
-        from abilities.adapters.stdio import serve_stdio
-    except ImportError:
-        raise click.UsageError(
-            "MCP is not installed; run: pip install 'agent-abilities[mcp]'"
-        ) from None
+    # What few clients send needs the SDK, which is not imported before.
+    if find_spec("mcp") is None:
+        raise click.UsageError("MCP is not installed; run: pip install 'agent-abilities[mcp]'")
+
+    from abilities.adapters.stdio import serve_stdio
 
     # stdout belongs to the protocol; everything for people goes to stderr.
     async with session.open_application() as abilities:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-import mcp_types as types
 import orjson
 from mcp.server import Server
 from mcp.server.transport_security import TransportSecuritySettings
@@ -19,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from abilities.adapters.documents import is_json
 from abilities.adapters.http import to_response
 from abilities.adapters.messages import (
+    INVALID_REQUEST,
     Answer,
     InvalidMessage,
     Request,
@@ -75,7 +75,7 @@ class _McpEndpoint:
         try:
             message = parse_message(await request.body())
             if isinstance(message, Answer):
-                raise InvalidMessage(types.INVALID_REQUEST, sentence=_UNASKED)
+                raise InvalidMessage(INVALID_REQUEST, sentence=_UNASKED)
         except InvalidMessage as invalid:
             return Response(invalid.answer, 400, media_type=_JSON)
 
@@ -120,7 +120,7 @@ def _translate(received: _Received, request_id: RequestId | None) -> Response:
         return Response(status_code=202)
 
     if received.status == 406:
-        refusal = InvalidMessage(types.INVALID_REQUEST, request_id, _NOT_ACCEPTABLE)
+        refusal = InvalidMessage(INVALID_REQUEST, request_id, _NOT_ACCEPTABLE)
         return Response(refusal.answer, 406, media_type=_JSON)
 
     error = as_object((as_object(orjson.loads(received.body)) or {}).get("error"))

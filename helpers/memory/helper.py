@@ -244,16 +244,10 @@ class MemoryHelper:
     async def query(self, query: Query) -> MemoryPage:
         """Return a page of memories and the number of matches. Raises Refused.
 
-        ``search`` may be in upper or lower case, and empty or only spaces if nothing is searched
-        for; a tag may be given twice.
+        A tag may be given twice.
         """
-        # What `Query` asks for: text that is case-folded already, and tags that each count once.
         tags = tuple(dict.fromkeys(query.tags))
-        search: str | None = None
-        if query.search is not None and query.search.strip(" "):
-            search = query.search.casefold()
-
-        return await self._store.query(self._namespace, replace(query, tags=tags, search=search))
+        return await self._store.query(self._namespace, replace(query, tags=tags))
 
     async def recall(
         self, arguments: RecallInput, starts: Sequence[int], room: int

@@ -24,6 +24,8 @@ _WIDEST_COUNT = 10**6
 _COUNT_DIGITS = 16
 """Bytes reserved for the counts of a summary, which are all one digit wide in an empty reply."""
 
+_LEFT_OUT_FAULT = Fault.from_reason("response_budget").to_payload()
+
 CutReason = Literal["max_chars", "budget"]
 
 
@@ -69,13 +71,29 @@ class FailedRecord:
         trailing: JsonObject | None = None,
         shape: RecordShape | None = None,
     ) -> None:
-        record: JsonObject = {
-            **leading,
-            "success": False,
-            "error": fault.to_payload(),
-            **(trailing or {}),
-        }
-        self.payload: JsonObject = shape_record(record, shape)
+        self.payload = _build_failed(fault.to_payload(), leading, trailing, shape)
+
+
+def build_left_out(
+    size_bytes: int,
+    leading: JsonObject,
+    trailing: JsonObject | None = None,
+    shape: RecordShape | None = None,
+) -> JsonObject:
+    """Return the payload of an item of a size that there was no room for, as a `FailedRecord`."""
+    # A long batch has a score of them in each of its replies, and a model of each takes its time.
+    error = {**_LEFT_OUT_FAULT, "size_bytes": size_bytes}
+    return _build_failed(error, leading, trailing, shape)
+
+
+def _build_failed(
+    error: JsonObject,
+    leading: JsonObject,
+    trailing: JsonObject | None,
+    shape: RecordShape | None,
+) -> JsonObject:
+    record: JsonObject = {**leading, "success": False, "error": error, **(trailing or {})}
+    return shape_record(record, shape)
 
 
 class RecordDraft:
@@ -108,14 +126,16 @@ class RecordDraft:
         self.content_size: int = bound.measure_content(self._content)
         self.frame_size: int = self._measure_frame(is_cut=piece.rest)
 
-    def measure_cost(self) -> Cost:
-        """Return what this item takes of a reply whole, cut, or left out."""
-        left_out = self._leave_out()
+    def measure_cost(self, left_out: int | None = None) -> Cost:
+        """Return what this item takes of a reply whole, cut, or left out, if that is not given."""
+        if left_out is None:
+            record = self._leave_out()
+            left_out = _measure_entry(record.payload, record.next_item)
 
         return Cost(
             whole=self.frame_size,
             cut=self._measure_frame(is_cut=True),
-            left_out=_measure_entry(left_out.payload, left_out.next_item),
+            left_out=left_out,
             content=self.content_size,
         )
 
@@ -191,9 +211,9 @@ class RecordDraft:
         return truncation
 
     def _leave_out(self) -> ReplyRecord:
-        fault = Fault.from_reason("response_budget", size_bytes=self._found.size_bytes)
-        failed = FailedRecord(fault, self._leading, self._trailing, self._shape)
-        return ReplyRecord(failed.payload, next_item=self._found.item)
+        size = self._found.size_bytes
+        payload = build_left_out(size, self._leading, self._trailing, self._shape)
+        return ReplyRecord(payload, next_item=self._found.item)
 
 
 Entry = RecordDraft | FailedRecord | ReplyRecord

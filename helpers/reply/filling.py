@@ -1,20 +1,18 @@
 """Fill one reply while its items are still being read, so that nothing is read in vain."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from threading import Lock
 from typing import Generic, TypeVar
 
-from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, Allotment, rank
 from abilities.helpers.reply.detail import RecordShape
 from abilities.helpers.reply.envelope import (
-    FailedRecord,
     FoundItem,
     RecordDraft,
     ReplyRecord,
+    build_left_out,
     measure_room,
 )
 from abilities.helpers.reply.items import MAX_ITEM_CHARS, BulkRequest, format_item
@@ -99,7 +97,7 @@ class Filling(Generic[ReadT]):
         leading: JsonObject = {"input": self._texts[index]}
         shape = self._request.shape
         draft = RecordDraft(self._describe(read), self._bound, leading, shape=shape)
-        cost = replace(draft.measure_cost(), left_out=self._reserved[index])
+        cost = draft.measure_cost(self._reserved[index])
         with self._lock:
             granted = self._allotment.grant(cost)
 
@@ -116,9 +114,8 @@ class Filling(Generic[ReadT]):
 
 
 def _build_left_out(item: str, size_bytes: int, shape: RecordShape | None = None) -> ReplyRecord:
-    fault = Fault.from_reason("response_budget", size_bytes=size_bytes)
-    failed = FailedRecord(fault, {"input": item}, shape=shape)
-    return ReplyRecord(failed.payload, next_item=item)
+    payload = build_left_out(size_bytes, {"input": item}, shape=shape)
+    return ReplyRecord(payload, next_item=item)
 
 
 # Without the quotation marks of its item, which are counted with it; commas follow both.

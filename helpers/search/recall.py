@@ -10,7 +10,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from abilities.helpers.search.question import Postings, QuestionIndex
 from abilities.helpers.search.selection import MOST_SELECTED, Selected, select_best
-from abilities.helpers.search.spreading import SEEDS, Gift, Links, list_neighbors, spread
+from abilities.helpers.search.spreading import (
+    SEEDS,
+    Gift,
+    Links,
+    Way,
+    find_ways,
+    list_neighbors,
+    spread,
+)
 from abilities.helpers.search.terms import QuestionWord
 
 FEW_MATCHING = 16_384
@@ -171,12 +179,12 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     own: list[list[RankedEntry]] = []
     for search, selected in zip(searches, hits, strict=True):
         own.append(_list_best(search, selected, keys))
-    links = yield from _fetch_links(own, request)
+    ways = yield from _fetch_ways(own, request)
 
     rankings: list[Ranking] = []
     for search, entries in zip(searches, own, strict=True):
         seeds = [(entry.name, entry.score) for entry in entries[:SEEDS]]
-        merged = _merge(entries, spread(seeds, links, request.hops))
+        merged = _merge(entries, spread(seeds, ways, request.hops))
         notes = _score_notes(search, request.notes)
         ranked = sorted([*merged, *notes], key=_order)
         unknown = search.list_unknown(note.terms for note in request.notes)
@@ -240,21 +248,21 @@ def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Rank
     return sorted(entries, key=_order)[:MOST_SELECTED]
 
 
-def _fetch_links(
+def _fetch_ways(
     own: Sequence[Sequence[RankedEntry]], request: RecallRequest
-) -> Conversation[dict[str, Links]]:
-    """Return the links of all seeds and, for two hops, of what these lead to."""
-    links: dict[str, Links] = {}
+) -> Conversation[dict[str, list[Way]]]:
+    """Return the steps from all seeds and, for two hops, from what these lead to."""
+    ways: dict[str, list[Way]] = {}
     seeds = list({entry.name: None for entries in own for entry in entries[:SEEDS]})
 
     wanted = seeds
     for _ in range(request.hops):
         if wanted:
             fetched: Mapping[str, Links] = yield FetchLinks(request.filters, tuple(wanted))
-            links.update({key: fetched.get(key, Links()) for key in wanted})
-        wanted = list_neighbors(links, seeds)
+            ways.update({key: find_ways(key, fetched.get(key, Links())) for key in wanted})
+        wanted = list_neighbors(ways, seeds)
 
-    return links
+    return ways
 
 
 def _merge(entries: Sequence[RankedEntry], gifts: Mapping[str, Gift]) -> list[RankedEntry]:

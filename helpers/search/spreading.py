@@ -6,7 +6,7 @@ activation is bounded in steps and in fan-out, and falls with each step. All is 
 integers.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 SEEDS = 30
@@ -20,6 +20,12 @@ MOST_INCOMING = 64
 
 TENTHS = (5, 3)
 """Tenths of a seed's score that a memory gets one link away, and two links away."""
+
+MOST_TENTHS = 7
+"""Tenths of the best hit's score that a memory gets at most, however many seeds lead to it.
+
+Without a bound, a memory that everything is linked with would stand first for every question.
+"""
 
 _WEIGHT_ONE = 1_000_000
 
@@ -41,7 +47,7 @@ class Gift(NamedTuple):
     giver: str
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
     """A step to a memory: its weight, and the best weight among those it was chosen from."""
 
     key: str
@@ -49,67 +55,15 @@ class _Way(NamedTuple):
     best: int
 
 
-def list_neighbors(links: Mapping[str, Links], seeds: Iterable[str]) -> list[str]:
-    """Return the keys one link away from any seed, each once, seeds left out."""
-    keys = list(seeds)
-    neighbors = {way.key: None for key in keys for way in _list_ways(links, key)}
-
-    return [key for key in neighbors if key not in links]
+Ways = Mapping[str, Sequence[Way]]
+"""The steps from each memory whose links are known."""
 
 
-def spread(
-    seeds: Sequence[tuple[str, int]], links: Mapping[str, Links], hops: int
-) -> dict[str, Gift]:
-    """Return what each memory gets from the seeds; of equal givers the first is named.
+def find_ways(key: str, links: Links) -> list[Way]:
+    """Return the steps from a memory to others; of several links to one of them the best counts."""
+    ways: list[Way] = []
 
-    ``seeds`` are keys with scores, best first. A memory gets a seed's share once, by the way on
-    which it gets most; what several seeds give adds up.
-    """
-    gifts: dict[str, Gift] = {}
-    largest: dict[str, int] = {}
-
-    for seed, score in seeds:
-        for key, given in _give(seed, score, links, hops).items():
-            if given > largest.get(key, 0):
-                largest[key] = given
-                giver = seed
-            else:
-                giver = gifts[key].giver
-
-            before = gifts.get(key, Gift(0, seed)).score
-            gifts[key] = Gift(before + given, giver)
-
-    return gifts
-
-
-def _give(seed: str, score: int, links: Mapping[str, Links], hops: int) -> dict[str, int]:
-    """Return what one seed gives to each memory within so many links, if it is more than zero."""
-    given: dict[str, int] = {}
-
-    if hops >= 1:
-        for first in _list_ways(links, seed):
-            _keep_larger(given, first.key, score * TENTHS[0] * first.weight // (10 * first.best))
-
-            if hops == 2:
-                for second in _list_ways(links, first.key):
-                    share = score * TENTHS[1] * first.weight * second.weight
-                    _keep_larger(given, second.key, share // (10 * first.best * second.best))
-
-    given.pop(seed, None)
-    return given
-
-
-def _keep_larger(given: dict[str, int], key: str, amount: int) -> None:
-    if amount > given.get(key, 0):
-        given[key] = amount
-
-
-def _list_ways(links: Mapping[str, Links], key: str) -> Iterator[_Way]:
-    """Yield the steps from a memory; of several links to one other memory the best counts."""
-    if key not in links:
-        return
-
-    for side in links[key]:
+    for side in links:
         weights: dict[str, int] = {}
         for other, weight in side:
             if other != key:
@@ -118,5 +72,66 @@ def _list_ways(links: Mapping[str, Links], key: str) -> Iterator[_Way]:
 
         best = max(weights.values(), default=0)
         if best:
-            for other, amount in weights.items():
-                yield _Way(other, amount, best)
+            ways += [Way(other, amount, best) for other, amount in weights.items()]
+
+    return ways
+
+
+def list_neighbors(ways: Ways, seeds: Iterable[str]) -> list[str]:
+    """Return the keys one step away from any seed whose own steps are not known, each once."""
+    neighbors = {way.key: None for seed in seeds for way in ways.get(seed, ())}
+
+    return [key for key in neighbors if key not in ways]
+
+
+def spread(seeds: Sequence[tuple[str, int]], ways: Ways, hops: int) -> dict[str, Gift]:
+    """Return what each memory gets from the seeds; of equal givers the first is named.
+
+    ``seeds`` are keys with scores, best first. A memory gets a seed's share once, by the way on
+    which it gets most; what several seeds give adds up, as far as `MOST_TENTHS` allows.
+    """
+    most = max((score * MOST_TENTHS // 10 for _, score in seeds), default=0)
+    gifts: dict[str, Gift] = {}
+    largest: dict[str, int] = {}
+
+    for seed, score in seeds:
+        for key, given in _give(seed, score, ways, hops).items():
+            if given > largest.get(key, 0):
+                largest[key] = given
+                giver = seed
+            else:
+                giver = gifts[key].giver
+
+            before = gifts.get(key, Gift(0, seed)).score
+            gifts[key] = Gift(min(before + given, most), giver)
+
+    return gifts
+
+
+def _give(seed: str, score: int, ways: Ways, hops: int) -> dict[str, int]:
+    """Return what one seed gives to each memory within so many steps, if it is more than zero."""
+    given: dict[str, int] = {}
+    near, far = (score * tenths for tenths in TENTHS)
+
+    if hops >= 1:
+        for key, weight, best in ways.get(seed, ()):
+            _keep_larger(given, key, near * weight // (10 * best))
+
+            if hops == 2:
+                _give_further(given, ways.get(key, ()), far * weight, 10 * best)
+
+    given.pop(seed, None)
+    return given
+
+
+def _give_further(given: dict[str, int], ways: Iterable[Way], share: int, whole: int) -> None:
+    """Give a share, as a fraction of the whole, to the memories a further step away."""
+    for key, weight, best in ways:
+        amount = share * weight // (whole * best)
+        if amount > given.get(key, 0):  # not a call: this is the innermost loop
+            given[key] = amount
+
+
+def _keep_larger(given: dict[str, int], key: str, amount: int) -> None:
+    if amount > given.get(key, 0):
+        given[key] = amount

@@ -24,6 +24,7 @@ from abilities.helpers.stores import conformance_core as core
 from abilities.helpers.stores import conformance_links as links
 from abilities.helpers.stores import conformance_powers as powers
 from abilities.helpers.stores import conformance_rename as renames
+from abilities.helpers.stores import conformance_search as search
 from abilities.helpers.stores.conformance_steps import NAMESPACE, put
 from abilities.helpers.stores.protocol import (
     CheckableStore,
@@ -48,6 +49,13 @@ Store = TypeVar("Store", bound=MemoryStore)
 Open = Callable[[], AbstractAsyncContextManager[Store]]
 Behaviour = Callable[[Store], Awaitable[None]]
 
+SEARCH_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
+    search.a_search_looks_into_every_text,
+    search.a_phrase_in_quotes_is_found_as_it_stands,
+    search.a_search_follows_every_change,
+)
+"""What the search of every `MemoryStore` must do."""
+
 MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     core.a_memory_is_read_as_it_was_written,
     core.reads_keep_order_and_duplicates,
@@ -68,6 +76,7 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     renames.a_rename_may_change_more,
     renames.a_key_in_use_is_not_given_again,
     core.queries_filter_sort_search_and_page,
+    *SEARCH_BEHAVIOURS,
     core.statistics_follow_every_change,
     core.namespaces_are_isolated,
     core.concurrent_changes_are_all_made,

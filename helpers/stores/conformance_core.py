@@ -148,9 +148,9 @@ async def queries_filter_sort_search_and_page(store: MemoryStore) -> None:
     all_high = Query(importance="high", sort_by="created_at", archived=True)
     await _expect_found(store, all_high, ["k8", "k5", "k2"])
 
-    await _expect_found(store, Query(search="3 größer".casefold()), ["k3"])
-    await _expect_found(store, Query(search="7"), ["k7"])
-    await _expect_found(store, Query(search="zahl 9"), [])
+    await _expect_found(store, Query(search=("3 größer".casefold(),)), ["k3"])
+    await _expect_found(store, Query(search=("7",)), ["k7"])
+    await _expect_found(store, Query(search=("zahl 9",)), [])
 
     last_page = await store.query(NAMESPACE, Query(limit=3, offset=6, sort_by="created_at"))
     expect(list_keys(last_page.memories), ["k1", "k0"], "the last page may be short")

@@ -47,7 +47,7 @@ async def a_renamed_memory_keeps_what_it_has(store: MemoryStore) -> None:
         ["memory_not_found", "new"],
         "the memory is found by its new key alone",
     )
-    for query in (Query(tags=("x",)), Query(search="rose"), Query(archived=True)):
+    for query in (Query(tags=("x",)), Query(search=("rose",)), Query(archived=True)):
         page = await store.query(NAMESPACE, query)
         expect("new" in list_keys(page.memories), True, f"{query} finds it by its new key")
 

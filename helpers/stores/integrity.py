@@ -154,7 +154,7 @@ class IntegrityCheck:
         self._unfindable.append(_format_name(namespace, key))
 
     def add_wrong_index(self, name: str) -> None:
-        """Add a part of the search index that is not made of the memories' contents."""
+        """Add a part of the search or recall index that is not made of the memories' texts."""
         self._unfindable.append(f"entries of {name}")
 
     def report(

@@ -5,7 +5,7 @@ check, and `MarkableStore` marks. `abilities.helpers.stores.conformance` tests a
 them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -15,7 +15,6 @@ from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.changes import Change, Outcome
 from abilities.helpers.stores.model import (
     IMPORTANCES,
-    TYPES,
     DamagedMemory,
     IncomingMemory,
     LinkRow,
@@ -80,15 +79,15 @@ class IntegrityFinding(NamedTuple):
 class Query:
     """Which memories to return, and in which order.
 
-    A filter that is None matches every memory; of ``tags``, a memory must have all. ``search`` is a
-    case-folded text that the case-folded content must contain. ``archived`` includes archived
-    memories. ``sort_by`` is created_at, updated_at, accessed_at, importance or access_count; ties
-    are broken by id.
+    A filter that is None matches every memory; of ``tags``, a memory must have all. ``search`` are
+    case-folded terms that the memory's searchable text must all contain, see
+    `abilities.helpers.stores.search_text`. ``archived`` includes archived memories. ``sort_by`` is
+    created_at, updated_at, accessed_at, importance or access_count; ties are broken by id.
     """
 
     type: str | None = None
     tags: tuple[str, ...] = ()
-    search: str | None = None
+    search: tuple[str, ...] = ()
     importance: str | None = None
     category: str | None = None
     archived: bool = False
@@ -117,7 +116,7 @@ class Query:
 
         Counters know the memories by at most one of type, importance and tag.
         """
-        if self.search is not None or self.category is not None:
+        if self.search or self.category is not None:
             return None
 
         filters = self.filters
@@ -333,37 +332,3 @@ class MarkableStore(MemoryStore, Protocol):
 
 class ServableStore(TransferableStore, CheckableStore, MarkableStore, Protocol):
     """A store with all powers, as servers need it; the built-in stores have them all."""
-
-
-def build_stats(
-    counters: dict[tuple[str, int, str], int],
-    span: tuple[str | None, str | None],
-    most_accessed: StoredMemory | None,
-    tags: Iterable[tuple[str, int]],
-) -> Stats:
-    """Build statistics from a store's counters, whose keys are (name, archived, value).
-
-    ``span`` is when the oldest and the newest memory were created. ``tags`` are the most used ones
-    with their numbers, most used first.
-    """
-    by_type: dict[str, int] = {}
-    for name in TYPES:
-        by_type[name] = counters.get(("type", 0, name), 0)
-
-    by_importance: dict[str, int] = {}
-    for name in reversed(IMPORTANCES):  # the highest first, as replies show them
-        index = IMPORTANCES.index(name)
-        by_importance[name] = counters.get(("importance", 0, str(index)), 0)
-
-    oldest, newest = span
-    return Stats(
-        total=counters.get(("all", 0, ""), 0),
-        by_type=by_type,
-        by_importance=by_importance,
-        archived=counters.get(("all", 1, ""), 0),
-        size_bytes=counters.get(("size", 0, ""), 0) + counters.get(("size", 1, ""), 0),
-        oldest=oldest,
-        newest=newest,
-        most_accessed=most_accessed,
-        top_tags=tuple(tags),
-    )

@@ -75,6 +75,53 @@ def test_a_key_typed_into_the_search_leads_to_its_memory(visitor: Visitor) -> No
     assert "世界" in visitor.page.title()
 
 
+def test_a_question_shows_what_an_agent_gets(visitor: Visitor, settings: Settings) -> None:
+    question = "Who decides about the reader?"
+    answer = call_ability(settings, "recall", queries=[question])
+    (record,) = answer["results"]
+    found = record["memories"]
+    linked = next(memory for memory in found if "via" in memory)
+
+    visitor.go("memories")
+    visitor.field("Question").fill(question)
+    visitor.page.get_by_role("button", name="Ask").click()
+    visitor.settle()
+
+    answered = visitor.page.locator(".answer")
+    assert answered.locator("ol a.key").all_inner_texts() == [memory["key"] for memory in found]
+    expect(answered.locator(".count")).to_contain_text(f"{len(found)} of {record['matched']} hits")
+    expect(answered).to_contain_text("holds decides")
+    expect(answered).to_contain_text(f"by a link from {linked['via']}")
+
+    answered.get_by_text("The reply", exact=True).click()
+    expect(answered.locator("pre")).to_contain_text(found[0]["key"])
+
+    # The question is in the address.
+    visitor.page.reload()
+    visitor.settle()
+    expect(visitor.field("Question")).to_have_value(question)
+    assert answered.locator("ol a.key").count() == len(found)
+
+
+def test_a_question_says_what_the_reply_has_no_room_for(
+    visitor: Visitor, settings: Settings
+) -> None:
+    async def store_many() -> None:
+        async with Abilities.open(settings) as abilities:
+            for n in range(30):
+                memory = {"key": f"long-{n}", "type": "task", "content": f"zeppelin {n} " * 60}
+                await abilities.call("store_memory", memory)
+
+    run(store_many())
+    visitor.go("memories?question=zeppelin%20unheardof")
+
+    answered = visitor.page.locator(".answer")
+    shown = answered.locator("ol a.key").count()
+    assert 0 < shown < 30
+    assert answered.locator(".next a.key").count() == 10
+    expect(answered).to_contain_text("In no memory: unheardof")
+
+
 def test_pages_go_on_and_back(visitor: Visitor, settings: Settings) -> None:
     async def store_many() -> None:
         async with Abilities.open(settings) as abilities:

@@ -13,6 +13,7 @@ FLAGS = [
 ]
 VIEWS = [
     "memories",
+    "memories?question=Who%20decides%20what%20counts%3F",
     "memory/project%2Fgoals",
     "graph",
     "graph/project%2Fgoals",

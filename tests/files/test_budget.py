@@ -22,7 +22,12 @@ from abilities.declarations.faults import Fault
 from abilities.declarations.reasons import FAULTS
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, Cost, find_level, rank, share
-from abilities.helpers.reply.envelope import FailedRecord, FoundItem, RecordDraft
+from abilities.helpers.reply.envelope import (
+    FailedRecord,
+    FoundItem,
+    RecordDraft,
+    build_left_out,
+)
 from abilities.helpers.reply.filling import CUT_BYTES, FAILED_BYTES, Filling
 from abilities.helpers.text.pieces import Piece
 from tests.support.cutting_all import cut_all, follow
@@ -390,3 +395,11 @@ def test_files_that_wait_take_no_descriptors_that_others_need(
     )
 
     assert done.stdout.splitlines() == ["True 4", "True"], done.stderr
+
+
+def test_an_item_left_out_has_the_record_of_any_other_failure() -> None:
+    fault = Fault.from_reason("response_budget", size_bytes=5)
+
+    record = build_left_out(5, {"input": "a"}, {"depth": 1})
+
+    assert render(record) == render(FailedRecord(fault, {"input": "a"}, {"depth": 1}).payload)

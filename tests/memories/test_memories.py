@@ -22,6 +22,7 @@ from abilities.declarations.memories import (
     UpdateMemoryAnswer,
 )
 from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.search_text import split_search
 from abilities.helpers.stores.sqlite import queries
 from tests.support.file_cases import Row
 from tests.support.memory_cases import MEMORY_STORE_ROWS, nest
@@ -356,7 +357,7 @@ async def test_s4_search_is_literal_in_any_language(roots: Settings, through: Th
     call = through(roots)
     for text in texts:
         for search in {text, text.swapcase()}:
-            hits = [t for t in texts if search.casefold() in f"before {t} after 日本語".casefold()]
+            hits = [t for t in texts if is_found(search, f"before {t} after 日本語", t)]
             page = await call("query_memories", search=search, limit=50)
 
             assert sorted(memory["key"] for memory in page["memories"]) == sorted(
@@ -620,6 +621,11 @@ QUERIES: list[dict[str, Any]] = [
             "界x",
             "ß",
             "SS",
+            "number word1",
+            '"number 7"',
+            "界 t1",
+            "c1 ße 4",
+            "7 d",
         )
     ),
     *({"search": text, "archived": True} for text in ("word", "number 1", "e", "rd", "世界")),
@@ -685,7 +691,8 @@ async def test_queries_agree_with_a_plain_list(
 
         for text in ("word", "number 1", "er 5", "w", "世"):
             page = await call("query_memories", search=text)
-            assert page["total"] == sum(text in memory["content"] for memory in every)
+            found = [memory for memory in every if is_found(text, *list_searched(memory))]
+            assert page["total"] == len(found)
 
     by_scan = {"", "scan in order"}
 
@@ -723,8 +730,20 @@ def matches(memory: dict[str, Any], query: dict[str, Any]) -> bool:
             if name in query
         )
         and set(query.get("tags", ())) <= set(memory.get("tags", ()))
-        and query.get("search", "").casefold() in memory["content"].casefold()
+        and is_found(query.get("search", ""), *list_searched(memory))
     )
+
+
+def list_searched(memory: dict[str, Any]) -> list[str]:
+    """Return the texts of a memory that a search looks into."""
+    texts = [memory.get(name, "") for name in ("key", "summary", "content", "category")]
+    return [*texts, *memory.get("tags", ())]
+
+
+def is_found(search: str, *texts: str) -> bool:
+    """Return whether each term of a search is in one of a memory's texts."""
+    folded = [text.casefold() for text in texts]
+    return all(any(term in text for text in folded) for term in split_search(search))
 
 
 @pytest.mark.requirement("R4.5.4", "R4.5.5")

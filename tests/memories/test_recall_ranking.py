@@ -168,6 +168,18 @@ def test_links_lead_to_memories_that_hold_no_word(hops: int, names: list[str]) -
     assert shares[1:] == [4, 2][: len(names) - 1], "half and 3/10, rounded down"
 
 
+def test_a_memory_that_many_hits_are_linked_with_does_not_overtake_the_best_one() -> None:
+    stored = [PlainMemory("best", "lamp lamp river")]
+    stored += [PlainMemory(f"m{n:02}", "lamp stone", links=[("hub", 1.0)]) for n in range(29)]
+    stored += [PlainMemory("hub", "cloud"), *(PlainMemory(f"o{n}", "tree") for n in range(300))]
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp river"))
+    scores = {entry.name: entry.score for entry in ranking.entries}
+
+    assert ranking.entries[0].name == "best"
+    assert scores["hub"] == scores["best"] * 7 // 10
+
+
 def test_more_than_64_incoming_links_are_not_followed() -> None:
     hub = [PlainMemory("hub", "lamp")]
 

@@ -41,11 +41,18 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "helpers.stores.sqlite": (
         "declarations",
         "helpers.durable",
+        "helpers.search",
         "helpers.stores",
         "helpers.turns",
         "helpers.walk",
     ),
-    "helpers.stores.postgres": ("declarations", "helpers.stores", "helpers.turns", "helpers.walk"),
+    "helpers.stores.postgres": (
+        "declarations",
+        "helpers.search",
+        "helpers.stores",
+        "helpers.turns",
+        "helpers.walk",
+    ),
     "helpers.stores.opening": (
         "helpers.stores",
         "helpers.stores.postgres",

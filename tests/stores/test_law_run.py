@@ -100,4 +100,4 @@ def test_a_life_that_breaks_the_law_is_shortened_to_a_few_operations(
     finally:
         stores.end()
 
-    assert len(shortest.operations) <= 5
+    assert len(shortest.operations) <= 8

@@ -34,7 +34,7 @@ READS: dict[str, Read] = {
     "read_linked": lambda store: store.read_linked(NAMESPACE, "k", 0, 1),
     "read_backlinks": lambda store: store.read_backlinks(NAMESPACE, "k", 0, 1),
     "walk": lambda store: store.walk(NAMESPACE, "k", WalkLimits(3, 5, 20)),
-    "query": lambda store: store.query(NAMESPACE, Query(search="x")),
+    "query": lambda store: store.query(NAMESPACE, Query(search=("x",))),
     "read_stats": lambda store: store.read_stats(NAMESPACE),
 }
 

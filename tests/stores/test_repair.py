@@ -85,9 +85,9 @@ async def test_s16_a_short_content_is_no_longer_found_after_it_was_mended(tmp_pa
     tamper(store, "UPDATE memories SET content = 'zz' WHERE key = 'a'")
 
     async with open_store(store) as opened:
-        (stored,) = (await opened.query(NAMESPACE, Query(search="xyz"))).memories
+        (stored,) = (await opened.query(NAMESPACE, Query(search=("xyz",)))).memories
         await opened.change(NAMESPACE, Change("update", NOW, key="a", fields={"tags": ["t"]}))
-        found = await opened.query(NAMESPACE, Query(search="xy"))
+        found = await opened.query(NAMESPACE, Query(search=("xy",)))
         findings = await opened.check(lambda _: None, full=True)
 
     assert found.total == 1 and found.memories == (stored,)

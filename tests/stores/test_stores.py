@@ -28,7 +28,7 @@ from abilities.helpers.stores.changes import Change, Kind, create_row, merge_cha
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.protocol import Query, ServableStore, WriteResult
-from abilities.helpers.stores.sqlite import file, ranking, reader
+from abilities.helpers.stores.sqlite import file, queries, ranking, reader
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from tests.support.graphs import Graph, make_random_graph
@@ -63,6 +63,17 @@ async def test_sqlite_conforms(tmp_path: Path) -> None:
     behaviours = await conformance.check(lambda: open_store(tmp_path / f"{next(numbers)}.db"))
 
     assert len(behaviours) == len(conformance.BEHAVIOURS) >= 10
+
+
+async def test_the_search_index_finds_what_a_scan_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "_SCAN_LIMIT", 0)
+    numbers = iter(range(100))
+
+    await conformance.check(
+        lambda: open_store(tmp_path / f"{next(numbers)}.db"), conformance.SEARCH_BEHAVIOURS
+    )
 
 
 async def test_conformance_notices_a_store_that_loses_a_change(tmp_path: Path) -> None:
@@ -420,7 +431,7 @@ async def change_damaged(store: ServableStore, memory_id: str, kind: Kind) -> No
 
     # The id of the next memory in the file may be that of the deleted one.
     await put(store, "d", content="unlike")
-    found = await store.query(NAMESPACE, Query(search="content of b"))
+    found = await store.query(NAMESPACE, Query(search=("content of b",)))
     if kind != "archive":
         assert found.total == 0
 

@@ -101,16 +101,21 @@ def rank_one(
     )[:256]
     own = {key: -negative for negative, key in hits}
 
-    total: dict[str, int] = dict(own)
+    received: dict[str, int] = {}
     best_giver: dict[str, tuple[int, str]] = {}
     neighbors = {memory.key: list_steps(memories, memory, allowed) for memory in memories}
     for negative, seed in hits[:30]:
         for key, share in give(neighbors, seed, request.hops).items():
             given = math.floor(-negative * share)
             if given:
-                total[key] = total.get(key, 0) + given
+                received[key] = received.get(key, 0) + given
                 if given > best_giver.get(key, (0, ""))[0]:
                     best_giver[key] = given, seed
+
+    most = max(own.values(), default=0) * 7 // 10
+    total = {
+        key: own.get(key, 0) + min(received.get(key, 0), most) for key in own.keys() | received
+    }
 
     entries = [
         Expected(key, False, amount, own[key], None, list_words(weights[key]))

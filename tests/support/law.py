@@ -8,9 +8,10 @@ from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import WalkLimits
 from tests.support import law_checks
-from tests.support.law_checks import CHECKS, Check, Reading, same
-from tests.support.law_model import MemoryModel, Moment, NamespaceModel, Predicted, Refusal
-from tests.support.law_payloads import expect_written, normalize
+from tests.support.law_answers import Expected, check_answer, predict
+from tests.support.law_checks import CHECKS, Check, Reading
+from tests.support.law_model import MemoryModel, NamespaceModel
+from tests.support.law_payloads import normalize
 from tests.support.law_places import Call, Clock, Place
 
 NAMESPACES = ("team", "Team")
@@ -21,18 +22,20 @@ HEADING = '{"format":"agent-abilities","version":1}\n'
 class Pace(NamedTuple):
     """How much a trial checks beside the answers of all calls.
 
-    ``everything`` and ``records`` are the operations between two checks of everything, and of the
-    records of all memories; odd, so that both applications take turns. ``is_close`` says whether
-    all of `law_checks.CHECKS` follow each operation, or one of them, in turn.
+    ``wave`` is how many changes are begun together at most. ``everything`` and ``records`` are the
+    waves between two checks of everything, and of the records of all memories; odd, so that both
+    applications take turns. ``is_close`` says whether all of `law_checks.CHECKS` follow each
+    change, or one of them, in turn.
     """
 
+    wave: int
     everything: int
     records: int
     is_close: bool
 
 
-CLOSE = Pace(everything=29, records=29, is_close=True)
-LONG = Pace(everything=501, records=11, is_close=False)
+CLOSE = Pace(wave=1, everything=29, records=29, is_close=True)
+LONG = Pace(wave=16, everything=101, records=5, is_close=False)
 
 
 class Saved(NamedTuple):
@@ -43,29 +46,32 @@ class Saved(NamedTuple):
 
 
 class Trial:
-    """Does the same with all places, and checks after each step what it must have done.
+    """Does the same with all places, and checks what it must have done.
 
     A step is a change, an import or what a person does with a store; `begin_step` begins each.
+    Changes wait until there are enough of them for a wave, or until something else is done. Those
+    of a wave are begun together, so that a store may commit them together, and are checked then:
+    each answer by the model that the change left, and the memories by the last one.
     """
 
     def __init__(self, places: Sequence[Place], quota: int | None, pace: Pace = CLOSE) -> None:
         self.places = places
         self._pace = pace
+        self._room = places[0].settings.max_response_bytes
         self.models = {name: NamespaceModel(quota) for name in NAMESPACES}
         self.clock = Clock()
         self.exports: list[str] = []
         self.saved: list[Saved] = []
         self._moment = self.clock.tick(0)
-        self._steps = 0
+        self._waiting: list[Expected] = []
+        self._touched: dict[tuple[str, str | None], None] = {}
+        self._queries: list[tuple[str, JsonObject]] = []
+        self._waves = 0
+        self._checks = 0
 
     def begin_step(self, ticks: int) -> None:
         """Begin an operation, so many milliseconds after the last one."""
-        self._steps += 1
         self._moment = self.clock.tick(ticks)
-        if self._steps % self._pace.everything == 0:
-            self.check_everything()
-        if self._steps % self._pace.records == 0:
-            self._check_records()
 
     def choose(self, namespace: str, number: int) -> MemoryModel:
         """Return one of the memories; if there is none, one that does not exist."""
@@ -78,45 +84,52 @@ class Trial:
     def change(
         self, namespace: str, name: str, arguments: JsonObject, *, may_refuse: bool = False
     ) -> None:
-        """Make a change, and check that the answer and all readers say what it must have done."""
-        before = self.models[namespace]
-        payload = self._call(namespace, name, arguments)
+        """Make a change, and check that the answer and all readers say what it must have done.
 
-        if may_refuse and "error" in payload:
+        A change that ``may_refuse`` is the last of its wave: no model can tell what becomes of it.
+        """
+        call = Call(namespace, name, arguments, self._moment)
+        self._touch(namespace, _find_key(self.models[namespace], arguments))
+
+        if not may_refuse:
+            self._wait(self._predict(call))
+            return
+
+        payload = self._send(call)
+        if "error" in payload:
             law_checks.check_refusal(payload)
-            self._check(namespace, _find_key(before, arguments))
-            return
-
-        after = before.copy()
-        try:
-            predicted = predict(after, name, arguments, self._moment)
-        except Refusal as refusal:
-            assert "error" in payload, payload
-            assert law_checks.check_refusal(payload) == str(refusal)
-            self._check(namespace, _find_key(before, arguments))
-            return
-
-        assert "error" not in payload, payload
-        self.models[namespace] = after
-        self._check_answer(namespace, payload, predicted)
-        key = predicted.memory.key if predicted.memory else None
-        self._check(namespace, key)
-        old_key = _find_key(before, arguments)
-        if old_key not in (None, key):
-            self._check(namespace, old_key)
+        else:
+            check_answer(payload, self._predict(call), self._room)
+        self._end_wave()
 
     def refuse(self, namespace: str, name: str, arguments: JsonObject, key: str) -> None:
         """Send what must be refused, and check that it changed nothing."""
-        law_checks.check_refusal(self._call(namespace, name, arguments))
-        self._check(namespace, key)
+        call = Call(namespace, name, arguments, self._moment)
+        self._touch(namespace, key)
+        self._wait(Expected(call, self.models[namespace], None))
 
     def query(self, namespace: str, query: JsonObject) -> None:
-        """Find memories."""
-        for reading in self._read(namespace):
-            law_checks.check_query(reading, self.models[namespace], query)
+        """Find memories, when the changes that wait are made."""
+        self._queries.append((namespace, query))
+        if not self._waiting:
+            self._run_queries()
+
+    def settle(self) -> None:
+        """Make the changes that wait, and check what they, or another step, must have done."""
+        if self._waiting:
+            self._send(None)
+        if not self._touched:
+            return
+
+        touched, self._touched = self._touched, {}
+        for namespace, key in touched:
+            self._check(namespace, key)
+        self._run_queries()
+        self._waves += 1
 
     def import_text(self, text: str, *, replace: bool, into: str | None) -> None:
         """Import an export, perhaps into one namespace."""
+        self.settle()
         counts: dict[str, int] = {}
         for line in text.split("\n")[1:-1]:
             memory = json.loads(line)
@@ -137,24 +150,32 @@ class Trial:
 
         for line in text.split("\n")[1:-1]:
             memory = json.loads(line)
-            self._check(into or memory["namespace"], memory["key"])
+            self._touch(into or memory["namespace"], memory["key"])
+        self.settle()
 
     def export(self) -> None:
         """Export everything, and keep the last exports."""
+        self.settle()
         texts = [law_checks.check_export(place, self.models) for place in self.places]
         self.exports = [*self.exports[-2:], texts[-1]]
 
     def restart(self) -> None:
         """Close all applications, and open them again."""
+        self.settle()
         for place in self.places:
             place.open()
+        self.begin()
 
+    def begin(self) -> None:
+        """Make the first calls; a new store is made by them."""
         for namespace in NAMESPACES:
-            self._call(namespace, "get_memory_stats", {})  # a new store is made by its first call
-            self._check(namespace, None)
+            self._call([Call(namespace, "get_memory_stats", {}, self._moment)])
+            self._touch(namespace, None)
+        self.settle()
 
     def back_up(self) -> None:
         """Back up the stores, which must be files."""
+        self.settle()
         saved = Saved(len(self.saved), _copy(self.models))
         for place in self.places:
             result = place.run("backup", place.folder / f"{saved.number}.backup")
@@ -164,6 +185,7 @@ class Trial:
 
     def restore(self, saved: Saved) -> None:
         """Put a backup in the place of each store."""
+        self.settle()
         for place in self.places:
             place.close()
             copy = place.folder / f"{saved.number}.backup"
@@ -173,10 +195,12 @@ class Trial:
 
         self.models = _copy(saved.models)
         for namespace in NAMESPACES:
-            self._check(namespace, None)
+            self._touch(namespace, None)
+        self.settle()
 
     def check_everything(self) -> None:
         """Read, export, check, back up, change and delete everything."""
+        self.settle()
         for place in self.places:
             law_checks.check_export(place, self.models)
             law_checks.check_integrity(place)
@@ -198,47 +222,70 @@ class Trial:
         for place in self.places:
             place.close()
 
-    def _check_answer(self, namespace: str, payload: JsonObject, predicted: Predicted) -> None:
-        if "memory" not in payload:
-            assert payload["success"] is True
-            return
+    def _predict(self, call: Call) -> Expected:
+        """Make a change in the model, and return what a store must answer."""
+        expected = predict(self.models[call.namespace], call)
+        self.models[call.namespace] = expected.model
+        if expected.predicted is not None and expected.predicted.memory is not None:
+            self._touch(call.namespace, expected.predicted.memory.key)
 
-        assert predicted.memory is not None
-        record = {"data": payload["memory"], "truncation": payload.get("truncation")}
-        (reading, *_) = self._read(namespace)
-        law_checks.complete(reading, record)
-        shown = len(payload["memory"].get("links", ()))
-        expected = expect_written(self.models[namespace], predicted.memory, shown)
-        same(record["data"], expected)
+        return expected
 
-        # Only a small room may leave no room for twenty.
-        if reading.place.settings.max_response_bytes > 100_000:
-            assert shown == min(20, expected.get("links_total", 0))
+    def _wait(self, expected: Expected) -> None:
+        self._waiting.append(expected)
+        if len(self._waiting) >= self._pace.wave:
+            self._end_wave()
 
-        if "created" in payload:
-            assert payload["created"] == predicted.created
-        if "updated_fields" in payload:
-            assert sorted(payload["updated_fields"]) == sorted(predicted.updated)
+    def _end_wave(self) -> None:
+        self.settle()
 
-    def _call(self, namespace: str, name: str, arguments: JsonObject) -> JsonObject:
-        """Send the same call to all stores, which must answer the same."""
-        call = Call(namespace, name, arguments, self._moment)
-        first, *others = [place.call(call, self._steps) for place in self.places]
+        if self._waves % self._pace.everything == 0:
+            self.check_everything()
+        if self._waves % self._pace.records == 0:
+            self._check_records()
+
+    def _send(self, last: Call | None) -> JsonObject:
+        """Send the calls that wait, check their answers, and return that of the last call."""
+        waiting, self._waiting = self._waiting, []
+        calls = [expected.call for expected in waiting]
+        if last is not None:
+            calls.append(last)
+
+        payloads = self._call(calls)
+        for expected, payload in zip(waiting, payloads, strict=False):
+            check_answer(payload, expected, self._room)
+
+        return payloads[-1]
+
+    def _call(self, calls: Sequence[Call]) -> list[JsonObject]:
+        """Send the same calls to all stores, which must answer the same."""
+        first, *others = [place.call(calls, self._waves) for place in self.places]
 
         for other in others:
             assert normalize(other) == normalize(first)
 
         return first
 
+    def _touch(self, namespace: str, key: str | None) -> None:
+        """Let a memory be checked at the end of the wave."""
+        self._touched[namespace, key] = None
+
+    def _run_queries(self) -> None:
+        queries, self._queries = self._queries, []
+        for namespace, query in queries:
+            for reading in self._read(namespace):
+                law_checks.check_query(reading, self.models[namespace], query)
+
     def _read(self, namespace: str) -> list[Reading]:
         """Return readers of all stores: not the application that wrote, but the other one."""
-        return [Reading(place, self._steps + 1, self._moment, namespace) for place in self.places]
+        return [Reading(place, self._waves + 1, self._moment, namespace) for place in self.places]
 
     def _check(self, namespace: str, key: str | None) -> None:
         """Try one memory, and what is counted in both namespaces."""
+        self._checks += 1
         for reading in self._read(namespace):
             for check, checked in self._choose_checks(self.models[namespace], key):
-                check(reading, self.models, checked, self._steps)
+                check(reading, self.models, checked, self._checks)
 
     def _choose_checks(
         self, model: NamespaceModel, key: str | None
@@ -250,7 +297,7 @@ class Trial:
         if self._pace.is_close:
             return [(check, key) for check in CHECKS]
 
-        turn, number = divmod(self._steps, len(CHECKS))
+        turn, number = divmod(self._checks, len(CHECKS))
         if turn % 3 == 0 and model.memories:
             key = list(model.memories)[turn % len(model.memories)]
         return [(CHECKS[number], key)]
@@ -260,18 +307,6 @@ class Trial:
         query: JsonObject = {"archived": True, "limit": 100, "sort_by": "updated_at"}
         for namespace in NAMESPACES:
             self.query(namespace, {**query, "sort_order": "asc"})
-
-
-def predict(model: NamespaceModel, name: str, arguments: JsonObject, moment: Moment) -> Predicted:
-    """Make a change in a model. Raises Refusal."""
-    if name == "store_memory":
-        return model.store(arguments, moment)
-    if name == "update_memory":
-        return model.update(arguments, moment)
-    if arguments["permanent"]:
-        return model.delete(arguments["id"])
-
-    return model.archive(arguments["id"], moment)
 
 
 def _copy(models: dict[str, NamespaceModel]) -> dict[str, NamespaceModel]:

@@ -65,7 +65,7 @@ class LawMachine(RuleBasedStateMachine):
 
         trial = Trial(self._open_places(settings), quota)
         self._operations = Operations(trial)
-        trial.restart()
+        trial.begin()
 
     def perform(self, operation: Operation) -> None:
         """Do an operation, and count it."""

@@ -21,7 +21,7 @@ from abilities.helpers.stores.protocol import WalkResult, WriteResult
 from abilities.helpers.stores.sqlite import writes
 from abilities.helpers.stores.sqlite.backup import RestoredStore
 from abilities.helpers.stores.sqlite.copying import Progress
-from abilities.helpers.stores.sqlite.search import add_content
+from abilities.helpers.stores.sqlite.search import add_text
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.validation import validate_arguments
 
@@ -136,12 +136,12 @@ def forget_sometimes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def index_half_a_content(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the search index know the first half of changed contents."""
+    """Let the search index know the first half of changed texts."""
 
-    def add_half(connection: sqlite3.Connection, memory: int, content: str) -> None:
-        add_content(connection, memory, content[: len(content) // 2])
+    def add_half(connection: sqlite3.Connection, memory: int, text: str) -> None:
+        add_text(connection, memory, text[: len(text) // 2])
 
-    monkeypatch.setattr(writes, "add_content", add_half)
+    monkeypatch.setattr(writes, "add_text", add_half)
 
 
 def keep_old_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.model import dump_sorted_json
+from abilities.helpers.stores.search_text import split_search
 from abilities.helpers.walk import RANK_ONE, WalkLimits, compute_rank
 from tests.support.graphs import Edge, Graph
 from tests.support.law_model import LinkName, MemoryModel, NamespaceModel
@@ -253,8 +254,13 @@ def _is_match(memory: MemoryModel, query: JsonObject) -> bool:
     if not set(query.get("tags", ())) <= set(memory.tags):
         return False
 
-    search = query.get("search", "")
-    return not search.strip(" ") or search.casefold() in memory.content.casefold()
+    searched = (memory.key, memory.summary, memory.content, memory.category, *memory.tags)
+    texts = [text.casefold() for text in searched]
+    for term in split_search(query.get("search", "")):
+        if not any(term in text for text in texts):
+            return False
+
+    return True
 
 
 def _describe_links(

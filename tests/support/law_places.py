@@ -5,8 +5,9 @@ import pickle
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, Self
@@ -51,6 +52,16 @@ class Call(NamedTuple):
     moment: Moment
 
 
+_moment: ContextVar[Moment] = ContextVar("moment")
+
+
+class Wave(NamedTuple):
+    """Calls for one application, which are begun together or one after another."""
+
+    calls: Sequence[Call]
+    together: bool
+
+
 class Application(Protocol):
     """An application that uses a store, in this process or in another."""
 
@@ -58,8 +69,8 @@ class Application(Protocol):
         """Open it; an open one is closed first."""
         ...
 
-    def call(self, call: Call) -> JsonObject:
-        """Return the payload of a reply."""
+    def call(self, wave: Wave) -> list[JsonObject]:
+        """Return the payloads of the replies."""
         ...
 
     def close(self) -> None:
@@ -74,30 +85,26 @@ class LocalApplication:
         self._runner = asyncio.Runner()
         self._open = AsyncExitStack()
         self._abilities: Abilities | None = None
+        self._views: dict[str, Abilities] = {}
 
     def open(self, settings: Settings) -> None:
         """Open it; an open one is closed first."""
         self.close()
         self._runner.run(self._open_abilities(settings))
 
-    def call(self, call: Call) -> JsonObject:
-        """Return the payload of a reply."""
-        assert self._abilities is not None
-        view = self._abilities.for_namespace(call.namespace)
-
-        moment = call.moment
-
+    def call(self, wave: Wave) -> list[JsonObject]:
+        """Return the payloads of the replies."""
         with (
-            patch.object(helper, "utc_now", lambda: moment.now),
-            patch.object(helper, "uuid4", lambda: moment.new_id),
+            patch.object(helper, "utc_now", lambda: _moment.get().now),
+            patch.object(helper, "uuid4", lambda: _moment.get().new_id),
         ):
-            loop = self._runner.get_loop()
-            return loop.run_until_complete(view.reply(call.name, call.arguments)).payload
+            return self._runner.get_loop().run_until_complete(self._reply_to_all(wave))
 
     def close(self) -> None:
         """Close it, if it is open."""
         self._runner.run(self._open.aclose())
         self._abilities = None
+        self._views.clear()
 
     def end(self) -> None:
         """Close its event loop too."""
@@ -106,6 +113,24 @@ class LocalApplication:
 
     async def _open_abilities(self, settings: Settings) -> None:
         self._abilities = await self._open.enter_async_context(Abilities.open(settings))
+
+    async def _reply_to_all(self, wave: Wave) -> list[JsonObject]:
+        if wave.together:
+            return await asyncio.gather(*(self._reply(call) for call in wave.calls))
+
+        return [await self._reply(call) for call in wave.calls]
+
+    async def _reply(self, call: Call) -> JsonObject:
+        _moment.set(call.moment)
+        reply = await self._get_view(call.namespace).reply(call.name, call.arguments)
+        return reply.payload
+
+    def _get_view(self, namespace: str) -> Abilities:
+        assert self._abilities is not None
+        if namespace not in self._views:
+            self._views[namespace] = self._abilities.for_namespace(namespace)
+
+        return self._views[namespace]
 
 
 class RemoteApplication:
@@ -129,11 +154,11 @@ class RemoteApplication:
         """Open it; an open one is closed first."""
         self._ask(settings)
 
-    def call(self, call: Call) -> JsonObject:
-        """Return the payload of a reply."""
-        payload = self._ask(call)
-        assert isinstance(payload, dict)
-        return payload
+    def call(self, wave: Wave) -> list[JsonObject]:
+        """Return the payloads of the replies."""
+        payloads = self._ask(wave)
+        assert isinstance(payloads, list)
+        return payloads
 
     def close(self) -> None:
         """Close it, if it is open."""
@@ -174,9 +199,14 @@ class Place:
         for application in self._applications:
             application.close()
 
-    def call(self, call: Call, through: int) -> JsonObject:
-        """Return the payload of a reply of one of the two applications."""
-        return self._applications[through % len(self._applications)].call(call)
+    def call(self, calls: Sequence[Call], through: int) -> list[JsonObject]:
+        """Return the payloads of the replies of one of the two applications.
+
+        A file takes the changes of a namespace in the order in which they were begun, so that
+        calls that are begun together have an order; a server's connections keep none.
+        """
+        application = self._applications[through % len(self._applications)]
+        return application.call(Wave(calls, together=self.is_file))
 
     def run(self, *words: str | Path, store_url: str | None = None) -> Result:
         """Run a command of the command line on the store, or on another one."""
@@ -193,7 +223,7 @@ class Place:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Do what is asked until no more is: open (settings), close (None), or call."""
+    """Do what is asked until no more is: open (settings), close (None), or call (a wave)."""
     application = LocalApplication()
 
     while True:
@@ -202,7 +232,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         except EOFError:
             break
 
-        answer: JsonObject | None = None
+        answer: list[JsonObject] | None = None
         if request is None:
             application.close()
         elif isinstance(request, Settings):

@@ -1,5 +1,7 @@
 """Values for memories: usual ones, those at the bounds, and hostile ones."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from abilities.declarations.values import JsonObject
@@ -39,6 +41,16 @@ ALPHABET = list(
 short_texts = st.text(st.sampled_from(ALPHABET), max_size=20)
 
 
+def rarely(
+    rare: st.SearchStrategy[Any], usual: st.SearchStrategy[Any], times: int
+) -> st.SearchStrategy[Any]:
+    """Return a strategy that is the rare one once in so many times.
+
+    A union would not do: it counts a strategy that is named several times as one.
+    """
+    return st.sampled_from([usual] * (times - 1) + [rare]).flatmap(lambda chosen: chosen)
+
+
 def long_texts(limit: int) -> st.SearchStrategy[str]:
     """Return texts of just as many characters as fit, of several widths."""
     return st.sampled_from(["x", "\u0001", "ß", "İ", "世", "😀", " ", "a\n"]).map(
@@ -49,7 +61,7 @@ def long_texts(limit: int) -> st.SearchStrategy[str]:
 def texts(limit: int, *, least: int = 0) -> st.SearchStrategy[str]:
     """Return texts of up to a number of characters."""
     usual = short_texts.map(lambda text: text[:limit]).filter(lambda text: len(text) >= least)
-    return st.one_of(usual, usual, usual, usual, long_texts(limit))
+    return rarely(long_texts(limit), usual, 10)
 
 
 keys = st.sampled_from(KEYS)
@@ -110,7 +122,7 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "category": texts(50),
     "tags": tags,
     "importance": importances,
-    "links": links | links | links | many_links,
+    "links": rarely(many_links, links, 12),
     "memory_score": fractions,
     "metadata": metadata,
 }

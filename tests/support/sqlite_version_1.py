@@ -8,7 +8,7 @@ import orjson
 
 from abilities.helpers.stores.model import IMPORTANCES, LinkRow, Row, StoredMemory, hash_values
 from abilities.helpers.stores.sqlite.schema import APPLICATION_ID
-from abilities.helpers.stores.sqlite.search import add_content
+from abilities.helpers.stores.sqlite.search import add_text
 
 SCHEMA = Path(__file__).with_suffix(".sql")
 NAMESPACES = ("a", "b")
@@ -95,7 +95,7 @@ def build(path: Path, memories: Sequence[StoredMemory]) -> None:
             _insert(
                 connection, "tags", (row.namespace, tag, row.archived, memory.accessed_at, row.id)
             )
-        add_content(connection, number, memory.row.content)
+        add_text(connection, number, memory.row.content.casefold())
 
     connection.execute("COMMIT")
     connection.close()

@@ -149,9 +149,15 @@ def check_words(answer: Any) -> None:
     assert not [canary for canary in CANARIES if canary in text], text
 
 
+@pytest.fixture(params=["own", "sdk"])
+def stdio_settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+    """Settings for each of the two loops over stdio."""
+    return settings.model_copy(update={"mcp_loop": request.param})
+
+
 @pytest.fixture
-async def piped(settings: Settings) -> AsyncIterator[Piped]:
-    async with open_piped(settings) as client:
+async def piped(stdio_settings: Settings) -> AsyncIterator[Piped]:
+    async with open_piped(stdio_settings) as client:
         yield client
 
 
@@ -312,9 +318,9 @@ async def test_a_posted_request_is_answered_under_its_own_id(
 
 
 async def test_a_connection_of_the_current_revision_refuses_the_earlier_one_in_our_words(
-    settings: Settings,
+    stdio_settings: Settings,
 ) -> None:
-    async with open_piped(settings, hello=None) as piped:
+    async with open_piped(stdio_settings, hello=None) as piped:
         await piped.request(1, "tools/list", {"_meta": ENVELOPE})
         assert "result" in await piped.read()
 
@@ -331,8 +337,10 @@ async def test_a_connection_of_the_current_revision_refuses_the_earlier_one_in_o
             check_words(answer)
 
 
-async def test_a_request_before_initialize_is_refused_in_our_words(settings: Settings) -> None:
-    async with open_piped(settings, hello=None) as piped:
+async def test_a_request_before_initialize_is_refused_in_our_words(
+    stdio_settings: Settings,
+) -> None:
+    async with open_piped(stdio_settings, hello=None) as piped:
         await piped.send(build_call(1, "get_memory_stats"))
         check_error(await piped.read(), Case(b"", -32602, 1))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import psycopg
 import pytest
 
 from abilities import Abilities, Settings
@@ -135,6 +136,17 @@ def import_file(file: Path, settings: Settings, namespace: str) -> None:
     subprocess.run(command, env=environment, check=True, capture_output=True)
 
 
+def settle(store_url: str | None) -> None:
+    """Let a database do at once the cleaning that it would begin by itself while we measure."""
+    assert store_url is not None
+    if store_url.startswith("sqlite"):
+        return
+
+    with psycopg.connect(store_url, autocommit=True) as connection:
+        connection.execute("VACUUM (ANALYZE)")
+        connection.execute("CHECKPOINT")
+
+
 @contextmanager
 def being_rude(server: Server, token: str, way: str) -> Iterator[None]:
     command = [sys.executable, "-m", "tests.support.rude_neighbor", server.address, token, way]
@@ -150,7 +162,10 @@ def being_rude(server: Server, token: str, way: str) -> Iterator[None]:
 async def test_a_tenant_is_served_while_another_does_its_worst(
     shared: Settings, tmp_path: Path
 ) -> None:
-    """Figure 13. Nothing of the good tenant is refused; how long it waits is only measured."""
+    """Figure 13. Nothing of the good tenant is refused; how long it waits is only measured.
+
+    Its time alone is measured anew for each way, in the state that the way before has left.
+    """
     await fill_store(shared, tmp_path)
     tokens = TokenFile(tmp_path / ".abilities" / "tokens.json")
     good = tokens.add(GOOD, "write")[1]
@@ -158,10 +173,12 @@ async def test_a_tenant_is_served_while_another_does_its_worst(
 
     with serving(shared, tmp_path) as server:
         await measure(server.address, good)
-        alone = await measure(server.address, good)
-        assert alone.refused == []
 
         for way in WAYS:
+            settle(shared.store_url)
+            alone = await measure(server.address, good)
+            assert alone.refused == []
+
             with being_rude(server, rude, way):
                 await asyncio.sleep(2)  # until it is at its worst
                 beside = await measure(server.address, good)

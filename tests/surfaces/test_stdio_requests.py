@@ -18,6 +18,7 @@ import pytest
 from abilities import Ability, Arguments, Context, Model, Settings, ability
 from abilities.adapters import stdio as stdio_module
 from abilities.adapters.messages import MAX_ID
+from abilities.adapters.requests import MAX_REQUESTS
 from tests.support.piped import Piped, build_call, build_line, build_request, open_piped
 from tests.support.stores import store_file
 from tests.support.surfaces import environment
@@ -25,6 +26,12 @@ from tests.support.tier import size
 from tests.support.waiting import wait_until
 
 COMMAND = [sys.executable, "-m", "abilities", "mcp"]
+
+
+@pytest.fixture(params=["own", "sdk"])
+def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+    """Settings for each of the two loops."""
+    return settings.model_copy(update={"mcp_loop": request.param})
 
 
 class Nothing(Arguments):
@@ -278,7 +285,7 @@ async def test_thousands_of_requests_at_once_wait_for_their_turn(settings: Setti
     async with open_gated(settings) as (client, gate):
         calls = [build_call(number, "wait") for number in range(count)]
         sending = asyncio.create_task(client.send(*calls))
-        await wait_until(lambda: gate.waiting == stdio_module.MAX_REQUESTS)
+        await wait_until(lambda: gate.waiting == MAX_REQUESTS)
 
         gate.opened.set()
         answers = [await client.read() for _ in range(count)]
@@ -286,7 +293,7 @@ async def test_thousands_of_requests_at_once_wait_for_their_turn(settings: Setti
 
         assert sorted(answer["id"] for answer in answers) == list(range(count))
         assert all("result" in answer for answer in answers)
-        assert gate.most_waiting == stdio_module.MAX_REQUESTS
+        assert gate.most_waiting == MAX_REQUESTS
 
 
 def start(settings: Settings) -> subprocess.Popen[bytes]:

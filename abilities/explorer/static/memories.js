@@ -6,6 +6,7 @@ import { Editor } from "./editor.js";
 import { formatCount, shorten, showName } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
 import { Chips, Name, Pager, RequestStatus, Select, TextField, Time } from "./parts.js";
+import { Question } from "./question.js";
 import { getArguments, listOptions } from "./schemas.js";
 import { Statistics } from "./statistics.js";
 import { html, useState } from "./vendor/htm-preact.js";
@@ -38,6 +39,8 @@ export function Memories({ address, canWrite, abilities }) {
   const filter = (changes) => replaceParams("memories", "", { ...params, offset: "", ...changes });
   const move = (offset) => replaceParams("memories", "", { ...params, offset: offset || "" });
 
+  const ask = (question) => open("memories", "", { ...params, question });
+
   const finishCreating = (key) => {
     if (key) open("memory", key);
     else setIsCreating(false);
@@ -50,6 +53,7 @@ export function Memories({ address, canWrite, abilities }) {
   return html`
     <div class="headline"><h1 tabindex="-1">Memories</h1>${canWrite && create}</div>
     ${isCreating && html`<${Editor} abilities=${abilities} onDone=${finishCreating} />`}
+    <${Question} question=${params.question} abilities=${abilities} onAsk=${ask} />
     <${Statistics} stats=${stats.data} onTag=${(tag) => filter({ tag })} />
     <${Filters} params=${params} abilities=${abilities} onFilter=${filter} />
     <${RequestStatus} request=${request} />

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.postgres.reads import read_ids
 from abilities.helpers.stores.postgres.statements import Connection, Select, to_number, to_text
-from abilities.helpers.stores.protocol import MemoryPage, Query, Stats, build_stats
+from abilities.helpers.stores.protocol import MemoryPage, Query, Stats
+from abilities.helpers.stores.stats import build_stats
 
 FEW_MATCHES = 10_000
 """Up to this many matches are found first and then sorted."""
@@ -94,10 +95,11 @@ def _select_matches(namespace: str, query: Query) -> _Selection:
     conditions = ["s.namespace = %s"]
     values: list[object] = [namespace]
 
-    if query.search is not None:
+    if query.search:
         tables += " JOIN words AS w ON w.namespace = s.namespace AND w.id = s.id"
+    for term in query.search:
         conditions.append("w.folded LIKE %s")
-        values.append(_build_like_pattern(query.search))
+        values.append(_build_like_pattern(term))
 
     if not query.archived:
         conditions.append("s.archived = 0")

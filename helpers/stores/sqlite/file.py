@@ -73,8 +73,9 @@ class StoreFile:
     created in its place.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, language: str = "english") -> None:
         self.path = path
+        self._language = language  # of the recall index, if this makes one
         # Not the database itself: a lock on it would go with it when it is moved.
         self._lock_path = _name_lock(path)
         self._lock_descriptor: int | None = None
@@ -259,7 +260,7 @@ class StoreFile:
                 raise Refused("storage_moved")
 
             with reserve_new_file(self.path) as new_path:
-                schema.create(new_path)
+                schema.create(new_path, self._language)
                 os.link(new_path, self.path)
 
             sync_folder(self.path.parent)
@@ -275,7 +276,7 @@ class StoreFile:
         connection = self._connect(writing=True)
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         try:
-            migrate(connection, self.path, partial(self._lock_block, connection))
+            migrate(connection, self.path, partial(self._lock_block, connection), self._language)
         finally:
             with self.lock(MIGRATION_SECONDS):
                 connection.close()

@@ -13,6 +13,7 @@ from abilities.helpers.stores.model import LinkRecord, Row
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.ranking import ARE_STALE, StaleMark
 from abilities.helpers.stores.sqlite import schema
+from abilities.helpers.stores.sqlite.recall_check import compare_recall_index
 from abilities.helpers.stores.sqlite.search import compare_index
 
 _MEMORY_COLUMNS = ", ".join(f"m.{name}" for name in (*Row._fields, "hash"))
@@ -156,7 +157,7 @@ def _check_rows(
     for namespace, key in connection.execute(_UNFINDABLE):
         check.add_unfindable(namespace, key)
 
-    for table in compare_index(connection):
+    for table in (*compare_index(connection), *compare_recall_index(connection)):
         check.add_wrong_index(table)
 
     counters: dict[Counted, int] = {}

@@ -1,13 +1,17 @@
 """Queries, totals and statistics in an SQLite store, in a snapshot of the caller."""
 
 import sqlite3
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.search.recall import Filters
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import MemoryPage, Query, Stats, build_stats
+from abilities.helpers.stores.protocol import MemoryPage, Query, Stats
+from abilities.helpers.stores.search_text import SEPARATOR
 from abilities.helpers.stores.sqlite.reads import find_row_by_id, load_memory
-from abilities.helpers.stores.sqlite.search import parse_search
+from abilities.helpers.stores.sqlite.search import HAS_TERMS, plan_search
+from abilities.helpers.stores.stats import build_stats
 
 Strategy = Literal["search first", "scan in order"]
 """Where a search begins.
@@ -33,9 +37,9 @@ class Selection(NamedTuple):
 
 def run_query(connection: sqlite3.Connection, namespace: str, query: Query) -> MemoryPage:
     """Return a page of matching memories, and how many match."""
-    size = _read_counter(connection, namespace, "all", "", archived=True)
+    size = read_counter(connection, namespace, "all", "", archived=True)
     matches: int | None = None
-    if query.search is not None and size > _SCAN_LIMIT:
+    if query.search and size > _SCAN_LIMIT:
         matches = _count_matches(connection, query.search)
 
     # Sorting all matches costs their number; meeting them in order costs how far apart they lie.
@@ -55,10 +59,10 @@ def run_query(connection: sqlite3.Connection, namespace: str, query: Query) -> M
     return MemoryPage(tuple(memories), total)
 
 
-def _count_matches(connection: sqlite3.Connection, search: str) -> int:
-    """Return how many memories of all namespaces contain a text."""
-    table, match = parse_search(search)
-    return _count(connection, Selection(table, f"{table} MATCH ?", [match]))
+def _count_matches(connection: sqlite3.Connection, terms: Sequence[str]) -> int:
+    """Return how many memories of all namespaces have all terms."""
+    table, condition, values = plan_search(terms)
+    return _count(connection, Selection(table, condition, [*values]))
 
 
 def _read_ids(
@@ -104,13 +108,13 @@ def _select(namespace: str, query: Query, strategy: Strategy) -> Selection:
     values: list[str | int] = [namespace]
     tags = list(query.tags)
 
-    if query.search is not None and strategy == "search first":
-        table, match = parse_search(query.search)
+    if query.search and strategy == "search first":
+        table, condition, matches = plan_search(query.search)
         source = (
             f"{table} CROSS JOIN shelf AS s INDEXED BY shelf_memory ON s.memory = {table}.rowid"
         )
-        conditions.append(f"{table} MATCH ?")
-        values.append(match)
+        conditions.append(condition)
+        values += matches
     elif tags:
         source = "tags AS t CROSS JOIN shelf AS s ON s.namespace = t.namespace AND s.id = t.id"
         conditions += ["t.namespace = ?", "t.tag = ?"]
@@ -118,10 +122,38 @@ def _select(namespace: str, query: Query, strategy: Strategy) -> Selection:
         if not query.archived:
             conditions.append("t.archived = 0")
 
-    # The content stands in another table, and is read for each memory that is met.
-    if query.search is not None and strategy == "scan in order":
-        conditions.append("instr((SELECT folded(content) FROM memories WHERE rowid = s.memory), ?)")
-        values.append(query.search)
+    # The texts stand in another table, and are read for each memory that is met.
+    if query.search and strategy == "scan in order":
+        conditions.append(HAS_TERMS)
+        values.append(SEPARATOR.join(query.search))
+
+    filters, filter_values = _list_filters(query, tags)
+    return Selection(source, " AND ".join([*conditions, *filters]), [*values, *filter_values])
+
+
+def select_passing(filters: Filters) -> tuple[str, list[str | int]]:
+    """Return the condition for rows of the memory index, ``s``, that pass filters, and its values.
+
+    The namespace is left to the caller.
+    """
+    query = Query(
+        type=filters.type,
+        category=filters.category,
+        importance=filters.importance,
+        archived=filters.archived,
+    )
+    conditions, values = _list_filters(query, filters.tags)
+    if filters.changed_since is not None:
+        conditions.append("s.updated_at >= ?")
+        values.append(filters.changed_since)
+
+    return " AND ".join(["true", *conditions]), values
+
+
+def _list_filters(query: Query, tags: Iterable[str]) -> tuple[list[str], list[str | int]]:
+    """Return the conditions of a query's filters, with ``tags`` in place of its own."""
+    conditions: list[str] = []
+    values: list[str | int] = []
 
     if not query.archived:
         conditions.append("s.archived = 0")
@@ -136,7 +168,7 @@ def _select(namespace: str, query: Query, strategy: Strategy) -> Selection:
         conditions.append(f"s.{name} = ?")
         values.append(value)
 
-    return Selection(source, " AND ".join(conditions), values)
+    return conditions, values
 
 
 def _count_total(
@@ -144,7 +176,7 @@ def _count_total(
 ) -> int:
     """Return how many memories match: from a counter if one knows, else by the cheapest count.
 
-    ``matches`` is how many memories of all namespaces contain the searched text, or None if the
+    ``matches`` is how many memories of all namespaces have the searched terms, or None if the
     search index is not used; ``size`` is the number of memories in the namespace.
     """
     if matches is None:
@@ -152,11 +184,11 @@ def _count_total(
             return _count(connection, _select(namespace, query, "scan in order"))
 
         name, value = query.counter
-        return _read_counter(connection, namespace, name, value, archived=query.archived)
+        return read_counter(connection, namespace, name, value, archived=query.archived)
 
     # If nothing in the search index is excluded by the query, every match counts.
     if not query.tags and not query.filters:
-        visible = _read_counter(connection, namespace, "all", "", archived=query.archived)
+        visible = read_counter(connection, namespace, "all", "", archived=query.archived)
         if visible == size and _is_only_namespace(connection, namespace):
             return matches
 
@@ -179,7 +211,7 @@ def _count(connection: sqlite3.Connection, selection: Selection) -> int:
     return int(count)
 
 
-def _read_counter(
+def read_counter(
     connection: sqlite3.Connection, namespace: str, name: str, value: str, *, archived: bool
 ) -> int:
     """Return a counter, with the archived memories or without them."""

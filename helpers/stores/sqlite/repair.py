@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
+from abilities.helpers.search.terms import LANGUAGES, Language
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport, name_originals
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.sqlite import schema
@@ -23,6 +24,7 @@ from abilities.helpers.stores.sqlite.copying import reserve_new_file, set_journa
 from abilities.helpers.stores.sqlite.file import StoreFile, connect_to_file
 from abilities.helpers.stores.sqlite.integrity import check_search_index, check_store
 from abilities.helpers.stores.sqlite.rebuild import Rebuild
+from abilities.helpers.stores.sqlite.recall_index import read_language
 
 
 def repair(
@@ -68,7 +70,7 @@ def _repair(
 
     path = None if dry_run else originals_path
     with closing(OriginalsFile(path)) as originals, reserve_new_file(file.path) as new_path:
-        schema.create(new_path)
+        schema.create(new_path, _choose_language(file.path))
         _rebuild(file.path, new_path, originals, report, progress)
         _check_new_store(new_path)
         if dry_run:
@@ -114,6 +116,19 @@ def _rebuild(
         damaged.execute("BEGIN")
         with closing(Rebuild(damaged, new_path, originals, report, progress)) as rebuild:
             rebuild.run()
+
+
+def _choose_language(store: Path) -> str:
+    """Return the language that the recall index of a damaged store is kept in."""
+    with closing(_connect(store)) as damaged:
+        try:
+            name = read_language(damaged).name
+        except (sqlite3.Error, ValueError):
+            return Language().name
+
+    if name not in LANGUAGES:
+        return Language().name
+    return name
 
 
 def _check_new_store(path: Path) -> None:

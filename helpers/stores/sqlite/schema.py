@@ -9,7 +9,7 @@ from abilities.declarations.faults import Refused
 APPLICATION_ID = 0x61676D65
 """'agme' in ASCII; in the header of the file, it tells a store from any other SQLite database."""
 
-VERSION = 3
+VERSION = 4
 """The version of schema.sql, which SQLite's user_version holds in a store."""
 
 
@@ -71,8 +71,8 @@ def is_outdated(connection: sqlite3.Connection) -> bool:
     return read_version(connection) < VERSION or is_migrating(connection)
 
 
-def create(path: Path) -> None:
-    """Create a store in an empty file."""
+def create(path: Path, language: str) -> None:
+    """Create a store in an empty file; ``language`` is that of its recall index."""
     script = files("abilities.helpers.stores.sqlite").joinpath("schema.sql")
     statements = script.read_text(encoding="utf-8")
 
@@ -81,8 +81,8 @@ def create(path: Path) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {VERSION}; COMMIT;"
-        )
+        connection.executescript(f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {VERSION};")
+        connection.execute("INSERT INTO recall_language VALUES (?)", (language,))
+        connection.execute("COMMIT")
     finally:
         connection.close()

@@ -1,4 +1,4 @@
--- The schema of a memory store, version 3. The keys of every table begin with the namespace.
+-- The schema of a memory store, version 4. The keys of every table begin with the namespace.
 
 -- memories: the memories themselves. hash covers every other column and is checked on each read. The small
 -- columns come first, so that looking up a score does not step over a long content.
@@ -171,9 +171,48 @@ CREATE TRIGGER tags_gone AFTER DELETE ON tags BEGIN
         WHERE namespace = old.namespace AND name = 'tag' AND archived = old.archived AND value = old.tag AND number = 0;
 END;
 
--- search: the search index, by the rowid of the memory: every three neighboring characters of the case-folded
--- content. The texts themselves are not stored a second time.
+-- search: the search index, by the rowid of the memory: every three neighboring characters of its searchable text,
+-- which is the case-folded key, summary, content, category and tags. The texts are not stored a second time.
 CREATE VIRTUAL TABLE search USING fts5 (folded, content = '', tokenize = 'trigram case_sensitive 1');
 
 -- search_short: the same for searches of one or two characters: every character, and every two neighbors.
 CREATE VIRTUAL TABLE search_short USING fts5 (grams, content = '', columnsize = 0, detail = none, tokenize = 'ascii');
+
+-- recall_language: one row, the language of the stop words and stems in the recall index.
+CREATE TABLE recall_language (name TEXT NOT NULL) STRICT;
+
+-- recall_docs: the number of each memory in the recall index of its namespace.
+CREATE TABLE recall_docs (
+    memory INTEGER PRIMARY KEY, -- the rowid of the memory
+    namespace TEXT NOT NULL,
+    doc INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX recall_docs_doc ON recall_docs (namespace, doc);
+
+-- recall_recent: the terms of memories whose block of 1,024 numbers is not full yet, one row per memory.
+CREATE TABLE recall_recent (
+    namespace TEXT NOT NULL,
+    doc INTEGER NOT NULL,
+    archived INTEGER NOT NULL,
+    terms TEXT NOT NULL, -- see recall_recent.py
+    PRIMARY KEY (namespace, doc)
+) STRICT, WITHOUT ROWID;
+
+-- recall_blocks: which blocks are full, and the segment that stands for each in recall_terms.
+CREATE TABLE recall_blocks (
+    segment INTEGER PRIMARY KEY,
+    namespace TEXT NOT NULL,
+    block INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX recall_blocks_block ON recall_blocks (namespace, block);
+
+-- recall_terms: the terms of the memories in full blocks, one row per term and block. docs holds two bytes per
+-- memory, its number in the block and the weight of the term, see helpers/search/postings.py. Archived memories
+-- have rows of their own. By segment first, so that a full block is written to the end of the table.
+CREATE TABLE recall_terms (
+    segment INTEGER NOT NULL,
+    archived INTEGER NOT NULL,
+    term TEXT NOT NULL,
+    docs BLOB NOT NULL,
+    PRIMARY KEY (segment, archived, term)
+) STRICT, WITHOUT ROWID;

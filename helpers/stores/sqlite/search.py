@@ -1,47 +1,75 @@
-"""The search index: full-text tables of all runs of one to three characters in the contents."""
+"""The search index: full-text tables of all runs of one to three characters in the memories.
+
+Each memory has one searchable text there, see `abilities.helpers.stores.search_text`.
+"""
 
 import sqlite3
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
 
+from abilities.helpers.stores.search_text import SEARCHED_COLUMNS, SEPARATOR, fold_columns
 
-class SearchTerm(NamedTuple):
-    """A search as SQLite takes it: the full-text table to look in, and the expression to match."""
+# As bytes, because a damaged text need not be UTF-8.
+_COLUMNS = ", ".join(f"CAST({name} AS BLOB)" for name in SEARCHED_COLUMNS)
+HAS_TERMS = f"(SELECT has_terms(?, {_COLUMNS}) FROM memories WHERE rowid = s.memory)"
+"""Whether the memory of a row of the memory index, ``s``, has all terms, joined by `SEPARATOR`."""
+
+
+class SearchSource(NamedTuple):
+    """Where the memories with all terms of a search are found: a FROM clause without its joins.
+
+    ``condition`` holds for the rowids of these memories, with ``values`` bound.
+    """
 
     table: str
-    match: str
+    condition: str
+    values: tuple[str, ...]
 
 
-def parse_search(text: str) -> SearchTerm:
-    """Return how to search for a case-folded text of one character or more.
+def plan_search(terms: Sequence[str]) -> SearchSource:
+    """Return how to search for case-folded terms, one at least.
 
-    A memory matches if and only if its folded content contains the text: both tables are exact.
+    A memory matches if and only if its searchable text contains them all: both tables are exact.
     """
-    if len(text) >= 3:
-        escaped = text.replace('"', '""')
-        return SearchTerm("search", f'"{escaped}"')
+    long_terms = [_quote(term) for term in terms if len(term) >= 3]
+    short_terms = [_join_code_points(term) for term in terms if len(term) < 3]
+    long_match = " AND ".join(long_terms)
+    short_match = " AND ".join(short_terms)
 
-    code_points = [_format_code_point(character) for character in text]
-    return SearchTerm("search_short", "x".join(code_points))
+    if not short_terms:
+        return SearchSource("search", "search MATCH ?", (long_match,))
+    if not long_terms:
+        return SearchSource("search_short", "search_short MATCH ?", (short_match,))
+
+    has_short = "search.rowid IN (SELECT rowid FROM search_short WHERE search_short MATCH ?)"
+    return SearchSource("search", f"search MATCH ? AND {has_short}", (long_match, short_match))
 
 
-def add_content(connection: sqlite3.Connection, memory: int, content: str) -> None:
-    """Add a memory's content to the search index; ``memory`` is the memory's rowid."""
-    folded = content.casefold()
-    connection.execute("INSERT INTO search (rowid, folded) VALUES (?, ?)", (memory, folded))
+def has_terms(terms: str, *columns: bytes) -> bool:
+    """Return whether a memory has all terms; they are joined by `SEPARATOR`.
+
+    The columns are the `SEARCHED_COLUMNS`, in UTF-8. This is for SQL.
+    """
+    searchable = _fold(*columns)
+    return all(term in searchable for term in terms.split(SEPARATOR))
+
+
+def add_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
+    """Add a memory's searchable text to the index; ``memory`` is the memory's rowid."""
+    connection.execute("INSERT INTO search (rowid, folded) VALUES (?, ?)", (memory, text))
     connection.execute(
-        "INSERT INTO search_short (rowid, grams) VALUES (?, ?)", (memory, split_grams(folded))
+        "INSERT INTO search_short (rowid, grams) VALUES (?, ?)", (memory, split_grams(text))
     )
 
 
-def remove_content(connection: sqlite3.Connection, memory: int, content: str) -> None:
-    """Remove a memory's content from the search index.
+def remove_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
+    """Remove a memory's searchable text from the index.
 
-    ``content`` must be the one that was added, because the tables hold no texts to compare with.
+    ``text`` must be the one that was added, because the tables hold no texts to compare with.
     """
-    folded = content.casefold()
-    _remove(connection, memory, folded, split_grams(folded))
+    _remove(connection, memory, text, split_grams(text))
 
 
 def _remove(connection: sqlite3.Connection, memory: int, folded: str, grams: str) -> None:
@@ -54,10 +82,10 @@ def _remove(connection: sqlite3.Connection, memory: int, folded: str, grams: str
     )
 
 
-def remove_indexed_content(connection: sqlite3.Connection, memory: int) -> None:
+def remove_indexed_text(connection: sqlite3.Connection, memory: int) -> None:
     """Remove whatever the search index has of a memory; nothing if it has no entry.
 
-    This reads the whole index, and is for memories whose own content is damaged.
+    This reads the whole index, and is for memories that are damaged themselves.
     """
     entry = connection.execute("SELECT 1 FROM search_docsize WHERE id = ?", (memory,)).fetchone()
     if entry is None:
@@ -83,13 +111,13 @@ def _read_terms(connection: sqlite3.Connection, table: str, memory: int) -> list
 
 
 def compare_index(connection: sqlite3.Connection) -> list[str]:
-    """Return which full-text tables are not made of the contents of the memories.
+    """Return which full-text tables are not made of the texts of the memories.
 
     A sum over all terms tells, because finding the entries of each memory would take hours.
     """
     connection.create_function("weigh", 1, _weigh, deterministic=True)
-    connection.create_function("weigh_grams", 1, _weigh_grams, deterministic=True)
-    connection.create_function("count_trigrams", 1, _count_trigrams, deterministic=True)
+    connection.create_function("weigh_grams", -1, _weigh_grams, deterministic=True)
+    connection.create_function("count_trigrams", -1, _count_trigrams, deterministic=True)
 
     long = _open_vocabulary(connection, "search", "row")
     short = _open_vocabulary(connection, "search_short", "row")
@@ -98,8 +126,8 @@ def compare_index(connection: sqlite3.Connection) -> list[str]:
         f" (SELECT coalesce(sum(doc * weigh(term)), 0) FROM {short})"
     ).fetchall()
     ((trigrams, grams),) = connection.execute(
-        "SELECT coalesce(sum(count_trigrams(content)), 0), coalesce(sum(weigh_grams(content)), 0)"
-        " FROM memories"
+        f"SELECT coalesce(sum(count_trigrams({_COLUMNS})), 0),"
+        f" coalesce(sum(weigh_grams({_COLUMNS})), 0) FROM memories"
     ).fetchall()
 
     wrong: list[str] = []
@@ -132,18 +160,18 @@ def _weigh(term: str) -> int:
     return crc32(term.encode())
 
 
-def _weigh_grams(content: object) -> int:
-    if not isinstance(content, str):  # damage can give a content any type
-        return 0
-
-    return sum(map(_weigh, split_grams(content.casefold()).split()))
+def _weigh_grams(*columns: bytes) -> int:
+    return sum(map(_weigh, split_grams(_fold(*columns)).split()))
 
 
-def _count_trigrams(content: object) -> int:
-    if not isinstance(content, str):
-        return 0
+def _count_trigrams(*columns: bytes) -> int:
+    return max(len(_fold(*columns)) - 2, 0)
 
-    return max(len(content.casefold()) - 2, 0)
+
+def _fold(*columns: bytes) -> str:
+    """Return the searchable text of a memory from its `SEARCHED_COLUMNS` in UTF-8."""
+    texts = [column.decode(errors="replace") for column in columns]
+    return fold_columns(*texts)
 
 
 def split_grams(folded: str) -> str:
@@ -165,3 +193,12 @@ def split_grams(folded: str) -> str:
 
 def _format_code_point(character: str) -> str:
     return f"{ord(character):x}"  # the tokenizer of the table knows ASCII words only
+
+
+def _join_code_points(text: str) -> str:
+    return "x".join(map(_format_code_point, text))
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace('"', '""')
+    return f'"{escaped}"'

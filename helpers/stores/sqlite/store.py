@@ -17,6 +17,8 @@ from typing_extensions import override
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
+from abilities.helpers.search.recall import RecallRequest
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.changes import BatchOptions, Change, Outcome, list_outcomes
 from abilities.helpers.stores.model import (
     AccessCounters,
@@ -31,13 +33,14 @@ from abilities.helpers.stores.protocol import (
     Mark,
     MemoryPage,
     Query,
+    Recalled,
     ServableStore,
     Stats,
     WalkResult,
     WriteResult,
 )
 from abilities.helpers.stores.requests import check_change, check_names, check_query
-from abilities.helpers.stores.sqlite import queries, reads, transfer, walks, writes
+from abilities.helpers.stores.sqlite import queries, reads, recall, transfer, walks, writes
 from abilities.helpers.stores.sqlite.errors import (
     attempt,
     translate_for_read,
@@ -49,8 +52,10 @@ from abilities.helpers.stores.sqlite.log import StoreConnection
 from abilities.helpers.stores.sqlite.marks import read_mark, write_mark
 from abilities.helpers.stores.sqlite.ping import StorePing
 from abilities.helpers.stores.sqlite.reader import StoreReader, Work
+from abilities.helpers.stores.sqlite.recall_index import read_language
 from abilities.helpers.stores.sqlite.savepoints import run_in_savepoint
 from abilities.helpers.stores.sqlite.schema import check_version
+from abilities.helpers.stores.sqlite.search import has_terms
 from abilities.helpers.stores.sqlite.thread import BatchingThread, ThreadJob
 from abilities.helpers.walk import WalkLimits
 
@@ -66,11 +71,14 @@ _NO_ACCESS = AccessCounters("", 0)
 class SqliteStore(ServableStore):
     """A store in one file, which is opened when first needed, and created if there never was one.
 
-    ``max_memories`` is the most that one namespace may hold; None sets no limit.
+    ``max_memories`` is the most that one namespace may hold; None sets no limit. ``language`` is
+    that of the recall index, if the store has none yet.
     """
 
-    def __init__(self, path: Path, *, max_memories: int | None = None) -> None:
-        self._file = StoreFile(path)
+    def __init__(
+        self, path: Path, *, max_memories: int | None = None, language: str = "english"
+    ) -> None:
+        self._file = StoreFile(path, language)
         self._quota = max_memories
         self._damaged = False
         self._opening = threading.Lock()
@@ -136,6 +144,19 @@ class SqliteStore(ServableStore):
     async def query(self, namespace: str, query: Query) -> MemoryPage:
         check_query(namespace, query)
         return await self._read(namespace, lambda c: queries.run_query(c, namespace, query))
+
+    @override
+    async def recall(
+        self, namespace: str, request: RecallRequest, room: int, starts: Sequence[int]
+    ) -> Recalled:
+        check_names(namespace)
+        return await self._read(
+            namespace, lambda c: recall.recall(c, namespace, request, room, starts)
+        )
+
+    @override
+    async def read_language(self) -> Language:
+        return await self._read(_OPERATOR, read_language)
 
     @override
     async def read_stats(self, namespace: str) -> Stats:
@@ -231,7 +252,7 @@ class SqliteStore(ServableStore):
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         if writing:
             prepare_link_writes(connection)
-        connection.create_function("folded", 1, str.casefold, deterministic=True)
+        connection.create_function("has_terms", -1, has_terms, deterministic=True)
         return connection
 
     async def _read(self, namespace: str, work: Work[Result]) -> Result:

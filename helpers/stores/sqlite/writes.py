@@ -13,6 +13,12 @@ from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.mending import list_replaced, mend_row, propose_names
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRow, Row, hash_values
 from abilities.helpers.stores.protocol import WriteResult
+from abilities.helpers.stores.sqlite.indexing import (
+    index_texts,
+    reindex_texts,
+    renew_texts,
+    unindex_texts,
+)
 from abilities.helpers.stores.sqlite.links import (
     LinkMoves,
     plan_rename,
@@ -29,11 +35,6 @@ from abilities.helpers.stores.sqlite.reads import (
     load_memory,
     read_links_to,
     verify_saved_row,
-)
-from abilities.helpers.stores.sqlite.search import (
-    add_content,
-    remove_content,
-    remove_indexed_content,
 )
 
 _log = logging.getLogger("abilities")
@@ -176,8 +177,7 @@ def mend_memory(connection: sqlite3.Connection, damaged: StoredRow, now: str) ->
     verify_saved_row(connection, mended)
 
     counters = _unindex_memory(connection, row, memory)
-    remove_indexed_content(connection, memory)  # it is not the one that damage left
-    add_content(connection, memory, mended.content)
+    renew_texts(connection, memory, mended)  # the indexed ones are not those that damage left
     update_ranks(connection, mended)
     _index_memory(connection, mended, memory, counters)
     return mended
@@ -249,12 +249,12 @@ def save_memory(
 
 
 def _insert_row(connection: sqlite3.Connection, row: Row) -> int:
-    """Add a row, its searchable content and its effect on links to it; return its rowid."""
+    """Add a row, its indexed texts and its effect on links to it; return its rowid."""
     memory = connection.execute(_INSERT, (*row, hash_values(row))).lastrowid
     assert memory is not None
 
     verify_saved_row(connection, row)
-    add_content(connection, memory, row.content)
+    index_texts(connection, memory, row)
     update_ranks(connection, row)
     return memory
 
@@ -270,9 +270,7 @@ def _update_row(
     memory = _find_rowid(connection, after)
     counters = _unindex_memory(connection, before, memory)
 
-    if before.content != after.content:
-        remove_content(connection, memory, before.content)
-        add_content(connection, memory, after.content)
+    reindex_texts(connection, memory, before, after)
     if (before.score, before.archived) != (after.score, after.archived):
         update_ranks(connection, after)
 
@@ -339,7 +337,7 @@ def _find_rowid(connection: sqlite3.Connection, row: Row) -> int:
 def _delete_memory(connection: sqlite3.Connection, row: Row) -> None:
     """Delete a memory and its links for good; links from others to it stay and become dangling."""
     memory = _find_rowid(connection, row)
-    remove_content(connection, memory, row.content)
+    unindex_texts(connection, memory, row)
     _unindex_memory(connection, row, memory)
     connection.execute(
         "DELETE FROM links WHERE namespace = ? AND source = ?", (row.namespace, row.key)

@@ -1,0 +1,134 @@
+// A question, and what an agent gets for it: ranked memories, why each is there, what it costs.
+
+import { linkTo } from "./address.js";
+import { callAbility, tryAbility } from "./api.js";
+import { formatCount, formatNumber, measureText, shorten } from "./format.js";
+import { useRequest } from "./hooks.js";
+import { Fault, Name, RequestStatus, TextField } from "./parts.js";
+import { Reply } from "./reply.js";
+import { getArguments } from "./schemas.js";
+import { html, useEffect, useState } from "./vendor/htm-preact.js";
+
+const SNIPPET_CHARACTERS = 240;
+const SHOWN_LEFT_OUT = 10;
+
+export function Question({ question = "", abilities, onAsk }) {
+  const [text, setText] = useState(question);
+  const schemas = getArguments(abilities, "recall");
+  const maxLength = schemas.queries?.items?.maxLength;
+
+  useEffect(() => setText(question), [question]);
+
+  // A server may offer only some abilities.
+  if (!schemas.queries) return null;
+
+  const ask = (event) => {
+    event.preventDefault();
+    onAsk(text.trim());
+  };
+
+  return html`
+    <form class="question" onSubmit=${ask}>
+      <${TextField}
+        label="Question"
+        placeholder="what an agent would ask, in plain words"
+        maxlength=${maxLength}
+        value=${text}
+        onChange=${setText}
+      />
+      <button class="primary">Ask</button>
+    </form>
+    ${question && html`<${Answer} question=${question} most=${schemas.max_tokens?.maximum} />`}
+  `;
+}
+
+function Answer({ question, most }) {
+  const request = useRequest(() => recall(question, most), [question]);
+
+  return html`
+    <section class="answer" aria-label="What an agent gets">
+      <${RequestStatus} request=${request} />
+      ${request.data && html`<${Found} ...${request.data} />`}
+    </section>
+  `;
+}
+
+/** Returns the reply that an agent gets, and all that was found with the reasons. */
+async function recall(question, most) {
+  const queries = [question];
+  const reply = await tryAbility("recall", { queries });
+  if (reply.error) return { reply, shown: [], left: [] };
+
+  const full = await callAbility("recall", { queries, max_tokens: most, detail: "full" });
+  const [record] = reply.payload.results;
+  const [{ data }] = full.results;
+
+  // The ranking is the same for both; the full reply has the more room.
+  const count = record.memories.length;
+  const left = [...data.memories.slice(count), ...(data.left_out ?? [])];
+
+  return { reply, record, shown: data.memories.slice(0, count), left };
+}
+
+function Found({ reply, record, shown, left }) {
+  if (reply.error) return html`<${Fault} error=${reply.error} />`;
+
+  const { matched, unknown_words: unknown = [] } = record;
+  const { tokens } = measureText(reply.text);
+  const items = shown.map((memory) => html`<${Item} memory=${memory} />`);
+
+  return html`
+    <p class="count" role="status">
+      ${formatNumber(shown.length)} of ${formatCount(matched, "hit", "hits")}, about${" "}
+      ${formatNumber(tokens)} tokens
+    </p>
+    ${unknown.length > 0 && html`<p class="faint">In no memory: <${Name} of=${unknown.join(", ")} /></p>`}
+    <ol class="memories">${items}</ol>
+    ${left.length > 0 && html`<${LeftOut} memories=${left} />`}
+    <details>
+      <summary>The reply</summary>
+      <${Reply} reply=${reply} />
+    </details>
+  `;
+}
+
+function Item({ memory }) {
+  const { content = "", score, words = [], via, date, error } = memory;
+
+  return html`
+    <li>
+      <${Source} of=${memory} />${" "}<span class="faint">score ${score}</span>
+      ${error && html`<${Fault} error=${{ fault: error }} />`}
+      <p class="snippet">${shorten(content, SNIPPET_CHARACTERS)}</p>
+      <p class="faint">
+        ${date}
+        ${words.length > 0 && html` · holds <${Name} of=${words.join(", ")} />`}
+        ${via && html` · by a link from <a href=${linkTo("memory", via)}><${Name} of=${via} /></a>`}
+      </p>
+    </li>
+  `;
+}
+
+/** The name of a memory, which leads to it, or that of a part of the notes. */
+function Source({ of: memory }) {
+  const { key, filename, heading } = memory;
+  if (key !== undefined) {
+    return html`<a class="key" href=${linkTo("memory", key)}><${Name} of=${key} /></a>`;
+  }
+
+  return html`
+    <a class="key" href=${linkTo("notes")}><${Name} of=${filename} /></a>
+    ${heading && html` <${Name} of=${heading} />`}
+  `;
+}
+
+function LeftOut({ memories }) {
+  const names = memories
+    .slice(0, SHOWN_LEFT_OUT)
+    .map((memory) => html`<li><${Source} of=${memory} /></li>`);
+
+  return html`
+    <p class="faint">The next ones, for which the reply has no room:</p>
+    <ul class="next">${names}</ul>
+  `;
+}

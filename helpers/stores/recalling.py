@@ -1,0 +1,29 @@
+"""Which memories of a recall are loaded, the same for every store."""
+
+from collections.abc import Iterator, Sequence
+
+from abilities.helpers.search.recall import Ranking
+from abilities.helpers.stores.model import StoredMemory
+
+FIRST_BATCH = 32
+"""Memories that are loaded at first; then twice as many each time."""
+
+
+def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[str]:
+    """Yield the keys of memories: the first of each ranking, then the second of each, and so on.
+
+    Each ranking begins at its place in ``starts``.
+    """
+    lists = [ranking.entries[start:] for ranking, start in zip(rankings, starts, strict=True)]
+    for place in range(max(map(len, lists), default=0)):
+        for entries in lists:
+            if place < len(entries) and not entries[place].is_note:
+                yield entries[place].name
+
+
+def count_bytes(memory: StoredMemory | Exception) -> int:
+    """Return the bytes of UTF-8 in a memory's content; 0 for one that cannot be read."""
+    if isinstance(memory, Exception):
+        return 0
+
+    return len(memory.row.content.encode())

@@ -1,0 +1,58 @@
+"""What `recall` finds in a small world, and over links."""
+
+import pytest
+
+from abilities.helpers.search.recall import RecallRequest
+from abilities.helpers.search.terms import Language, split_question
+from tests.support.recall_index import RecallIndex
+from tests.support.recall_sample import MEMORIES, QUESTIONS, Question, make_chains
+
+INDEX = RecallIndex(MEMORIES)
+
+
+def list_best(index: RecallIndex, question: str, count: int, hops: int = 2) -> list[str]:
+    request = RecallRequest((split_question(question, Language()),), hops=hops)
+    (ranking,) = index.rank(request)
+    return [entry.name for entry in ranking.entries[:count]]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.evidence[0])
+def test_each_question_finds_its_answer_among_the_best(question: Question) -> None:
+    assert set(question.evidence) <= set(list_best(INDEX, question.text, 4))
+
+
+def test_words_are_matched_and_not_meanings() -> None:
+    question = split_question("Which database did we choose?", Language())
+
+    (ranking,) = INDEX.rank(RecallRequest((question,)))
+
+    assert ranking.entries == ()
+    assert ranking.unknown_words == ("database", "choose")
+
+
+def test_most_questions_find_their_answer_first() -> None:
+    own = [question for question in QUESTIONS if question.category == "own words"]
+
+    first = [q for q in own if list_best(INDEX, q.text, 1) == list(q.evidence)]
+    assert len(first) >= 0.9 * len(own)
+
+
+@pytest.mark.parametrize(("hops", "found"), [(0, set()), (1, {1}), (2, {1, 2})])
+def test_answers_that_only_links_lead_to_are_found(hops: int, found: set[int]) -> None:
+    memories, questions = make_chains(40)
+    index = RecallIndex(memories)
+
+    reached: set[int] = set()
+    for question in questions:
+        (wanted,) = question.evidence
+        if wanted in list_best(index, question.text, 3, hops):
+            reached.add(int(wanted[-1]))
+
+    assert reached == found
+
+
+def test_all_chains_are_followed() -> None:
+    memories, questions = make_chains(40)
+    index = RecallIndex(memories)
+
+    assert all(set(q.evidence) <= set(list_best(index, q.text, 3)) for q in questions)

@@ -1,0 +1,246 @@
+"""The recall index of SQLite stores follows every change, and recall is exact."""
+
+import random
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.search import postings
+from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
+from abilities.helpers.search.terms import Language, split_question, weigh_terms, weigh_text
+from abilities.helpers.stores.changes import Change
+from abilities.helpers.stores.conformance import NAMESPACE, put
+from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.sqlite.recall_recent import find_weight, pack_terms, unpack_terms
+from abilities.helpers.stores.sqlite.store import SqliteStore
+from tests.stores.test_stores import open_store
+from tests.support.exhaustive_recall import Expected, rank_exhaustively
+from tests.support.recall_index import PlainMemory
+from tests.support.tier import size
+
+ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=4, full=60)
+ENGLISH = Language()
+WORDS = [
+    "tea",
+    "coffee",
+    "water",
+    "stone",
+    "parse_args",
+    "ADR-007",
+    "running",
+    "runs",
+    "the",
+    "of",
+    "世界",
+    "größe",
+    "cup",
+]
+Postings = dict[tuple[str, int, str, int], int]
+"""Weights by namespace, archived, term and rowid."""
+
+
+def read_index(path: Path) -> Postings:
+    """Return what the index of a store holds."""
+    found: Postings = {}
+    with sqlite3.connect(path) as connection:
+        memories = {
+            (namespace, doc): memory
+            for memory, namespace, doc in connection.execute(
+                "SELECT memory, namespace, doc FROM recall_docs"
+            )
+        }
+        for namespace, doc, archived, terms in connection.execute(
+            "SELECT namespace, doc, archived, terms FROM recall_recent"
+        ):
+            for term, weight in unpack_terms(terms).items():
+                found[namespace, archived, term, memories[namespace, doc]] = weight
+        for namespace, block, archived, term, docs in connection.execute(
+            "SELECT namespace, block, archived, term, docs"
+            " FROM recall_terms JOIN recall_blocks USING (segment)"
+        ):
+            for doc, weight in postings.unpack(docs, block):
+                found[namespace, archived, term, memories[namespace, doc]] = weight
+
+    connection.close()
+    return found
+
+
+def build_index(path: Path) -> Postings:
+    """Return what the index of a store must hold, from its memories."""
+    expected: Postings = {}
+    with sqlite3.connect(path) as connection:
+        for memory, namespace, archived, *texts in connection.execute(
+            "SELECT rowid, namespace, archived, key, summary, content FROM memories"
+        ):
+            for term, weight in weigh_terms(*texts, ENGLISH).items():
+                expected[namespace, archived, term, memory] = weight
+
+    connection.close()
+    return expected
+
+
+async def change_randomly(store: SqliteStore, chance: random.Random, count: int) -> None:
+    """Store, change, rename, archive, revive and delete memories."""
+    keys = [f"key{n}" for n in range(12)] + ["Tea House", "ADR-007"]
+    for _ in range(count):
+        key = chance.choice(keys)
+        page = await store.query(NAMESPACE, Query(limit=100, archived=True))
+        memories = [memory for memory in page.memories if isinstance(memory, StoredMemory)]
+        memory_id = chance.choice(memories).row.id if memories else ""
+        kind = chance.choice(["store", "store", "store", "update", "rename", "archive", "delete"])
+
+        if kind == "store" or not memory_id:
+            links = [(chance.choice(keys), chance.randrange(1, 11) / 10) for _ in range(3)]
+            await put(
+                store,
+                key,
+                links=dict(links).items(),
+                content=" ".join(chance.choices(WORDS, k=chance.randint(1, 12))),
+                summary=" ".join(chance.choices(WORDS, k=chance.randint(0, 3))),
+                type=chance.choice(["core", "task"]),
+                tags=chance.sample(["a", "b"], chance.randint(0, 2)),
+                memory_score=chance.randrange(1, 11) / 10,
+            )
+        elif kind == "update":
+            await put(store, "", kind="update", id=memory_id, content=chance.choice(WORDS))
+        elif kind == "rename":
+            with suppress(Refused):  # the key may be in use
+                await put(store, key, kind="update", id=memory_id)
+        elif kind in ("archive", "delete"):
+            await store.change(NAMESPACE, Change(kind, "2026-02-01T00:00:00.000Z", memory_id))
+
+
+async def list_plain(store: SqliteStore) -> list[PlainMemory]:
+    """Return the memories of a store as the plain computation takes them."""
+    plain: list[PlainMemory] = []
+    for memory in await store.read_page(("", ""), 10_000):
+        assert isinstance(memory, StoredMemory)
+        row = memory.row
+        plain.append(
+            PlainMemory(
+                row.key,
+                row.content,
+                row.summary,
+                type=row.type,
+                tags=tuple(tag for tag in "ab" if f'"{tag}"' in row.tags),
+                category=row.category,
+                importance=row.importance,
+                score=row.score,
+                archived=bool(row.archived),
+                updated_at=row.updated_at,
+                links=[(link.target, link.weight) for link in memory.links],
+            )
+        )
+
+    return plain
+
+
+async def compare(store: SqliteStore, request: RecallRequest) -> None:
+    """Compare a recall with the plain computation."""
+    recalled = await store.recall(NAMESPACE, request, 1 << 30, [0] * len(request.questions))
+
+    ours = [(list(r.entries), list(r.unknown_words)) for r in recalled.rankings]
+    expected = rank_exhaustively(await list_plain(store), request)
+    assert [([as_expected(e) for e in entries], words) for entries, words in ours] == expected
+    names = {e.name for entries, _ in ours for e in entries if not e.is_note}
+    assert recalled.memories.keys() == names
+
+
+def as_expected(entry: object) -> Expected:
+    return Expected(*(getattr(entry, name) for name in Expected.__dataclass_fields__))
+
+
+def make_requests(chance: random.Random) -> Sequence[RecallRequest]:
+    questions = tuple(
+        split_question(" ".join(chance.choices([*WORDS, "nowhere"], k=3)), ENGLISH)
+        for _ in range(chance.randint(1, 3))
+    )
+    notes = (NoteTerms("note", weigh_text("tea and stone", ENGLISH)),)
+    return [
+        RecallRequest(questions),
+        RecallRequest(questions, Filters(archived=True), notes=notes),
+        RecallRequest(questions, Filters(type="core"), hops=1),
+        RecallRequest(questions, Filters(tags=("a",), archived=True)),
+        RecallRequest(questions, Filters(changed_since="2026-01-15T00:00:00.000Z"), hops=0),
+    ]
+
+
+@pytest.mark.parametrize("block", [4, 1_024])
+async def test_the_index_follows_every_change_and_recall_is_exact(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With small blocks memories move from the recent ones to the blocks by term."""
+    monkeypatch.setattr(postings, "BLOCK_DOCS", block)
+    for seed in range(ROUNDS):
+        chance = random.Random(seed)
+        path = tmp_path / f"{seed}.db"
+        async with open_store(path) as store:
+            for _ in range(3):
+                await change_randomly(store, chance, 25)
+
+                assert read_index(path) == build_index(path)
+                for finding in await store.check(lambda _: None, full=True):
+                    assert finding.state != "damaged", finding
+                if block == 1_024:
+                    for request in make_requests(chance):
+                        await compare(store, request)
+
+
+async def test_recall_reads_recent_memories_and_full_blocks(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    path = tmp_path / "m.db"
+    async with open_store(path) as store:
+        for n in range(1_100):
+            text = " ".join(chance.choices(WORDS, k=8))
+            await put(store, f"k{n:04}", content=f"{text} number{n}")
+        await change_randomly(store, chance, 40)
+        for request in make_requests(chance):
+            await compare(store, request)
+
+        question = split_question("number3 number1050", ENGLISH)
+        recalled = await store.recall(NAMESPACE, RecallRequest((question,), hops=0), 1, [0])
+
+        keys = [entry.name for entry in recalled.rankings[0].entries]
+        assert sorted(keys) == ["k0003", "k1050"]
+
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM recall_blocks").fetchone() == (1,)
+    connection.close()
+
+
+async def test_memories_are_loaded_in_turns_until_there_is_no_room(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "m.db") as store:
+        for n in range(80):
+            await put(store, f"k{n:02}", content=f"{'tea' if n % 2 else 'stone'} {'x' * 1_000}")
+        questions = (split_question("tea", ENGLISH), split_question("stone", ENGLISH))
+        request = RecallRequest(questions, hops=0)
+
+        every = await store.recall(NAMESPACE, request, 1 << 20, [0, 0])
+        few = await store.recall(NAMESPACE, request, 10, [3, 30])
+
+    first, second = (list(map(get_name, ranking.entries)) for ranking in every.rankings)
+    assert len(every.memories) == 80
+    turns = [name for pair in zip(first[3:], second[30:], strict=False) for name in pair]
+    assert set(turns[:20]) <= set(few.memories) < set(first + second)
+
+
+def get_name(entry: object) -> str:
+    name: str = entry.name  # type: ignore[attr-defined]
+    return name
+
+
+def test_terms_are_packed_and_found() -> None:
+    weights = {"te": 1, "tea": 63, "a-b": 10, "世界": 5, "1": 9}
+    text = pack_terms(weights)
+
+    assert unpack_terms(text) == weights
+    assert unpack_terms(pack_terms({})) == {}
+    for term, weight in weights.items():
+        assert find_weight(text, term) == weight
+    for term in ("t", "ea", "", "b", "63"):
+        assert find_weight(text, term) == 0
