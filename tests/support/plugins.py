@@ -37,7 +37,9 @@ async def tame(context: Context, arguments: Input) -> Answer:
 """A plugin that reads files and memories through its context."""
 
 
-def write_distribution(folder: Path, modules: dict[str, str], points: dict[str, str]) -> None:
+def write_distribution(
+    folder: Path, modules: dict[str, str], points: dict[str, str], group: str = "abilities"
+) -> None:
     """Write a distribution of modules, by their names, with its entry points, by theirs."""
     for name, code in modules.items():
         (folder / f"{name}.py").write_text(code)
@@ -46,15 +48,19 @@ def write_distribution(folder: Path, modules: dict[str, str], points: dict[str, 
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugins\nVersion: 1.0\n")
     lines = [f"{name} = {value}\n" for name, value in points.items()]
-    (info / "entry_points.txt").write_text("[abilities]\n" + "".join(lines))
+    (info / "entry_points.txt").write_text(f"[{group}]\n" + "".join(lines))
 
 
 @contextmanager
 def install(
-    folder: Path, modules: dict[str, str], points: dict[str, str], patch: pytest.MonkeyPatch
+    folder: Path,
+    modules: dict[str, str],
+    points: dict[str, str],
+    patch: pytest.MonkeyPatch,
+    group: str = "abilities",
 ) -> Iterator[None]:
     """Install a distribution for this process, for the length of a block."""
-    write_distribution(folder, modules, points)
+    write_distribution(folder, modules, points, group)
     patch.syspath_prepend(str(folder))
 
     try:
