@@ -143,8 +143,7 @@ class Settings(BaseSettings):
     disabled: Names = Field(default=(), description="Abilities that are not offered.")
     plugins: bool = Field(default=True, description="Load abilities that other packages declare.")
     embedder: str | None = Field(
-        default=None,
-        description="Entry point in abilities.embedders by which recall also ranks by meaning.",
+        default=None, description="Entry point by which recall ranks by meaning too."
     )
     structured: bool = Field(
         default=False,

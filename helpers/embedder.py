@@ -8,7 +8,6 @@ before a deadline need not be embedded again.
 import asyncio
 import math
 import threading
-import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from hashlib import blake2b
 from itertools import islice
 from operator import mul
 from queue import SimpleQueue
+from time import monotonic
 from typing import NamedTuple, Protocol, TypeAlias
 
 EMBED_SECONDS = 5.0
@@ -91,7 +91,7 @@ class EmbedderThread:
 
         Raises EmbedderFailed.
         """
-        job = _Job(comparisons, time.monotonic() + self._seconds)
+        job = _Job(comparisons, monotonic() + self._seconds)
         self._submit(job)
 
         try:
@@ -110,7 +110,7 @@ class EmbedderThread:
     def _submit(self, job: _Job) -> None:
         with self._lock:
             running = self._running
-            if running is not None and time.monotonic() > running.end:
+            if running is not None and monotonic() > running.end:
                 raise EmbedderFailed("it is still busy with an earlier call")
 
             if self._thread is None:
@@ -182,7 +182,7 @@ class _Vectors:
 
         missing = [name for name in texts if name not in vectors]
         for start in range(0, len(missing), BATCH):
-            if time.monotonic() > end:
+            if monotonic() > end:
                 raise EmbedderFailed("it did not answer in time")
 
             names = missing[start : start + BATCH]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from zlib import crc32
 
-DIMENSIONS = 256
+DIMENSIONS = 2_048
 
 SYNONYMS = (
     ("car", "automobile", "vehicle"),
@@ -73,8 +73,8 @@ class UnspeakableError(Exception):
 
 WRONG: dict[str, object] = {
     "none": None,
-    "too few": [],
-    "too many": [[1.0]] * 1_000,
+    "no vectors": [],
+    "many vectors": [[1.0]] * 1_000,
     "empty": [[], []],
     "differing": [[1.0, 0.0], [1.0]],
     "nan": [[math.nan], [1.0]],
