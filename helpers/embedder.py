@@ -128,20 +128,25 @@ class EmbedderThread:
 
     def _serve(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self._running = job
-            self._run(job)
-            self._running = None
+            if job.outcome.set_running_or_notify_cancel():
+                self._run(job)
 
     def _run(self, job: _Job) -> None:
-        if not job.outcome.set_running_or_notify_cancel():
-            return
+        self._running = job
+        similarities: list[list[int]] = []
+        failure: EmbedderFailed | None = None
 
         try:
             similarities = self._vectors.compare(job)
         except EmbedderFailed as error:
-            job.outcome.set_exception(error)
+            failure = error
         except BaseException as error:  # it is foreign, and may raise SystemExit too
-            job.outcome.set_exception(EmbedderFailed(_describe(error)))
+            failure = EmbedderFailed(_describe(error))
+
+        # Whoever hears of the outcome may ask again at once.
+        self._running = None
+        if failure is not None:
+            job.outcome.set_exception(failure)
         else:
             job.outcome.set_result(similarities)
 

@@ -140,12 +140,12 @@ async def test_larger_namespaces_are_ranked_again_but_not_compared_whole(
 ) -> None:
     monkeypatch.setattr(meaning, "MAX_COMPARED", 3)
     await store(app, "annex", "The museum.")
-    await store(app, "aside", "The museum garden.")
+    await store(app, "zone", "The museum garden.")
 
     assert await ask(app, "vehicle") == []
-    assert await ask(app, "museum vehicle") == ["annex", "engine", "aside"]
+    assert await ask(app, "museum vehicle") == ["annex", "engine", "zone"]
     async with Abilities.open(choose(roots, None)) as plain:
-        assert await ask(plain, "museum vehicle") == ["annex", "aside", "engine"]
+        assert await ask(plain, "museum vehicle") == ["annex", "zone", "engine"]
 
 
 async def test_contents_that_are_too_large_are_ranked_by_words_alone(
@@ -154,7 +154,7 @@ async def test_contents_that_are_too_large_are_ranked_by_words_alone(
     monkeypatch.setattr(meaning, "MAX_LOADED_BYTES", 10)
     await store(app, "sale", "A car for sale.")
 
-    assert await ask(app, "car") == ["sale", "engine"]
+    assert await ask(app, "car") == ["engine", "sale"]
 
 
 async def test_a_second_question_embeds_itself_alone(app: Abilities) -> None:
