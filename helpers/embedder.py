@@ -254,4 +254,5 @@ def _hash(text: str) -> bytes:
 
 def _compute_cosine(first: _Vector, second: _Vector) -> int:
     """Return the cosine of two vectors of length 1, in millionths."""
-    return round(SIMILARITY_ONE * sum(map(mul, first, second)))
+    cosine: float = sum(map(mul, first, second))
+    return round(SIMILARITY_ONE * cosine)

@@ -5,6 +5,7 @@ import re
 import sys
 import threading
 from collections.abc import Sequence
+from typing import Any
 from zlib import crc32
 
 DIMENSIONS = 2_048
@@ -61,7 +62,9 @@ class BadEmbedder:
                 raise UnspeakableError
             case "hang":
                 self.release.wait()
-        return WRONG.get(self.how, SynonymEmbedder().embed(texts))
+
+        vectors: Sequence[Sequence[float]] = WRONG.get(self.how, SynonymEmbedder().embed(texts))
+        return vectors
 
 
 class UnspeakableError(Exception):
@@ -71,7 +74,7 @@ class UnspeakableError(Exception):
         raise SystemExit
 
 
-WRONG: dict[str, object] = {
+WRONG: dict[str, Any] = {
     "none": None,
     "no vectors": [],
     "many vectors": [[1.0]] * 1_000,
