@@ -15,13 +15,7 @@ from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.secret_names import list_denied
 from abilities.settings import Settings, find_settings_file
 
-_EXTRAS = {
-    "mcp": "mcp",
-    "http": "fastapi",
-    "postgres": "psycopg",
-    "graph": "networkx",
-    "semantic": "fastembed",
-}
+_EXTRAS = {"mcp": "mcp", "http": "fastapi", "postgres": "psycopg", "graph": "networkx"}
 """The extras of the package, each with a module that only it installs."""
 
 # The names that no deny list should lack.
