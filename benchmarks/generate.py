@@ -8,9 +8,8 @@ from pathlib import Path
 import orjson
 
 from abilities.helpers.stores.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_values
-from abilities.helpers.stores.search_text import fold_searchable
 from abilities.helpers.stores.sqlite.file import StoreFile
-from abilities.helpers.stores.sqlite.search import add_text
+from abilities.helpers.stores.sqlite.indexing import index_texts
 
 LINKS = 5
 """Links of each memory but the hub."""
@@ -100,7 +99,7 @@ def insert_memories(connection: sqlite3.Connection, rows: list[Row]) -> None:
     connection.executemany("INSERT INTO tags VALUES (?, ?, ?, ?, ?)", sorted(build_tag_rows(rows)))
 
     for memory, row in enumerate(rows, 1):
-        add_text(connection, memory, fold_searchable(row))
+        index_texts(connection, memory, row)
 
 
 def build_shelf_row(memory: int, row: Row) -> tuple[object, ...]:

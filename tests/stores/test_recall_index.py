@@ -1,4 +1,4 @@
-"""The recall index of SQLite stores: it follows every change, and answers as a plain computation."""
+"""The recall index of SQLite stores follows every change, and recall is exact."""
 
 import random
 import sqlite3
@@ -118,7 +118,7 @@ async def change_randomly(store: SqliteStore, chance: random.Random, count: int)
 async def list_plain(store: SqliteStore) -> list[PlainMemory]:
     """Return the memories of a store as the plain computation takes them."""
     plain: list[PlainMemory] = []
-    for memory in await store.read_page(("", ""), 1_000):
+    for memory in await store.read_page(("", ""), 10_000):
         assert isinstance(memory, StoredMemory)
         row = memory.row
         plain.append(

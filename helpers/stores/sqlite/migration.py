@@ -40,9 +40,9 @@ def migrate(
 ) -> None:
     """Bring a store to the current version, after a copy of it was made beside it.
 
-    ``language`` is that of its recall index, if it gets one. Nothing is changed if the copy cannot be made. Raises Refused: schema_too_new, corrupted, and
-    what ``lock`` raises; OSError; sqlite3.Error. Whatever is raised, the next call goes on from
-    there.
+    ``language`` is that of its recall index, if it gets one. Nothing is changed if the copy cannot
+    be made. Raises Refused: schema_too_new, corrupted, and what ``lock`` raises; OSError;
+    sqlite3.Error. Whatever is raised, the next call goes on from there.
     """
     connection.execute("PRAGMA temp_store = FILE")  # sorting for an index takes no memory
     connection.create_function("chosen_language", 0, lambda: language)

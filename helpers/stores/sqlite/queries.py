@@ -7,10 +7,11 @@ from typing import Literal, NamedTuple
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.recall import Filters
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import MemoryPage, Query, Stats, build_stats
+from abilities.helpers.stores.protocol import MemoryPage, Query, Stats
 from abilities.helpers.stores.search_text import SEPARATOR
 from abilities.helpers.stores.sqlite.reads import find_row_by_id, load_memory
 from abilities.helpers.stores.sqlite.search import HAS_TERMS, plan_search
+from abilities.helpers.stores.stats import build_stats
 
 Strategy = Literal["search first", "scan in order"]
 """Where a search begins.

@@ -88,15 +88,15 @@ def _mend(value: object) -> object:
 
 def _index_memories(connection: sqlite3.Connection, position: Position) -> Block:
     """Add memories to both indexes, in the order of their rowids."""
-    (memory,) = position or (0,)
-    rows = 0
+    (last,) = position or (0,)
+    rows = connection.execute(_ROWS, (last, BLOCK_ROWS)).fetchall()
 
-    for memory, *values in connection.execute(_ROWS, (memory, BLOCK_ROWS)).fetchall():
+    for memory, *values in rows:
         index_texts(connection, memory, _make_row(values))
-        rows += 1
+        last = memory
 
-    next_position = (memory,) if rows == BLOCK_ROWS else None
-    return Block(rows, next_position)
+    next_position = (last,) if len(rows) == BLOCK_ROWS else None
+    return Block(len(rows), next_position)
 
 
 MIGRATION = SqliteMigration(
