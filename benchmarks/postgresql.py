@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from abilities import Settings
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.model import LinkRecord
 from abilities.helpers.stores.model import Row as MemoryRow
 from abilities.helpers.stores.postgres import reads, walks
@@ -160,7 +161,7 @@ class Reader:
     """Walks from some roots of a database, and reads of the same memories by their ids."""
 
     def __init__(self, url: str, size: int) -> None:
-        self.server = Server(build_conninfo(url))
+        self.server = Server(build_conninfo(url), Language())
         chance = random.Random(3)
         self._roots = [f"k{chance.randrange(2, size):07}" for _ in range(ROOTS)]
 

@@ -25,7 +25,7 @@ from abilities.declarations.reasons import FAULTS, Reason
 from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.conformance import BEHAVIOURS, NAMESPACE, check, put
 from abilities.helpers.stores.model import LinkRecord, StoredMemory, hash_values
-from abilities.helpers.stores.postgres import migration, pool, write_queue
+from abilities.helpers.stores.postgres import pool, search_index, write_queue
 from abilities.helpers.stores.postgres.errors import translate_postgres_error
 from abilities.helpers.stores.postgres.statements import LOCK, Connection, Select, Statement
 from abilities.helpers.stores.postgres.store import PostgresStore
@@ -314,6 +314,8 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
         "words",
         "counters",
         "link_counts",
+        "recall_recent",
+        "recall_terms",
         "stale_ranks",
         "version",
         "versions",
@@ -734,7 +736,7 @@ async def test_search_is_right_without_an_index_too(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = "CREATE INDEX words_search ON nowhere (folded)"
-    monkeypatch.setattr(migration, "_CREATE_SEARCH_INDEX", wrong)
+    monkeypatch.setattr(search_index, "_CREATE", wrong)
     settings = Settings(store_url=url, workspace_dir=Path.cwd() / "tests")
 
     async with Abilities.open(settings) as abilities:

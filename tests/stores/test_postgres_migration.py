@@ -11,13 +11,16 @@ from typing import Any
 import psycopg
 import pytest
 
+from abilities.helpers.search.postings import BLOCK_DOCS
+from abilities.helpers.search.recall import RecallRequest
+from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.conformance_steps import TIME
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.postgres import migration, pool
 from abilities.helpers.stores.postgres import store as store_module
-from abilities.helpers.stores.postgres.migrations import to_2
+from abilities.helpers.stores.postgres.migrations import to_2, to_4
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import Query
 from abilities.helpers.walk import WalkLimits
@@ -98,6 +101,23 @@ async def test_a_migration_that_is_killed_goes_on(url: str, other_url: str) -> N
 
     assert await find_damaged(url) == []
     assert dump(url) == dump(other_url)
+
+
+async def test_the_recall_index_is_made_in_blocks(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks end within namespaces and between them."""
+    monkeypatch.setattr(to_4, "MEMORIES", BLOCK_DOCS)
+    memories = make_memories(BLOCK_DOCS + 76)
+    postgres_version_1.build(url, memories)
+
+    store = PostgresStore(url)
+    request = RecallRequest((split_question("1050", Language()),))
+    recalled = await store.recall(NAMESPACES[1], request, 0, (0,))
+    await store.close()
+
+    assert [entry.name for entry in recalled.rankings[0].entries if entry.own] == ["k/1050"]
+    assert await find_damaged(url) == []
 
 
 async def test_processes_migrate_together(url: str, other_url: str) -> None:
@@ -199,7 +219,7 @@ async def test_a_process_of_the_version_before_is_refused_before_it_changes_anyt
                 old.execute(statement.encode(), prepare=True)
 
         assert dump(url) == before
-        version = 3 if is_finished else 2
+        version = 4 if is_finished else 2
         assert old.execute("SELECT max(number) FROM version").fetchone() == (version,)
 
 
@@ -286,7 +306,7 @@ def is_migrating(url: str) -> bool:
             "SELECT max(number), to_regclass('abilities.migration') FROM abilities.version"
         ).fetchone()
 
-    return state != (3, None)
+    return state != (4, None)
 
 
 async def read_all(url: str) -> list[StoredMemory]:

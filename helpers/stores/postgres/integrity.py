@@ -1,18 +1,14 @@
 """The integrity check of a store in PostgreSQL: every hash, and all that memories imply."""
 
-from collections.abc import AsyncIterator, Callable
-
-from psycopg.rows import TupleRow
+from collections.abc import Callable
 
 from abilities.helpers.stores.integrity import INDEX_COLUMNS, Counted, IntegrityCheck
 from abilities.helpers.stores.postgres.ranking import LINK_COLUMNS
 from abilities.helpers.stores.postgres.reads import COLUMNS
-from abilities.helpers.stores.postgres.statements import Connection
+from abilities.helpers.stores.postgres.recall_check import find_wrong_namespaces
+from abilities.helpers.stores.postgres.statements import Connection, stream
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.ranking import ARE_STALE
-
-PORTION_ROWS = 1_000
-"""Rows that are fetched at a time, so that a check of any store takes the same memory."""
 
 _MEMORIES = f"""
 SELECT {COLUMNS}, m.hash, {", ".join(f"s.{name}" for name in INDEX_COLUMNS)}
@@ -95,6 +91,9 @@ async def check_store(
     async for namespace, key in stream(connection, _UNFINDABLE):
         integrity_check.add_unfindable(namespace, key)
 
+    for namespace in await find_wrong_namespaces(connection):
+        integrity_check.add_wrong_index(f"{namespace}: what recall finds")
+
     counters: dict[Counted, int] = {}
     async for *name, number in stream(connection, _COUNTERS):
         counters[Counted._make(name)] = number
@@ -104,15 +103,3 @@ async def check_store(
         versions[namespace] = number
 
     return integrity_check.report(counters, versions)
-
-
-async def stream(
-    connection: Connection, statement: str, *values: object
-) -> AsyncIterator[TupleRow]:
-    """Yield the rows of a statement, fetching them in portions."""
-    # A named cursor is one on the server; others would fetch all rows at once.
-    async with connection.cursor("abilities_check") as cursor:
-        cursor.itersize = PORTION_ROWS
-        await cursor.execute(statement.encode(), values or None)
-        async for row in cursor:
-            yield row

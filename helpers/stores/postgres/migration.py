@@ -18,9 +18,11 @@ from typing import NamedTuple
 import psycopg
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.migration import MigrationLog, MigrationPlace
 from abilities.helpers.stores.postgres.migrations import MIGRATIONS
 from abilities.helpers.stores.postgres.migrations.stages import PostgresStage
+from abilities.helpers.stores.postgres.search_index import create_search_index
 from abilities.helpers.stores.postgres.statements import (
     LOCK,
     SCHEMA_VERSION,
@@ -33,7 +35,6 @@ from abilities.helpers.stores.postgres.statements import (
 
 BEGIN_ATTEMPTS = 5
 """How often a migration tries to begin while transactions of older processes are in its way."""
-_log = logging.getLogger("abilities")
 _people_log = logging.getLogger("abilities.store")
 """What the command line shows on a terminal."""
 
@@ -62,17 +63,19 @@ INSERT INTO abilities.migration VALUES (0, '{}', 0)
 """
 _READ_PLACE = Select("SELECT stage, position, rows FROM abilities.migration", MigrationPlace._make)
 _SAVE_PLACE = Statement("UPDATE abilities.migration SET stage = %s, position = %s, rows = %s")
+_SET_LANGUAGE = Statement("SELECT set_config('abilities.recall_language', %s, false)")
 _DROP_PLACE = Statement("DROP TABLE abilities.migration")
-_CREATE_SEARCH_INDEX = "CREATE INDEX words_search ON words USING gin (folded gin_trgm_ops)"
 
 
-async def migrate(connection: Connection) -> None:
+async def migrate(connection: Connection, language: Language) -> None:
     """Create the schema, or bring it forward. Raises Refused: schema_too_new.
 
-    Any number of processes may do so at the same time; a lock lets one of them work at a time.
+    ``language`` is for a recall index that is made. Any number of processes may do so at the same
+    time; a lock lets one of them work at a time.
     """
     progress = MigrationLog()
     has_part = False
+    await _SET_LANGUAGE.execute(connection, language.name)
 
     # Checked without the lock, because a database that can only be read refuses the lock.
     while not await _is_current(connection):
@@ -132,7 +135,7 @@ async def _advance(connection: Connection, progress: MigrationLog) -> bool:
 async def _create_schema(connection: Connection) -> None:
     script = files("abilities.helpers.stores.postgres").joinpath("schema.sql")
     await connection.execute(script.read_bytes())
-    await _create_search_index(connection)
+    await create_search_index(connection)
 
 
 async def _begin_migration(connection: Connection, version: int) -> None:
@@ -186,17 +189,3 @@ async def _report(
         count = Select(stage.count_statement, to_number)
         progress.totals[stage.words] = await count.fetch_only(connection)
     progress.log_rows(stage.words, rows)
-
-
-async def _create_search_index(connection: Connection) -> None:
-    """Create an index for search if the server has pg_trgm.
-
-    Without it search is right but slow: it reads all contents of a namespace.
-    """
-    try:
-        # In a savepoint: the schema stays if there is no such extension, or no right to create it.
-        async with connection.transaction():
-            await connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm WITH SCHEMA public")
-            await connection.execute(_CREATE_SEARCH_INDEX)
-    except psycopg.Error as error:
-        _log.info("search has no index: %s", error)

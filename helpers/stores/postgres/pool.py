@@ -9,6 +9,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.postgres.errors import translate_postgres_error
 from abilities.helpers.stores.postgres.migration import migrate
 from abilities.helpers.stores.postgres.statements import Connection
@@ -47,15 +48,17 @@ class Pool:
     """Connections to the first host that the connection string accepts.
 
     The schema is created, or brought forward, before the first connection is lent. With ``check``,
-    every connection is tested before it is lent, and replaced if it is lost.
+    every connection is tested before it is lent, and replaced if it is lost. ``language`` is for
+    the recall index of a store that is created or has none yet.
     """
 
-    def __init__(self, conninfo: str, *, check: bool = False) -> None:
+    def __init__(self, conninfo: str, language: Language, *, check: bool = False) -> None:
         check_connection = None
         if check:
             check_connection = AsyncConnectionPool.check_connection
 
         self._conninfo = conninfo
+        self._language = language
         self._pool = cast(
             "AsyncConnectionPool[Connection]",
             AsyncConnectionPool(
@@ -170,7 +173,7 @@ class Pool:
         # By a connection of its own: the pool does not tell why it cannot make one.
         async with self.own_connection() as connection:
             self._is_reached = True
-            await migrate(connection)
+            await migrate(connection, self._language)
 
         await self._pool.open()
         self._is_open = True

@@ -95,10 +95,11 @@ def _select_matches(namespace: str, query: Query) -> _Selection:
     conditions = ["s.namespace = %s"]
     values: list[object] = [namespace]
 
-    if query.search is not None:
+    if query.search:
         tables += " JOIN words AS w ON w.namespace = s.namespace AND w.id = s.id"
+    for term in query.search:
         conditions.append("w.folded LIKE %s")
-        values.append(_build_like_pattern(query.search))
+        values.append(_build_like_pattern(term))
 
     if not query.archived:
         conditions.append("s.archived = 0")

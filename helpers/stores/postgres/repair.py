@@ -14,25 +14,23 @@ from abilities.helpers.stores.integrity import (
 from abilities.helpers.stores.mending import mend_row, propose_names, restore_row
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, Row, verify_saved
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport
-from abilities.helpers.stores.postgres.integrity import stream
 from abilities.helpers.stores.postgres.reads import COLUMNS, RowRecord
+from abilities.helpers.stores.postgres.recall_check import is_index_sound, rebuild_index
 from abilities.helpers.stores.postgres.repair_links import mend_links
 from abilities.helpers.stores.postgres.server import Server
+from abilities.helpers.stores.postgres.shelf import Shelved, index_memory, unindex_memory
 from abilities.helpers.stores.postgres.statements import (
     LOCK,
     Connection,
     Select,
     Statement,
+    stream,
     to_number,
     to_text,
 )
 from abilities.helpers.stores.postgres.versions import find_existing_by_key
-from abilities.helpers.stores.postgres.writes import (
-    index_memory,
-    save_memory,
-    save_words,
-    unindex_memory,
-)
+from abilities.helpers.stores.postgres.writes import save_memory, save_words
+from abilities.helpers.stores.search_text import fold_searchable
 
 _TABLES = (
     "memories",
@@ -41,6 +39,8 @@ _TABLES = (
     "shelf",
     "tags",
     "words",
+    "recall_terms",
+    "recall_recent",
     "counters",
     "link_counts",
     "versions",
@@ -194,6 +194,10 @@ class _Repair:
         await _CLEAN_INDEX.execute(connection, namespace)
         await mend_links(connection, namespace, self._originals, self._report, self._progress)
 
+        # What terms a damaged memory had is not known.
+        if not await is_index_sound(connection, namespace):
+            await rebuild_index(connection, namespace)
+
         # At last, because the triggers have counted along from wrong numbers.
         await _CLEAR_COUNTERS.execute(connection, namespace)
         await _COUNT_AGAIN.execute(connection, namespace, namespace)
@@ -214,7 +218,7 @@ class _Repair:
             is_indexed = has_key and IndexRow._make(indexed) == build_index_row(row)
             if (
                 not is_indexed
-                or folded != row.content.casefold()
+                or folded != fold_searchable(row)
                 or not have_same_tags(row.tags, tags)
             ):
                 unindexed.append(row.key)
@@ -252,12 +256,12 @@ class _Repair:
     async def _index_again(self, key: str) -> None:
         row, _ = await _ROW.fetch_only(self._connection, self._namespace, key)
         known = await _KNOWN.fetch(self._connection, self._namespace, row.id, row.key)
-        counters = await self._unindex(row)
+        shelved = await self._unindex(row)
         if known:
-            counters = known[0].counters
+            shelved = shelved._replace(counters=known[0].counters)
 
         await save_words(self._connection, row)
-        await index_memory(self._connection, row, counters)
+        await index_memory(self._connection, row, shelved)
 
     async def _renew_version(self, key: str) -> None:
         existing = await find_existing_by_key(self._connection, self._namespace, key)
@@ -266,15 +270,15 @@ class _Repair:
 
     async def _remove(self, row: Row) -> AccessCounters:
         """Remove a damaged memory with all that is derived from it but its links."""
-        counters = await self._unindex(row)
+        shelved = await self._unindex(row)
         await _DELETE_ROW.execute(self._connection, row.namespace, row.key)
-        return counters
+        return shelved.counters
 
-    async def _unindex(self, row: Row) -> AccessCounters:
-        counters = await unindex_memory(self._connection, row)
+    async def _unindex(self, row: Row) -> Shelved:
+        shelved = await unindex_memory(self._connection, row)
         await _UNINDEX_KEY.execute(self._connection, row.namespace, row.key)
         await _DELETE_WORDS.execute(self._connection, row.namespace, row.id)
-        return counters
+        return shelved
 
     async def _name(self, row: Row) -> Row:
         """Return a row with names that no other memory has."""

@@ -6,9 +6,8 @@ from typing import NamedTuple
 from abilities.helpers.stores.mending import mend_link
 from abilities.helpers.stores.model import LinkRecord, LinkRow
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport
-from abilities.helpers.stores.postgres.integrity import stream
 from abilities.helpers.stores.postgres.ranking import LINK_COLUMNS
-from abilities.helpers.stores.postgres.statements import Connection, Select, Statement
+from abilities.helpers.stores.postgres.statements import Connection, Select, Statement, stream
 from abilities.helpers.stores.ranking import ARE_STALE, LinkEnds
 
 _COLUMNS = ("namespace", *LinkRecord._fields)

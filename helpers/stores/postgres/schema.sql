@@ -1,4 +1,4 @@
--- The schema of a memory store in PostgreSQL, version 3. A new store is made from it; the scripts in
+-- The schema of a memory store in PostgreSQL, version 4. A new store is made from it; the scripts in
 -- migrations bring an older one here. The keys of every table begin with the namespace, so that a
 -- distributed PostgreSQL can place rows by it. Texts compare by code point (COLLATE "C"), as
 -- everywhere in the package.
@@ -8,7 +8,7 @@
 CREATE SCHEMA IF NOT EXISTS abilities;
 CREATE SCHEMA IF NOT EXISTS abilities_data;
 CREATE TABLE abilities.version (number integer PRIMARY KEY);
-INSERT INTO abilities.version VALUES (3);
+INSERT INTO abilities.version VALUES (4);
 
 -- Refuses a transaction if the store is no longer of the version that its process knows. Each
 -- transaction calls it first, and keeps the lock on the number until it ends, so that a migration
@@ -145,8 +145,10 @@ CREATE TABLE shelf (
     updated_at text COLLATE "C" NOT NULL,
     accessed_at text COLLATE "C" NOT NULL,
     access_count bigint NOT NULL,
+    doc bigint NOT NULL, -- the memory's number in the recall index
     PRIMARY KEY (namespace, id)
 ) WITH (fillfactor = 80);
+CREATE UNIQUE INDEX shelf_doc ON shelf (namespace, doc);
 CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id) WHERE archived = 0;
 CREATE INDEX shelf_accessed_all ON shelf (namespace, accessed_at, id);
 CREATE INDEX shelf_type ON shelf (namespace, type, accessed_at, id) WHERE archived = 0;
@@ -169,14 +171,43 @@ CREATE TABLE tags (
 );
 CREATE INDEX tags_id ON tags (namespace, id);
 
--- The search index: the case-folded content of each memory. If the server has pg_trgm,
--- migration.py adds an index on folded, which finds substrings; otherwise search reads every row of
--- a namespace.
+-- The search index: the searchable text of each memory, case-folded: its key, summary, content,
+-- category and tags. If the server has pg_trgm, migration.py adds an index on folded, which finds
+-- substrings; otherwise search reads every row of a namespace.
 CREATE TABLE words (
     namespace text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
     folded text COLLATE "C" NOT NULL,
     PRIMARY KEY (namespace, id)
+);
+
+-- One row: the language of the stop words and stems in the recall index.
+CREATE TABLE recall_language (name text COLLATE "C" NOT NULL);
+INSERT INTO recall_language VALUES (current_setting('abilities.recall_language'));
+
+-- The recall index: which memories hold a term. For each block of 1,024 numbers of memories, docs are
+-- two bytes per memory: its number in the block and the weight of the term, see
+-- helpers/search/postings.py. Of 2 KB at most, they are never moved out of the row.
+CREATE TABLE recall_terms (
+    block integer NOT NULL,
+    archived smallint NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    term text COLLATE "C" NOT NULL,
+    docs bytea NOT NULL,
+    PRIMARY KEY (namespace, archived, term, block)
+);
+ALTER TABLE recall_terms ALTER docs SET STORAGE PLAIN;
+
+-- The changes that are not merged into recall_terms yet, in the order of their numbers: terms of a
+-- memory on one side, and as one byte each their weights, 0 for a term that it no longer holds.
+CREATE TABLE recall_recent (
+    namespace text COLLATE "C" NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    doc bigint NOT NULL,
+    archived smallint NOT NULL,
+    terms text[] COLLATE "C" NOT NULL,
+    weights bytea NOT NULL,
+    PRIMARY KEY (namespace, number)
 );
 
 -- Exact numbers of memories per namespace, so that totals and statistics cost the same at any size.

@@ -9,6 +9,7 @@ from typing import TypeVar
 import psycopg
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.postgres.conninfo import accept_any_host
 from abilities.helpers.stores.postgres.errors import is_conflict, translate_for_read
 from abilities.helpers.stores.postgres.pool import Pool
@@ -41,15 +42,15 @@ OWN_READS = 4
 class Server:
     """A database on one host or several, and its transactions; used on one event loop only."""
 
-    def __init__(self, conninfo: str) -> None:
-        self._leader = Pool(conninfo)
+    def __init__(self, conninfo: str, language: Language) -> None:
+        self._leader = Pool(conninfo, language)
         self._any_host: Pool | None = None
         self._seeking: asyncio.Task[None] | None = None
         self._slots = TurnSlots(READS, OWN_READS)
 
         any_host = accept_any_host(conninfo)
         if any_host is not None:
-            self._any_host = Pool(any_host, check=True)
+            self._any_host = Pool(any_host, language, check=True)
 
     @property
     def waiting(self) -> int:

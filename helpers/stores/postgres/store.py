@@ -12,10 +12,21 @@ from typing_extensions import override
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
+from abilities.helpers.search.recall import RecallRequest
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.changes import BatchOptions, Change, Outcome, list_outcomes
 from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, StoredMemory
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport, name_originals
-from abilities.helpers.stores.postgres import integrity, queries, reads, transfer, walks, writes
+from abilities.helpers.stores.postgres import (
+    integrity,
+    queries,
+    reads,
+    recall,
+    recall_index,
+    transfer,
+    walks,
+    writes,
+)
 from abilities.helpers.stores.postgres.accesses import AccessBuffer
 from abilities.helpers.stores.postgres.conninfo import build_conninfo
 from abilities.helpers.stores.postgres.loop import LoopThread
@@ -30,6 +41,7 @@ from abilities.helpers.stores.protocol import (
     Mark,
     MemoryPage,
     Query,
+    Recalled,
     ServableStore,
     Stats,
     WalkResult,
@@ -61,14 +73,17 @@ class PostgresStore(ServableStore):
     """A store in PostgreSQL. Connections are made when they are first needed.
 
     They belong to an event loop on a thread of the store's own, so that calls may come from any
-    loop. ``max_memories`` is the most that one namespace may hold; None sets no limit. Raises
+    loop. ``max_memories`` is the most that one namespace may hold; None sets no limit.
+    ``language`` is that of the recall index if the store is created or has none yet. Raises
     ValueError for a URL that libpq cannot read.
     """
 
-    def __init__(self, url: str, *, max_memories: int | None = None) -> None:
+    def __init__(
+        self, url: str, *, max_memories: int | None = None, language: Language | None = None
+    ) -> None:
         self._quota = max_memories
         self._loop = LoopThread()
-        self._server = Server(build_conninfo(url))
+        self._server = Server(build_conninfo(url), language or Language())
         self._queue = WriteQueue(self._server, self._loop.start_task)
         self._accesses = AccessBuffer()
         self._has_flush = False  # whether a task will write the accesses; set on the loop only
@@ -118,6 +133,17 @@ class PostgresStore(ServableStore):
     ) -> WalkResult:
         check_names(namespace, key)
         return await self._read(namespace, walks.walk, namespace, key, limits, direction)
+
+    @override
+    async def read_language(self) -> Language:
+        return await self._read(_OPERATOR, recall_index.read_language)
+
+    @override
+    async def recall(
+        self, namespace: str, request: RecallRequest, room: int, starts: Sequence[int]
+    ) -> Recalled:
+        check_names(namespace)
+        return await self._read(namespace, recall.recall, namespace, request, room, starts)
 
     @override
     async def query(self, namespace: str, query: Query) -> MemoryPage:

@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores import ranking
 from abilities.helpers.stores.model import Row, verify_row
+from abilities.helpers.stores.postgres import recall_index
 from abilities.helpers.stores.postgres.reads import COLUMNS
 from abilities.helpers.stores.postgres.statements import Connection, Select, Statement
 
@@ -17,7 +19,8 @@ class Existing(NamedTuple):
     ``has_links`` says whether any link is one of the memory or leads to its key. All of this is
     read together, so that it costs one round trip; the lock of the namespace keeps it true.
     ``damage`` says why readers refuse the memory. ``has_old_marks`` says that the namespace has
-    marks of stale ranks that it does not keep.
+    marks of stale ranks that it does not keep, and ``has_many_recent`` that recent changes of the
+    recall index are to be merged. ``language`` is that index's language.
     """
 
     row: Row | None
@@ -25,6 +28,8 @@ class Existing(NamedTuple):
     has_links: bool
     damage: Reason | None = None
     has_old_marks: bool = False
+    has_many_recent: bool = False
+    language: Language = Language()
 
 
 class _ExistingRecord(NamedTuple):
@@ -34,14 +39,22 @@ class _ExistingRecord(NamedTuple):
     @classmethod
     def parse(cls, columns: Sequence[Any]) -> "_ExistingRecord":
         """Make a record of the columns of ``_SELECT_EXISTING``."""
-        last_version, has_links, has_old_marks, *values, stored_hash = columns
+        last_version, has_links, has_old_marks, has_many_recent, language, *rest = columns
+        *values, stored_hash = rest
 
         # Without a memory, the join returns nulls in its place.
         row: Row | None = None
         if stored_hash is not None:
             row = Row._make(values)
 
-        existing = Existing(row, last_version, has_links, has_old_marks=has_old_marks)
+        existing = Existing(
+            row,
+            last_version,
+            has_links,
+            has_old_marks=has_old_marks,
+            has_many_recent=has_many_recent,
+            language=Language(language),
+        )
         return cls(existing, stored_hash)
 
 
@@ -51,9 +64,12 @@ SELECT coalesce(v.number, 0), c.key IS NOT NULL, EXISTS (
 ) OR EXISTS (
     SELECT FROM stale_ranks AS s
     WHERE s.namespace = given.namespace AND s.since <= v.number + 1 - given.longest
-), {COLUMNS}, m.hash
+), (
+    SELECT coalesce(sum(octet_length(r.weights)), 0) FROM recall_recent AS r
+    WHERE r.namespace = given.namespace
+) >= given.recent, (SELECT name FROM recall_language), {COLUMNS}, m.hash
 FROM (SELECT %s::text AS namespace, %s::text AS name, %s::int AS most,
-    %s::int AS longest) AS given
+    %s::int AS longest, %s::int AS recent) AS given
 LEFT JOIN versions AS v ON v.namespace = given.namespace
 """
 _EXISTING_BY_KEY = Select(
@@ -80,16 +96,18 @@ _SAVE_VERSION = Statement("""
 
 async def find_existing_by_key(connection: Connection, namespace: str, key: str) -> Existing:
     """Return what a change finds at a key."""
-    bounds = (ranking.MOST_STALE, ranking.LONGEST_STALE)
-    record = await _EXISTING_BY_KEY.fetch_only(connection, namespace, key, *bounds)
+    record = await _EXISTING_BY_KEY.fetch_only(connection, namespace, key, *_get_bounds())
     return _verify(record)
 
 
 async def find_existing_by_id(connection: Connection, namespace: str, memory_id: str) -> Existing:
     """Return what a change finds at an id."""
-    bounds = (ranking.MOST_STALE, ranking.LONGEST_STALE)
-    record = await _EXISTING_BY_ID.fetch_only(connection, namespace, memory_id, *bounds)
+    record = await _EXISTING_BY_ID.fetch_only(connection, namespace, memory_id, *_get_bounds())
     return _verify(record)
+
+
+def _get_bounds() -> tuple[int, int, int]:
+    return ranking.MOST_STALE, ranking.LONGEST_STALE, recall_index.MOST_RECENT
 
 
 def _verify(record: _ExistingRecord) -> Existing:

@@ -3,14 +3,11 @@
 import logging
 from collections.abc import Sequence
 
-import orjson
-
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.mending import list_replaced, mend_row
 from abilities.helpers.stores.model import (
-    IMPORTANCES,
     AccessCounters,
     LinkRow,
     Row,
@@ -26,6 +23,12 @@ from abilities.helpers.stores.postgres.links import (
 )
 from abilities.helpers.stores.postgres.ranking import refresh_stale_ranks, update_ranks
 from abilities.helpers.stores.postgres.reads import RowRecord, load_memory, read_links_to
+from abilities.helpers.stores.postgres.recall_index import (
+    merge_recent,
+    note_change,
+    remove_doc,
+)
+from abilities.helpers.stores.postgres.shelf import Shelved, index_memory, unindex_memory
 from abilities.helpers.stores.postgres.statements import (
     Connection,
     Select,
@@ -40,6 +43,7 @@ from abilities.helpers.stores.postgres.versions import (
     save_version,
 )
 from abilities.helpers.stores.protocol import WriteResult
+from abilities.helpers.stores.search_text import fold_searchable
 
 _log = logging.getLogger("abilities")
 
@@ -65,20 +69,6 @@ _COUNT_MEMORIES = Select(
     to_number,
 )
 
-_INDEX_MEMORY = Statement("""
-    INSERT INTO shelf (namespace, id, key, type, category, importance, archived, size,
-        created_at, updated_at, accessed_at, access_count)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-""")
-_UNINDEX_MEMORY = Select(
-    "DELETE FROM shelf WHERE namespace = %s AND id = %s RETURNING accessed_at, access_count",
-    AccessCounters._make,
-)
-_INDEX_TAGS = Statement("""
-    INSERT INTO tags (namespace, tag, archived, accessed_at, id)
-    SELECT %s, tag, %s, %s, %s FROM unnest(%s::text[]) AS new (tag)
-""")
-_UNINDEX_TAGS = Statement("DELETE FROM tags WHERE namespace = %s AND id = %s")
 _SAVE_WORDS = Statement("""
     INSERT INTO words (namespace, id, folded) VALUES (%s, %s, %s)
     ON CONFLICT (namespace, id) DO UPDATE SET folded = EXCLUDED.folded
@@ -187,9 +177,9 @@ async def save_memory(
 
     # The triggers that keep the counters see rows of the indexes come and go, so a change removes
     # these rows and adds them again.
-    known_counters = AccessCounters(after.created_at, 0)
+    shelved = Shelved(AccessCounters(after.created_at, 0), None)
     if before is not None:
-        known_counters = await unindex_memory(connection, before)
+        shelved = await unindex_memory(connection, before)
         if before.key != after.key:
             await _DELETE_ROW.execute(connection, before.namespace, before.key)
 
@@ -205,7 +195,13 @@ async def save_memory(
     if existing.has_old_marks:
         await refresh_stale_ranks(connection, after.namespace)
 
-    await index_memory(connection, after, counters or known_counters)
+    if counters is not None:
+        shelved = shelved._replace(counters=counters)
+    await index_memory(connection, after, shelved)
+
+    # With a new number, the memory has no terms in the recall index yet.
+    known = before if shelved.doc is not None else None
+    await _note_terms(connection, existing, known, after)
     return after
 
 
@@ -216,18 +212,35 @@ async def mend_memory(connection: Connection, existing: Existing, now: str) -> E
     _log.warning("a damaged memory was mended before it was changed")
 
     # As a new memory, because nothing that was derived from the damaged values can be relied on.
-    counters = await unindex_memory(connection, damaged)
-    mended = mend_row(damaged, now)
-    row = await save_memory(connection, existing._replace(row=None), mended, counters)
+    shelved = await unindex_memory(connection, damaged)
+    if shelved.doc is not None:
+        await remove_doc(connection, damaged.namespace, shelved.doc)
 
-    return Existing(row, row.version, existing.has_links)
+    unknown = existing._replace(row=None, damage=None)
+    row = await save_memory(connection, unknown, mend_row(damaged, now), shelved.counters)
+    return unknown._replace(row=row, last_version=row.version)
+
+
+async def _note_terms(
+    connection: Connection, existing: Existing, before: Row | None, after: Row | None
+) -> None:
+    """Write what a change means to the recall index, after merging earlier ones if they are many.
+
+    The memory has its row in the memory index.
+    """
+    row = after or before
+    assert row is not None, "a change concerns a memory"
+
+    if existing.has_many_recent:
+        await merge_recent(connection, row.namespace)
+    await note_change(connection, before, after, existing.language)
 
 
 async def _save_words(connection: Connection, before: Row | None, after: Row) -> None:
     """Write the words that search looks through, unless they are the same as before."""
     if before is not None:
         has_same_id = before.id == after.id
-        if has_same_id and before.content == after.content:
+        if has_same_id and fold_searchable(before) == fold_searchable(after):
             return
 
         # An import can replace a memory by one with another id.
@@ -239,51 +252,13 @@ async def _save_words(connection: Connection, before: Row | None, after: Row) ->
 
 async def save_words(connection: Connection, row: Row) -> None:
     """Write the words that search looks through."""
-    folded = row.content.casefold()
+    folded = fold_searchable(row)
     await _SAVE_WORDS.execute(connection, row.namespace, row.id, folded)
-
-
-async def index_memory(connection: Connection, row: Row, counters: AccessCounters) -> None:
-    """Add a memory to the memory index and its tags to theirs."""
-    content, summary = row.content.encode(), row.summary.encode()
-    await _INDEX_MEMORY.execute(
-        connection,
-        row.namespace,
-        row.id,
-        row.key,
-        row.type,
-        row.category,
-        IMPORTANCES.index(row.importance),
-        row.archived,
-        len(content) + len(summary),
-        row.created_at,
-        row.updated_at,
-        *counters,
-    )
-
-    tags = orjson.loads(row.tags)
-    if tags:
-        await _INDEX_TAGS.execute(
-            connection,
-            row.namespace,
-            row.archived,
-            counters.accessed_at,
-            row.id,
-            tags,
-        )
-
-
-async def unindex_memory(connection: Connection, row: Row) -> AccessCounters:
-    """Remove a memory and its tags from their indexes, and return its access counters."""
-    await _UNINDEX_TAGS.execute(connection, row.namespace, row.id)
-    counters = await _UNINDEX_MEMORY.fetch_first(connection, row.namespace, row.id)
-
-    # Only damage can leave a memory without its row in the index; counting then starts again.
-    return counters or AccessCounters(row.created_at, 0)
 
 
 async def _delete(connection: Connection, existing: Existing, row: Row) -> None:
     """Delete a memory for good. The links of others to it stay, as links to a missing memory."""
+    await _note_terms(connection, existing, row, None)
     await unindex_memory(connection, row)
     await _delete_words(connection, row)
     await delete_links(connection, row)
