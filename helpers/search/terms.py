@@ -255,15 +255,21 @@ _stemming = Lock()
 """A stemmer holds the word that it works on."""
 
 
+_LAST_REMEMBERED = 0xFFFF
+"""The last character that is looked up only once, so that the table stays small."""
+
+
 class _Separators(dict[int, str]):
     """Maps each character to itself if it is part of a word or joins two, else to a space."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
         is_kept = character in "-_.@/:+#" or unicodedata.category(character)[0] in "LMN"
+        mapped = character if is_kept else " "
 
-        self[code] = character if is_kept else " "
-        return self[code]
+        if code <= _LAST_REMEMBERED:
+            self[code] = mapped
+        return mapped
 
 
 _SEPARATORS = _Separators()
