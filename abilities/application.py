@@ -16,7 +16,7 @@ from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.files.roots import Root, RootPlace
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.stores.opening import open_store
+from abilities.helpers.stores import opening
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.workers import WorkerPool
 from abilities.plugins import add_plugins
@@ -79,6 +79,16 @@ class OptionalRoots:
                 del self._roots[place]
 
 
+def open_store(settings: Settings) -> ServableStore:
+    """Return the store that settings describe; it connects when first used.
+
+    Raises ValueError if its database driver is not installed.
+    """
+    return opening.open_store(
+        settings.store_url, max_memories=settings.max_memories, language=settings.recall_language
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What an open application makes once, and all of its views share."""
@@ -94,7 +104,7 @@ class Resources:
     def open(cls, settings: Settings) -> Self:
         """Make the resources. Raises ValueError for a store that cannot be used."""
         # The store comes first: if it cannot be used, no plugin is imported in vain.
-        store = open_store(settings.store_url, max_memories=settings.max_memories)
+        store = open_store(settings)
         registry, problems = build_registry(settings)
         return cls(registry, problems, settings.policy, store)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from abilities.helpers.search.irregular_forms import IRREGULAR_FORMS
 from abilities.helpers.search.ranking import compute_weight
@@ -32,7 +32,7 @@ LONGEST_TERM = 64
 NAME_TIMES = 3
 """How many times each word of a key and of a summary counts."""
 
-LANGUAGES = (
+LanguageName = Literal[
     "english",
     "arabic",
     "danish",
@@ -50,8 +50,10 @@ LANGUAGES = (
     "spanish",
     "swedish",
     "turkish",
-)
+]
 """The languages whose words can be stemmed."""
+
+LANGUAGES: tuple[LanguageName, ...] = get_args(LanguageName)
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
