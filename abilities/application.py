@@ -17,7 +17,7 @@ from abilities.helpers.files.reader import FileReader
 from abilities.helpers.files.roots import Root, RootPlace
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.memory.recalling import SecondRanking
-from abilities.helpers.stores.opening import open_store
+from abilities.helpers.stores import opening
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.workers import WorkerPool
 from abilities.plugins import add_plugins
@@ -91,6 +91,16 @@ def _open_second_ranking(settings: Settings) -> SecondRanking | None:
     return open_ranking(settings.embedder)
 
 
+def open_store(settings: Settings) -> ServableStore:
+    """Return the store that settings describe; it connects when first used.
+
+    Raises ValueError if its database driver is not installed.
+    """
+    return opening.open_store(
+        settings.store_url, max_memories=settings.max_memories, language=settings.recall_language
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What an open application makes once, and all of its views share."""
@@ -113,7 +123,7 @@ class Resources:
         second_ranking = _open_second_ranking(settings)
 
         # The store comes first: if it cannot be used, no plugin is imported in vain.
-        store = open_store(settings.store_url, max_memories=settings.max_memories)
+        store = open_store(settings)
         registry, problems = build_registry(settings)
         return cls(registry, problems, settings.policy, store, second_ranking)
 

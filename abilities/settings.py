@@ -31,6 +31,7 @@ from abilities.helpers.files.roots import (
 )
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.memory.targets import MEMORY_LAYOUTS, MemoryFiles
+from abilities.helpers.search.terms import LanguageName
 from abilities.helpers.stores.opening import (
     STORE_SUFFIXES,
     check_store_url,
@@ -93,6 +94,10 @@ class Settings(BaseSettings):
         default=None,
         ge=1,
         description="Maximum number of memories per namespace (default: unlimited).",
+    )
+    recall_language: LanguageName = Field(
+        default="english",
+        description="Language of the words that recall compares, when a store is created.",
     )
     namespace: Namespace = Field(
         default="default",

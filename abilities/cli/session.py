@@ -9,10 +9,9 @@ from typing import TextIO, TypedDict
 import click
 from pydantic import ValidationError
 
-from abilities.application import Abilities, build_registry
+from abilities.application import Abilities, build_registry, open_store
 from abilities.cli.errors import UsageErrorInLines
 from abilities.cli.stdout import claim_stdout, divert_stdout
-from abilities.helpers.stores.opening import open_store
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.registry import AbilityRegistry
 from abilities.settings import Settings
@@ -109,7 +108,7 @@ class Session:
 
         # The form of the URL is known to be right; what the store needs may not be installed.
         try:
-            store = open_store(settings.store_url, max_memories=settings.max_memories)
+            store = open_store(settings)
         except ValueError as error:
             raise click.UsageError(f"store_url: {error}") from None
 
@@ -124,7 +123,7 @@ class Session:
 
         Raises Refused; ValueError if the database driver of the store is not installed.
         """
-        store = open_store(self.settings.store_url)
+        store = open_store(self.settings)
 
         try:
             await store.set_mark("tokens")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from abilities.application import open_store
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.file_checks import check_privacy, check_separation, resolve_path
 from abilities.cli.text import format_count
 from abilities.declarations.faults import Fault, Refused
-from abilities.helpers.stores.opening import open_store
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.sqlite.file import connect_to_file
 from abilities.helpers.stores.sqlite.schema import is_outdated
@@ -185,7 +185,7 @@ async def check_store_answers(settings: Settings) -> StoreAnswer:
         return StoreAnswer([diagnosis], await recall_tokens(settings))
 
     try:
-        store = open_store(settings.store_url, max_memories=settings.max_memories)
+        store = open_store(settings)
     except ValueError as error:
         mend = "install it, or set another store_url"
         return StoreAnswer([Diagnosis("broken", "store", str(error), mend)])
@@ -202,10 +202,19 @@ async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosi
 
     try:
         stats = await store.read_stats(settings.namespace)
+        language = (await store.read_language()).name
     except Exception as error:  # whatever is wrong with a store, the other checks go on
         fault = Fault.from_exception(error)
         mend = _MENDING.get(fault.reason, "for more details: abilities call get_memory_stats")
         return Diagnosis("broken", "store", f"{place}: {fault.message}", mend)
+
+    if language != settings.recall_language:
+        words = f"{place} answers; recall compares its words as {language}"
+        mend = (
+            f"set recall_language to {language}, or move the memories to a new store with "
+            "abilities export and abilities import"
+        )
+        return Diagnosis("note", "store", words, mend)
 
     count = format_count(stats.total, "memory", "memories")
     return Diagnosis(
@@ -222,7 +231,7 @@ async def recall_tokens(settings: Settings) -> bool | None:
     A store that does not exist is not created.
     """
     try:
-        store = open_store(settings.store_url)
+        store = open_store(settings)
     except ValueError:
         return None
 

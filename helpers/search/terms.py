@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from abilities.helpers.search.irregular_forms import IRREGULAR_FORMS
 from abilities.helpers.search.ranking import compute_weight
@@ -32,7 +32,7 @@ LONGEST_TERM = 64
 NAME_TIMES = 3
 """How many times each word of a key and of a summary counts."""
 
-LANGUAGES = (
+LanguageName = Literal[
     "english",
     "arabic",
     "danish",
@@ -50,8 +50,10 @@ LANGUAGES = (
     "spanish",
     "swedish",
     "turkish",
-)
+]
 """The languages whose words can be stemmed."""
+
+LANGUAGES: tuple[LanguageName, ...] = get_args(LanguageName)
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -255,15 +257,21 @@ _stemming = Lock()
 """A stemmer holds the word that it works on."""
 
 
+_LAST_REMEMBERED = 0xFFFF
+"""The last character that is looked up only once, so that the table stays small."""
+
+
 class _Separators(dict[int, str]):
     """Maps each character to itself if it is part of a word or joins two, else to a space."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
         is_kept = character in "-_.@/:+#" or unicodedata.category(character)[0] in "LMN"
+        mapped = character if is_kept else " "
 
-        self[code] = character if is_kept else " "
-        return self[code]
+        if code <= _LAST_REMEMBERED:
+            self[code] = mapped
+        return mapped
 
 
 _SEPARATORS = _Separators()

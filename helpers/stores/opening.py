@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.originals import RepairReport
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.sqlite.repair import repair
@@ -41,19 +42,22 @@ def check_store_url(url: str) -> None:
     )
 
 
-def open_store(url: str, *, max_memories: int | None = None) -> ServableStore:
+def open_store(
+    url: str, *, max_memories: int | None = None, language: str = "english"
+) -> ServableStore:
     """Return the memory store at a URL; it connects when first used.
 
-    ``max_memories`` is the most that one namespace may hold; None sets no limit.
+    ``max_memories`` is the most that one namespace may hold; None sets no limit. ``language`` is
+    that of the recall index if this makes one.
     Raises ValueError if the URL cannot be used, or if its database driver is not installed.
     """
     check_store_url(url)
     path = store_path(url)
 
     if path is not None:
-        return SqliteStore(path, max_memories=max_memories)
+        return SqliteStore(path, max_memories=max_memories, language=language)
 
-    return _open_postgres(url, max_memories)
+    return _open_postgres(url, max_memories, language)
 
 
 async def repair_store(
@@ -67,7 +71,7 @@ async def repair_store(
     if path is not None:
         return await asyncio.to_thread(repair, path, originals, progress, dry_run=dry_run)
 
-    store = _open_postgres(url, None)
+    store = _open_postgres(url)
     try:
         await store.prepare()
         return await store.repair(originals, progress, dry_run=dry_run)
@@ -75,7 +79,9 @@ async def repair_store(
         await store.close()
 
 
-def _open_postgres(url: str, max_memories: int | None) -> "PostgresStore":
+def _open_postgres(
+    url: str, max_memories: int | None = None, language: str = "english"
+) -> "PostgresStore":
     # Imported here, because the driver is an optional dependency.
     try:
         from abilities.helpers.stores.postgres.store import PostgresStore
@@ -84,4 +90,4 @@ def _open_postgres(url: str, max_memories: int | None) -> "PostgresStore":
             "PostgreSQL is not installed; run: pip install 'agent-abilities[postgres]'"
         ) from None
 
-    return PostgresStore(url, max_memories=max_memories)
+    return PostgresStore(url, max_memories=max_memories, language=Language(language))

@@ -209,8 +209,10 @@ async def change_something(store: PostgresStore, chance: Random, step: int) -> N
         change = Change("update", TIME, id=row.id, fields=fields, links=links)
     elif row is not None and kind == "rename":
         change = Change("update", TIME, id=row.id, key=key)
-    elif row is not None and kind in ("archive", "delete"):
-        change = Change(kind, TIME, id=row.id)
+    elif row is not None and kind == "archive":
+        change = Change("archive", TIME, id=row.id)
+    elif row is not None and kind == "delete":
+        change = Change("delete", TIME, id=row.id)
 
     try:
         await store.change(NAMESPACE, change)

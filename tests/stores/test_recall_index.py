@@ -25,6 +25,7 @@ from tests.support.tier import size
 
 ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=4, full=60)
 ENGLISH = Language()
+LATER = "2026-02-01T00:00:00.000Z"
 WORDS = [
     "tea",
     "coffee",
@@ -74,10 +75,10 @@ def build_index(path: Path) -> Postings:
     """Return what the index of a store must hold, from its memories."""
     expected: Postings = {}
     with sqlite3.connect(path) as connection:
-        for memory, namespace, archived, *texts in connection.execute(
+        for memory, namespace, archived, key, summary, content in connection.execute(
             "SELECT rowid, namespace, archived, key, summary, content FROM memories"
         ):
-            for term, weight in weigh_terms(*texts, ENGLISH).items():
+            for term, weight in weigh_terms(key, summary, content, ENGLISH).items():
                 expected[namespace, archived, term, memory] = weight
 
     connection.close()
@@ -111,8 +112,10 @@ async def change_randomly(store: SqliteStore, chance: random.Random, count: int)
         elif kind == "rename":
             with suppress(Refused):  # the key may be in use
                 await put(store, key, kind="update", id=memory_id)
-        elif kind in ("archive", "delete"):
-            await store.change(NAMESPACE, Change(kind, "2026-02-01T00:00:00.000Z", memory_id))
+        elif kind == "archive":
+            await store.change(NAMESPACE, Change("archive", LATER, memory_id))
+        else:
+            await store.change(NAMESPACE, Change("delete", LATER, memory_id))
 
 
 async def list_plain(store: SqliteStore) -> list[PlainMemory]:

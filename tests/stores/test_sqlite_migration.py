@@ -37,6 +37,11 @@ COUNT = size("ABILITIES_MIGRATED", quick=300, full=1_000)
 MOST = size("ABILITIES_MIGRATED_MOST", quick=1_000, full=5_000)
 KILLS = size("ABILITIES_MIGRATION_KILLS", quick=5, full=40)
 TABLES = (
+    "recall_blocks",
+    "recall_docs",
+    "recall_language",
+    "recall_recent",
+    "recall_terms",
     "memories",
     "links",
     "versions",
@@ -99,9 +104,9 @@ async def test_a_migrated_store_equals_one_made_at_the_current_version(
 
     assert [finding for finding in findings if finding.state == "damaged"] == []
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-3"]
+    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-4"]
 
-    with connect(tmp_path / "m.db.before-3") as copy:
+    with connect(tmp_path / "m.db.before-4") as copy:
         assert copy.execute("PRAGMA user_version").fetchone() == (1,)
         assert copy.execute("SELECT count(*) FROM memories").fetchone() == (count,)
 
@@ -233,7 +238,7 @@ async def test_a_migration_that_is_killed_goes_on(tmp_path: Path) -> None:
 
     assert [finding for finding in findings if finding.state == "damaged"] == []
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert "m.db.before-3" in list_names(tmp_path, "m.db")
+    assert "m.db.before-4" in list_names(tmp_path, "m.db")
     assert not list(tmp_path.glob("m.db-new-*"))
     reached(17, f"{kills} kills of the migration of {COUNT:,} memories, nothing lost")
 
@@ -253,7 +258,7 @@ async def test_a_copy_that_is_killed_is_made_again(tmp_path: Path) -> None:
 
     await check(path)
 
-    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-3"]
+    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-4"]
 
 
 def start(code: str, path: Path, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -288,7 +293,7 @@ async def test_an_old_process_is_refused_before_it_writes(tmp_path: Path) -> Non
 
     assert count == (len(lines) + 1,), "what it wrote before is kept"
 
-    with connect(tmp_path / "m.db.before-3") as copy:
+    with connect(tmp_path / "m.db.before-4") as copy:
         copied = copy.execute("SELECT access_count FROM shelf WHERE memory = 1").fetchone()
 
     assert copied == count, "nothing was written between the copy and the migration"
@@ -308,18 +313,18 @@ async def test_processes_migrate_together(tmp_path: Path) -> None:
 
     assert len(set(ends)) == 1 and ends[0] > 0, "each goes on once all is done"
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert list_names(tmp_path, "m.db.before") == ["m.db.before-3"]
+    assert list_names(tmp_path, "m.db.before") == ["m.db.before-4"]
 
 
 async def test_a_copy_is_never_replaced(tmp_path: Path) -> None:
-    path, earlier = tmp_path / "m.db", tmp_path / "m.db.before-3"
+    path, earlier = tmp_path / "m.db", tmp_path / "m.db.before-4"
     sqlite_version_1.build(path, sqlite_version_1.make_memories(3))
     earlier.write_text("of another time")
 
     await check(path)
 
     assert earlier.read_text() == "of another time"
-    assert list_names(tmp_path, "m.db.before") == ["m.db.before-3", "m.db.before-3-2"]
+    assert list_names(tmp_path, "m.db.before") == ["m.db.before-4", "m.db.before-4-2"]
 
 
 async def test_nothing_is_changed_without_room_for_the_copy(
@@ -346,7 +351,7 @@ async def test_nothing_is_changed_without_room_for_the_copy(
 
     await check(path)
 
-    assert read_state(path) == (3, False), "with room it is migrated"
+    assert read_state(path) == (4, False), "with room it is migrated"
 
 
 async def test_a_damaged_file_is_refused_and_left_untouched(tmp_path: Path) -> None:
@@ -425,7 +430,7 @@ async def test_closing_interrupts_a_migration_and_the_next_opening_resumes_it(
 
     await check(path)
 
-    assert read_state(path) == (3, False)
+    assert read_state(path) == (4, False)
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
 
 
@@ -497,10 +502,10 @@ def test_a_backup_of_an_older_version_is_restored_and_migrated_when_it_is_opened
     checked = run(path, "check", "--full")
 
     assert checked.exit_code == 0, checked.output
-    assert "The schema version is 3, the current one." in checked.stdout
+    assert "The schema version is 4, the current one." in checked.stdout
     assert "Copies of the store from before a migration: 1" in checked.stdout
     # A path that is broken into lines cannot be copied.
-    assert f"        {path}.before-3\n" in checked.stdout
+    assert f"        {path}.before-4\n" in checked.stdout
 
 
 def test_the_doctor_names_an_older_store_and_leaves_it(tmp_path: Path) -> None:
@@ -561,8 +566,8 @@ def test_the_lock_is_held_for_every_block(tmp_path: Path) -> None:
     os.close(lock)
 
     assert entered[0] == (2, True), "the version moves first"
-    stages = sum(len(MIGRATIONS[version].stages) for version in (2, 3))
-    assert entered[-1] == (3, False) and len(entered) == stages + 2
+    stages = sum(len(MIGRATIONS[version].stages) for version in (2, 3, 4))
+    assert entered[-1] == (4, False) and len(entered) == stages + 2
 
 
 @pytest.mark.thorough
@@ -576,5 +581,5 @@ def test_a_migration_needs_no_more_memory_for_more_memories(
     peak = measure_peak(sys.executable, "-m", "abilities", "call", "get_memory_stats")
 
     assert peak < 128 << 20
-    assert read_state(path) == (3, False)
+    assert read_state(path) == (4, False)
     reached(17, f"{MOST:,} memories migrated within {peak >> 20} MiB")

@@ -18,7 +18,7 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.model import Row, StoredMemory, dump_sorted_json
 from abilities.helpers.stores.protocol import WalkResult, WriteResult
-from abilities.helpers.stores.sqlite import writes
+from abilities.helpers.stores.sqlite import indexing, writes
 from abilities.helpers.stores.sqlite.backup import RestoredStore
 from abilities.helpers.stores.sqlite.copying import Progress
 from abilities.helpers.stores.sqlite.search import add_text
@@ -141,7 +141,7 @@ def index_half_a_content(monkeypatch: pytest.MonkeyPatch) -> None:
     def add_half(connection: sqlite3.Connection, memory: int, text: str) -> None:
         add_text(connection, memory, text[: len(text) // 2])
 
-    monkeypatch.setattr(writes, "add_text", add_half)
+    monkeypatch.setattr(indexing, "add_text", add_half)
 
 
 def keep_old_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,8 @@ def compare_recall_index(connection: sqlite3.Connection) -> list[str]:
         if doc is None or namespace != indexed_namespace:
             wrong["recall_docs"] = None
         else:
-            weights = weigh_terms(*map(_decode, texts), language)
+            key, summary, content = map(_decode, texts)
+            weights = weigh_terms(key, summary, content, language)
             expected += _sum_memory(namespace, archived, doc, weights)
 
     if connection.execute(_STRAY_DOCS).fetchone() is not None:
