@@ -97,6 +97,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "helpers.files",
         "helpers.memory",
+        "helpers.search",
         "helpers.stores.opening",
         "helpers.tokens",
     ),
