@@ -54,6 +54,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.walk",
     ),
     "helpers.stores.opening": (
+        "helpers.search",
         "helpers.stores",
         "helpers.stores.postgres",
         "helpers.stores.sqlite",
