@@ -47,7 +47,7 @@ async def test_objects_say_what_they_hold(roots: Settings) -> None:
 
         assert repr(AbilityRegistry()) == "<AbilityRegistry: empty>"
         assert repr(only) == "<AbilityRegistry: memory_get, file_list>"
-        assert repr(abilities) == "<Abilities: 10 in namespace 'default'>"
+        assert repr(abilities) == "<Abilities: 11 in namespace 'default'>"
         assert repr(reading) == "<Abilities: 7 in namespace 'other', read-only>"
 
 

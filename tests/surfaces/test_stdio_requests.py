@@ -193,7 +193,7 @@ async def test_nothing_is_kept_of_requests_that_were_cancelled(settings: Setting
         answer = await client.read()
 
         assert answer["id"] == "after", "cancelled requests are not answered"
-        assert gate.waiting == 0
+        await wait_until(lambda: gate.waiting == 0)
         assert count_protocol_objects() - objects_before < 50
 
 

@@ -82,7 +82,7 @@ function Found({ reply, record, shown, left }) {
       ${formatNumber(shown.length)} of ${formatCount(matched, "hit", "hits")}, about${" "}
       ${formatNumber(tokens)} tokens
     </p>
-    ${unknown.length > 0 && html`<p class="faint">In no memory: <${Name} of=${unknown.join(", ")} /></p>`}
+    ${unknown.length > 0 && html`<${Unknown} words=${unknown} />`}
     <ol class="memories">${items}</ol>
     ${left.length > 0 && html`<${LeftOut} memories=${left} />`}
     <details>
@@ -92,8 +92,13 @@ function Found({ reply, record, shown, left }) {
   `;
 }
 
+function Unknown({ words }) {
+  return html`<p class="faint">In no memory: <${Name} of=${words.join(", ")} /></p>`;
+}
+
 function Item({ memory }) {
   const { content = "", score, words = [], via, date, error } = memory;
+  const giver = via && html`<a href=${linkTo("memory", via)}><${Name} of=${via} /></a>`;
 
   return html`
     <li>
@@ -103,7 +108,7 @@ function Item({ memory }) {
       <p class="faint">
         ${date}
         ${words.length > 0 && html` · holds <${Name} of=${words.join(", ")} />`}
-        ${via && html` · by a link from <a href=${linkTo("memory", via)}><${Name} of=${via} /></a>`}
+        ${via && html` · by a link from ${giver}`}
       </p>
     </li>
   `;
