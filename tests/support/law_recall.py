@@ -203,7 +203,7 @@ def _expect_refusal(arguments: JsonObject, rankings: list[Ranking]) -> str | Non
 
     for cursor, ranking in zip(cursors, rankings, strict=True):
         if cursor and cursor.partition(".")[2] != hash_ranking(ranking):
-            return "memories_changed"
+            return "changed"
 
     return None
 
