@@ -107,8 +107,8 @@ def _find_since(arguments: RecallInput, today: date) -> date | None:
 
 def _includes_notes(arguments: RecallInput) -> bool:
     """Return whether notes may answer: they have none of what memories are filtered by."""
-    filters = (arguments.type, arguments.tags, arguments.category, arguments.importance)
-    return arguments.notes and not any(filters)
+    filters = (arguments.type, arguments.tags or None, arguments.category, arguments.importance)
+    return arguments.notes and all(value is None for value in filters)
 
 
 def build_request(

@@ -32,8 +32,9 @@ Question = tuple[QuestionWord, ...]
 class Filters:
     """Which memories may be found; None and an empty tuple allow every one.
 
-    A memory must have all of ``tags``. ``archived`` includes archived memories. ``changed_since``
-    is a time in RFC 3339 as memories have it; the memory was updated then or later.
+    An empty category is that of memories without one. A memory must have all of ``tags``.
+    ``archived`` includes archived memories. ``changed_since`` is a time in RFC 3339 as memories
+    have it; the memory was updated then or later.
     """
 
     type: str | None = None
@@ -46,9 +47,8 @@ class Filters:
     @property
     def pass_all(self) -> bool:
         """Whether every memory of the sides that are searched passes."""
-        return not self.tags and not any(
-            (self.type, self.category, self.importance, self.changed_since)
-        )
+        values = (self.type, self.category, self.importance, self.changed_since)
+        return not self.tags and all(value is None for value in values)
 
 
 class NoteTerms(NamedTuple):

@@ -109,6 +109,7 @@ async def test_filters_pass_memories_with_their_properties(app: Abilities) -> No
         ({"type": "task"}, ["parser"]),
         ({"tags": ["drink"]}, ["tea"]),
         ({"category": "design"}, ["parser"]),
+        ({"category": ""}, ["tea"]),
         ({"importance": "high"}, []),
         ({"within_days": 1}, ["parser", "tea"]),
     ):
@@ -223,6 +224,7 @@ async def test_notes_are_left_out_by_request_by_filters_and_by_age(app: Abilitie
         {"type": "core"},
         {"tags": ["t"]},
         {"category": "c"},
+        {"category": ""},
         {"importance": "low"},
         {"within_days": 19},
     ):

@@ -5,9 +5,10 @@ splitting of texts into terms.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, count_terms
@@ -52,9 +53,14 @@ def rank_exhaustively(
     ]
 
 
-def weigh(memory: PlainMemory, language: Language) -> dict[str, int]:
+def weigh(memory: PlainMemory, language: Language) -> Mapping[str, int]:
     """max(1, round(63·tf / (tf + k1·(1 - b + b·min(length, 1000)/100)))), k1 1.2, b 0.5."""
-    counts, length = count_terms(memory.key, memory.summary, memory.content, language)
+    return _weigh_texts(memory.key, memory.summary, memory.content, language)
+
+
+@lru_cache(maxsize=4_096)
+def _weigh_texts(key: str, summary: str, content: str, language: Language) -> Mapping[str, int]:
+    counts, length = count_terms(key, summary, content, language)
     k1, b = Fraction(12, 10), Fraction(1, 2)
     norm = k1 * (1 - b + b * min(length, 1000) / 100)
 
@@ -65,7 +71,7 @@ def weigh(memory: PlainMemory, language: Language) -> dict[str, int]:
 
 def rank_one(
     memories: Sequence[PlainMemory],
-    weights: dict[str, dict[str, int]],
+    weights: Mapping[str, Mapping[str, int]],
     request: RecallRequest,
     question: Sequence[tuple[str, str]],
 ) -> list[Expected]:
@@ -80,14 +86,14 @@ def rank_one(
             1, math.floor(1024 * math.log(1 + (len(present) - df + 0.5) / (df + 0.5)) + 0.5)
         )
 
-    def score(terms: dict[str, int]) -> int:
+    def score(terms: Mapping[str, int]) -> int:
         held = [term for term, _ in question if term in terms]
         total = Fraction(sum(terms[term] * idf[term] for term in held))
         if len(question) > 1:
             total *= 1 + Fraction(1, 2) * Fraction(len(held) - 1, len(question) - 1)
         return math.floor(total)
 
-    def list_words(terms: dict[str, int]) -> tuple[str, ...]:
+    def list_words(terms: Mapping[str, int]) -> tuple[str, ...]:
         words: list[str] = []
         for term, word in question:
             if term in terms and word not in words:
@@ -184,7 +190,7 @@ def give(
 
 def list_unknown(
     memories: Sequence[PlainMemory],
-    weights: dict[str, dict[str, int]],
+    weights: Mapping[str, Mapping[str, int]],
     request: RecallRequest,
     question: Sequence[tuple[str, str]],
 ) -> list[str]:

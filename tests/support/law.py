@@ -1,7 +1,7 @@
 """A trial of the law: stores that get the same calls, and models of what must be in them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, get_args
 
 from abilities.declarations.memory import Direction
@@ -9,10 +9,12 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import WalkLimits
 from tests.support import law_checks
 from tests.support.law_answers import Expected, check_answer, predict
-from tests.support.law_checks import CHECKS, Check, Reading
+from tests.support.law_checks import CHECKS, Check, check_query
 from tests.support.law_model import MemoryModel, NamespaceModel
 from tests.support.law_payloads import normalize
 from tests.support.law_places import Call, Clock, Place
+from tests.support.law_reading import Reading, check_refusal
+from tests.support.law_recall import check_recall
 
 NAMESPACES = ("team", "Team")
 
@@ -36,6 +38,10 @@ class Pace(NamedTuple):
 
 CLOSE = Pace(wave=1, everything=29, records=29, is_close=True)
 LONG = Pace(wave=16, everything=101, records=5, is_close=False)
+
+
+Search = Callable[[Reading, NamespaceModel, JsonObject], Sequence[JsonObject]]
+"""Finds memories with arguments, compares what is found, and returns the pages of it."""
 
 
 class Saved(NamedTuple):
@@ -65,7 +71,8 @@ class Trial:
         self._moment = self.clock.tick(0)
         self._waiting: list[Expected] = []
         self._touched: dict[tuple[str, str | None], None] = {}
-        self._queries: list[tuple[str, JsonObject]] = []
+        self._searches: list[tuple[Search, str, JsonObject]] = []
+        self._unread: dict[str, JsonObject] = {}
         self._waves = 0
         self._checks = 0
 
@@ -97,7 +104,7 @@ class Trial:
 
         payload = self._send(call)
         if "error" in payload:
-            law_checks.check_refusal(payload)
+            check_refusal(payload)
         else:
             check_answer(payload, self._predict(call), self._room)
         self._end_wave()
@@ -110,9 +117,16 @@ class Trial:
 
     def query(self, namespace: str, query: JsonObject) -> None:
         """Find memories, when the changes that wait are made."""
-        self._queries.append((namespace, query))
-        if not self._waiting:
-            self._run_queries()
+        self._search(check_query, namespace, query)
+
+    def recall(self, namespace: str, arguments: JsonObject, *, goes_on: bool) -> None:
+        """Ask questions, when the changes that wait are made.
+
+        One that ``goes_on`` asks for the second page of an earlier one, if that had more.
+        """
+        if goes_on:
+            arguments = self._unread.get(namespace, arguments)
+        self._search(check_recall, namespace, arguments)
 
     def settle(self) -> None:
         """Make the changes that wait, and check what they, or another step, must have done."""
@@ -124,7 +138,7 @@ class Trial:
         touched, self._touched = self._touched, {}
         for namespace, key in touched:
             self._check(namespace, key)
-        self._run_queries()
+        self._run_searches()
         self._waves += 1
 
     def import_text(self, text: str, *, replace: bool, into: str | None) -> None:
@@ -270,37 +284,49 @@ class Trial:
         """Let a memory be checked at the end of the wave."""
         self._touched[namespace, key] = None
 
-    def _run_queries(self) -> None:
-        queries, self._queries = self._queries, []
-        for namespace, query in queries:
-            for reading in self._read(namespace):
-                law_checks.check_query(reading, self.models[namespace], query)
+    def _search(self, search: Search, namespace: str, arguments: JsonObject) -> None:
+        self._searches.append((search, namespace, arguments))
+        if not self._waiting:
+            self._run_searches()
+
+    def _run_searches(self) -> None:
+        """Find memories in all stores, which must answer the same."""
+        searches, self._searches = self._searches, []
+        for search, namespace, arguments in searches:
+            model = self.models[namespace]
+            first, *others = [
+                search(reading, model, arguments) for reading in self._read(namespace)
+            ]
+            for other in others:
+                assert normalize(other) == normalize(first)
+
+            if "next_request" in first[0]:
+                self._unread[namespace] = first[0]["next_request"]
 
     def _read(self, namespace: str) -> list[Reading]:
         """Return readers of all stores: not the application that wrote, but the other one."""
         return [Reading(place, self._waves + 1, self._moment, namespace) for place in self.places]
 
     def _check(self, namespace: str, key: str | None) -> None:
-        """Try one memory, and what is counted in both namespaces."""
-        self._checks += 1
-        for reading in self._read(namespace):
-            for check, checked in self._choose_checks(self.models[namespace], key):
-                check(reading, self.models, checked, self._checks)
+        """Try one memory, and what is counted in both namespaces.
 
-    def _choose_checks(
-        self, model: NamespaceModel, key: str | None
-    ) -> Iterable[tuple[Check, str | None]]:
-        """Return the checks that follow an operation, each with the key to try.
-
-        In a long run it is one of them, and every third time another memory is tried instead.
+        In a long run that is one of the checks, and every third time of another memory.
         """
-        if self._pace.is_close:
-            return [(check, key) for check in CHECKS]
+        self._checks += 1
+        model = self.models[namespace]
+        chosen: Sequence[Check] = CHECKS
+        number = self._checks
 
-        turn, number = divmod(self._checks, len(CHECKS))
-        if turn % 3 == 0 and model.memories:
-            key = list(model.memories)[turn % len(model.memories)]
-        return [(CHECKS[number], key)]
+        if not self._pace.is_close:
+            # A check comes every so many times: it gets a number without a factor in common.
+            number, place = divmod(self._checks, len(CHECKS))
+            chosen = CHECKS[place : place + 1]
+            if number % 3 == 0 and model.memories:
+                key = list(model.memories)[number % len(model.memories)]
+
+        for reading in self._read(namespace):
+            for check in chosen:
+                check(reading, self.models, key, number)
 
     def _check_records(self) -> None:
         """Read the records of all memories."""

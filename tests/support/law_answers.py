@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 from abilities.declarations.values import JsonObject
-from tests.support.law_checks import check_refusal, same
+from tests.support.law_checks import same
 from tests.support.law_model import NamespaceModel, Predicted, Refusal
 from tests.support.law_payloads import expect_written
 from tests.support.law_places import Call
+from tests.support.law_reading import check_refusal
 
 
 class Expected(NamedTuple):

@@ -7,13 +7,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple, get_args
 
 from abilities.declarations.memory import Direction
-from abilities.declarations.reasons import Code
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import WalkLimits
-from tests.support.law_model import Moment, NamespaceModel
+from tests.support.law_model import NamespaceModel
 from tests.support.law_payloads import (
     describe_memory,
     drop_counters,
@@ -25,7 +23,9 @@ from tests.support.law_payloads import (
     find_matches,
     normalize,
 )
-from tests.support.law_places import Call, Place
+from tests.support.law_places import Place
+from tests.support.law_reading import Reading, check_refusal, complete
+from tests.support.law_recall import check_found
 
 COPY = "copy"
 """The namespace into which everything is copied, to be changed and deleted there."""
@@ -33,32 +33,7 @@ COPY = "copy"
 MOST_PAGES = 4
 """The first pages of a query that are read."""
 
-CODES = frozenset(get_args(Code)) - {"INTERNAL_ERROR"}
 Models = Mapping[str, NamespaceModel]
-
-
-class Reading(NamedTuple):
-    """What reads a place: one of its applications, at a moment, in a namespace."""
-
-    place: Place
-    through: int
-    moment: Moment
-    namespace: str
-
-    def call(self, name: str, **arguments: object) -> JsonObject:
-        """Return an ability's payload."""
-        call = Call(self.namespace, name, arguments, self.moment)
-        (payload,) = self.place.call([call], self.through)
-        return payload
-
-
-def check_refusal(payload: JsonObject) -> str:
-    """Return the reason of a refusal, which must be one that callers may be given."""
-    assert "error" in payload, f"it must be refused: {payload}"
-    fault = payload["error"]
-    assert fault["code"] in CODES, fault
-    assert len(fault["message"]) <= 120, fault
-    return str(fault["reason"])
 
 
 def check_record(reading: Reading, namespace: NamespaceModel, key: str) -> None:
@@ -142,30 +117,18 @@ def read_with_links(reading: Reading, key: str) -> JsonObject:
     return record
 
 
-def complete(reading: Reading, record: JsonObject) -> JsonObject:
-    """Fetch what was cut off a record's content, and return the record whole."""
-    truncation = record.pop("truncation", None)
-
-    while truncation is not None:
-        rest = reading.call("memory_read_bulk", targets=[truncation["next"]])
-        (part,) = rest["results"]
-        record["data"]["content"] += part["data"]["content"]
-        truncation = part.get("truncation")
-
-    return record
-
-
-def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) -> None:
+def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) -> list[JsonObject]:
     """Find memories, page by page, and compare with a filter over plain lists.
 
-    Of many pages the first ones and the last one are read.
+    Of many pages the first ones and the last one are read; return these.
     """
     expected: list[object] = []
     for memory in find_matches(namespace, query):
         data = describe_memory(namespace, memory)
         expected.append({**data, "key": memory.key, "version": memory.version})
 
-    offset = pages = 0
+    offset = 0
+    pages: list[JsonObject] = []
     has_more = True
     while has_more:
         page = reading.call("query_memories", **query, offset=offset)
@@ -178,11 +141,13 @@ def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) 
         assert found or offset == len(expected)
 
         offset += len(found)
-        pages += 1
+        pages.append(page)
         has_more = page["has_more"]
         assert has_more == (offset < len(expected))
-        if pages == MOST_PAGES:
+        if len(pages) == MOST_PAGES:
             offset = max(offset, len(expected) - len(found))
+
+    return pages
 
 
 def check_stats(reading: Reading, namespace: NamespaceModel) -> None:
@@ -220,6 +185,12 @@ def _try_query(reading: Reading, models: Models, key: str | None, number: int) -
         check_query(reading, model, find_by_piece(model.memories[key], number))
 
 
+def _try_recall(reading: Reading, models: Models, key: str | None, number: int) -> None:
+    """Ask for a memory with words of its own."""
+    if key is not None:
+        check_found(reading, models[reading.namespace], key, number)
+
+
 def _try_stats(reading: Reading, models: Models, key: str | None, number: int) -> None:
     """Count the memories of all namespaces."""
     for namespace, model in models.items():
@@ -236,6 +207,7 @@ CHECKS: tuple[Check, ...] = (
     _try_record,
     partial(_try_walk, "both"),
     _try_query,
+    _try_recall,
     _try_stats,
 )
 """What is tried after an operation; each takes a key, if there is one, and a number.

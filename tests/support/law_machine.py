@@ -44,6 +44,7 @@ class LawMachine(RuleBasedStateMachine):
     try_anything = _make_rule("try_anything")
     call_wrongly = _make_rule("call_wrongly")
     query = _make_rule("query")
+    recall = _make_rule("recall")
     import_lines = _make_rule("import_lines")
     administer = _make_rule("administer")
 

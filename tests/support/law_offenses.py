@@ -21,6 +21,7 @@ from abilities.helpers.stores.protocol import WalkResult, WriteResult
 from abilities.helpers.stores.sqlite import indexing, writes
 from abilities.helpers.stores.sqlite.backup import RestoredStore
 from abilities.helpers.stores.sqlite.copying import Progress
+from abilities.helpers.stores.sqlite.recall_index import change_terms
 from abilities.helpers.stores.sqlite.search import add_text
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.validation import validate_arguments
@@ -144,6 +145,25 @@ def index_half_a_content(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexing, "add_text", add_half)
 
 
+def recall_old_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the words of recall as they are when a memory is renamed."""
+
+    def follow(connection: sqlite3.Connection, memory: int, before: Row, after: Row) -> None:
+        if before.key == after.key:
+            change_terms(connection, memory, before, after)
+
+    monkeypatch.setattr(indexing, "change_terms", follow)
+
+
+def recall_what_is_archived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the words of recall among those of present memories when one is archived."""
+
+    def follow(connection: sqlite3.Connection, memory: int, before: Row, after: Row) -> None:
+        change_terms(connection, memory, before, after._replace(archived=before.archived))
+
+    monkeypatch.setattr(indexing, "change_terms", follow)
+
+
 def keep_old_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the ranks of links as they are when the score of a memory changes."""
 
@@ -175,6 +195,8 @@ LATENT_OFFENSES: list[Offense] = [
     archive_another,
     forget_sometimes,
     index_half_a_content,
+    recall_old_keys,
+    recall_what_is_archived,
     keep_old_ranks,
     restore_nothing,
 ]

@@ -71,6 +71,11 @@ VALUES: dict[str, Values] = {
         "named": law_values.positions,
     },
     "query": {"namespace": _namespaces, "query": _queries},
+    "recall": {
+        "namespace": _namespaces,
+        "arguments": law_values.recalls,
+        "goes_on": st.sampled_from([False, False, True]),
+    },
     "import_lines": {"lines": _lines, "replace": st.booleans()},
     "administer": {
         "number": law_values.positions,
@@ -150,6 +155,11 @@ class Operations:
         """Find memories by any filter."""
         self.trial.begin_step(0)
         self.trial.query(namespace, query)
+
+    def recall(self, namespace: str, arguments: JsonObject, goes_on: bool) -> None:
+        """Ask questions of any kind, or go on with earlier ones."""
+        self.trial.begin_step(0)
+        self.trial.recall(namespace, arguments, goes_on=goes_on)
 
     def import_lines(self, lines: list[tuple[JsonObject, str, int | None]], replace: bool) -> None:
         """Import memories that were written elsewhere, some with ids that are taken."""

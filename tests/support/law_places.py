@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, Self
 from unittest.mock import patch
@@ -55,6 +55,9 @@ class Call(NamedTuple):
 _moment: ContextVar[Moment] = ContextVar("moment")
 
 
+_TODAY = property(lambda _: date.fromisoformat(_moment.get().now[:10]))
+
+
 class Wave(NamedTuple):
     """Calls for one application, which are begun together or one after another."""
 
@@ -97,6 +100,7 @@ class LocalApplication:
         with (
             patch.object(helper, "utc_now", lambda: _moment.get().now),
             patch.object(helper, "uuid4", lambda: _moment.get().new_id),
+            patch.object(helper.MemoryHelper, "today", _TODAY),
         ):
             return self._runner.get_loop().run_until_complete(self._reply_to_all(wave))
 

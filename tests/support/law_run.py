@@ -28,13 +28,14 @@ from tests.support.law_operations import VALUES, Operation, Operations
 from tests.support.law_stores import Stores
 
 WEIGHTS = {
-    "store": 27,
-    "update": 25,
+    "store": 26,
+    "update": 24,
     "rename": 12,
     "delete": 12,
     "try_anything": 9,
     "call_wrongly": 6,
-    "query": 7,
+    "query": 6,
+    "recall": 3,
     "import_lines": 1,
     "administer": 1,
 }

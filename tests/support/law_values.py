@@ -140,6 +140,28 @@ changes = st.fixed_dictionaries(
     },
 )
 
+questions = st.one_of(
+    texts(1_000, least=1), keys, st.sampled_from(["ss and the ß", "project goals", "x" * 64, "?"])
+)
+cursors = st.lists(st.sampled_from(["", "", "", "0.AAAAAAAA", "9999._-_-_-_-"]), max_size=3)
+recalls = st.fixed_dictionaries(
+    {"queries": st.lists(questions, min_size=1, max_size=3)},
+    optional={
+        "max_tokens": st.sampled_from([400, 700, 1_000, 16_000]),
+        "hops": st.integers(0, 2),
+        "type": types,
+        "tags": st.lists(st.sampled_from(["t", "T", "ß", "ss", "a b"]), max_size=2),
+        "category": texts(50),
+        "importance": importances,
+        "archived": st.booleans(),
+        "within_days": st.sampled_from([1, 200, 36_500]),
+        "notes": st.booleans(),
+        "after": cursors,
+        "detail": st.sampled_from(["concise", "full"]),
+    },
+)
+"""Arguments of `recall`; its calls may be refused for their size and their cursors."""
+
 wild_texts = st.one_of(
     short_texts,
     st.text(max_size=5),
