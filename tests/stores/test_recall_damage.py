@@ -53,6 +53,26 @@ async def test_a_damaged_index_in_a_file(
         assert await recall(store, "content") == await list_keys(store)
 
 
+async def test_a_damaged_memory_of_a_damaged_index_is_mended_by_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the index has of it is looked up in its whole block."""
+    monkeypatch.setattr(postings, "BLOCK_DOCS", SMALL_BLOCK)
+    path = tmp_path / "m.db"
+    async with open_store(path) as store:
+        ids = await fill(store)
+    tamper(
+        path,
+        "UPDATE memories SET content = 'other' WHERE key = 'k1'",
+        "UPDATE recall_terms SET term = CAST(x'ff' AS TEXT) WHERE term = 'content'",
+    )
+
+    async with open_store(path) as store:
+        changed = await put(store, "", kind="update", id=ids[1], summary="s")
+
+    assert changed.mended == ()
+
+
 @pytest.mark.parametrize("statement", [*POSTGRES_RECENT, *POSTGRES_BLOCKS])
 async def test_a_damaged_index_in_a_database(
     statement: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

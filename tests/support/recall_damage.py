@@ -10,7 +10,7 @@ SQLITE_RECENT = (
     "UPDATE recall_docs SET memory = 11 WHERE doc = 1",
     "UPDATE recall_docs SET namespace = 'other' WHERE doc = 1",
     "DELETE FROM recall_recent",
-    "UPDATE recall_recent SET doc = doc + 7",
+    "UPDATE recall_recent SET doc = doc + 1024",
     "UPDATE recall_recent SET archived = 1",
     "UPDATE recall_recent SET terms = ''",
     "UPDATE recall_recent SET terms = substr(terms, 1, length(terms) - 1)",
