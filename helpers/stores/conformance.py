@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from abilities.helpers.stores import conformance_core as core
 from abilities.helpers.stores import conformance_links as links
 from abilities.helpers.stores import conformance_powers as powers
+from abilities.helpers.stores import conformance_recall as recall
 from abilities.helpers.stores import conformance_rename as renames
 from abilities.helpers.stores import conformance_search as search
 from abilities.helpers.stores.conformance_steps import NAMESPACE, put
@@ -56,6 +57,17 @@ SEARCH_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
 )
 """What the search of every `MemoryStore` must do."""
 
+RECALL_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
+    recall.a_memory_is_recalled_as_soon_as_it_is_stored,
+    recall.a_recall_follows_every_change,
+    recall.archived_memories_are_recalled_if_asked,
+    recall.a_recall_passes_what_its_filters_pass,
+    recall.a_recall_follows_links,
+    recall.another_namespace_changes_no_recall,
+    recall.questions_share_what_they_find,
+)
+"""What `recall` of every `MemoryStore` must do."""
+
 MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     core.a_memory_is_read_as_it_was_written,
     core.reads_keep_order_and_duplicates,
@@ -77,6 +89,7 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     renames.a_key_in_use_is_not_given_again,
     core.queries_filter_sort_search_and_page,
     *SEARCH_BEHAVIOURS,
+    *RECALL_BEHAVIOURS,
     core.statistics_follow_every_change,
     core.namespaces_are_isolated,
     core.concurrent_changes_are_all_made,

@@ -1,8 +1,9 @@
-"""Which memories of a recall are loaded, the same for every store."""
+"""What `recall` does in every store: which memories it loads, and the language of its index."""
 
 from collections.abc import Iterator, Sequence
 
 from abilities.helpers.search.recall import Ranking
+from abilities.helpers.search.terms import LANGUAGES, Language
 from abilities.helpers.stores.model import StoredMemory
 
 FIRST_BATCH = 32
@@ -19,6 +20,14 @@ def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[s
         for entries in lists:
             if place < len(entries) and not entries[place].is_note:
                 yield entries[place].name
+
+
+def parse_language(names: Sequence[str]) -> Language | None:
+    """Return the language that a store has written down; None if damage changed or removed it."""
+    if len(names) != 1 or names[0] not in LANGUAGES:
+        return None
+
+    return Language(names[0])
 
 
 def count_bytes(memory: StoredMemory | Exception) -> int:

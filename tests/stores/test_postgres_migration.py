@@ -11,6 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from abilities.declarations.faults import Refused
+from abilities.helpers.search import postings
 from abilities.helpers.search.postings import BLOCK_DOCS
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
@@ -33,15 +35,20 @@ from tests.support.waiting import GIVE_UP_SECONDS
 COUNTS = (1, size("ABILITIES_MIGRATED", quick=100, full=500))
 """Memories in each of two namespaces."""
 
+SMALL_BLOCK = 16
+"""Memories in a block of the recall index where processes of their own migrate."""
+
 TABLES = ("memories", "links", "versions", "link_counts", "shelf", "tags", "words", "counters")
 
 MIGRATOR = """
 import asyncio, sys
+from abilities.helpers.search import postings
 from abilities.helpers.stores.postgres import migration
-from abilities.helpers.stores.postgres import migration
-from abilities.helpers.stores.postgres.migrations import to_2
+from abilities.helpers.stores.postgres.migrations import to_2, to_4
 from abilities.helpers.stores.postgres.store import PostgresStore
 to_2.MEMORIES, to_2.LINKS = 100, 500
+postings.BLOCK_DOCS = to_4.BLOCK_DOCS = 16
+to_4.MEMORIES = 48
 run_block = migration._run_block
 async def announce(*arguments):
     await run_block(*arguments)
@@ -76,7 +83,10 @@ async def test_a_migrated_store_equals_one_made_at_the_current_version(
     assert await find_damaged(url) == []
 
 
-async def test_a_migration_that_is_killed_goes_on(url: str, other_url: str) -> None:
+async def test_a_migration_that_is_killed_goes_on(
+    url: str, other_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postings, "BLOCK_DOCS", SMALL_BLOCK)
     memories = make_memories(COUNTS[-1])
     postgres_version_1.build(url, memories)
     chance = random.Random(7)
@@ -101,6 +111,35 @@ async def test_a_migration_that_is_killed_goes_on(url: str, other_url: str) -> N
 
     assert await find_damaged(url) == []
     assert dump(url) == dump(other_url)
+    assert read_index(url) == read_index(other_url)
+
+
+async def test_a_recall_index_that_is_made_under_kills_is_whole(
+    url: str, other_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kills come between blocks and within them; a block is done wholly or not at all."""
+    monkeypatch.setattr(postings, "BLOCK_DOCS", SMALL_BLOCK)
+    memories = make_memories(COUNTS[-1])
+    postgres_version_1.build(url, memories)
+    await migrate_to(url, 4, monkeypatch)
+    chance = random.Random(7)
+
+    numbers: set[int] = set()
+    while is_migrating(url):
+        migrator = start_migrator(url)
+        assert migrator.stdout
+        migrator.stdout.readline()
+        await asyncio.sleep(chance.random() * 0.02)
+
+        migrator.kill()
+        migrator.communicate()
+        numbers.add(count_indexed(url))
+
+    await import_all(other_url, memories)
+
+    assert len(numbers) > 2, "kills left the index unfinished in several places"
+    assert await find_damaged(url) == []
+    assert read_index(url) == read_index(other_url)
 
 
 async def test_the_recall_index_is_made_in_blocks(
@@ -120,7 +159,10 @@ async def test_the_recall_index_is_made_in_blocks(
     assert await find_damaged(url) == []
 
 
-async def test_processes_migrate_together(url: str, other_url: str) -> None:
+async def test_processes_migrate_together(
+    url: str, other_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postings, "BLOCK_DOCS", SMALL_BLOCK)
     memories = make_memories(COUNTS[-1])
     postgres_version_1.build(url, memories)
 
@@ -288,6 +330,52 @@ async def test_every_transaction_checks_the_version(url: str) -> None:
     await store.close()
 
     assert dump(url) == before
+
+
+async def migrate_to(url: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migrate a store until the migration to a version has begun, and its first block is next."""
+    run_block = migration._run_block
+
+    async def stop_at_the_version(connection: Any, reached: int, progress: Any) -> None:
+        if reached == version:
+            raise Refused("busy")
+        await run_block(connection, reached, progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(migration, "_run_block", stop_at_the_version)
+        assert await find_reason(read_all(url)) == "busy"
+
+
+def count_indexed(url: str) -> int:
+    """Return how many memories have a number in the recall index."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute("SELECT count(doc) FROM abilities_data.shelf").fetchall()
+
+    ((count,),) = rows
+    return int(count)
+
+
+def read_index(url: str) -> dict[tuple[str, int, str, str], int]:
+    """Return the weights that the recall index has, by namespace, side, term and key."""
+    weights: dict[tuple[str, int, str, str], int] = {}
+    with psycopg.connect(url) as connection:
+        connection.execute("SET search_path = abilities_data")
+        keys = {
+            (namespace, doc): key
+            for namespace, doc, key in connection.execute("SELECT namespace, doc, key FROM shelf")
+        }
+        for namespace, archived, term, block, docs in connection.execute(
+            "SELECT namespace, archived, term, block, docs FROM recall_terms"
+        ):
+            for doc, weight in postings.unpack(docs, block):
+                weights[namespace, archived, term, keys[namespace, doc]] = weight
+        for namespace, doc, archived, terms, changed in connection.execute(
+            "SELECT namespace, doc, archived, terms, weights FROM recall_recent ORDER BY number"
+        ):
+            for term, weight in zip(terms, changed, strict=True):
+                weights[namespace, archived, term, keys[namespace, doc]] = weight
+
+    return {name: weight for name, weight in weights.items() if weight}
 
 
 def start_migrator(url: str) -> subprocess.Popen[bytes]:

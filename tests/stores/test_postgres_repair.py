@@ -17,6 +17,7 @@ from abilities.helpers.stores.postgres.store import PostgresStore
 from tests.stores.test_repair import BAD_VALUES, refuse_bad_values
 from tests.stores.test_stores import DAMAGE as DAMAGED_ROWS
 from tests.stores.test_stores import NOW
+from tests.support.recall_damage import POSTGRES_RECENT
 
 
 def run(url: str, *arguments: str | Path) -> Result:
@@ -64,6 +65,7 @@ STATEMENTS = (
     "UPDATE link_counts SET incoming = 7 WHERE key = 'k1'",
     "DELETE FROM link_counts",
     "UPDATE links SET rank = 7 WHERE source = 'k1'",
+    *POSTGRES_RECENT,
     "UPDATE links SET weight = 80, term = 'x' WHERE source = 'k1'",
     "UPDATE links SET target = 'k3', type = '' WHERE source = 'k1' AND target = 'k2'",
 )

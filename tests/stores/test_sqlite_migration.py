@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from abilities.helpers.search import postings
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.migration import Block, MigrationLog, Position
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
@@ -36,6 +37,9 @@ from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 COUNT = size("ABILITIES_MIGRATED", quick=300, full=1_000)
 MOST = size("ABILITIES_MIGRATED_MOST", quick=1_000, full=5_000)
 KILLS = size("ABILITIES_MIGRATION_KILLS", quick=5, full=40)
+SMALL_BLOCK = 16
+"""Memories in a block of the recall index where processes of their own migrate."""
+
 TABLES = (
     "recall_blocks",
     "recall_docs",
@@ -57,9 +61,11 @@ OPENER = """
 import asyncio, sys
 from pathlib import Path
 from abilities.helpers.stores.sqlite import copying, migration
-from abilities.helpers.stores.sqlite.migrations import to_2
+from abilities.helpers.search import postings
+from abilities.helpers.stores.sqlite.migrations import to_2, to_4
 from abilities.helpers.stores.sqlite.store import SqliteStore
 to_2.BLOCK_ROWS, copying._PAGES = 100, int(sys.argv[2])
+to_4.BLOCK_ROWS, postings.BLOCK_DOCS = 23, 16
 progress = migration.MigrationLog
 progress.is_due = lambda self: True
 progress.log_rows = lambda self, words, rows: print(words, rows, flush=True)
@@ -213,14 +219,17 @@ def damage(path: Path, *statements: str) -> None:
             assert connection.execute(statement).rowcount != 0
 
 
-async def test_a_migration_that_is_killed_goes_on(tmp_path: Path) -> None:
+async def test_a_migration_that_is_killed_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postings, "BLOCK_DOCS", SMALL_BLOCK)
     path = tmp_path / "m.db"
     memories = sqlite_version_1.make_memories(COUNT)
     sqlite_version_1.build(path, memories)
     chance = random.Random(7)
 
     kills, halves = 0, 0
-    while kills < KILLS and read_state(path) != (2, False):
+    while kills < KILLS and read_state(path) != (4, False):
         opener = start(OPENER, path, "100000")
         assert opener.stdout is not None
         for _ in range(chance.randrange(1, 12)):
@@ -230,7 +239,7 @@ async def test_a_migration_that_is_killed_goes_on(tmp_path: Path) -> None:
         opener.send_signal(signal.SIGKILL)
         opener.communicate()
         kills += 1
-        halves += read_state(path) == (2, True)
+        halves += read_state(path)[1]
 
     assert halves > 0, "some kills left the migration unfinished"
 
@@ -241,6 +250,55 @@ async def test_a_migration_that_is_killed_goes_on(tmp_path: Path) -> None:
     assert "m.db.before-4" in list_names(tmp_path, "m.db")
     assert not list(tmp_path.glob("m.db-new-*"))
     reached(17, f"{kills} kills of the migration of {COUNT:,} memories, nothing lost")
+
+
+async def test_a_recall_index_that_is_made_under_kills_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kills come between blocks and within them; a block is done wholly or not at all."""
+    monkeypatch.setattr(postings, "BLOCK_DOCS", SMALL_BLOCK)
+    path = tmp_path / "m.db"
+    memories = sqlite_version_1.make_memories(COUNT)
+    sqlite_version_1.build(path, memories)
+    migrate_to(path, 4)
+    chance = random.Random(7)
+
+    rows: set[int] = set()
+    while read_state(path) == (4, True):
+        opener = start(OPENER, path, "100000")
+        assert opener.stdout is not None
+        for _ in range(chance.randrange(1, COUNT // 100)):
+            opener.stdout.readline()
+
+        opener.send_signal(signal.SIGKILL)
+        opener.communicate()
+        rows.add(read_migrated_rows(path))
+
+    assert len(rows) > 2, "kills left the index unfinished in several places"
+    assert [finding for finding in await check(path) if finding.state == "damaged"] == []
+    assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
+    with connect(path) as connection:
+        (blocks,) = connection.execute("SELECT count(*) FROM recall_blocks").fetchone()
+    assert blocks == 2 * (COUNT // 2 // SMALL_BLOCK)
+
+
+def migrate_to(path: Path, version: int) -> None:
+    """Migrate a store until the migration to a version has begun."""
+    with connect(path) as connection:
+        connection.create_function("chosen_language", 0, lambda: "english")
+        migration._begin(connection)
+        while schema.read_version(connection) < version:
+            migration._run_block(connection, MigrationLog())
+
+
+def read_migrated_rows(path: Path) -> int:
+    """Return how many rows the stage of an unfinished migration has done; -1 after its end."""
+    with connect(path) as connection:
+        if not schema.is_migrating(connection):
+            return -1
+
+        (rows,) = connection.execute("SELECT rows FROM migration").fetchone()
+        return int(rows)
 
 
 async def test_a_copy_that_is_killed_is_made_again(tmp_path: Path) -> None:
@@ -299,7 +357,8 @@ async def test_an_old_process_is_refused_before_it_writes(tmp_path: Path) -> Non
     assert copied == count, "nothing was written between the copy and the migration"
 
 
-async def test_processes_migrate_together(tmp_path: Path) -> None:
+async def test_processes_migrate_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postings, "BLOCK_DOCS", SMALL_BLOCK)
     path = tmp_path / "m.db"
     memories = sqlite_version_1.make_memories(COUNT)
     sqlite_version_1.build(path, memories)

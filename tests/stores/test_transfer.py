@@ -30,6 +30,7 @@ from benchmarks.generate import generate
 from tests.stores.test_stores import check_whole, open_store
 from tests.support.measurements import reached
 from tests.support.memory_cases import nest
+from tests.support.recall_damage import SQLITE_RECENT
 from tests.support.tier import size
 from tests.support.waiting import gather_in_groups
 
@@ -848,6 +849,7 @@ DAMAGE: dict[str, tuple[str, ...]] = {
     ),
     "search": (
         "INSERT INTO search (search, rowid, folded) VALUES ('delete', 2, 'content of k0001')",
+        *SQLITE_RECENT,
     ),
     "index": ("DELETE FROM search_data WHERE id = (SELECT max(id) FROM search_data)",),
 }

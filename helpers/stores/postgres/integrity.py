@@ -6,6 +6,7 @@ from abilities.helpers.stores.integrity import INDEX_COLUMNS, Counted, Integrity
 from abilities.helpers.stores.postgres.ranking import LINK_COLUMNS
 from abilities.helpers.stores.postgres.reads import COLUMNS
 from abilities.helpers.stores.postgres.recall_check import find_wrong_namespaces
+from abilities.helpers.stores.postgres.recall_index import find_language
 from abilities.helpers.stores.postgres.statements import Connection, stream
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.ranking import ARE_STALE
@@ -91,6 +92,8 @@ async def check_store(
     async for namespace, key in stream(connection, _UNFINDABLE):
         integrity_check.add_unfindable(namespace, key)
 
+    if await find_language(connection) is None:
+        integrity_check.add_wrong_index("recall_language")
     for namespace in await find_wrong_namespaces(connection):
         integrity_check.add_wrong_index(f"{namespace}: what recall finds")
 

@@ -52,6 +52,7 @@ _SELECT_INDEX = Select(
     """
     SELECT 0::int8, archived, term, block::int8, docs FROM recall_terms
     WHERE namespace = %s AND archived = ANY(%s::int2[]) AND term = ANY(%s)
+        AND mod(octet_length(docs), 2) = 0
     UNION ALL
     SELECT r.number, r.archived, u.term, r.doc, substr(r.weights, u.place::int, 1)
     FROM recall_recent AS r CROSS JOIN unnest(r.terms) WITH ORDINALITY AS u (term, place)
@@ -144,7 +145,7 @@ async def _fetch_blocks(
             size = place
         elif not number:
             blocks[TermBlock(side, term, place)] = docs
-        else:
+        elif docs:  # damage may have taken some weights
             changed = TermBlock(side, term, postings.block_of(place))
             changes.setdefault(changed, {})[place] = docs[0]
 

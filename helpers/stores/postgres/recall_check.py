@@ -14,6 +14,7 @@ from abilities.helpers.stores.postgres.recall_index import (
     IndexedMemory,
     Postings,
     collect_postings,
+    find_language,
     merge_weights,
     read_changes,
     read_language,
@@ -44,6 +45,17 @@ _NAMESPACES = Select(
 )
 _DELETE_TERMS = Statement("DELETE FROM recall_terms WHERE namespace = %s")
 _DELETE_RECENT = Statement("DELETE FROM recall_recent WHERE namespace = %s")
+_SHELF_COLUMNS = (
+    "namespace, id, key, type, category, importance, archived, size, created_at, updated_at,"
+    " accessed_at, access_count"
+)
+_NUMBER_AGAIN = Statement(f"""
+    WITH numbered AS (DELETE FROM shelf WHERE namespace = %s RETURNING *)
+    INSERT INTO shelf ({_SHELF_COLUMNS}, doc)
+    SELECT {_SHELF_COLUMNS}, row_number() OVER (ORDER BY doc) - 1 FROM numbered
+""")
+_DELETE_LANGUAGE = Statement("DELETE FROM recall_language")
+_SAVE_LANGUAGE = Statement("INSERT INTO recall_language VALUES (%s)")
 
 
 class _Block(NamedTuple):
@@ -81,13 +93,25 @@ async def is_index_sound(connection: Connection, namespace: str) -> bool:
 
 
 async def rebuild_index(connection: Connection, namespace: str) -> None:
-    """Make the index of a namespace anew."""
+    """Make the index of a namespace anew, and its numbers, which damage may have made impossible.
+
+    This counts every memory of the namespace again, so that its counters are wrong afterwards.
+    """
+    await _NUMBER_AGAIN.execute(connection, namespace)
     await _DELETE_TERMS.execute(connection, namespace)
     await _DELETE_RECENT.execute(connection, namespace)
 
     language = await read_language(connection)
     async for block in _read_blocks(connection, namespace):
         await _save_block(connection, namespace, block, language)
+
+
+async def mend_language(connection: Connection) -> None:
+    """Write the language of the index anew if it is damaged: the one that all others then take."""
+    language = await find_language(connection)
+    if language is None:
+        await _DELETE_LANGUAGE.execute(connection)
+        await _SAVE_LANGUAGE.execute(connection, Language().name)
 
 
 async def _save_block(

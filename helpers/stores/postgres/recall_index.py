@@ -22,9 +22,13 @@ from abilities.helpers.stores.postgres.statements import (
     to_columns,
     to_text,
 )
+from abilities.helpers.stores.recalling import parse_language
 
 MOST_RECENT = 16_384
 """Weights that the recent changes of a namespace hold before they are merged."""
+
+LAST_BLOCK = 2**31 - 1
+"""The highest number that the column of blocks can hold."""
 
 REMOVED = 0
 """The weight of a term that a memory no longer holds."""
@@ -126,9 +130,13 @@ _DELETE_POSTINGS = Statement("""
 
 
 async def read_language(connection: Connection) -> Language:
-    """Return the language that the index is kept in."""
-    name = await _LANGUAGE.fetch_only(connection)
-    return Language(name)
+    """Return the language that the index is kept in; the default one if it is damaged."""
+    return await find_language(connection) or Language()
+
+
+async def find_language(connection: Connection) -> Language | None:
+    """Return the language that the index is kept in; None if it is damaged."""
+    return parse_language(await _LANGUAGE.fetch(connection))
 
 
 async def note_change(
@@ -197,10 +205,14 @@ async def read_changes(connection: Connection, namespace: str) -> dict[TermBlock
 
 
 def _collect_changes(recent: Iterable[_RecentChange]) -> dict[TermBlock, dict[int, int]]:
+    """Return what changes mean, without those that damage made impossible."""
     changes: dict[TermBlock, dict[int, int]] = {}
     for change in sorted(recent):
         block = postings.block_of(change.doc)
-        for term, weight in zip(change.terms, change.weights, strict=True):
+        if not 0 <= block <= LAST_BLOCK:
+            continue
+
+        for term, weight in zip(change.terms, change.weights, strict=False):
             place = TermBlock(change.archived, term, block)
             changes.setdefault(place, {})[change.doc] = weight
 

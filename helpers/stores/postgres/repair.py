@@ -15,7 +15,11 @@ from abilities.helpers.stores.mending import mend_row, propose_names, restore_ro
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, Row, verify_saved
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport
 from abilities.helpers.stores.postgres.reads import COLUMNS, RowRecord
-from abilities.helpers.stores.postgres.recall_check import is_index_sound, rebuild_index
+from abilities.helpers.stores.postgres.recall_check import (
+    is_index_sound,
+    mend_language,
+    rebuild_index,
+)
 from abilities.helpers.stores.postgres.repair_links import mend_links
 from abilities.helpers.stores.postgres.server import Server
 from abilities.helpers.stores.postgres.shelf import Shelved, index_memory, unindex_memory
@@ -140,6 +144,9 @@ async def repair_store(
     dry_run: bool,
 ) -> None:
     """Mend every namespace; what is already mended stays if this is interrupted. Raises Refused."""
+    async with server.long_write("", dry_run=dry_run) as connection:
+        await mend_language(connection)
+
     namespaces = await server.read("", _NAMESPACES.fetch)
     for namespace in namespaces:
         async with server.long_write(namespace, dry_run=dry_run) as connection:

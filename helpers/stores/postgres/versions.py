@@ -11,6 +11,7 @@ from abilities.helpers.stores.model import Row, verify_row
 from abilities.helpers.stores.postgres import recall_index
 from abilities.helpers.stores.postgres.reads import COLUMNS
 from abilities.helpers.stores.postgres.statements import Connection, Select, Statement
+from abilities.helpers.stores.recalling import parse_language
 
 
 class Existing(NamedTuple):
@@ -39,7 +40,7 @@ class _ExistingRecord(NamedTuple):
     @classmethod
     def parse(cls, columns: Sequence[Any]) -> "_ExistingRecord":
         """Make a record of the columns of ``_SELECT_EXISTING``."""
-        last_version, has_links, has_old_marks, has_many_recent, language, *rest = columns
+        last_version, has_links, has_old_marks, has_many_recent, languages, *rest = columns
         *values, stored_hash = rest
 
         # Without a memory, the join returns nulls in its place.
@@ -53,7 +54,7 @@ class _ExistingRecord(NamedTuple):
             has_links,
             has_old_marks=has_old_marks,
             has_many_recent=has_many_recent,
-            language=Language(language),
+            language=parse_language(languages) or Language(),
         )
         return cls(existing, stored_hash)
 
@@ -67,7 +68,7 @@ SELECT coalesce(v.number, 0), c.key IS NOT NULL, EXISTS (
 ), (
     SELECT coalesce(sum(octet_length(r.weights)), 0) FROM recall_recent AS r
     WHERE r.namespace = given.namespace
-) >= given.recent, (SELECT name FROM recall_language), {COLUMNS}, m.hash
+) >= given.recent, ARRAY(SELECT name FROM recall_language), {COLUMNS}, m.hash
 FROM (SELECT %s::text AS namespace, %s::text AS name, %s::int AS most,
     %s::int AS longest, %s::int AS recent) AS given
 LEFT JOIN versions AS v ON v.namespace = given.namespace

@@ -31,9 +31,11 @@ from abilities.helpers.stores.sqlite.recall_recent import find_weight
 _BLOCKS = """
 SELECT t.term, b.block, t.docs FROM recall_blocks AS b CROSS JOIN recall_terms AS t
 WHERE b.namespace = ? AND t.segment = b.segment AND t.archived = ?
-AND t.term IN (SELECT value FROM json_each(?)) AND length(t.docs) % 2 = 0
+AND t.term IN (SELECT value FROM json_each(?)) AND length(t.docs) > 0 AND length(t.docs) % 2 = 0
 """
-_RECENT = "SELECT doc, terms FROM recall_recent WHERE namespace = ? AND archived = ? ORDER BY doc"
+_RECENT = """
+SELECT doc, CAST(terms AS BLOB) FROM recall_recent WHERE namespace = ? AND archived = ? ORDER BY doc
+"""
 _KEYS = """
 SELECT d.doc, m.key FROM json_each(?) AS asked
 CROSS JOIN recall_docs AS d ON d.namespace = ? AND d.doc = asked.value
@@ -131,7 +133,8 @@ def _fetch_side(
     for term, block, docs in connection.execute(_BLOCKS, (namespace, side, json.dumps(terms))):
         blocks[term, block] = docs
 
-    for doc, text in connection.execute(_RECENT, (namespace, side)):
+    for doc, packed in connection.execute(_RECENT, (namespace, side)):
+        text = packed.decode(errors="replace")
         for term in terms:
             weight = find_weight(text, term)
             if weight:

@@ -7,9 +7,9 @@ from operator import lt, mul
 from zlib import crc32
 
 from abilities.helpers.search import postings
-from abilities.helpers.search.terms import LANGUAGES, weigh_terms
-from abilities.helpers.stores.sqlite.recall_index import read_language
-from abilities.helpers.stores.sqlite.recall_recent import unpack_terms
+from abilities.helpers.search.terms import weigh_terms
+from abilities.helpers.stores.sqlite.recall_index import find_language
+from abilities.helpers.stores.sqlite.recall_recent import pack_terms, unpack_terms
 
 # As bytes, because a damaged text need not be UTF-8.
 _MEMORIES = """
@@ -32,11 +32,8 @@ def compare_recall_index(connection: sqlite3.Connection) -> list[str]:
 
     A sum over all postings tells, in which their order does not count.
     """
-    try:
-        language = read_language(connection)
-    except ValueError:
-        return ["recall_language"]
-    if language.name not in LANGUAGES:
+    language = find_language(connection)
+    if language is None:
         return ["recall_language"]
 
     wrong: dict[str, None] = {}
@@ -54,7 +51,7 @@ def compare_recall_index(connection: sqlite3.Connection) -> list[str]:
 
     try:
         indexed = _sum_recent(connection) + _sum_blocks(connection)
-    except ValueError:
+    except (ValueError, OverflowError):
         indexed = -1
     if indexed != expected:
         wrong["recall_terms"] = None
@@ -66,10 +63,10 @@ def _sum_recent(connection: sqlite3.Connection) -> int:
     """Return the sum over the recent memories. Raises ValueError if they are damaged."""
     total = 0
     for namespace, doc, archived, terms in connection.execute(_RECENT):
-        try:
-            weights = unpack_terms(terms.decode())
-        except TypeError as error:  # a weight that is no character
-            raise ValueError(terms) from error
+        text = terms.decode()
+        weights = unpack_terms(text)
+        if pack_terms(weights) != text:
+            raise ValueError(terms)
         total += _sum_memory(namespace, archived, doc, weights)
 
     return total
@@ -86,7 +83,10 @@ def _sum_memory(namespace: bytes, archived: int, doc: int, weights: Mapping[str,
 
 
 def _sum_blocks(connection: sqlite3.Connection) -> int:
-    """Return the sum over the full blocks. Raises ValueError if they are damaged."""
+    """Return the sum over the full blocks.
+
+    Raises ValueError if they are damaged, OverflowError if the number of a block is impossible.
+    """
     total = 0
     for namespace, block, archived, term, docs in connection.execute(_TERMS):
         if namespace is None or not docs:

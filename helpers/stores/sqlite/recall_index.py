@@ -15,20 +15,25 @@ from typing import NamedTuple
 from abilities.helpers.search import postings
 from abilities.helpers.search.terms import Language, weigh_terms
 from abilities.helpers.stores.model import Row
+from abilities.helpers.stores.recalling import parse_language
 from abilities.helpers.stores.sqlite.recall_recent import pack_terms, unpack_terms
 
+# Only damage leaves a row in the place of a new one. It must not keep memories from being stored.
 _NUMBER = """
-INSERT INTO recall_docs (memory, namespace, doc) VALUES (?1, ?2, coalesce((
+INSERT OR REPLACE INTO recall_docs (memory, namespace, doc) VALUES (?1, ?2, coalesce((
     SELECT doc + 1 FROM recall_docs WHERE namespace = ?2 ORDER BY doc DESC LIMIT 1
 ), 0)) RETURNING doc
 """
-_ADD_RECENT = "INSERT INTO recall_recent (namespace, doc, archived, terms) VALUES (?, ?, ?, ?)"
+_ADD_RECENT = """
+INSERT OR REPLACE INTO recall_recent (namespace, doc, archived, terms) VALUES (?, ?, ?, ?)
+"""
 _CHANGE_RECENT = """
 UPDATE recall_recent SET archived = ?, terms = ? WHERE namespace = ? AND doc = ?
 """
 _REMOVE_RECENT = "DELETE FROM recall_recent WHERE namespace = ? AND doc = ?"
 _MOVE_RECENT = """
-DELETE FROM recall_recent WHERE namespace = ? AND doc BETWEEN ? AND ? RETURNING doc, archived, terms
+DELETE FROM recall_recent WHERE namespace = ? AND doc BETWEEN ? AND ?
+RETURNING doc, archived, CAST(terms AS BLOB)
 """
 _ADD_SEGMENT = """
 INSERT INTO recall_blocks (namespace, block) VALUES (?, ?)
@@ -47,7 +52,7 @@ _READ_TERMS = """
 SELECT term, docs FROM recall_terms
 WHERE segment = ? AND archived = ? AND term IN (SELECT value FROM json_each(?))
 """
-_READ_SEGMENT = "SELECT archived, term, docs FROM recall_terms WHERE segment = ?"
+_READ_SEGMENT = "SELECT archived, CAST(term AS BLOB), docs FROM recall_terms WHERE segment = ?"
 
 
 class _Place(NamedTuple):
@@ -59,9 +64,14 @@ class _Place(NamedTuple):
 
 
 def read_language(connection: sqlite3.Connection) -> Language:
-    """Return the language that the index is kept in."""
-    ((name,),) = connection.execute("SELECT name FROM recall_language").fetchall()
-    return Language(name)
+    """Return the language that the index is kept in; the default one if it is damaged."""
+    return find_language(connection) or Language()
+
+
+def find_language(connection: sqlite3.Connection) -> Language | None:
+    """Return the language that the index is kept in; None if it is damaged."""
+    names = connection.execute("SELECT CAST(name AS BLOB) FROM recall_language").fetchall()
+    return parse_language([name.decode(errors="replace") for (name,) in names])
 
 
 def add_terms(connection: sqlite3.Connection, memory: int, row: Row) -> None:
@@ -129,7 +139,7 @@ def remove_indexed_terms(connection: sqlite3.Connection, memory: int) -> None:
         segment = _add_segment(connection, namespace, doc)
         for archived, term, docs in connection.execute(_READ_SEGMENT, (segment,)):
             if postings.find_weight(docs, doc):
-                sides.setdefault(archived, []).append(term)
+                sides.setdefault(archived, []).append(term.decode(errors="replace"))
 
         for archived, terms in sides.items():
             _write(connection, _Place(segment, archived, doc), terms, {})
@@ -164,7 +174,7 @@ def _move_recent(connection: sqlite3.Connection, namespace: str, last: int) -> N
     moved: dict[tuple[int, str], bytearray] = {}
 
     for doc, archived, terms in sorted(connection.execute(_MOVE_RECENT, values)):
-        for term, weight in unpack_terms(terms).items():
+        for term, weight in unpack_terms(terms.decode(errors="replace")).items():
             docs = moved.setdefault((archived, term), bytearray())
             docs += postings.pack(doc, weight)
 

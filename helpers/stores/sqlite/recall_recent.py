@@ -5,6 +5,8 @@ Each term is a line: the term, a tab, and a character that stands for its weight
 
 from collections.abc import Mapping
 
+from abilities.helpers.search.ranking import HIGHEST_WEIGHT
+
 _NO_WEIGHT = ord("0")
 
 
@@ -22,20 +24,32 @@ def pack_terms(weights: Mapping[str, int]) -> str:
 
 
 def unpack_terms(text: str) -> dict[str, int]:
-    """Return the terms of a text from `pack_terms` with their weights."""
+    """Return the terms of a text from `pack_terms` with their weights, without damaged ones."""
     weights: dict[str, int] = {}
     for line in text.split("\n")[1:]:
-        term, _, weight = line.partition("\t")
-        weights[term] = ord(weight) - _NO_WEIGHT
+        term, _, character = line.partition("\t")
+        weight = _read_weight(character)
+        if weight:
+            weights[term] = weight
 
     return weights
 
 
 def find_weight(text: str, term: str) -> int:
-    """Return the weight of a term in a text from `pack_terms`; 0 if it is not there."""
+    """Return the weight of a term in a text from `pack_terms`; 0 if it is not there or damaged."""
     line = f"\n{term}\t"
     start = text.find(line)
     if start < 0:
         return 0
 
-    return ord(text[start + len(line)]) - _NO_WEIGHT
+    end = start + len(line)
+    return _read_weight(text[end : end + 1])
+
+
+def _read_weight(character: str) -> int:
+    """Return the weight that a character stands for; 0 if it stands for none."""
+    if len(character) != 1:
+        return 0
+
+    weight = ord(character) - _NO_WEIGHT
+    return weight if 0 < weight <= HIGHEST_WEIGHT else 0

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from abilities.helpers.search.terms import LANGUAGES, Language
+from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport, name_originals
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.sqlite import schema
@@ -122,13 +122,9 @@ def _choose_language(store: Path) -> str:
     """Return the language that the recall index of a damaged store is kept in."""
     with closing(_connect(store)) as damaged:
         try:
-            name = read_language(damaged).name
-        except (sqlite3.Error, ValueError):
+            return read_language(damaged).name
+        except sqlite3.Error:
             return Language().name
-
-    if name not in LANGUAGES:
-        return Language().name
-    return name
 
 
 def _check_new_store(path: Path) -> None:

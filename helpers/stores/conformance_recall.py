@@ -1,0 +1,200 @@
+"""Behaviors of `recall` of every store, for `abilities.helpers.stores.conformance`."""
+
+from collections.abc import Sequence
+
+from abilities.helpers.search.recall import Filters, RankedEntry, Ranking, RecallRequest
+from abilities.helpers.search.terms import split_question
+from abilities.helpers.stores.changes import Change
+from abilities.helpers.stores.conformance_steps import (
+    LATER,
+    NAMESPACE,
+    OTHER_NAMESPACE,
+    TIME,
+    expect,
+    expect_stored,
+    put,
+    rename,
+)
+from abilities.helpers.stores.protocol import MemoryStore, Recalled
+
+_ROOM = 1 << 20
+"""Bytes of contents, more than all memories of a behavior have."""
+
+
+async def a_memory_is_recalled_as_soon_as_it_is_stored(store: MemoryStore) -> None:
+    """Words of key, summary and content are found in any form; unknown words are told."""
+    await put(store, "people/Ada", content="She wrote the first programs.", summary="an engine")
+    await put(store, "other", content="nothing in common")
+
+    for question, words in {
+        "ada": ("ada",),
+        "Which engines?": ("engines",),
+        "a PROGRAM": ("PROGRAM",),
+    }.items():
+        ranking = await _recall_one(store, question)
+        expect(_list_names(ranking), ["people/Ada"], f"{question} finds what has its words")
+        expect(ranking.entries[0].words, words, f"{question} tells the words that were found")
+
+    ranking = await _recall_one(store, "ada nowhere")
+    expect(_list_names(ranking), ["people/Ada"], "one word of a question is enough")
+    expect(ranking.unknown_words, ("nowhere",), "words that no memory holds are told")
+
+    recalled = await _recall(store, ["ada"])
+    expect(list(recalled.memories), ["people/Ada"], "what is found is loaded")
+
+
+async def a_recall_follows_every_change(store: MemoryStore) -> None:
+    """What a memory had before a change leads to it no more, and what it has now does."""
+    stored = expect_stored(await put(store, "heron", content="rose"))
+    memory_id = stored.row.id
+
+    await put(store, "heron", content="tulip")
+    await _expect_recall(store, "rose", [])
+    await _expect_recall(store, "tulip", ["heron"])
+
+    await rename(store, memory_id, "falcon")
+    await _expect_recall(store, "heron", [])
+    await _expect_recall(store, "falcon", ["falcon"])
+    await _expect_recall(store, "tulip", ["falcon"])
+
+    await put(store, "", kind="delete", id=memory_id)
+    await _expect_recall(store, "falcon tulip", [])
+
+    await put(store, "falcon", content="lily")
+    await _expect_recall(store, "tulip", [])
+    await _expect_recall(store, "lily", ["falcon"])
+
+
+async def archived_memories_are_recalled_if_asked(store: MemoryStore) -> None:
+    """An archived memory is found with the filter alone, until it is stored again."""
+    stored = expect_stored(await put(store, "a", content="tulip"))
+    await put(store, "b", content="tulip")
+    await put(store, "", kind="archive", id=stored.row.id)
+
+    await _expect_recall(store, "tulip", ["b"])
+    await _expect_recall(store, "tulip", ["a", "b"], Filters(archived=True))
+
+    await put(store, "a", content="tulip")
+    await _expect_recall(store, "tulip", ["a", "b"])
+
+
+async def a_recall_passes_what_its_filters_pass(store: MemoryStore) -> None:
+    """Filters keep memories out, also those that links lead to; they change no score."""
+    await put(store, "a", content="tulip", tags=["t", "u"], links=[("b", 1.0)])
+    await put(store, "b", content="tulip", type="task", tags=["t"], category="c")
+    await put(store, "c", content="tulip", importance="high", links=[("b", 1.0)])
+    await put(store, "c", kind="update", now=LATER, summary="changed")
+
+    for filters, keys in (
+        (Filters(type="task"), ["b"]),
+        (Filters(tags=("t",)), ["a", "b"]),
+        (Filters(tags=("t", "u")), ["a"]),
+        (Filters(category="c"), ["b"]),
+        (Filters(importance="high"), ["c"]),
+        (Filters(changed_since=LATER), ["c"]),
+        (Filters(changed_since=TIME), ["a", "b", "c"]),
+        (Filters(type="task", importance="high"), []),
+    ):
+        await _expect_recall(store, "tulip", keys, filters)
+
+    every = _get_own_scores(await _recall_one(store, "tulip"))
+    some = _get_own_scores(await _recall_one(store, "tulip", Filters(type="task")))
+    expect(some["b"], every["b"], "a filter changes no score")
+
+
+async def a_recall_follows_links(store: MemoryStore) -> None:
+    """Links lead from a hit to its neighbors in both directions, as many steps as asked."""
+    await put(store, "hit", content="tulip", links=[("one", 1.0)])
+    await put(store, "one", content="x", links=[("two", 1.0), ("missing", 1.0)])
+    await put(store, "two", content="x", links=[("three", 1.0)])
+    await put(store, "three", content="x")
+    await put(store, "source", content="x", links=[("hit", 1.0)])
+
+    for hops, keys in (
+        (0, ["hit"]),
+        (1, ["hit", "one", "source"]),
+        (2, ["hit", "one", "source", "two"]),
+    ):
+        ranking = await _recall_one(store, "tulip", hops=hops)
+        expect(sorted(_list_names(ranking)), keys, f"links lead {hops} steps from a hit")
+        expect(_list_names(ranking)[0], "hit", "a hit stands before what only links lead to")
+
+    linked = _find(await _recall_one(store, "tulip", hops=1), "one")
+    expect((linked.own, linked.via, linked.words), (0, "hit", ()), "the hit is told")
+
+
+async def another_namespace_changes_no_recall(store: MemoryStore) -> None:
+    """Neither what is found nor a score depends on the memories of other namespaces."""
+    await put(store, "a", content="tulip rose", links=[("b", 0.5)])
+    await put(store, "b", content="rose")
+    before = await _recall(store, ["tulip rose"])
+
+    for number in range(5):
+        await _put_elsewhere(store, f"k{number}", "tulip rose lily")
+    await _put_elsewhere(store, "a", "tulip tulip tulip")
+
+    after = await _recall(store, ["tulip rose"])
+    expect(after, before, "a recall is the same whatever other namespaces hold")
+    await _expect_recall(store, "lily", [])
+
+
+async def questions_share_what_they_find(store: MemoryStore) -> None:
+    """A memory stands under one question, the one in whose ranking it has its best place."""
+    await put(store, "both", content="tulip rose")
+    await put(store, "best", content="rose", summary="rose")
+
+    recalled = await _recall(store, ["tulip", "rose", "tulip"])
+
+    names = [_list_names(ranking) for ranking in recalled.rankings]
+    expect(names, [["both"], ["best"], []], "each memory stands under one question")
+    expect(sorted(recalled.memories), ["best", "both"], "each memory is loaded once")
+
+
+async def _recall(
+    store: MemoryStore, questions: Sequence[str], filters: Filters | None = None, hops: int = 2
+) -> Recalled:
+    language = await store.read_language()
+    terms = [split_question(question, language) for question in questions]
+    request = RecallRequest(tuple(terms), filters or Filters(), hops)
+
+    return await store.recall(NAMESPACE, request, _ROOM, [0] * len(questions))
+
+
+async def _recall_one(
+    store: MemoryStore, question: str, filters: Filters | None = None, hops: int = 2
+) -> Ranking:
+    recalled = await _recall(store, [question], filters, hops)
+    (ranking,) = recalled.rankings
+    return ranking
+
+
+async def _expect_recall(
+    store: MemoryStore, question: str, keys: list[str], filters: Filters | None = None
+) -> None:
+    """Check which memories answer a question; ``keys`` are sorted."""
+    ranking = await _recall_one(store, question, filters)
+    expect(sorted(_list_names(ranking)), keys, f"{question} finds what has its words")
+
+
+async def _put_elsewhere(store: MemoryStore, key: str, content: str) -> None:
+    """Store a memory in another namespace."""
+    fields = {"type": "core", "content": content}
+    change = Change("store", TIME, key=key, new_id=f"id of {key}", fields=fields)
+    await store.change(OTHER_NAMESPACE, change)
+
+
+def _find(ranking: Ranking, name: str) -> RankedEntry:
+    """Return the entry of a memory; fail if the ranking has none."""
+    for entry in ranking.entries:
+        if entry.name == name:
+            return entry
+
+    raise AssertionError(f"a ranking holds {name!r}: got {ranking!r}")
+
+
+def _list_names(ranking: Ranking) -> list[str]:
+    return [entry.name for entry in ranking.entries]
+
+
+def _get_own_scores(ranking: Ranking) -> dict[str, int]:
+    return {entry.name: entry.own for entry in ranking.entries}

@@ -1,0 +1,150 @@
+"""A damaged recall index: recall answers, memories are changed, and a repair makes it sound."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from abilities.helpers.search import postings, selection
+from abilities.helpers.search.recall import Filters, RecallRequest
+from abilities.helpers.search.terms import Language, split_question
+from abilities.helpers.stores.conformance import NAMESPACE, put
+from abilities.helpers.stores.conformance_steps import expect_stored, rename
+from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.postgres import recall_index
+from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.stores.protocol import ServableStore
+from tests.stores.test_postgres_repair import tamper as tamper_with_database
+from tests.stores.test_stores import open_store
+from tests.stores.test_transfer import run, tamper
+from tests.support.recall_damage import (
+    POSTGRES_BLOCKS,
+    POSTGRES_RECENT,
+    SQLITE_BLOCKS,
+    SQLITE_RECENT,
+)
+
+SMALL_BLOCK = 4
+COUNT = 2 * SMALL_BLOCK + 2
+"""Memories in two blocks, and two recent ones."""
+
+
+@pytest.mark.parametrize("statement", [*SQLITE_RECENT, *SQLITE_BLOCKS])
+async def test_a_damaged_index_in_a_file(
+    statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (postings, selection):
+        monkeypatch.setattr(module, "BLOCK_DOCS", SMALL_BLOCK)
+    path = tmp_path / "m.db"
+    async with open_store(path) as store:
+        ids = await fill(store)
+    tamper(path, statement)
+
+    async with open_store(path) as store:
+        assert await is_damaged(store)
+        await use(store, ids)
+
+    repaired = await open_and_repair(path)
+
+    assert repaired.exit_code == 0, repaired.output
+    async with open_store(path) as store:
+        assert not await is_damaged(store)
+        assert await recall(store, "content") == await list_keys(store)
+
+
+async def test_a_damaged_memory_of_a_damaged_index_is_mended_by_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the index has of it is looked up in its whole block."""
+    monkeypatch.setattr(postings, "BLOCK_DOCS", SMALL_BLOCK)
+    path = tmp_path / "m.db"
+    async with open_store(path) as store:
+        ids = await fill(store)
+    tamper(
+        path,
+        "UPDATE memories SET content = 'other' WHERE key = 'k1'",
+        "UPDATE recall_terms SET term = CAST(x'ff' AS TEXT) WHERE term = 'content'",
+    )
+
+    async with open_store(path) as store:
+        changed = await put(store, "", kind="update", id=ids[1], summary="s")
+
+    assert changed.mended == ()
+
+
+@pytest.mark.parametrize("statement", [*POSTGRES_RECENT, *POSTGRES_BLOCKS])
+async def test_a_damaged_index_in_a_database(
+    statement: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change merges those before, so that the last one alone is recent."""
+    monkeypatch.setattr(recall_index, "MOST_RECENT", 0)
+    store = PostgresStore(url)
+    ids = await fill(store)
+    tamper_with_database(url, statement)
+    assert await is_damaged(store)
+
+    await use(store, ids)
+    await store.repair(tmp_path / "aside.jsonl", lambda _: None, dry_run=False)
+
+    assert not await is_damaged(store)
+    assert await recall(store, "content") == await list_keys(store)
+    await store.close()
+
+
+async def open_and_repair(path: Path) -> Result:
+    return await asyncio.to_thread(run, path, "repair")
+
+
+async def fill(store: ServableStore) -> list[str]:
+    """Store linked memories; return their ids."""
+    ids: list[str] = []
+    for number in range(COUNT):
+        written = await put(store, f"k{number}", links=[(f"k{number + 1}", 0.5)], tags=["t"])
+        ids.append(expect_stored(written).row.id)
+
+    return ids
+
+
+async def use(store: ServableStore, ids: list[str]) -> None:
+    """Ask, change every memory in one way or another, and store new ones."""
+    await recall(store, "content")
+
+    for number, memory_id in enumerate(ids):
+        if number % 5 == 0:
+            await put(store, "", kind="delete", id=memory_id)
+        elif number % 5 == 1:
+            await rename(store, memory_id, f"renamed {number}")
+        elif number % 5 == 2:
+            await put(store, "", kind="archive", id=memory_id)
+        else:
+            await put(store, "", kind="update", id=memory_id, content=f"content {number}")
+        await recall(store, "content")
+
+    for number in range(SMALL_BLOCK + 1):
+        await put(store, f"new{number}")
+        await recall(store, "content")
+
+
+async def recall(store: ServableStore, question: str) -> list[str]:
+    """Return the keys that answer a question, archived ones too, sorted."""
+    questions = (split_question(question, Language()),)
+    request = RecallRequest(questions, Filters(archived=True, tags=()), hops=1)
+    filtered = RecallRequest(questions, Filters(tags=("t",)), hops=2)
+
+    await store.recall(NAMESPACE, filtered, 1 << 20, (0,))
+    recalled = await store.recall(NAMESPACE, request, 1 << 20, (0,))
+    return sorted(entry.name for entry in recalled.rankings[0].entries if entry.own)
+
+
+async def list_keys(store: ServableStore) -> list[str]:
+    """Return the keys of all memories, sorted."""
+    memories = await store.read_page(("", ""), 1_000)
+    return sorted(memory.row.key for memory in memories if isinstance(memory, StoredMemory))
+
+
+async def is_damaged(store: ServableStore) -> bool:
+    findings = await store.check(lambda _: None, full=True)
+    damaged = [finding.name for finding in findings if finding.state == "damaged"]
+    assert set(damaged) <= {"search"}, findings
+    return bool(damaged)
