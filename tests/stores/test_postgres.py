@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.declarations.faults import Refused
-from abilities.declarations.reasons import FAULTS, Reason
+from abilities.declarations.reasons import FAULTS, SHOWN_REASONS, Reason
 from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.conformance import BEHAVIOURS, NAMESPACE, check, put
 from abilities.helpers.stores.model import LinkRecord, StoredMemory, hash_values
@@ -193,12 +193,9 @@ async def test_a_wrong_call_is_refused_as_by_the_embedded_store(
     if any(text in ascii(row.arguments) for text in ("\\ud800", "inf", "nan")):
         call = calls_through("python")(unchanged)
 
-    assert await test_memories.find_reason(call, row.name, **row.arguments) == FAULTS_SHOWN.get(
-        row.call[0], row.call[0]
-    )
-
-
-FAULTS_SHOWN = {"id_not_found": "not_found", "memory_not_found": "not_found"}
+    reason = row.call[0]
+    found = await test_memories.find_reason(call, row.name, **row.arguments)
+    assert found == SHOWN_REASONS.get(reason, reason)
 
 
 async def test_no_more_accesses_are_counted_than_an_import_takes(url: str) -> None:

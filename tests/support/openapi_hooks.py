@@ -1,9 +1,33 @@
 """What the generator of requests must know that no schema can say: bounds over several values."""
 
 import json
+import re
 from typing import Any
 
 import schemathesis
+
+from abilities.declarations.recall import CURSOR_PATTERN
+
+_CURSOR = re.compile(CURSOR_PATTERN)
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: Any) -> None:
+    """Send no cursors that are well-formed: they are of no ranking, or more than the questions.
+
+    The generator asks no filter about values at the bounds of a schema.
+    """
+    body = case.body
+    if not isinstance(body, dict) or "queries" not in body:
+        return
+
+    cursors = body.get("after")
+    if isinstance(cursors, list) and all(map(_is_cursor, cursors)):
+        del body["after"]
+
+
+def _is_cursor(value: Any) -> bool:
+    return isinstance(value, str) and _CURSOR.fullmatch(value) is not None
 
 
 @schemathesis.hook
@@ -26,7 +50,7 @@ def filter_body(context: Any, body: Any) -> bool:
 def _has_room(body: dict[str, Any]) -> bool:
     queries = body["queries"]
     if isinstance(queries, str):
-        return not queries.lstrip().startswith("[")
+        return not queries.lstrip().startswith("[") and not body.get("after")
     if not isinstance(queries, list):
         return True
 
