@@ -17,7 +17,7 @@ from abilities.helpers.stores.protocol import MemoryStore, Query, Recalled
 MAX_COMPARED = 1_000
 """If no more memories than this pass the filters, all are compared with a question.
 
-Their vectors fill 1.5 MB at 384 numbers each, and comparing them takes about 15 ms in Python.
+Their vectors fill 1.5 MB at 384 numbers each.
 """
 
 PAGE = 250

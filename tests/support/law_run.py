@@ -44,7 +44,7 @@ WEIGHTS = {
 OPERATIONS_PER_LIFE = 400
 """Short, so that stores stay small and everything is checked often: at the end of each life."""
 
-_MOST_ATTEMPTS = 100
+_MOST_ATTEMPTS = 400
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,13 @@ READ_SECONDS = 9.5
 OPEN_SECONDS = 9.0
 """How long a read waits for the store to be opened, which takes minutes if it is migrated."""
 
-TURN_SECONDS = 0.01
+TURN_SECONDS = 0.03
 """After that long a read makes way for another caller's, and begins anew on the second thread."""
 
 OWN_TURN_SECONDS = 1.0
 """After that long it makes way for those of its own caller too."""
 
-WATCH_SECONDS = 0.005
+WATCH_SECONDS = 0.02
 """How often it is looked whether a read is late."""
 
 
