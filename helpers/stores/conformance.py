@@ -61,6 +61,7 @@ RECALL_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     recall.a_memory_is_recalled_as_soon_as_it_is_stored,
     recall.a_recall_follows_every_change,
     recall.archived_memories_are_recalled_if_asked,
+    recall.a_recall_follows_links_of_any_weight,
     recall.a_recall_passes_what_its_filters_pass,
     recall.a_recall_follows_links,
     recall.another_namespace_changes_no_recall,

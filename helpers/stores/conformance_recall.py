@@ -78,6 +78,16 @@ async def archived_memories_are_recalled_if_asked(store: MemoryStore) -> None:
     await _expect_recall(store, "tulip", ["a", "b"])
 
 
+async def a_recall_follows_links_of_any_weight(store: MemoryStore) -> None:
+    """The least weight times the least score is no float any more; such a link gives nothing."""
+    least = 5e-324
+    await put(store, "b", content="lily", memory_score=least)
+    await put(store, "a", content="tulip", links=[("b", least)])
+
+    for filters in (Filters(), Filters(archived=True)):
+        await _expect_recall(store, "tulip", ["a"], filters)
+
+
 async def a_recall_passes_what_its_filters_pass(store: MemoryStore) -> None:
     """Filters keep memories out, also those that links lead to; they change no score."""
     await put(store, "a", content="tulip", tags=["t", "u"], links=[("b", 1.0)])

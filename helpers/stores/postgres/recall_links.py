@@ -12,9 +12,11 @@ from abilities.helpers.stores.postgres.statements import Connection, Select
 from abilities.helpers.walk import RANK_ONE
 
 # The rank is computed here, because the one of a link to an archived memory, and a stale one, are
-# not kept.
+# not kept. PostgreSQL refuses a product that is too small for a float; from 1e-100 down, every
+# rank is 0 anyway.
 _COMPUTED_FIRST = f"""
-ORDER BY floor(l.weight * m.score * {RANK_ONE} + 0.5) DESC, l.weight DESC, l.target, l.type
+ORDER BY floor(greatest(l.weight, 1e-100) * greatest(m.score, 1e-100) * {RANK_ONE} + 0.5) DESC,
+    l.weight DESC, l.target, l.type
 """
 
 
