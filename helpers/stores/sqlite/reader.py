@@ -170,7 +170,10 @@ class ReadingThread:
 
 
 class StoreReader:
-    """Two reading threads: all reads begin on the first one, and long ones go on to the second."""
+    """Two reading threads: all reads begin on the first one, and long ones go on to the second.
+
+    Both open the store at its first read.
+    """
 
     def __init__(
         self,
@@ -207,11 +210,9 @@ class StoreReader:
             raise Refused("timeout") from None
 
     async def _open(self, seconds: float | None) -> None:
-        """Open the store on both threads. Raises Refused, busy if it takes too long.
-
-        The second one does not wait until a read is long: a process has the same threads and
-        descriptors from its first read on.
-        """
+        """Open the store on both threads. Raises Refused, busy if it takes too long."""
+        # Not when a read is first long: it would wait for that, and a process whose threads and
+        # descriptors depend on its load is hard to watch.
         if self._second.is_open:
             return
 
