@@ -497,6 +497,34 @@ async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
         assert len(set(threads)) == 2
 
 
+async def test_a_long_read_takes_neither_a_new_thread_nor_a_new_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process has what it needs from its first read on, whatever it is asked later."""
+    monkeypatch.setattr(reader, "TURN_SECONDS", 0.0)
+    threads: list[str] = []
+
+    def read_slowly_at_first(connection: sqlite3.Connection) -> None:
+        threads.append(threading.current_thread().name)
+        if len(threads) == 1:
+            connection.execute(ENDLESS)
+
+    async with open_store(tmp_path / "m.db") as store:
+        await put(store, "k")
+        await store.read(NAMESPACE, ["k"])
+        threads_before = set(threading.enumerate())
+        descriptors_before = len(os.listdir("/proc/self/fd"))
+
+        slow = asyncio.create_task(store._read(NAMESPACE, read_slowly_at_first))
+        await asyncio.sleep(0)  # it is queued first
+        await store.read("another", ["k"])
+        await slow
+
+        assert threads == ["abilities-store-reader", "abilities-store-reader-2"]
+        assert set(threading.enumerate()) <= threads_before
+        assert len(os.listdir("/proc/self/fd")) <= descriptors_before
+
+
 async def test_a_read_from_a_disk_that_hangs_is_answered_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

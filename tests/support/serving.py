@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -44,13 +44,18 @@ class Server(NamedTuple):
 
 @contextmanager
 def serving(
-    settings: Settings, folder: Path, *options: str, descriptors: int | None = None
+    settings: Settings,
+    folder: Path,
+    *options: str,
+    descriptors: int | None = None,
+    program: Sequence[str] = ("-m", "abilities"),
 ) -> Iterator[Server]:
     """Serve at a free port, and kill the server in the end if it still runs.
 
     ``folder`` is the server's home and holds its log; ``descriptors`` limits its open files.
+    ``program`` is what Python runs in place of the command.
     """
-    command = [sys.executable, "-m", "abilities", "serve", "--port", "0", *options]
+    command = [sys.executable, *program, "serve", "--port", "0", *options]
     if descriptors is not None:
         command = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command]
 

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,14 +18,33 @@ from mcp import Client
 from abilities import Abilities, Settings
 from abilities.helpers.tokens import TokenFile
 from abilities.helpers.workers import THREADS
+from tests.support import named_threads
 from tests.support.measurements import reached
 from tests.support.serving import Server, serving
 from tests.support.tier import size
+from tests.support.waiting import GIVE_UP_SECONDS, POLL_SECONDS
 
 CALLS_AT_LEAST = 3
 """Calls that each worker of a load makes, however slow the machine is."""
 SOAK_SECONDS = size("ABILITIES_SOAK", quick=1, full=4)
 """How long the mixed load goes on; `make torture` lets it run for a minute."""
+
+THREADS_OF_A_SERVER = Counter(
+    {
+        "MainThread": 1,  # the loop
+        "abilities-store-writer": 1,
+        "abilities-store-reader": 1,
+        "abilities-store-reader-watcher": 1,
+        "abilities-store-reader-2": 1,
+        "abilities-store-reader-2-watcher": 1,
+        "abilities-store-ping": 1,
+        "abilities-worker": THREADS,  # they read files
+        "asyncio_0": 1,  # the executor of the loop: asks whether there ever were tokens,
+        "asyncio_1": 1,  # and once more if the first request comes at the same moment
+    }
+)
+"""The names of all threads that a server with an SQLite store may have, and how many of each."""
+
 MIB = 2**20
 
 
@@ -34,6 +54,20 @@ def read_status(server: Server, name: str) -> int:
     (line,) = (line for line in text.splitlines() if line.startswith(f"{name}:"))
     unit = 1024 if line.endswith("kB") else 1
     return int(line.split()[1]) * unit
+
+
+def list_threads(server: Server) -> Counter[str]:
+    """Return how many threads of each name a server has that runs `named_threads`."""
+    names = server.log.with_name(named_threads.NAMES_FILE)
+    names.unlink(missing_ok=True)
+    server.process.send_signal(signal.SIGUSR1)
+
+    end = time.monotonic() + GIVE_UP_SECONDS
+    while not names.exists():
+        assert time.monotonic() < end, "the server did not list its threads"
+        time.sleep(POLL_SECONDS)
+
+    return Counter(names.read_text().splitlines())
 
 
 def count_descriptors(server: Server) -> int:
@@ -230,7 +264,7 @@ async def test_nothing_piles_up_under_a_mixed_load(roots: Settings, tmp_path: Pa
     for n in range(25):
         (roots.workspace_dir / f"{n}.txt").write_text(f"{n} " * 3_000)
 
-    with serving(roots, tmp_path) as server:
+    with serving(roots, tmp_path, program=[named_threads.__file__]) as server:
         await send_mixed_load(server, 3.0)
         await wait_for_steady_descriptors(server)
         descriptors_before = count_descriptors(server)
@@ -243,9 +277,9 @@ async def test_nothing_piles_up_under_a_mixed_load(roots: Settings, tmp_path: Pa
 
         assert calls > 50
         assert count_descriptors(server) <= descriptors_before
-        # Threads start when they are first needed: the loop, the store's writer, its two readers
-        # with a watcher each, and those that read files.
-        assert read_status(server, "Threads") <= 6 + THREADS
+        threads = list_threads(server)
+        assert threads <= THREADS_OF_A_SERVER, threads - THREADS_OF_A_SERVER
+        assert read_status(server, "Threads") == threads.total()  # there is none without a name
         # Kept by design: pages of the store, up to SQLite's bound for each connection, and
         # allocator slack.
         grown = (read_status(server, "VmRSS") - memory_before) / MIB

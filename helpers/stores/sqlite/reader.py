@@ -27,13 +27,13 @@ READ_SECONDS = 9.5
 OPEN_SECONDS = 9.0
 """How long a read waits for the store to be opened, which takes minutes if it is migrated."""
 
-TURN_SECONDS = 0.03
+TURN_SECONDS = 0.01
 """After that long a read makes way for another caller's, and begins anew on the second thread."""
 
 OWN_TURN_SECONDS = 1.0
 """After that long it makes way for those of its own caller too."""
 
-WATCH_SECONDS = 0.02
+WATCH_SECONDS = 0.005
 """How often it is looked whether a read is late."""
 
 
@@ -76,16 +76,14 @@ class ReadingThread:
         """How many reads are queued."""
         return self._thread.queue_size
 
-    async def open(self, seconds: float | None) -> None:
-        """Open the store if it is not open yet. Raises Refused, busy if it takes too long."""
-        if self._connection is not None:
-            return
+    @property
+    def is_open(self) -> bool:
+        """Whether it has opened the store."""
+        return self._connection is not None
 
-        try:
-            async with asyncio.timeout(seconds):
-                await self._thread.run("", lambda _: self._open(), is_patient=True)
-        except TimeoutError:
-            raise Refused("busy") from None
+    async def open(self) -> None:
+        """Open the store if it is not open yet. Raises Refused."""
+        await self._thread.run("", lambda _: self._open(), is_patient=True)
 
     async def run(self, namespace: str, work: Work[Result], deadline: float) -> Result:
         """Return what a read of a namespace finds. Raises Refused, timeout if it was late."""
@@ -172,7 +170,10 @@ class ReadingThread:
 
 
 class StoreReader:
-    """Two reading threads: all reads begin on the first one, and long ones go on to the second."""
+    """Two reading threads: all reads begin on the first one, and long ones go on to the second.
+
+    Both open the store at its first read.
+    """
 
     def __init__(
         self,
@@ -191,14 +192,14 @@ class StoreReader:
 
     async def prepare(self) -> None:
         """Open the store, however long that takes. Raises Refused."""
-        await self._first.open(None)
+        await self._open(None)
 
     async def run(self, namespace: str, work: Work[Result]) -> Result:
         """Return what a read of a namespace finds.
 
         Raises Refused: timeout after `READ_SECONDS`, and others.
         """
-        await self._first.open(OPEN_SECONDS)
+        await self._open(OPEN_SECONDS)
 
         deadline = time.monotonic() + READ_SECONDS
         try:
@@ -207,6 +208,20 @@ class StoreReader:
                 return await self._run_in_turns(namespace, work, deadline)
         except TimeoutError:
             raise Refused("timeout") from None
+
+    async def _open(self, seconds: float | None) -> None:
+        """Open the store on both threads. Raises Refused, busy if it takes too long."""
+        # Not when a read is first long: it would wait for that, and a process whose threads and
+        # descriptors depend on its load is hard to watch.
+        if self._second.is_open:
+            return
+
+        try:
+            async with asyncio.timeout(seconds):
+                await self._first.open()
+                await self._second.open()
+        except TimeoutError:
+            raise Refused("busy") from None
 
     async def _run_in_turns(self, namespace: str, work: Work[Result], deadline: float) -> Result:
         try:
