@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 Item = TypeVar("Item")
 
@@ -79,17 +79,39 @@ class TurnQueue(Generic[Item]):
         return item
 
 
+LONG_SECONDS = 0.02
+"""Work of this length is long: several such pieces at a time delay what others ask for."""
+
+PRESENT_SECONDS = 1.0
+"""A namespace counts as present for so long after its last work."""
+
+
+class _OwnSlots:
+    """What one namespace holds, who of it waits to hold more, and when its work was long."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.last_seen = 0.0
+        self.has_long_work = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.held and not self.waiting
+
+
 class TurnSlots:
     """A limited number of slots for work on one event loop; who waits for one gets it in turn.
 
     A namespace holds ``most`` of them at a time, so that another one, whose work is short, need not
-    wait for the end of work that is long.
+    wait for the end of work that is long. While another one is present, it holds a single slot if
+    its last work was long: the processors are shared too.
     """
 
     def __init__(self, size: int, most: int) -> None:
         self._free = size
         self._most = most
-        self._own: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._own: OrderedDict[str, _OwnSlots] = OrderedDict()
         self._waiting: TurnQueue[asyncio.Future[None]] = TurnQueue()
 
     def __len__(self) -> int:
@@ -98,18 +120,67 @@ class TurnSlots:
 
     @asynccontextmanager
     async def take(self, namespace: str) -> AsyncGenerator[None]:
-        """Hold a slot for a block."""
-        # The dictionary keeps a semaphore for as long as somebody holds it or waits for it.
-        own = self._own.get(namespace)
-        if own is None:
-            own = self._own[namespace] = asyncio.Semaphore(self._most)
+        """Hold a slot for a block. The namespace "" stands for work on all of them."""
+        loop = asyncio.get_running_loop()
+        own = self._own.setdefault(namespace, _OwnSlots())
+        own.last_seen = loop.time()
+        self._own.move_to_end(namespace)
 
-        async with own:
+        await self._enter(own)
+        try:
             await self._acquire(namespace)
+            begun = loop.time()
             try:
                 yield
             finally:
+                own.last_seen = loop.time()
+                own.has_long_work = own.last_seen - begun >= LONG_SECONDS
                 self._release()
+        finally:
+            own.held -= 1
+            self._admit(own)
+
+    async def _enter(self, own: _OwnSlots) -> None:
+        """Wait until a namespace may hold another slot."""
+        turn = asyncio.get_running_loop().create_future()
+        own.waiting.append(turn)
+        self._admit(own)
+
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                own.held -= 1  # it was admitted at the same moment
+                self._admit(own)
+            raise
+
+    def _admit(self, own: _OwnSlots) -> None:
+        """Let those in who wait for a namespace to hold less."""
+        self._forget_absent()
+
+        while own.waiting and own.held < self._find_most(own):
+            turn = own.waiting.popleft()
+            if not turn.done():
+                own.held += 1
+                turn.set_result(None)
+
+    def _find_most(self, own: _OwnSlots) -> int:
+        """Return how many slots a namespace may hold now."""
+        present = len(self._own) - ("" in self._own)
+        if own.has_long_work and present > 1:
+            return 1
+
+        return self._most
+
+    def _forget_absent(self) -> None:
+        """Forget namespaces that are no longer present, the longest absent first."""
+        earliest = asyncio.get_running_loop().time() - PRESENT_SECONDS
+
+        while self._own:
+            namespace, own = next(iter(self._own.items()))
+            if own.last_seen >= earliest or not own.is_idle:
+                break
+            del self._own[namespace]
 
     async def _acquire(self, namespace: str) -> None:
         if self._free:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abilities.helpers import turns
 from abilities.helpers.turns import TurnQueue, TurnSlots, take_turn, turn_owner
 
 Entry = tuple[str, str, int]
@@ -163,6 +164,36 @@ async def test_a_namespace_leaves_slots_for_others_and_those_who_wait_take_turns
     await asyncio.gather(*tasks)
 
     assert holder.holding == [] and len(holder.slots) == 0
+
+
+async def test_long_work_of_a_namespace_goes_one_by_one_while_others_are_present(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "LONG_SECONDS", 0.0)  # all work is long
+    monkeypatch.setattr(turns, "PRESENT_SECONDS", 3_600.0)
+    holder = Holder(TurnSlots(6, 4))
+
+    async def finish(*tasks: "asyncio.Task[None]") -> None:
+        for name in list(holder.go):
+            holder.go[name].set()
+        await asyncio.gather(*tasks)
+
+    await finish(holder.start("A0"))
+    alone = [holder.start(f"A{n}") for n in range(1, 7)]
+    await settle()
+    assert holder.holding == ["A1", "A2", "A3", "A4"]
+    await finish(*alone)
+
+    await finish(holder.start("B0"))
+    beside = [holder.start(f"A{n}") for n in range(7, 13)]
+    await settle()
+    assert holder.holding == ["A7"]
+
+    monkeypatch.setattr(turns, "PRESENT_SECONDS", 0.0)  # B has gone
+    holder.go["A7"].set()
+    await settle()
+    assert len(holder.holding) == 4
+    await finish(*beside)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABC"), st.booleans()), max_size=30))
