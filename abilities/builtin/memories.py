@@ -22,7 +22,7 @@ from abilities.helpers.memory.records import (
 )
 from abilities.helpers.reply.detail import shape_written
 from abilities.helpers.stores.changes import Kind
-from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import split_search
 
 STORE_DESCRIPTION = """\

@@ -27,11 +27,11 @@ from abilities.helpers.stores.protocol import (
     Backlinks,
     MemoryPage,
     MemoryStore,
-    Query,
     Stats,
     WalkResult,
     WriteResult,
 )
+from abilities.helpers.stores.query import Query
 from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE
 from abilities.helpers.walk import WalkLimits
