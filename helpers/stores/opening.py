@@ -11,6 +11,7 @@ from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.sqlite.repair import repair
 from abilities.helpers.stores.sqlite.schema import is_store_header as is_store_header
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.timeline import DEFAULT_LIMITS, HistoryLimits
 
 if TYPE_CHECKING:
     from abilities.helpers.stores.postgres.store import PostgresStore
@@ -43,21 +44,25 @@ def check_store_url(url: str) -> None:
 
 
 def open_store(
-    url: str, *, max_memories: int | None = None, language: str = "english"
+    url: str,
+    *,
+    max_memories: int | None = None,
+    language: str = "english",
+    history: HistoryLimits = DEFAULT_LIMITS,
 ) -> ServableStore:
     """Return the memory store at a URL; it connects when first used.
 
     ``max_memories`` is the most that one namespace may hold; None sets no limit. ``language`` is
-    that of the recall index if this makes one.
+    that of the recall index if this makes one. ``history`` says how long earlier versions are kept.
     Raises ValueError if the URL cannot be used, or if its database driver is not installed.
     """
     check_store_url(url)
     path = store_path(url)
 
     if path is not None:
-        return SqliteStore(path, max_memories=max_memories, language=language)
+        return SqliteStore(path, max_memories=max_memories, language=language, history=history)
 
-    return _open_postgres(url, max_memories, language)
+    return _open_postgres(url, max_memories, language, history)
 
 
 async def repair_store(
@@ -80,7 +85,10 @@ async def repair_store(
 
 
 def _open_postgres(
-    url: str, max_memories: int | None = None, language: str = "english"
+    url: str,
+    max_memories: int | None = None,
+    language: str = "english",
+    history: HistoryLimits = DEFAULT_LIMITS,
 ) -> "PostgresStore":
     # Imported here, because the driver is an optional dependency.
     try:
@@ -90,4 +98,6 @@ def _open_postgres(
             "PostgreSQL is not installed; run: pip install 'agent-abilities[postgres]'"
         ) from None
 
-    return PostgresStore(url, max_memories=max_memories, language=Language(language))
+    return PostgresStore(
+        url, max_memories=max_memories, language=Language(language), history=history
+    )
