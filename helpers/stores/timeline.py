@@ -69,6 +69,3 @@ class HistoryLimits(NamedTuple):
             return ""
 
         return cutoff.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-DEFAULT_LIMITS = HistoryLimits()

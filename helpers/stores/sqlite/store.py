@@ -44,7 +44,6 @@ from abilities.helpers.stores.sqlite.marks import read_mark, write_mark
 from abilities.helpers.stores.sqlite.recall_index import read_language
 from abilities.helpers.stores.sqlite.writes import WriteRules
 from abilities.helpers.stores.timeline import (
-    DEFAULT_LIMITS,
     ChangePage,
     HistoryLimits,
     MemoryHistory,
@@ -53,6 +52,8 @@ from abilities.helpers.stores.timeline import (
 from abilities.helpers.walk import WalkLimits
 
 Result = TypeVar("Result")
+
+DEFAULT_LIMITS = HistoryLimits()
 
 
 class SqliteStore(ServableStore):
