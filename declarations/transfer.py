@@ -1,8 +1,9 @@
 """Memories and their history as lines of JSON: what an export holds and an import reads."""
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
 
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import (

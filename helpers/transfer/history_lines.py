@@ -92,7 +92,7 @@ def _is_possible(entry: Entry) -> bool:
     if entry.action == "deleted":
         return columns.keys() == _ALL_COLUMNS and columns["id"] == entry.id
 
-    return entry.action != "relinked" or not columns
+    return "id" not in columns and (entry.action != "relinked" or not columns)
 
 
 class _Position(NamedTuple):
