@@ -14,8 +14,8 @@ from abilities.declarations.rules import name_unknown_field
 from abilities.declarations.suggestions import suggest_argument
 from abilities.declarations.values import JsonObject, parse_json
 from abilities.definition import Ability, Context
-from abilities.helpers.memory import writer
 from abilities.helpers.memory.remember_answers import build_remember_answer
+from abilities.helpers.memory.writer import Write
 from abilities.helpers.reply.items import format_item
 from abilities.helpers.stores.changes import Kind
 from abilities.validation import validate_arguments
@@ -61,14 +61,14 @@ def _check_size(operations: list[object]) -> None:
         raise Refused("too_long", "operations", expected={"max_bytes": MAX_OPERATIONS_BYTES})
 
 
-def _try_to_parse(sent: object) -> writer.Operation | Refused:
+def _try_to_parse(sent: object) -> Write | Refused:
     try:
         return _parse_operation(sent)
     except Refused as error:
         return error
 
 
-def _parse_operation(sent: object) -> writer.Operation:
+def _parse_operation(sent: object) -> Write:
     """Return an operation as it is made. Raises Refused for one that is wrong, as a call's."""
     if isinstance(sent, str):
         sent = _read_json(sent)
@@ -81,7 +81,7 @@ def _parse_operation(sent: object) -> writer.Operation:
     if operation.permanent:
         kind = "delete"
 
-    return writer.Operation(kind, given)
+    return Write(kind, given)
 
 
 def _read_json(text: str) -> object:
