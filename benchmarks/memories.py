@@ -11,7 +11,8 @@ from typing import TypeVar
 from abilities import Abilities, Settings, render
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import put
-from abilities.helpers.stores.protocol import Query, ServableStore
+from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite import queries, reads
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.walk import WalkLimits
@@ -93,7 +94,7 @@ class InlineStore:
     """The reads of a store on this thread, each in one snapshot."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self._connection = SqliteStore(path).connect(writing=False)
+        self._connection = SqliteStore(path).access.connect(writing=False)
         self._size = size
         self._keys = cycle(self._collect_keys())
         self._chance = random.Random(3)
