@@ -11,12 +11,15 @@ from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.sqlite.repair import repair
 from abilities.helpers.stores.sqlite.schema import is_store_header as is_store_header
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.timeline import HistoryLimits
 
 if TYPE_CHECKING:
     from abilities.helpers.stores.postgres.store import PostgresStore
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
+
+DEFAULT_HISTORY = HistoryLimits()
 
 STORE_SUFFIXES = ("-", ".before-")
 """How the names of files go on that lie beside a store: its log, its lock, its earlier states."""
@@ -43,21 +46,26 @@ def check_store_url(url: str) -> None:
 
 
 def open_store(
-    url: str, *, max_memories: int | None = None, language: str = "english"
+    url: str,
+    *,
+    max_memories: int | None = None,
+    language: str = "english",
+    history: HistoryLimits = DEFAULT_HISTORY,
 ) -> ServableStore:
     """Return the memory store at a URL; it connects when first used.
 
     ``max_memories`` is the most that one namespace may hold; None sets no limit. ``language`` is
-    that of the recall index if this makes one.
+    that of the recall index if this makes one. ``history`` says how long what changes replaced is
+    kept.
     Raises ValueError if the URL cannot be used, or if its database driver is not installed.
     """
     check_store_url(url)
     path = store_path(url)
 
     if path is not None:
-        return SqliteStore(path, max_memories=max_memories, language=language)
+        return SqliteStore(path, max_memories=max_memories, language=language, history=history)
 
-    return _open_postgres(url, max_memories, language)
+    return _open_postgres(url, max_memories, language, history)
 
 
 async def repair_store(
@@ -80,7 +88,10 @@ async def repair_store(
 
 
 def _open_postgres(
-    url: str, max_memories: int | None = None, language: str = "english"
+    url: str,
+    max_memories: int | None = None,
+    language: str = "english",
+    history: HistoryLimits = DEFAULT_HISTORY,
 ) -> "PostgresStore":
     # Imported here, because the driver is an optional dependency.
     try:
@@ -90,4 +101,6 @@ def _open_postgres(
             "PostgreSQL is not installed; run: pip install 'agent-abilities[postgres]'"
         ) from None
 
-    return PostgresStore(url, max_memories=max_memories, language=Language(language))
+    return PostgresStore(
+        url, max_memories=max_memories, language=Language(language), history=history
+    )
