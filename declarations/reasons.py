@@ -176,7 +176,7 @@ FAULTS: dict[Reason, Meaning] = {
     ),
     "scope": Meaning(
         "PERMISSION_ERROR",
-        "The scope does not allow that: 'read' changes nothing, and 'metrics' opens /metrics only.",
+        "The scope does not allow that: 'read' changes nothing, 'write' does not purge.",
     ),
     "overloaded": Meaning("LIMIT_EXCEEDED", "Too many calls at the same time; try again."),
     "unknown_ability": Meaning("INVALID_INPUT", "No ability has this name."),
