@@ -81,10 +81,10 @@ class BatchOptions(NamedTuple):
 
 _OWN_REASONS = (
     "key_taken",
+    "purged",
     "storage_quota",
     "checksum_mismatch",
     "invalid_stored_value",
-    "purged",
 )
 """Why one memory of an import is refused by itself; any other reason concerns the whole store."""
 
