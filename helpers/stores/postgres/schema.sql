@@ -20,6 +20,18 @@ BEGIN
     END IF;
 END $$;
 
+-- Begins a transaction that reads a namespace: does as expect_version, and then returns whether any
+-- memory there expired by a time and is to be archived first.
+CREATE FUNCTION abilities.begin_read(expected integer, place text, now text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM abilities.expect_version(expected);
+    RETURN EXISTS (
+        SELECT FROM abilities_data.memories AS m WHERE m.namespace = place
+        AND m.expires_at <> '' AND m.archived = 0 AND m.expires_at <= now
+    );
+END $$;
+
 SET LOCAL search_path = abilities_data, public;
 
 -- The memories themselves, and the source of all other tables except links. Its hash covers every

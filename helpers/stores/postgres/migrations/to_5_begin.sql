@@ -36,3 +36,13 @@ CREATE TABLE purged (
     PRIMARY KEY (namespace, id)
 );
 CREATE INDEX purged_version ON purged (namespace, version);
+
+CREATE FUNCTION abilities.begin_read(expected integer, place text, now text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM abilities.expect_version(expected);
+    RETURN EXISTS (
+        SELECT FROM abilities_data.memories AS m WHERE m.namespace = place
+        AND m.expires_at <> '' AND m.archived = 0 AND m.expires_at <= now
+    );
+END $$;
