@@ -19,7 +19,7 @@ from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.conformance_steps import expect_stored, plan
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.postgres import calls, changing, history, purging
+from abilities.helpers.stores.postgres import calls, changing, expiry, history, purging
 from abilities.helpers.stores.postgres.history import WriteRules
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.postgres.store import PostgresStore
@@ -253,12 +253,12 @@ async def test_damage_to_the_history_is_found_and_mended(
 
 
 async def test_nothing_that_a_query_reads_holds_what_was_purged(url: str) -> None:
-    """Neither tables nor statistics; and no dead rows are left to indexes."""
+    """Neither tables nor statistics; and tables were cleaned of dead rows."""
     secrets = ("xylophonist", "quetzalcoatl", "zephyranthes", "jabberwocky", "wunderkammer")
     first, second, summary, tag, key = secrets
     async with open_store(url) as store:
         for number in range(20):
-            await put(store, f"k{number}", content="common", links=[("k1", 0.5)])
+            await put(store, f"k{number}", content="common", links=[("k1", 0.5)], tags=["t"])
         await put(store, key, content=first, summary=summary, tags=[tag], links=[("k2", 0.5)])
         await put(store, key, content=second)
         with psycopg.connect(url, autocommit=True) as connection:
@@ -269,11 +269,10 @@ async def test_nothing_that_a_query_reads_holds_what_was_purged(url: str) -> Non
 
     assert find_texts(url, secrets) == []
     with psycopg.connect(url) as connection:
-        dead = connection.execute(
-            "SELECT relname FROM pg_stat_user_tables WHERE n_dead_tup > 0 AND relname = ANY(%s)",
-            (list(purging.TABLES),),
+        rows = connection.execute(
+            "SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0"
         ).fetchall()
-    assert dead == []
+    assert {table for (table,) in rows} >= set(purging.TABLES)
 
 
 async def test_old_entries_are_forgotten_from_time_to_time(
@@ -368,7 +367,7 @@ async def test_every_read_sees_what_expired_as_archived(url: str) -> None:
                 ).fetchall()
 
             assert rows == [(1,), (0,), (0,)], name
-            assert await read(store) == before, name
+            assert repr(await read(store)) == repr(before), name
 
         assert await find_reason(store.read_linked(NAMESPACE, "d", 0, 9)) == "checksum_mismatch"
 
@@ -376,15 +375,20 @@ async def test_every_read_sees_what_expired_as_archived(url: str) -> None:
 async def test_many_memories_expire_in_several_transactions(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    number = 300
+    monkeypatch.setattr(expiry, "MOST_EXPIRED", 16)
+    fields = {"type": "core", "content": "c", "expires_at": PAST}
     async with open_store(url) as store:
-        changes = [plan("store", f"k{n}", fields={"expires_at": PAST}) for n in range(number)]
-        for start in range(0, number, 50):
-            await store.change_many(NAMESPACE, changes[start : start + 50], atomic=False)
+        changes = [plan("store", f"k{number}", fields=fields) for number in range(50)]
+        await store.change_many(NAMESPACE, changes, atomic=True)
 
         stats = await store.read_stats(NAMESPACE)
 
-        assert (stats.total, stats.archived) == (0, number)
+        assert (stats.total, stats.archived) == (0, 50)
+        with psycopg.connect(url) as connection:
+            rows = connection.execute(
+                "SELECT count(*) FROM abilities_data.memories GROUP BY xmin::text"
+            ).fetchall()
+        assert sorted(rows) == [(2,), (16,), (16,), (16,)]
 
 
 async def test_memories_of_a_prefix_are_a_range_of_the_index(url: str) -> None:

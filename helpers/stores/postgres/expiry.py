@@ -20,7 +20,7 @@ FIRST_DUE = DueMemory("", "")
 _DUE = Select(
     f"""
     SELECT m.expires_at, m.id FROM memories AS m WHERE m.namespace = %s AND {is_due("m", "%s")}
-    AND (m.expires_at, m.id) > (%s, %s) ORDER BY m.expires_at, m.id LIMIT {MOST_EXPIRED}
+    AND (m.expires_at, m.id) > (%s, %s) ORDER BY m.expires_at, m.id LIMIT %s
     """,
     DueMemory._make,
 )
@@ -34,4 +34,4 @@ async def list_due(
     connection: Connection, namespace: str, now: str, after: DueMemory
 ) -> list[DueMemory]:
     """Return up to `MOST_EXPIRED` memories that expired by ``now``, after one of them."""
-    return await _DUE.fetch(connection, namespace, now, *after)
+    return await _DUE.fetch(connection, namespace, now, *after, MOST_EXPIRED)
