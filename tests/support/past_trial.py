@@ -232,7 +232,7 @@ class PastTrial:
         async with open_source(file, NAMESPACE, all_into_it=False) as source:
             await import_memories(other, source, ImportOptions(), remarks.append, lambda _: None)
 
-        assert not remarks
+        assert not remarks, remarks
 
     def _format(self, seconds: int) -> str:
         time = self._time + timedelta(seconds=seconds)
