@@ -113,7 +113,7 @@ def test_an_entry_names_what_it_changed() -> None:
 def test_links_that_become_one_in_a_restored_memory_do_so_as_in_a_rename(
     weights: tuple[float, float], is_reversed: bool
 ) -> None:
-    """Whatever the order of the links, the heavier one stays, or the one to the present key."""
+    """Whatever the order of the links, the heavier one stays, or the first by its target."""
     change = Change("store", "t", key="old", new_id="i", fields={"type": "core", "content": "c"})
     row = merge_change(change, create_row(change, "n"), []).row
     to_new, to_itself = weights

@@ -67,7 +67,7 @@ def test_s16_a_repair_mends_every_kind_of_damage(statement: str, tmp_path: Path)
 
     assert done.exit_code == 0, done.output
     assert find_damage(store) == []
-    exported = run(store, "export")
+    exported = run(store, "export", "--no-history")
     assert exported.exit_code == 0 and exported.stdout.count("\n") == 11
     (previous,) = tmp_path.glob("m.db-before-*")
     assert find_damage(previous)
@@ -132,7 +132,7 @@ def test_s16_a_damaged_name_is_told_from_the_index_and_the_links(tmp_path: Path)
         "UPDATE memories SET namespace = CAST(x'ff' AS TEXT) WHERE key = 'k0003'",
     )
 
-    exported = run(store, "export")
+    exported = run(store, "export", "--no-history")
 
     assert exported.exit_code == 1 and exported.stdout.count("\n") == 3
     assert exported.stderr.count("checksum_mismatch") == 3

@@ -307,12 +307,14 @@ def _name_action(change: Change, old: State | None, new: State | None) -> str:
 
 
 def _move_links(state: State, key: str) -> OwnLinks:
-    """Return the links of a memory that gets a key; of two that become one the heavier stays."""
+    """Return the links of a memory that gets a key.
+
+    Of two that become one, the heavier stays, or the first one by its target.
+    """
     old_key = state.memory.key
     links: OwnLinks = {}
 
-    # Those that lead to the key already come first: of equal weights the first one stays.
-    for target, kind in sorted(state.links, key=lambda name: (name[0] == old_key, name)):
+    for target, kind in sorted(state.links):
         value = state.links[target, kind]
         name = (key if target == old_key else target, kind)
         if name not in links or links[name].weight < value.weight:
