@@ -60,8 +60,12 @@ async def what_is_purged_is_gone_for_good(store: HistoryStore) -> None:
 
 
 async def a_deleted_memory_can_be_purged(store: HistoryStore) -> None:
-    """Its history goes too; what was never there is refused."""
+    """Its history goes too; what was never there is refused, and what has another key now."""
     memory = expect_stored(await put(store, "a"))
+    other = expect_stored(await put(store, "b"))
+    await rename(store, other.row.id, "c")
+    rule = "a key that a memory no longer has does not destroy it"
+    await expect_refused(store.change(NAMESPACE, plan("purge", "b")), "memory_not_found", rule)
     await put(store, "a", kind="delete")
 
     await store.change(NAMESPACE, plan("purge", id=memory.row.id))
