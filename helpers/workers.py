@@ -126,7 +126,7 @@ class WorkerPool:
     def _rescue(self, batch: AnyBatch, *, call_is_over: bool) -> None:
         """Give up items that are stuck, and let fresh threads take those that wait."""
         if call_is_over:
-            batch.time_out_waiting()
+            batch.settle_waiting()
 
         given_up = 0
         for worker in batch.list_working():

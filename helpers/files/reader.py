@@ -178,19 +178,19 @@ class ReadingSession:
         self._worker.enter(file.root.find_place(*request.parts))
         return self._kept.pop(index)
 
-    def discard(self, index: int) -> None:
-        """Close a file if it was kept."""
-        file = self._kept.pop(index, None)
-        if file is not None:
-            os.close(file.fd)
+    def skip_rest(self) -> None:
+        """Let the items that no thread has taken yet keep what they have, and close their files."""
+        self._worker.batch.settle_waiting()
+        self._close_kept()
 
     def check(self) -> None:
         """Raise Abandoned if nobody waits for the current item any more."""
         self._worker.check()
 
     def _close_kept(self) -> None:
-        for index in list(self._kept):
-            self.discard(index)
+        while self._kept:
+            _, file = self._kept.popitem()
+            os.close(file.fd)
 
     def _open_file(self, request: PathRequest) -> OpenFile:
         """Open a file in the first root that has it; the caller closes it. Raises Refused."""
