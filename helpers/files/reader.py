@@ -12,6 +12,7 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
 from abilities.helpers.batch import ItemT, ResultT, SecondStep, Worker
 from abilities.helpers.files.confinement import Policy, open_file
+from abilities.helpers.files.open_folders import OpenFolders
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import PathRequest, parse_path
 from abilities.helpers.files.roots import Root
@@ -85,6 +86,7 @@ class ReadingSession:
         self._directories: dict[str, int | None] = {}
         self._own: Snapshot | None = None
         self._kept: dict[int, OpenFile] = {}
+        self._folders = OpenFolders()
         self._closing = ExitStack()
 
     def __enter__(self) -> Self:
@@ -92,6 +94,7 @@ class ReadingSession:
 
     def __exit__(self, *_: object) -> None:
         self._close_kept()
+        self._folders.close()
         self._closing.close()
 
     def read(self, request: PathRequest, max_chars: int, *, text_offsets: bool = False) -> FileText:
@@ -118,11 +121,12 @@ class ReadingSession:
         try:
             file = self._open_file(request)
         except Refused as error:
-            if error.reason != "resource_exhausted" or not self._kept:
+            if error.reason != "resource_exhausted" or not (self._kept or self._folders):
                 raise
 
-            # Files that are kept open can be opened once more when they are read.
+            # What is kept open can be opened once more when it is needed.
             self._close_kept()
+            self._folders.close()
             file = self._open_file(request)
 
         try:
@@ -205,7 +209,7 @@ class ReadingSession:
                 continue
 
             self._worker.enter(root.find_place(*request.parts))
-            opened = open_file(directory, request.parts, self._policy)
+            opened = open_file(directory, request.parts, self._policy, self._folders)
             if not isinstance(opened, str):
                 descriptor, status = opened
                 return OpenFile(request, root, descriptor, status)
