@@ -179,7 +179,7 @@ class ReadingSession:
         if file is None:
             return self.open(request)
 
-        self._worker.enter(file.root.find_place(*request.parts))
+        self._worker.enter(file.root.find_place(request.parts))
         return self._kept.pop(index)
 
     def skip_rest(self) -> None:
@@ -201,14 +201,14 @@ class ReadingSession:
         reason: Reason = self._absent
         for root in self._roots:
             if root.name not in self._directories:
-                self._worker.enter(root.find_place(""))
+                self._worker.enter(root.find_place(("",)))
                 self._directories[root.name] = self._open_root(root)
 
             directory = self._directories[root.name]
             if directory is None:
                 continue
 
-            self._worker.enter(root.find_place(*request.parts))
+            self._worker.enter(root.find_place(request.parts))
             opened = open_file(directory, request.parts, self._policy, self._folders)
             if not isinstance(opened, str):
                 descriptor, status = opened
@@ -227,7 +227,7 @@ class ReadingSession:
         status = file.stat
         if self._own is None or status.st_ctime > self._own.known_until:
             self._own = own.refresh(self._worker.enter)
-            self._worker.enter(file.root.find_place(*file.request.parts))
+            self._worker.enter(file.root.find_place(file.request.parts))
 
         if (status.st_dev, status.st_ino) in self._own.identities:
             raise Refused("denied")
