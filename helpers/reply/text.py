@@ -205,15 +205,16 @@ def _split_record(record: object, place: str) -> _Part | None:
     if fields is None:
         return None
 
-    header = dict(fields)
-    holder = header
-    data = as_object(header.get("data"))
-    if data is not None:
-        holder = header["data"] = dict(data)
-
-    content = holder.pop("content", None)
+    data = as_object(fields.get("data"))
+    content = (fields if data is None else data).get("content")
     if not isinstance(content, str):
         return None
+
+    header = dict(fields)
+    if data is None:
+        del header["content"]
+    else:
+        header["data"] = {name: value for name, value in data.items() if name != "content"}
 
     if _says_success(header, place) and header.get("success") is True:
         del header["success"]
