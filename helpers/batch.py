@@ -229,8 +229,8 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
 
             return True
 
-    def time_out_waiting(self) -> None:
-        """Answer each item that no thread has taken yet: the call's time is over.
+    def settle_waiting(self) -> None:
+        """Answer each item that no thread has taken yet, because none will be.
 
         Its result is that of the first step, or a timeout.
         """

@@ -71,18 +71,8 @@ class WorkerPool:
         if not items:
             return []
 
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-
-        def settle() -> None:
-            if not done.done():
-                done.set_result(None)
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # the loop may be closed by now: nobody waits
-                loop.call_soon_threadsafe(settle)
-
-        batch = Batch(open_session, function, items, self._breaker, wake, second_step)
+        done = _Signal()
+        batch = Batch(open_session, function, items, self._breaker, done.set, second_step)
         self._queue.put("", batch)  # the calls of all namespaces; their callers take turns
         self._start_thread_if_needed()
 
@@ -104,7 +94,7 @@ class WorkerPool:
             for _ in range(self._threads):
                 self._queue.put_end()
 
-    async def _attend(self, batch: AnyBatch, done: "asyncio.Future[None]") -> None:
+    async def _attend(self, batch: AnyBatch, done: "_Signal") -> None:
         """Wait until a batch is done, and give up items that get stuck meanwhile."""
         end = time.monotonic() + CALL_SECONDS
 
@@ -115,8 +105,7 @@ class WorkerPool:
                 deadlines = [now + _POLL_SECONDS]
 
             next_look = min(end, *deadlines)
-            await asyncio.wait((done,), timeout=max(next_look - now, 0.001))
-            if done.done():
+            if await done.wait(max(next_look - now, 0.001)):
                 return
 
             self._reclaim_threads()
@@ -126,7 +115,7 @@ class WorkerPool:
     def _rescue(self, batch: AnyBatch, *, call_is_over: bool) -> None:
         """Give up items that are stuck, and let fresh threads take those that wait."""
         if call_is_over:
-            batch.time_out_waiting()
+            batch.settle_waiting()
 
         given_up = 0
         for worker in batch.list_working():
@@ -203,6 +192,41 @@ class WorkerPool:
                 self._threads -= 1
 
         return batch
+
+
+class _Signal:
+    """Something that any thread may say once, and that one task of an event loop waits for."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._is_set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        """Let the task go on."""
+        with suppress(RuntimeError):  # the loop may be closed by now: nobody waits
+            self._loop.call_soon_threadsafe(self._receive)
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for so long at most; return whether the signal is set."""
+        if not self._is_set:
+            # `asyncio.wait` takes two more rounds of the loop.
+            self._waiter = self._loop.create_future()
+            timer = self._loop.call_later(seconds, self._wake)
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+
+        return self._is_set
+
+    def _receive(self) -> None:
+        self._is_set = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 def _start(thread: threading.Thread) -> bool:

@@ -34,7 +34,6 @@ EXACTLY_ONE_CHARACTER = (
 )
 REMAINDER_OF_TWO = "The remainder is 0 or 1."
 RACE = "How often a name is tried again shows only while another process keeps changing it."
-SAME_OPENING = "The careful branch opens what the quick one does; a path has at least one part."
 ALWAYS_A_NUMBER = "The operating system always sets errno, so the default is never used."
 COUNTED_BY_ONE = "The number grows by one, so it is equal to the limit before it is greater."
 
@@ -124,9 +123,6 @@ EXPLANATIONS = (
     Explanation(CONFINEMENT, "_LinkResolver._read_link", "NumberReplacer", RACE),
     Explanation(CONFINEMENT, "_LinkResolver._read_link", "ReplaceComparisonOperator_Gt_Eq", RACE),
     Explanation(CONFINEMENT, "_LinkResolver._read_link", "ReplaceComparisonOperator_Gt_GtE", RACE),
-    Explanation(CONFINEMENT, "open_file", "ReplaceComparisonOperator_Eq_LtE", SAME_OPENING),
-    Explanation(CONFINEMENT, "open_file", "ReplaceComparisonOperator_Eq_Lt", SAME_OPENING),
-    Explanation(CONFINEMENT, "open_file", "NumberReplacer", SAME_OPENING),
     Explanation(
         CONFINEMENT,
         "open_file",

@@ -1,20 +1,21 @@
-"""Lines over pipes, read and written on threads of their own, so that no pipe blocks the loop.
+"""Lines over pipes, none of which blocks the loop. What waits on either side is bounded.
 
-Both threads are daemons: a blocking read or write can neither be cancelled nor delay the end of the
-process. What waits on either side is bounded. A line that an empty pipe has room for is written at
-once, without waking the thread.
+A pipe is read when it has something, and a line that an empty pipe has room for is written at once.
+Files that cannot be watched, and pipes that are full, have a thread. Threads are daemons: a
+blocking read or write can neither be cancelled nor delay the end of the process.
 """
 
 import asyncio
 import fcntl
 import os
 import select
+import shutil
 import sys
 import termios
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import chain
+from contextlib import suppress
 
 MAX_LINE = 1024 * 1024
 """Bytes of one incoming line; a longer one is skipped."""
@@ -42,33 +43,112 @@ class LineReader:
         self._descriptor = descriptor
         self._loop = asyncio.get_running_loop()
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._room = threading.BoundedSemaphore(_READ_AHEAD)
-        self._poll = select.poll()
-        self._poll.register(descriptor, _HANG_UP)
+        self._splitter = LineSplitter()
+        self._is_paused = False
 
-        threading.Thread(target=self._fill_queue, name="abilities-stdin", daemon=True).start()
+        try:
+            self._loop.add_reader(descriptor, self._receive)
+        except OSError:  # a file, for example, which nobody can watch
+            self._descriptor = _pump(descriptor)
+            self._loop.add_reader(self._descriptor, self._receive)
+
+        self._poll = select.poll()
+        self._poll.register(self._descriptor, _HANG_UP)
 
     async def read(self) -> bytes | None:
         """Return the next line, or None at the end of the input."""
         line = await self._lines.get()
-        self._room.release()
+        if self._is_paused and self._has_room():
+            self._is_paused = False
+            self._loop.add_reader(self._descriptor, self._receive)
+
         return line
 
-    def _fill_queue(self) -> None:
-        for line in chain(split_lines(self._descriptor), (None,)):
-            if line is None:
-                _notify(self._loop, self.ended.set)
+    def _receive(self) -> None:
+        """Read what is there, or the end."""
+        try:
+            chunk = os.read(self._descriptor, _CHUNK_BYTES)  # does not block: nobody else reads it
+        except BlockingIOError:
+            return
+        except OSError:  # a terminal or a socket that has gone
+            chunk = b""
 
-            self._wait_for_room()
-            if not _notify(self._loop, self._lines.put_nowait, line):
-                return
+        for line in self._splitter.split(chunk):
+            self._lines.put_nowait(line)
 
-    def _wait_for_room(self) -> None:
-        """Wait until a line is taken, and look now and then whether more can come."""
-        while not self._room.acquire(timeout=_HANG_UP_SECONDS):
-            for _, events in self._poll.poll(0):
-                if events & _HANG_UP:
-                    _notify(self._loop, self.ended.set)
+        if not chunk:
+            self._loop.remove_reader(self._descriptor)
+            self._lines.put_nowait(None)
+            self.ended.set()
+        elif not self._has_room():
+            self._loop.remove_reader(self._descriptor)
+            self._is_paused = True
+            self._look_for_end()
+
+    def _has_room(self) -> bool:
+        return self._lines.qsize() < _READ_AHEAD
+
+    def _look_for_end(self) -> None:
+        """Look now and then, as long as nothing is read, whether more can come."""
+        if not self._is_paused or self.ended.is_set():
+            return
+
+        if any(events & _HANG_UP for _, events in self._poll.poll(0)):
+            self.ended.set()
+        else:
+            self._loop.call_later(_HANG_UP_SECONDS, self._look_for_end)
+
+
+class LineSplitter:
+    """Splits the chunks of an input into lines without their ends, and without blank ones.
+
+    A line over the limit becomes `TOO_LONG`, and is never held in memory as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._is_skipping = False
+
+    def split(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the lines that end in a chunk; an empty one ends the last line."""
+        *ends, rest = chunk.split(b"\n")
+        if not chunk:
+            ends.append(rest)
+
+        for end in ends:
+            self._line += end
+
+            if self._is_skipping or len(self._line) > MAX_LINE:
+                yield TOO_LONG
+            elif self._line.strip():
+                yield bytes(self._line)
+
+            self._line = bytearray()
+            self._is_skipping = False
+
+        self._line += rest
+        if len(self._line) > MAX_LINE:
+            self._line = bytearray()
+            self._is_skipping = True
+
+
+def _pump(source: int) -> int:
+    """Return a pipe that a thread fills from a descriptor."""
+    reading, writing = os.pipe()
+    threading.Thread(
+        target=_copy, args=(source, writing), name="abilities-stdin", daemon=True
+    ).start()
+    return reading
+
+
+def _copy(source: int, target: int) -> None:
+    """Copy a descriptor to its end into another one, and close that."""
+    with (
+        suppress(OSError),
+        os.fdopen(target, "wb") as pipe,
+        os.fdopen(source, "rb", closefd=False) as file,
+    ):
+        shutil.copyfileobj(file, pipe)
 
 
 class LineWriter:
@@ -190,36 +270,3 @@ def _notify(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *value
         return False
 
     return True
-
-
-def split_lines(descriptor: int) -> Iterator[bytes]:
-    """Yield the lines of a descriptor without their ends, and without blank ones.
-
-    A line over the limit is yielded as `TOO_LONG`, and never held in memory as a whole.
-    """
-    line = bytearray()
-    is_skipping = False
-
-    while chunk := os.read(descriptor, _CHUNK_BYTES):
-        *ends, rest = chunk.split(b"\n")
-
-        for end in ends:
-            line += end
-
-            if is_skipping or len(line) > MAX_LINE:
-                yield TOO_LONG
-            elif line.strip():
-                yield bytes(line)
-
-            line = bytearray()
-            is_skipping = False
-
-        line += rest
-        if len(line) > MAX_LINE:
-            line = bytearray()
-            is_skipping = True
-
-    if is_skipping:
-        yield TOO_LONG
-    elif line.strip():
-        yield bytes(line)

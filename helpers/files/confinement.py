@@ -17,9 +17,9 @@ from typing import Literal
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
 from abilities.helpers.files.deny import DenyList
+from abilities.helpers.files.open_folders import DIRECTORY_FLAGS, OpenFolders
 from abilities.helpers.files.own_files import OwnFiles
 
-_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = (
     os.O_RDONLY
     | os.O_NONBLOCK  # else opening a pipe waits for its writer
@@ -67,12 +67,14 @@ def translate_os_error(error: OSError) -> Refused:
 
 
 def open_file(
-    root: int, parts: Sequence[str], policy: Policy
+    root: int, parts: Sequence[str], policy: Policy, folders: OpenFolders | None = None
 ) -> tuple[int, os.stat_result] | Absence:
     """Open a regular file beneath a root for reading.
 
     Returns its descriptor, which the caller closes, and its status; or says that there is none,
     either because nothing has this name or because a directory has it.
+
+    Who opens several files gives the ``folders`` that are kept open meanwhile.
 
     ``parts`` are names as `parse_path` returns them: none is empty, ``.``, ``..`` or holds a
     ``/``. The deny list is checked against every name that links lead through; the caller checks
@@ -82,12 +84,14 @@ def open_file(
     is_directory (behind a link), not_regular_file, hard_link, access_denied, path_too_deep,
     path_too_long, resource_exhausted, io_error.
     """
+    if folders is None:
+        with OpenFolders() as own_folders:
+            return open_file(root, parts, policy, own_folders)
+
     is_direct = True
     try:
-        if len(parts) == 1:
-            descriptor = os.open(parts[0], _FILE_FLAGS, dir_fd=root)
-        else:
-            descriptor = _open_without_links(root, parts)
+        parent = folders.open(root, parts[:-1])
+        descriptor = os.open(parts[-1], _FILE_FLAGS, dir_fd=parent)
     except FileNotFoundError:
         return "nothing"
     except OSError as error:
@@ -124,25 +128,9 @@ def open_directory(name: str, parent: int) -> int:
     Raises Refused as `translate_os_error` says.
     """
     try:
-        return os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
+        return os.open(name, DIRECTORY_FLAGS, dir_fd=parent)
     except OSError as error:
         raise translate_os_error(error) from None
-
-
-def _open_without_links(root: int, parts: Sequence[str]) -> int:
-    """Open the common case, a path without links: one ``openat`` per component."""
-    parent = root
-    try:
-        for name in parts[:-1]:
-            child = os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
-            if parent != root:
-                os.close(parent)
-            parent = child
-
-        return os.open(parts[-1], _FILE_FLAGS, dir_fd=parent)
-    finally:
-        if parent != root:
-            os.close(parent)
 
 
 def _open_through_links(root: int, parts: Sequence[str], policy: Policy) -> int | Absence:
@@ -224,7 +212,7 @@ class _LinkResolver:
 
     def _enter_directory(self, name: str) -> None:
         """Put a directory on the stack, or a link's target in front of the pending names."""
-        descriptor = self._try_open(name, _DIRECTORY_FLAGS)
+        descriptor = self._try_open(name, DIRECTORY_FLAGS)
         if descriptor is None:
             self._expand_link(name)
             return

@@ -1,9 +1,13 @@
 """Names that are never shared with an agent."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from abilities.helpers.files.patterns import NamePatterns
 from abilities.helpers.files.spellings import fold, list_originals
+
+_REMEMBERED = 1_024
+"""Paths whose answer is remembered: those of a batch that is continued come again and again."""
 
 
 class DenyList:
@@ -29,9 +33,13 @@ class DenyList:
 
         self._denied = NamePatterns(denied)
         self._spared = NamePatterns(spared)
+        self._remember = lru_cache(_REMEMBERED)(self._decide)
 
     def denies(self, path: str) -> bool:
         """Return whether a path, relative to its root, is on the list."""
+        return self._remember(path)
+
+    def _decide(self, path: str) -> bool:
         folded = fold(path)
         if self._denies_spelling(folded):
             return True

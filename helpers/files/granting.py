@@ -22,6 +22,10 @@ class Room(Protocol[RecordT_co]):
     def sure_size(self) -> int:
         """The bytes of a file up to which there is room for it, whatever the others need."""
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether every ranked file that is not admitted yet is left out."""
+
     def rank(self, sizes: Sequence[int | None]) -> Sequence[int]:
         """Return the indices of all files that have a size, in the order to read them.
 
@@ -61,11 +65,10 @@ async def read_within(
     steps = SecondStep(reading.plan, reading.finish)
     outcomes = await reader.map(reading.begin, list(enumerate(paths)), steps)
 
-    for index, outcome in enumerate(outcomes):
-        if isinstance(outcome, _WaitingFile):
-            outcomes[index] = Refused("timeout")  # the call was over before anybody read it
+    if not reading.has_waiting:
+        return cast("list[FileText | RecordT | Exception]", outcomes)
 
-    return cast("list[FileText | RecordT | Exception]", outcomes)
+    return [reading.settle(index, outcome) for index, outcome in enumerate(outcomes)]
 
 
 class _Reading(Generic[RecordT]):
@@ -75,7 +78,7 @@ class _Reading(Generic[RecordT]):
         self._max_chars = max_chars
         self._room = room
         self._sure_size = room.sure_size
-        self._has_waiting = False
+        self.has_waiting = False
         self._begun: list[FileText | _WaitingFile | Exception] = []
 
     def begin(
@@ -94,13 +97,13 @@ class _Reading(Generic[RecordT]):
         if wanted <= self._sure_size:
             return session.read_open(file, self._max_chars)
 
-        self._has_waiting = True
+        self.has_waiting = True
         session.keep(index, file)
         return _WaitingFile(request, wanted, size)
 
     def plan(self, results: Sequence[FileText | _WaitingFile | Exception]) -> Sequence[int]:
         """Return which files to finish, in which order: none if all of them were read at once."""
-        if not self._has_waiting:
+        if not self.has_waiting:
             return ()
 
         self._begun = list(results)
@@ -117,6 +120,28 @@ class _Reading(Generic[RecordT]):
 
     def finish(self, session: ReadingSession, index: int) -> RecordT:
         """Return a file's record; read it before, if there is room. Raises Refused."""
+        record = self._finish(session, index)
+        if self._room.is_used_up:
+            session.skip_rest()
+
+        return record
+
+    def settle(
+        self, index: int, outcome: FileText | _WaitingFile | RecordT | Exception
+    ) -> FileText | RecordT | Exception:
+        """Return the outcome of a file that may not have been finished."""
+        if self._room.is_used_up:
+            if isinstance(outcome, FileText):
+                return self._room.admit(index, outcome)
+            if isinstance(outcome, _WaitingFile):
+                return self._room.leave_out(index, outcome.size)
+
+        if isinstance(outcome, _WaitingFile):
+            return Refused("timeout")  # the call was over before anybody read it
+
+        return outcome
+
+    def _finish(self, session: ReadingSession, index: int) -> RecordT:
         begun = self._begun[index]
         if isinstance(begun, FileText):
             return self._room.admit(index, begun)
@@ -124,7 +149,6 @@ class _Reading(Generic[RecordT]):
         assert isinstance(begun, _WaitingFile)  # what has failed is not planned
         fitting = self._room.count_fitting(index)
         if fitting is None:
-            session.discard(index)
             return self._room.leave_out(index, begun.size)
 
         try:

@@ -148,7 +148,7 @@ class _ListingSession:
 
     def _open_roots(self) -> None:
         for index, root in enumerate(self._roots):
-            self._worker.enter(root.find_place(""))
+            self._worker.enter(root.find_place(("",)))
             descriptor = root.open()
             if descriptor is not None:
                 self._closing.callback(os.close, descriptor)
@@ -264,7 +264,7 @@ class _ListingSession:
 
     def _enter(self, index: int, path: str) -> None:
         """Go on in a folder or file. Raises Abandoned; Refused: timeout."""
-        self._worker.enter(self._roots[index].find_place(*path.split("/")))
+        self._worker.enter(self._roots[index].find_place(tuple(path.split("/"))))
 
     def _skip_folder(self, path: str) -> None:
         """Count a folder that cannot be listed, and name it if its path is short enough to show."""

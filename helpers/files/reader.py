@@ -12,6 +12,7 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
 from abilities.helpers.batch import ItemT, ResultT, SecondStep, Worker
 from abilities.helpers.files.confinement import Policy, open_file
+from abilities.helpers.files.open_folders import OpenFolders
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import PathRequest, parse_path
 from abilities.helpers.files.roots import Root
@@ -85,6 +86,7 @@ class ReadingSession:
         self._directories: dict[str, int | None] = {}
         self._own: Snapshot | None = None
         self._kept: dict[int, OpenFile] = {}
+        self._folders = OpenFolders()
         self._closing = ExitStack()
 
     def __enter__(self) -> Self:
@@ -92,6 +94,7 @@ class ReadingSession:
 
     def __exit__(self, *_: object) -> None:
         self._close_kept()
+        self._folders.close()
         self._closing.close()
 
     def read(self, request: PathRequest, max_chars: int, *, text_offsets: bool = False) -> FileText:
@@ -118,11 +121,12 @@ class ReadingSession:
         try:
             file = self._open_file(request)
         except Refused as error:
-            if error.reason != "resource_exhausted" or not self._kept:
+            if error.reason != "resource_exhausted" or not (self._kept or self._folders):
                 raise
 
-            # Files that are kept open can be opened once more when they are read.
+            # What is kept open can be opened once more when it is needed.
             self._close_kept()
+            self._folders.close()
             file = self._open_file(request)
 
         try:
@@ -175,37 +179,37 @@ class ReadingSession:
         if file is None:
             return self.open(request)
 
-        self._worker.enter(file.root.find_place(*request.parts))
+        self._worker.enter(file.root.find_place(request.parts))
         return self._kept.pop(index)
 
-    def discard(self, index: int) -> None:
-        """Close a file if it was kept."""
-        file = self._kept.pop(index, None)
-        if file is not None:
-            os.close(file.fd)
+    def skip_rest(self) -> None:
+        """Let the items that no thread has taken yet keep what they have, and close their files."""
+        self._worker.batch.settle_waiting()
+        self._close_kept()
 
     def check(self) -> None:
         """Raise Abandoned if nobody waits for the current item any more."""
         self._worker.check()
 
     def _close_kept(self) -> None:
-        for index in list(self._kept):
-            self.discard(index)
+        while self._kept:
+            _, file = self._kept.popitem()
+            os.close(file.fd)
 
     def _open_file(self, request: PathRequest) -> OpenFile:
         """Open a file in the first root that has it; the caller closes it. Raises Refused."""
         reason: Reason = self._absent
         for root in self._roots:
             if root.name not in self._directories:
-                self._worker.enter(root.find_place(""))
+                self._worker.enter(root.find_place(("",)))
                 self._directories[root.name] = self._open_root(root)
 
             directory = self._directories[root.name]
             if directory is None:
                 continue
 
-            self._worker.enter(root.find_place(*request.parts))
-            opened = open_file(directory, request.parts, self._policy)
+            self._worker.enter(root.find_place(request.parts))
+            opened = open_file(directory, request.parts, self._policy, self._folders)
             if not isinstance(opened, str):
                 descriptor, status = opened
                 return OpenFile(request, root, descriptor, status)
@@ -223,7 +227,7 @@ class ReadingSession:
         status = file.stat
         if self._own is None or status.st_ctime > self._own.known_until:
             self._own = own.refresh(self._worker.enter)
-            self._worker.enter(file.root.find_place(*file.request.parts))
+            self._worker.enter(file.root.find_place(file.request.parts))
 
         if (status.st_dev, status.st_ino) in self._own.identities:
             raise Refused("denied")

@@ -125,7 +125,7 @@ class Root:
         """Whether the directory may be missing: it was declared so, and has never been opened."""
         return self._may_be_missing and not self._has_existed
 
-    def find_place(self, *path: str) -> WorkPlace:
+    def find_place(self, path: tuple[str, ...]) -> WorkPlace:
         """Return where threads may get stuck: a file by its names, a folder with '' at the end."""
         return WorkPlace(self._place, path)
 

@@ -40,6 +40,19 @@ class Allotment:
         self.has_content: bool = False
         self.is_used_up: bool = False
 
+    def grant_whole(self, size: int, left_out: int) -> bool:
+        """Return whether the next item is granted whole; it takes ``left_out`` if it is left out.
+
+        If not, nothing has changed.
+        """
+        room = self.spare + left_out
+        if self.is_used_up or size > room:
+            return False
+
+        self.has_content = True
+        self.spare = room - size
+        return True
+
     def grant(self, cost: Cost) -> int | None:
         """Return the content bytes granted to the next item; None leaves it out.
 
@@ -47,17 +60,14 @@ class Allotment:
         cut or left out. The first item is cut rather than left out, so that every reply brings its
         caller further.
         """
+        if self.grant_whole(cost.whole + cost.content, cost.left_out):
+            return cost.content
+
         if self.is_used_up:
             return None
 
-        room = self.spare + cost.left_out
-        if cost.whole + cost.content <= room:
-            self.has_content = True
-            self.spare = room - cost.whole - cost.content
-            return cost.content
-
         self.is_used_up = True
-        granted = room - cost.cut
+        granted = self.spare + cost.left_out - cost.cut
         if granted < MIN_SHARE and self.has_content:
             return None
 

@@ -5,7 +5,7 @@ the room among the drafts and turns every entry into its `ReplyRecord`; `build_r
 reply of them. All sizes are bytes as the reply's `Bound` counts them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Fault
@@ -248,21 +248,21 @@ def finish_records(entries: Sequence[Entry], room: int) -> list[ReplyRecord]:
 
     Those that are no drafts take what they need; the drafts share the rest.
     """
-    drafts: list[RecordDraft] = []
-    for entry in entries:
-        if isinstance(entry, RecordDraft):
-            drafts.append(entry)
-        else:
-            room -= _measure_entry(entry.payload, entry.next_item)
+    drafts = [entry for entry in entries if isinstance(entry, RecordDraft)]
+    grants: Iterator[int | None] = iter(())
+    if drafts:  # in a long batch, nothing is left to share when all of it is read
+        others = [entry for entry in entries if not isinstance(entry, RecordDraft)]
+        taken = sum(_measure_entry(entry.payload, entry.next_item) for entry in others)
+        grants = iter(_grant_contents(drafts, room - taken))
 
-    grants = iter(_grant_contents(drafts, room))
     records: list[ReplyRecord] = []
-
     for entry in entries:
         if isinstance(entry, RecordDraft):
             records.append(entry.finish(next(grants)))
+        elif isinstance(entry, ReplyRecord):
+            records.append(entry)
         else:
-            records.append(ReplyRecord(entry.payload, entry.returned_chars, entry.next_item))
+            records.append(ReplyRecord(entry.payload))
 
     return records
 

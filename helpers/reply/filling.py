@@ -51,11 +51,17 @@ class Filling(Generic[ReadT]):
         self._request = request
         self._bound = bound
         self._room = measure_room(request, bound)
+        self._allotment = Allotment(0)
         self._lock = Lock()
 
         # The fair level is not below an equal part of what is left beyond all reserves.
         count = len(request.items)
         self.sure_size: int = (self._room - 2 * items_size) // count - _LEFT_OUT_BYTES
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether every item that is not admitted yet is left out."""
+        return self._allotment.is_used_up
 
     def rank(self, sizes: Sequence[int | None]) -> list[int]:
         """Return the indices of all items that have a size, in the order to read them.
@@ -97,9 +103,12 @@ class Filling(Generic[ReadT]):
         leading: JsonObject = {"input": self._texts[index]}
         shape = self._request.shape
         draft = RecordDraft(self._describe(read), self._bound, leading, shape=shape)
-        cost = draft.measure_cost(self._reserved[index])
+        reserved = self._reserved[index]
+        granted: int | None = draft.content_size
         with self._lock:
-            granted = self._allotment.grant(cost)
+            # One item of a reply is cut at most: what the others would cost cut need not be known.
+            if not self._allotment.grant_whole(draft.frame_size + draft.content_size, reserved):
+                granted = self._allotment.grant(draft.measure_cost(reserved))
 
         return draft.finish(granted)
 

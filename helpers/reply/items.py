@@ -39,15 +39,16 @@ class BulkRequest(NamedTuple):
 
 def check_items_size(request: BulkRequest) -> int:
     """Return the size of all items of a call together, in bytes. Raises Refused: too_long."""
-    total = 0
+    texts: list[str] = []
 
     for item in request.items:
         text = format_item(item)
         if len(text) > MAX_ITEM_CHARS:
             # It fails by itself, and one bad item must not fail the others.
             text = text[:INPUT_CHARS]
-        total += json_size(text)
+        texts.append(text)
 
+    total = json_size(texts) - 1 - len(texts)  # without the brackets and commas between them
     if total > MAX_ITEMS_BYTES:
         rule = {"max_bytes": MAX_ITEMS_BYTES}
         raise Refused("too_long", request.items_argument, expected=rule)
@@ -58,7 +59,7 @@ def check_items_size(request: BulkRequest) -> int:
 def format_item(item: object) -> str:
     """Return an item as its record repeats it: a string as it is, anything else as compact JSON."""
     if isinstance(item, str):
-        return _SURROGATE.sub("\ufffd", item)
+        return item if item.isascii() else _SURROGATE.sub("\ufffd", item)
 
     try:
         return json_bytes(item).decode()

@@ -57,13 +57,13 @@ def format_text(payload: object) -> str:
     if not parts:
         return orjson.dumps(payload).decode()
 
+    headers = [orjson.dumps(part.header) for part in parts]
     contents = [part.content for part in parts]
-    boundary = choose_boundary(_list_boundaries(contents), contents)
+    boundary = choose_boundary(_list_boundaries(headers, contents), contents)
 
     pieces = [orjson.dumps(frame).decode(), "\n"]
-    for part in parts:
-        header = orjson.dumps(part.header).decode()
-        pieces += (boundary, " ", header, "\n", part.content, "\n")
+    for header, content in zip(headers, contents, strict=True):
+        pieces += (boundary, " ", header.decode(), "\n", content, "\n")
 
     return "".join(pieces)
 
@@ -94,9 +94,15 @@ def choose_boundary(candidates: Iterable[str], contents: Sequence[str]) -> str:
     raise ValueError("there are too few candidates")
 
 
-def _list_boundaries(contents: Sequence[str]) -> Iterator[str]:
-    """Yield hashes of the contents and a counter, without end (BLAKE2b, 32 bits)."""
-    digest = blake2b(digest_size=_BOUNDARY_BYTES)
+def _list_boundaries(headers: Sequence[bytes], contents: Sequence[str]) -> Iterator[str]:
+    """Yield hashes without end (BLAKE2b, 32 bits): the same for the same records.
+
+    The first is of the headers alone, which is fast. Whoever foresees it and puts it into a content
+    cannot foresee the others, which are of the contents and a counter.
+    """
+    digest = blake2b(b"\n".join(headers), digest_size=_BOUNDARY_BYTES)
+    yield digest.hexdigest()
+
     for content in contents:
         digest.update(content.encode())
 
@@ -199,15 +205,16 @@ def _split_record(record: object, place: str) -> _Part | None:
     if fields is None:
         return None
 
-    header = dict(fields)
-    holder = header
-    data = as_object(header.get("data"))
-    if data is not None:
-        holder = header["data"] = dict(data)
-
-    content = holder.pop("content", None)
+    data = as_object(fields.get("data"))
+    content = (fields if data is None else data).get("content")
     if not isinstance(content, str):
         return None
+
+    header = dict(fields)
+    if data is None:
+        del header["content"]
+    else:
+        header["data"] = {name: value for name, value in data.items() if name != "content"}
 
     if _says_success(header, place) and header.get("success") is True:
         del header["success"]
