@@ -10,6 +10,7 @@ import heapq
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from abilities.helpers.search.lanes import LaneFilter, spread_weights
@@ -25,8 +26,10 @@ MOST_TIED = 4_096
 _FEW = 25
 """Postings per term of a block up to which adding them one by one is faster than in lanes."""
 
-_MATCHED = 1 << 40
-"""What each matching term adds to a sum, beside its weight times idf."""
+_TOTAL_BITS = 40
+"""Bits of a sum below the number of terms in it."""
+
+_MATCHED = 1 << _TOTAL_BITS
 
 
 class Selected(NamedTuple):
@@ -58,7 +61,7 @@ def select_best(
     highest = {place: _find_highest(joined) * idfs[place] for place, joined in weights.items()}
 
     if allowed is None:
-        best = _Best(most, _find_first_bound(weights, idfs, most))
+        best = _Best(most, _find_first_bound(weights, idfs, highest, most))
         allowed_numbers = None
     else:
         best = _Best(most)
@@ -126,7 +129,7 @@ class _Search:
     """Finds the memories of blocks that may be among the best.
 
     ``highest`` is the most that each term gives a memory. A sum is that of a memory's weights times
-    idf, and `_MATCHED` for each of its terms.
+    idf, and above 40 bits the number of its terms.
     """
 
     def __init__(self, idfs: Sequence[int], highest: Mapping[int, int], best: _Best) -> None:
@@ -136,8 +139,12 @@ class _Search:
         self._gains = [
             [_MATCHED + idf * weight for weight in range(HIGHEST_WEIGHT + 1)] for idf in idfs
         ]
-        self._lanes = LaneFilter(idfs)
+        self._idfs = idfs
         self._best = best
+
+    @cached_property
+    def _lane_filter(self) -> LaneFilter:
+        return LaneFilter(self._idfs)
 
     def search(self, block: BlockPostings, allowed: Collection[int] | None = None) -> None:
         """Add the memories of a block; if ``allowed`` is given, only those with these numbers."""
@@ -161,16 +168,26 @@ class _Search:
             self._best.add(first + number, compute_score(total, matched, self._asked))
 
     def _divide(self, docs: Mapping[int, bytes], least: int) -> tuple[list[int], list[int]]:
-        """Return the terms of which a memory needs one to reach a score, and all others."""
-        present = [place for place in self._rising if place in docs]
-        total = 0
+        """Return terms of which a memory needs one to reach a score, and the others."""
+        needed: list[int] = []
+        others: list[int] = []
+        total = count = 0
+        may_reach = False
 
-        for index, place in enumerate(present):
+        for place in self._rising:
+            if place not in docs:
+                continue
+
             total += self._highest[place]
-            if compute_score(total, index + 1, self._asked) >= least:
-                return present[index:], present[:index]
+            count += 1
+            may_reach = may_reach or compute_score(total, count, self._asked) >= least
+            # Adding a few postings takes less than looking up several memories in them.
+            if may_reach or len(docs[place]) <= 2 * _FEW:
+                needed.append(place)
+            else:
+                others.append(place)
 
-        return [], present
+        return needed, others
 
     def _add_up(self, docs: Mapping[int, bytes], places: Iterable[int]) -> dict[int, int]:
         """Return the sums of all memories that hold one of these terms, by their numbers."""
@@ -197,7 +214,7 @@ class _Search:
         completed: dict[int, int] = {}
 
         for number, amount in sums.items():
-            if amount < cuts[amount // _MATCHED]:
+            if amount < cuts[amount >> _TOTAL_BITS]:
                 continue
 
             for gains, values in terms:
@@ -226,7 +243,7 @@ class _Search:
         sums: dict[int, int] = {}
 
         least_total = _find_least_total(least, len(docs), self._asked)
-        for number in self._lanes.find(weights, least_total):
+        for number in self._lane_filter.find(weights, least_total):
             amount = 0
             for gains, lanes in terms:
                 weight = lanes[number]
@@ -257,17 +274,21 @@ def _find_highest(weights: bytes) -> int:
     return 0
 
 
-def _find_first_bound(weights: Mapping[int, bytes], idfs: Sequence[int], most: int) -> int:
+def _find_first_bound(
+    weights: Mapping[int, bytes], idfs: Sequence[int], highest: Mapping[int, int], most: int
+) -> int:
     """Return a score that ``most`` memories reach by a single term, or 1 if there is none."""
     bound = 1
 
-    for place, joined in weights.items():
+    for place in sorted(weights, key=lambda place: -idfs[place]):
+        joined = weights[place]
         count = 0
-        for weight in range(HIGHEST_WEIGHT, 0, -1):
+        weight = highest[place] // idfs[place]
+        while count < most and weight * idfs[place] > bound:
             count += joined.count(weight)
             if count >= most:
-                bound = max(bound, weight * idfs[place])
-                break
+                bound = weight * idfs[place]
+            weight -= 1
 
     return bound
 
