@@ -1,8 +1,9 @@
 """The part of an index that one question needs."""
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
-from abilities.helpers.search.postings import POSTING_BYTES, block_of, find_weight
+from abilities.helpers.search.postings import POSTING_BYTES, block_of, decode, look_up
 from abilities.helpers.search.ranking import compute_idf, compute_score
 from abilities.helpers.search.selection import BlockPostings
 from abilities.helpers.search.terms import QuestionWord
@@ -35,6 +36,7 @@ class QuestionIndex:
                 holders[place] += len(docs) // POSTING_BYTES
 
         self.idfs = [compute_idf(size, count) for count in holders]
+        self._decoded: dict[int, list[tuple[int, array[int]]]] = {}
 
     def _group_by_block(self, side: Postings) -> dict[int, dict[int, bytes]]:
         blocks: dict[int, dict[int, bytes]] = {}
@@ -47,14 +49,20 @@ class QuestionIndex:
     def find_words(self, doc: int) -> tuple[str, ...]:
         """Return the words of the question that a memory holds."""
         block = block_of(doc)
-        places: list[int] = []
+        if block not in self._decoded:
+            self._decoded[block] = self._decode(block)
 
+        places = [place for place, values in self._decoded[block] if look_up(values, doc)]
+        return self._list_words(places)
+
+    def _decode(self, block: int) -> list[tuple[int, "array[int]"]]:
+        """Return the postings of a block as numbers, by the places of their terms."""
+        decoded: list[tuple[int, array[int]]] = []
         for side in self._sides:
             for place, docs in side.get(block, {}).items():
-                if find_weight(docs, doc):
-                    places.append(place)
+                decoded.append((place, decode(docs)))
 
-        return self._list_words(places)
+        return decoded
 
     def score_text(self, terms: Mapping[str, int]) -> tuple[int, tuple[str, ...]]:
         """Return the score of a text with these terms and weights, and the words that it holds."""

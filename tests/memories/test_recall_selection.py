@@ -34,6 +34,10 @@ def test_postings_hold_what_was_added_and_not_removed(
 
     assert postings.unpack(docs, block) == sorted(expected.items())
     assert all(postings.find_weight(docs, doc) == expected[doc] for doc in expected)
+    values = postings.decode(docs)
+    first = block * postings.BLOCK_DOCS
+    for doc in range(first, first + postings.BLOCK_DOCS):
+        assert postings.look_up(values, doc) == expected.get(doc, 0)
     assert all(postings.block_of(doc) == block for doc in expected)
 
 

@@ -57,6 +57,11 @@ def passes(memory: PlainMemory, filters: Filters) -> bool:
     return all(want in (None, value) for want, value in zip(wanted, values, strict=True))
 
 
+def find_best(links: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the weight of the best link to each key."""
+    return {key: weight for weight, key in sorted((weight, key) for key, weight in links)}
+
+
 class RecallIndex:
     """The index of one namespace; memories are numbered as they come."""
 
@@ -150,7 +155,9 @@ class RecallIndex:
         if len(incoming) > MOST_INCOMING:
             incoming = []
 
-        return Links(ranked[:MOST_OUTGOING], self._keep_passing(incoming, filters))
+        return Links(
+            find_best(ranked[:MOST_OUTGOING]), find_best(self._keep_passing(incoming, filters))
+        )
 
     def _keep_passing(
         self, links: Collection[tuple[str, float]], filters: Filters

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from abilities.helpers.search.recall import Filters
-from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links
+from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links, keep_best
 from abilities.helpers.stores.model import LinkRecord
 from abilities.helpers.stores.postgres.filters import select_passing
 from abilities.helpers.stores.postgres.ranking import ANY_MARK, BEST_FIRST, LINK_COLUMNS
@@ -61,16 +61,16 @@ async def fetch_links(
         computed = _select_ends(filters)._replace(order=_COMPUTED_FIRST)
         links = await _fetch(connection, namespace, keys, computed)
 
-    outgoing: dict[str, list[tuple[str, float]]] = {key: [] for key in keys}
-    incoming: dict[str, list[tuple[str, float]]] = {key: [] for key in keys}
+    outgoing: dict[str, dict[str, float]] = {key: {} for key in keys}
+    incoming: dict[str, dict[str, float]] = {key: {} for key in keys}
     for link in links:
         record = link.record
         if not record.is_sound:
             continue
         if link.incoming:
-            incoming[link.key].append((record.source, record.weight))
+            keep_best(incoming[link.key], record.source, record.weight)
         else:
-            outgoing[link.key].append((record.target, record.weight))
+            keep_best(outgoing[link.key], record.target, record.weight)
 
     return {key: Links(outgoing[key], incoming[key]) for key in keys}
 

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
@@ -26,7 +27,7 @@ from abilities.helpers.stores.recalling import FIRST_BATCH, count_bytes, take_tu
 from abilities.helpers.stores.sqlite.queries import read_counter, select_passing
 from abilities.helpers.stores.sqlite.reads import read
 from abilities.helpers.stores.sqlite.recall_links import RecallLinks
-from abilities.helpers.stores.sqlite.recall_recent import find_weight
+from abilities.helpers.stores.sqlite.recall_recent import RecentTerms
 
 _BLOCKS = """
 SELECT t.term, b.block, t.docs FROM recall_blocks AS b CROSS JOIN recall_terms AS t
@@ -129,19 +130,24 @@ def _fetch_side(
 
     Recent memories have higher numbers than all others in the same block.
     """
-    blocks: dict[tuple[str, int], bytes] = {}
-    for term, block, docs in connection.execute(_BLOCKS, (namespace, side, json.dumps(terms))):
-        blocks[term, block] = docs
+    recent: dict[int, dict[str, bytes]] = defaultdict(dict)
+    memories = RecentTerms(connection.execute(_RECENT, (namespace, side)))
+    for term in terms:
+        for doc, weight in memories.find(term):
+            block = recent[postings.block_of(doc)]
+            block[term] = block.get(term, b"") + postings.pack(doc, weight)
 
-    for doc, packed in connection.execute(_RECENT, (namespace, side)):
-        text = packed.decode(errors="replace")
-        for term in terms:
-            weight = find_weight(text, term)
-            if weight:
-                name = (term, postings.block_of(doc))
-                blocks[name] = blocks.get(name, b"") + postings.pack(doc, weight)
+    blocks: list[tuple[str, int, bytes]] = []
+    for row in connection.execute(_BLOCKS, (namespace, side, json.dumps(terms))):
+        term, number, docs = row
+        if number in recent:
+            row = (term, number, docs + recent[number].pop(term, b""))
+        blocks.append(row)
 
-    return [(*name, docs) for name, docs in blocks.items()]
+    for number, block in recent.items():
+        blocks += [(term, number, docs) for term, docs in block.items()]
+
+    return blocks
 
 
 def _fetch_matching(
