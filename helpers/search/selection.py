@@ -214,7 +214,8 @@ class _Search:
         completed: dict[int, int] = {}
 
         for number, amount in sums.items():
-            if amount < cuts[amount >> _TOTAL_BITS]:
+            # Damage can repeat a memory's number, and so count a term twice.
+            if amount < cuts.get(amount >> _TOTAL_BITS, 0):
                 continue
 
             for gains, values in terms:
@@ -225,14 +226,14 @@ class _Search:
 
         return completed
 
-    def _find_cuts(self, places: Collection[int], least: int) -> list[int]:
+    def _find_cuts(self, places: Collection[int], least: int) -> dict[int, int]:
         """Return the least sum, by the number of terms in it, that may still reach a score."""
         addable = sum(self._highest[place] for place in places)
-        cuts: list[int] = []
+        cuts: dict[int, int] = {}
 
         for matched in range(self._asked + 1):
             least_total = _find_least_total(least, matched + len(places), self._asked)
-            cuts.append(matched * _MATCHED + max(0, least_total - addable))
+            cuts[matched] = matched * _MATCHED + max(0, least_total - addable)
 
         return cuts
 

@@ -255,7 +255,7 @@ def is_sound_link(columns: tuple[Any, ...]) -> bool:
     The columns are those of a `LinkRecord`, which takes longer to make than to check.
     """
     try:
-        return hash_values(columns[:-1]) == columns[-1] and 0 <= columns[3] <= 1
+        return bool(hash_values(columns[:-1]) == columns[-1] and 0 <= columns[3] <= 1)
     except TypeError:  # damage can turn any value into one of another type
         return False
 

@@ -150,3 +150,11 @@ def test_a_weight_grows_with_the_count_and_falls_with_the_length() -> None:
 
     by_count = [compute_weight(count, 300) for count in range(1, 200)]
     assert all(low <= high for low, high in pairwise(by_count))
+
+
+def test_a_number_that_damage_repeats_does_no_harm() -> None:
+    docs = postings.pack(7, 30) * 3
+
+    selected = select_best([BlockPostings(0, {0: docs, 1: postings.pack(9, 20)})], [700, 900])
+
+    assert {one.doc for one in selected} == {7, 9}
