@@ -115,7 +115,7 @@ Fetch = FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchLinks
 
 
 class IndexBlocks(NamedTuple):
-    """The postings of some terms, each entry a term, its block and its bytes.
+    """The postings of some terms.
 
     ``size`` is the number of memories that are not archived. ``archived_blocks`` are the postings
     of archived memories, if they were requested.
@@ -123,7 +123,7 @@ class IndexBlocks(NamedTuple):
 
     size: int
     blocks: Postings
-    archived_blocks: Postings = ()
+    archived_blocks: Postings
 
 
 class RankedEntry(NamedTuple):

@@ -115,8 +115,8 @@ class RecallIndex:
                 size = sum(not memory.archived for memory in self.memories.values())
                 return IndexBlocks(
                     size,
-                    self._list_blocks(terms, 0),
-                    self._list_blocks(terms, 1) if archived else (),
+                    self._find_blocks(terms, 0),
+                    self._find_blocks(terms, 1) if archived else {},
                 )
             case FetchMatching(filters, limit):
                 docs = self._find_passing(filters, range(len(self._keys)))
@@ -130,12 +130,8 @@ class RecallIndex:
 
         raise AssertionError(request)
 
-    def _list_blocks(self, terms: Iterable[str], side: int) -> list[tuple[str, int, bytes]]:
-        return [
-            (term, block, docs)
-            for term in terms
-            for block, docs in self._blocks[side].get(term, {}).items()
-        ]
+    def _find_blocks(self, terms: Iterable[str], side: int) -> dict[str, dict[int, bytes]]:
+        return {term: self._blocks[side].get(term, {}) for term in terms}
 
     def _find_passing(self, filters: Filters, docs: Iterable[int]) -> frozenset[int]:
         return frozenset(doc for doc in docs if passes(self.memories[self._keys[doc]], filters))

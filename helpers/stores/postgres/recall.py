@@ -1,6 +1,7 @@
 """Answering `recall` from PostgreSQL, in a snapshot that the caller holds."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -152,10 +153,10 @@ async def _fetch_blocks(
     for changed, weights in changes.items():
         blocks[changed] = merge_weights(blocks.get(changed, b""), weights)
 
-    by_side: tuple[list[tuple[str, int, bytes]], ...] = ([], [])
+    by_side: list[dict[str, dict[int, bytes]]] = [defaultdict(dict), defaultdict(dict)]
     for (side, term, block), docs in blocks.items():
         if docs:
-            by_side[side].append((term, block, docs))
+            by_side[side][term][block] = docs
 
     return IndexBlocks(size, *by_side)
 

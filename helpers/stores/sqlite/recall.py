@@ -2,12 +2,12 @@
 
 import json
 import sqlite3
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 from abilities.helpers.search import postings
+from abilities.helpers.search.question import Postings
 from abilities.helpers.search.recall import (
     Fetch,
     FetchBlocks,
@@ -116,7 +116,7 @@ def _fetch_index(
 ) -> IndexBlocks:
     size = read_counter(connection, namespace, "all", "", archived=False)
     blocks = _fetch_side(connection, namespace, terms, 0)
-    archived_blocks: list[tuple[str, int, bytes]] = []
+    archived_blocks: Postings = {}
     if archived:
         archived_blocks = _fetch_side(connection, namespace, terms, 1)
 
@@ -125,27 +125,20 @@ def _fetch_index(
 
 def _fetch_side(
     connection: sqlite3.Connection, namespace: str, terms: Sequence[str], side: int
-) -> list[tuple[str, int, bytes]]:
+) -> Postings:
     """Return the postings of terms on one side of the index, those of recent memories among them.
 
     Recent memories have higher numbers than all others in the same block.
     """
-    recent: dict[int, dict[str, bytes]] = defaultdict(dict)
-    memories = RecentTerms(connection.execute(_RECENT, (namespace, side)))
-    for term in terms:
-        for doc, weight in memories.find(term):
-            block = recent[postings.block_of(doc)]
-            block[term] = block.get(term, b"") + postings.pack(doc, weight)
+    blocks: dict[str, dict[int, bytes]] = {term: {} for term in terms}
+    for term, block, docs in connection.execute(_BLOCKS, (namespace, side, json.dumps(terms))):
+        blocks[term][block] = docs
 
-    blocks: list[tuple[str, int, bytes]] = []
-    for row in connection.execute(_BLOCKS, (namespace, side, json.dumps(terms))):
-        term, number, docs = row
-        if number in recent:
-            row = (term, number, docs + recent[number].pop(term, b""))
-        blocks.append(row)
-
-    for number, block in recent.items():
-        blocks += [(term, number, docs) for term, docs in block.items()]
+    recent = RecentTerms(connection.execute(_RECENT, (namespace, side)))
+    for term, by_block in blocks.items():
+        for doc, weight in recent.find(term):
+            block = postings.block_of(doc)
+            by_block[block] = by_block.get(block, b"") + postings.pack(doc, weight)
 
     return blocks
 
