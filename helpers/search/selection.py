@@ -106,7 +106,8 @@ class _Best:
             self.least_score = self._scores[0]
         if len(self._kept) > 2 * (self._most + MOST_TIED):
             self._kept = self._cut()
-            self._last_tied = self._kept[-1]
+            if len(self._kept) == self._most + MOST_TIED:
+                self._last_tied = self._kept[-1]
 
     def find_least(self, doc: int) -> int:
         """Return the score that memories from this number on need."""

@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abilities.helpers.search import postings, selection
@@ -158,3 +158,22 @@ def test_a_number_that_damage_repeats_does_no_harm() -> None:
     selected = select_best([BlockPostings(0, {0: docs, 1: postings.pack(9, 20)})], [700, 900])
 
     assert {one.doc for one in selected} == {7, 9}
+
+
+held = st.sampled_from(((0, 0), (30, 0), (0, 30), (30, 30), (31, 30)))
+
+
+@given(st.lists(st.lists(held, min_size=12), max_size=4))
+@example([[(30, 0)] * 9 + [(30, 30)] * 2, [(30, 30)] * 4])
+def test_ties_are_kept_whatever_scores_come_later(rows: list[list[tuple[int, int]]]) -> None:
+    blocks: list[BlockPostings] = []
+    for block, row in enumerate(rows):
+        docs: dict[int, bytes] = {}
+        for place in (0, 1):
+            docs[place] = pack({n: pair[place] for n, pair in enumerate(row) if pair[place]})
+        blocks.append(BlockPostings(block, {place: held for place, held in docs.items() if held}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selection, "MOST_TIED", 3)
+        selected = select_best(blocks, [700, 700], 2)
+        assert selected == select_plainly(blocks, [700, 700], 2, None)
