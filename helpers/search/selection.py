@@ -3,7 +3,8 @@
 After Ding and Suel, "Faster Top-k Document Retrieval Using Block-Max Indexes", 2011: blocks come in
 the order of the best score that they could hold, and the search ends with the first one that cannot
 reach the 256th best. Within a block, only memories with a term are scored without which none can
-reach it (Turtle and Flood, "Query Evaluation: Strategies and Optimizations", 1995).
+reach it (Turtle and Flood, "Query Evaluation: Strategies and Optimizations", 1995). The score that
+256 memories reach by a single term is known before any block is searched.
 """
 
 import heapq
