@@ -7,7 +7,6 @@ so that the best possible one, for the first of both rankings, is `SCORE_ONE`.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from abilities.helpers.search.ranking import SCORE_ONE
@@ -67,7 +66,7 @@ def fuse(ranking: Ranking, similarities: Mapping[EntryName, int]) -> Ranking:
 
         if not entry.own:
             own = from_meaning.get(name, 0) // _FINENESS
-        entries.append(replace(entry, score=score, own=own))
+        entries.append(entry._replace(score=score, own=own))
 
     return Ranking(tuple(entries), ranking.unknown_words)
 

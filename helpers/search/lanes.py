@@ -27,6 +27,9 @@ _ZEROS = bytes(256)
 def spread_weights(docs: bytes) -> bytes:
     """Return the weight of a term in each of the 1,024 memories of a block, 0 if it has none."""
     weights = list_weights(docs)
+    if len(weights) == BLOCK_DOCS:  # every memory has one
+        return weights
+
     numbers = int.from_bytes(docs, "big") >> 6 & _LOW_BYTES
     low_numbers = numbers.to_bytes(len(docs), "big")[1::2]
 

@@ -8,6 +8,7 @@ weights are every second one.
 
 import sys
 from array import array
+from bisect import bisect_left
 
 BLOCK_DOCS = 1_024
 """Memories in a block."""
@@ -53,6 +54,16 @@ def decode(docs: bytes) -> "array[int]":
         values.byteswap()
 
     return values
+
+
+def look_up(values: "array[int]", doc: int) -> int:
+    """Return the weight of a term in this memory by its decoded postings; 0 if they lack it."""
+    number = doc % BLOCK_DOCS
+    position = bisect_left(values, number << 6)
+    if position == len(values) or values[position] >> 6 != number:
+        return 0
+
+    return values[position] & 63
 
 
 def list_weights(docs: bytes) -> bytes:

@@ -1,14 +1,16 @@
 """The part of an index that one question needs."""
 
+from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from abilities.helpers.search.postings import POSTING_BYTES, block_of, find_weight
+from abilities.helpers.search.postings import POSTING_BYTES, block_of, decode, look_up
 from abilities.helpers.search.ranking import compute_idf, compute_score
 from abilities.helpers.search.selection import BlockPostings
 from abilities.helpers.search.terms import QuestionWord
 
-Postings = Sequence[tuple[str, int, bytes]]
-"""Entries of a term, a block and the postings of the term in it."""
+Postings = Mapping[str, Mapping[int, bytes]]
+"""The postings of terms, by their blocks."""
 
 
 class QuestionIndex:
@@ -19,42 +21,50 @@ class QuestionIndex:
     """
 
     def __init__(
-        self, question: Sequence[QuestionWord], size: int, sides: Iterable[Postings]
+        self, question: Sequence[QuestionWord], size: int, sides: Sequence[Postings]
     ) -> None:
         self._question = question
         self._places = {word.term: place for place, word in enumerate(question)}
+        self._postings, *_ = sides
         self._sides = [self._group_by_block(side) for side in sides]
 
         self.blocks: list[BlockPostings] = []
         for side in self._sides:
             self.blocks += [BlockPostings(block, docs) for block, docs in side.items()]
 
-        holders = [0] * len(question)
-        for docs_by_place in self._sides[0].values():
-            for place, docs in docs_by_place.items():
-                holders[place] += len(docs) // POSTING_BYTES
-
-        self.idfs = [compute_idf(size, count) for count in holders]
+        self.idfs = [compute_idf(size, self._count(word.term)) for word in question]
+        self._decoded: dict[int, list[tuple[int, array[int]]]] = {}
 
     def _group_by_block(self, side: Postings) -> dict[int, dict[int, bytes]]:
-        blocks: dict[int, dict[int, bytes]] = {}
-        for term, block, docs in side:
-            if term in self._places:
-                blocks.setdefault(block, {})[self._places[term]] = docs
+        blocks: dict[int, dict[int, bytes]] = defaultdict(dict)
+        for term, place in self._places.items():
+            for block, docs in side.get(term, {}).items():
+                blocks[block][place] = docs
 
         return blocks
+
+    def _count(self, term: str) -> int:
+        """Return how many memories that are not archived hold a term."""
+        docs = self._postings.get(term, {}).values()
+        return sum(map(len, docs)) // POSTING_BYTES
 
     def find_words(self, doc: int) -> tuple[str, ...]:
         """Return the words of the question that a memory holds."""
         block = block_of(doc)
-        places: list[int] = []
+        if block not in self._decoded:
+            self._decoded[block] = self._decode(block)
 
+        places = [place for place, values in self._decoded[block] if look_up(values, doc)]
+        return self._list_words(places)
+
+    def _decode(self, block: int) -> list[tuple[int, "array[int]"]]:
+        """Return the postings of a block as numbers, by the places of their terms."""
+        decoded: list[tuple[int, array[int]]] = []
         for side in self._sides:
             for place, docs in side.get(block, {}).items():
-                if find_weight(docs, doc):
-                    places.append(place)
+                decoded.append((place, decode(docs)))
 
-        return self._list_words(places)
+        return decoded
 
     def score_text(self, terms: Mapping[str, int]) -> tuple[int, tuple[str, ...]]:
         """Return the score of a text with these terms and weights, and the words that it holds."""

@@ -4,18 +4,19 @@ It ranks the memories of one namespace for several questions at once. Whatever s
 order and the scores are the same, since they depend on the memories alone.
 """
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from abilities.helpers.search.question import Postings, QuestionIndex
 from abilities.helpers.search.selection import MOST_SELECTED, Selected, select_best
 from abilities.helpers.search.spreading import (
     SEEDS,
-    Gift,
+    Gifts,
     Links,
-    Way,
-    find_ways,
+    Steps,
+    find_steps,
     list_neighbors,
     spread,
 )
@@ -114,7 +115,7 @@ Fetch = FetchBlocks | FetchMatching | FetchPassing | FetchKeys | FetchLinks
 
 
 class IndexBlocks(NamedTuple):
-    """The postings of some terms, each entry a term, its block and its bytes.
+    """The postings of some terms.
 
     ``size`` is the number of memories that are not archived. ``archived_blocks`` are the postings
     of archived memories, if they were requested.
@@ -122,11 +123,10 @@ class IndexBlocks(NamedTuple):
 
     size: int
     blocks: Postings
-    archived_blocks: Postings = ()
+    archived_blocks: Postings
 
 
-@dataclass(frozen=True, slots=True)
-class RankedEntry:
+class RankedEntry(NamedTuple):
     """A memory in a ranking by its key, or a chunk of a note by its name.
 
     ``own`` is the part of ``score`` that its own words give. ``words`` are those of the question,
@@ -186,7 +186,7 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         seeds = [(entry.name, entry.score) for entry in entries[:SEEDS]]
         merged = _merge(entries, spread(seeds, ways, request.hops))
         notes = _score_notes(search, request.notes)
-        ranked = sorted([*merged, *notes], key=_order)
+        ranked = _sort([*merged, *notes])
         unknown = search.list_unknown(note.terms for note in request.notes)
         rankings.append(Ranking(tuple(ranked), unknown))
 
@@ -245,46 +245,47 @@ def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Rank
         if words:
             entries.append(RankedEntry(note.name, True, score, score, None, words))
 
-    return sorted(entries, key=_order)[:MOST_SELECTED]
+    return _sort(entries)[:MOST_SELECTED]
 
 
 def _fetch_ways(
     own: Sequence[Sequence[RankedEntry]], request: RecallRequest
-) -> Conversation[dict[str, list[Way]]]:
+) -> Conversation[dict[str, list[Steps]]]:
     """Return the steps from all seeds and, for two hops, from what these lead to."""
-    ways: dict[str, list[Way]] = {}
+    ways: dict[str, list[Steps]] = {}
     seeds = list({entry.name: None for entries in own for entry in entries[:SEEDS]})
 
     wanted = seeds
     for _ in range(request.hops):
         if wanted:
             fetched: Mapping[str, Links] = yield FetchLinks(request.filters, tuple(wanted))
-            ways.update({key: find_ways(key, fetched.get(key, Links())) for key in wanted})
+            ways.update({key: find_steps(key, fetched.get(key, Links())) for key in wanted})
         wanted = list_neighbors(ways, seeds)
 
     return ways
 
 
-def _merge(entries: Sequence[RankedEntry], gifts: Mapping[str, Gift]) -> list[RankedEntry]:
+def _merge(entries: Sequence[RankedEntry], gifts: Gifts) -> list[RankedEntry]:
     """Return the entries with what they were given, and those that only links led to."""
     merged: list[RankedEntry] = []
     own = {entry.name for entry in entries}
 
     for entry in entries:
-        given = gifts[entry.name].score if entry.name in gifts else 0
-        merged.append(
-            RankedEntry(entry.name, False, entry.own + given, entry.own, None, entry.words)
-        )
+        given = gifts.scores.get(entry.name, 0)
+        merged.append(entry._replace(score=entry.own + given))
 
-    for key, gift in gifts.items():
+    for key, score in gifts.scores.items():
         if key not in own:
-            merged.append(RankedEntry(key, False, gift.score, 0, gift.giver))
+            merged.append(RankedEntry(key, False, score, 0, gifts.givers[key]))
 
     return merged
 
 
 def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
     """Keep each entry only in the ranking in which it has its best place."""
+    if len(rankings) == 1:
+        return tuple(rankings)
+
     best: dict[tuple[bool, str], tuple[int, int]] = {}
 
     for number, ranking in enumerate(rankings):
@@ -300,5 +301,10 @@ def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
     return tuple(kept)
 
 
-def _order(entry: RankedEntry) -> tuple[int, str, bool]:
-    return -entry.score, entry.name, entry.is_note
+def _sort(entries: Iterable[RankedEntry]) -> list[RankedEntry]:
+    """Return entries by falling score and then by name, a memory before a note of its name."""
+    # Three stable sorts by plain values take less than one by a tuple of them.
+    ranked = sorted(entries, key=attrgetter("is_note"))
+    ranked.sort(key=attrgetter("name"))
+    ranked.sort(key=attrgetter("score"), reverse=True)
+    return ranked

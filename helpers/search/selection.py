@@ -3,12 +3,15 @@
 After Ding and Suel, "Faster Top-k Document Retrieval Using Block-Max Indexes", 2011: blocks come in
 the order of the best score that they could hold, and the search ends with the first one that cannot
 reach the 256th best. Within a block, only memories with a term are scored without which none can
-reach it (Turtle and Flood, "Query Evaluation: Strategies and Optimizations", 1995).
+reach it (Turtle and Flood, "Query Evaluation: Strategies and Optimizations", 1995). The score that
+256 memories reach by a single term is known before any block is searched.
 """
 
 import heapq
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from abilities.helpers.search.lanes import LaneFilter, spread_weights
@@ -21,11 +24,13 @@ MOST_SELECTED = 256
 MOST_TIED = 4_096
 """Memories that are selected beyond them because they score as much as the last one."""
 
-_FEW = 48
-"""Candidates in a block that are scored one by one."""
+_FEW = 25
+"""Postings per term of a block up to which adding them one by one is faster than in lanes."""
 
-_SHORT = 256
-"""Bytes of postings in which the highest weight is looked up; in longer ones it is high."""
+_TOTAL_BITS = 40
+"""Bits of a sum below the number of terms in it."""
+
+_MATCHED = 1 << _TOTAL_BITS
 
 
 class Selected(NamedTuple):
@@ -42,16 +47,8 @@ class BlockPostings(NamedTuple):
     docs: Mapping[int, bytes]
 
 
-class _Bounded(NamedTuple):
-    """A block with the most that each of its terms gives, and the best score it could hold."""
-
-    block: BlockPostings
-    highest: Mapping[int, int]
-    score: int
-
-
 def select_best(
-    blocks: Iterable[BlockPostings],
+    blocks: Sequence[BlockPostings],
     idfs: Sequence[int],
     most: int = MOST_SELECTED,
     allowed: Collection[int] | None = None,
@@ -61,39 +58,38 @@ def select_best(
     They are the ``most`` best and up to 4,096 more that score as much as the last of those, the
     lowest numbers first. If ``allowed`` is given, only these memories are selected.
     """
-    best = _Best(most)
-    lanes = LaneFilter(idfs)
-    allowed_numbers = None if allowed is None else _group_by_block(allowed)
+    weights = _join_weights(blocks)
+    highest = {place: _find_highest(joined) * idfs[place] for place, joined in weights.items()}
 
-    for bounded in _order_by_bound(blocks, idfs):
-        if bounded.score < best.least_score:
+    if allowed is None:
+        best = _Best(most, _find_first_bound(weights, idfs, highest, most))
+        allowed_numbers = None
+    else:
+        best = _Best(most)
+        allowed_numbers = _group_by_block(allowed)
+
+    search = _Search(idfs, highest, best)
+    for score, block in _order_by_bound(blocks, highest, len(idfs)):
+        if score < best.least_score:
             break
 
-        block, docs = bounded.block
-        if allowed_numbers is not None:
-            candidates: Iterable[int] | None = allowed_numbers.get(block, ())
-        else:
-            candidates = _list_few(bounded, best.least_score, len(idfs))
-
-        if candidates is not None:
-            _score_each(bounded.block, candidates, idfs, best)
-        else:
-            weights = {place: spread_weights(postings) for place, postings in docs.items()}
-            least_total = _find_least_total(best.least_score, len(docs), len(idfs))
-            numbers = lanes.find(weights, least_total)
-            _score_spread(block, weights, numbers, idfs, best)
+        if allowed_numbers is None:
+            search.search(block)
+        elif block.block in allowed_numbers:
+            search.search(block, allowed_numbers[block.block])
 
     return best.rank()
 
 
 class _Best:
-    """The best memories so far."""
+    """The best memories so far; ``least_score`` is a score that at least ``most`` reach."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, least_score: int = 1) -> None:
         self._most = most
         self._scores: list[int] = []
         self._kept: list[tuple[int, int]] = []
-        self.least_score = 1
+        self._last_tied = (0, 0)
+        self.least_score = least_score
         """The score that a memory needs."""
 
     def add(self, doc: int, score: int) -> None:
@@ -109,8 +105,18 @@ class _Best:
 
         if len(self._scores) == self._most:
             self.least_score = self._scores[0]
-        if len(self._kept) > 4 * (self._most + MOST_TIED):
+        if len(self._kept) > 2 * (self._most + MOST_TIED):
             self._kept = self._cut()
+            if len(self._kept) == self._most + MOST_TIED:
+                self._last_tied = self._kept[-1]
+
+    def find_least(self, doc: int) -> int:
+        """Return the score that memories from this number on need."""
+        # If enough memories of lower numbers tie with the last, one more tie changes nothing.
+        if self._last_tied[0] == -self.least_score and self._last_tied[1] < doc:
+            return self.least_score + 1
+
+        return self.least_score
 
     def rank(self) -> list[Selected]:
         """Return the best, and those that tie with the last of them."""
@@ -121,43 +127,187 @@ class _Best:
         return ranked[: self._most + MOST_TIED]
 
 
-def _order_by_bound(blocks: Iterable[BlockPostings], idfs: Sequence[int]) -> list[_Bounded]:
-    """Return the blocks, the one with the best possible score first, of equal ones the first."""
-    bounded: list[_Bounded] = []
+class _Search:
+    """Finds the memories of blocks that may be among the best.
+
+    ``highest`` is the most that each term gives a memory. A sum is that of a memory's weights times
+    idf, and above 40 bits the number of its terms.
+    """
+
+    def __init__(self, idfs: Sequence[int], highest: Mapping[int, int], best: _Best) -> None:
+        self._asked = len(idfs)
+        self._highest = highest
+        self._rising = sorted(highest, key=lambda place: highest[place])
+        self._gains = [
+            [_MATCHED + idf * weight for weight in range(HIGHEST_WEIGHT + 1)] for idf in idfs
+        ]
+        self._idfs = idfs
+        self._best = best
+
+    @cached_property
+    def _lane_filter(self) -> LaneFilter:
+        return LaneFilter(self._idfs)
+
+    def search(self, block: BlockPostings, allowed: Collection[int] | None = None) -> None:
+        """Add the memories of a block; if ``allowed`` is given, only those with these numbers."""
+        first = block.block * BLOCK_DOCS
+        least = self._best.find_least(first)
+        needed, others = self._divide(block.docs, least)
+
+        is_few = sum(len(block.docs[place]) for place in needed) <= 2 * _FEW * len(block.docs)
+        if is_few:
+            sums = self._add_up(block.docs, needed)
+            if allowed is not None:
+                sums = {number: sums[number] for number in sums.keys() & allowed}
+            sums = self._complete(block.docs, sums, others, least)
+        elif allowed is not None:
+            sums = self._complete(block.docs, dict.fromkeys(allowed, 0), list(block.docs), least)
+        else:
+            sums = self._add_up_lanes(block.docs, least)
+
+        for number, amount in sums.items():
+            matched, total = divmod(amount, _MATCHED)
+            self._best.add(first + number, compute_score(total, matched, self._asked))
+
+    def _divide(self, docs: Mapping[int, bytes], least: int) -> tuple[list[int], list[int]]:
+        """Return terms of which a memory needs one to reach a score, and the others."""
+        needed: list[int] = []
+        others: list[int] = []
+        total = count = 0
+        may_reach = False
+
+        for place in self._rising:
+            if place not in docs:
+                continue
+
+            total += self._highest[place]
+            count += 1
+            may_reach = may_reach or compute_score(total, count, self._asked) >= least
+            # Adding a few postings takes less than looking up several memories in them.
+            if may_reach or len(docs[place]) <= 2 * _FEW:
+                needed.append(place)
+            else:
+                others.append(place)
+
+        return needed, others
+
+    def _add_up(self, docs: Mapping[int, bytes], places: Iterable[int]) -> dict[int, int]:
+        """Return the sums of all memories that hold one of these terms, by their numbers."""
+        sums: dict[int, int] = {}
+
+        for place in places:
+            gains = self._gains[place]
+            for value in decode(docs[place]):
+                number = value >> 6
+                sums[number] = sums.get(number, 0) + gains[value & HIGHEST_WEIGHT]
+
+        return sums
+
+    def _complete(
+        self,
+        docs: Mapping[int, bytes],
+        sums: Mapping[int, int],
+        places: Sequence[int],
+        least: int,
+    ) -> dict[int, int]:
+        """Return the sums that may reach a score, with what these terms add to them."""
+        cuts = self._find_cuts(places, least)
+        terms = [(self._gains[place], decode(docs[place])) for place in places]
+        completed: dict[int, int] = {}
+
+        for number, amount in sums.items():
+            # Damage can repeat a memory's number, and so count a term twice.
+            if amount < cuts.get(amount >> _TOTAL_BITS, 0):
+                continue
+
+            for gains, values in terms:
+                position = bisect_left(values, number << 6)
+                if position < len(values) and values[position] >> 6 == number:
+                    amount += gains[values[position] & HIGHEST_WEIGHT]
+            completed[number] = amount
+
+        return completed
+
+    def _find_cuts(self, places: Collection[int], least: int) -> dict[int, int]:
+        """Return the least sum, by the number of terms in it, that may still reach a score."""
+        addable = sum(self._highest[place] for place in places)
+        cuts: dict[int, int] = {}
+
+        for matched in range(self._asked + 1):
+            least_total = _find_least_total(least, matched + len(places), self._asked)
+            cuts[matched] = matched * _MATCHED + max(0, least_total - addable)
+
+        return cuts
+
+    def _add_up_lanes(self, docs: Mapping[int, bytes], least: int) -> dict[int, int]:
+        """Return the sums of all memories that may reach a score."""
+        weights = {place: spread_weights(postings) for place, postings in docs.items()}
+        terms = [(self._gains[place], lanes) for place, lanes in weights.items()]
+        sums: dict[int, int] = {}
+
+        least_total = _find_least_total(least, len(docs), self._asked)
+        for number in self._lane_filter.find(weights, least_total):
+            amount = 0
+            for gains, lanes in terms:
+                weight = lanes[number]
+                if weight:
+                    amount += gains[weight]
+            sums[number] = amount
+
+        return sums
+
+
+def _join_weights(blocks: Iterable[BlockPostings]) -> dict[int, bytes]:
+    """Return all weights of each term, a byte each."""
+    postings: dict[int, list[bytes]] = defaultdict(list)
+    for block in blocks:
+        for place, docs in block.docs.items():
+            postings[place].append(docs)
+
+    return {place: list_weights(b"".join(lists)) for place, lists in postings.items()}
+
+
+def _find_highest(weights: bytes) -> int:
+    """Return the highest weight."""
+    # Faster than max(), since most memories have one of a few weights.
+    for weight in range(HIGHEST_WEIGHT, 0, -1):
+        if weight in weights:
+            return weight
+
+    return 0
+
+
+def _find_first_bound(
+    weights: Mapping[int, bytes], idfs: Sequence[int], highest: Mapping[int, int], most: int
+) -> int:
+    """Return a score that ``most`` memories reach by a single term, or 1 if there is none."""
+    bound = 1
+
+    for place in sorted(weights, key=lambda place: -idfs[place]):
+        joined = weights[place]
+        count = 0
+        weight = highest[place] // idfs[place]
+        while count < most and weight * idfs[place] > bound:
+            count += joined.count(weight)
+            if count >= most:
+                bound = weight * idfs[place]
+            weight -= 1
+
+    return bound
+
+
+def _order_by_bound(
+    blocks: Iterable[BlockPostings], highest: Mapping[int, int], asked: int
+) -> list[tuple[int, BlockPostings]]:
+    """Return the blocks with the best score that each could hold, best first, then by number."""
+    bounded: list[tuple[int, BlockPostings]] = []
 
     for block in blocks:
-        highest = {place: _find_highest(docs) * idfs[place] for place, docs in block.docs.items()}
-        score = compute_score(sum(highest.values()), len(highest), len(idfs))
-        bounded.append(_Bounded(block, highest, score))
+        total = sum([highest[place] for place in block.docs])
+        bounded.append((compute_score(total, len(block.docs), asked), block))
 
-    bounded.sort(key=lambda one: (-one.score, one.block.block))
+    bounded.sort(key=lambda one: (-one[0], one[1].block))
     return bounded
-
-
-def _find_highest(docs: bytes) -> int:
-    """Return a weight that no posting exceeds."""
-    if len(docs) > _SHORT:
-        return HIGHEST_WEIGHT
-
-    return max(list_weights(docs))
-
-
-def _list_few(bounded: _Bounded, least_score: int, asked: int) -> Collection[int] | None:
-    """Return the numbers of all memories in a block that may reach a score, or None if not few."""
-    rising = sorted(bounded.highest, key=lambda place: bounded.highest[place])
-    total = 0
-    needed: list[int] = []
-
-    for count, place in enumerate(rising, start=1):
-        total += bounded.highest[place]
-        if compute_score(total, count, asked) >= least_score:
-            needed = rising[count - 1 :]
-            break
-
-    if sum(len(bounded.block.docs[place]) for place in needed) > 2 * _FEW:
-        return None
-
-    return {value >> 6 for place in needed for value in decode(bounded.block.docs[place])}
 
 
 def _find_least_total(score: int, matched: int, asked: int) -> int:
@@ -166,53 +316,13 @@ def _find_least_total(score: int, matched: int, asked: int) -> int:
         return score
 
     steps = 2 * (asked - 1)
-    return score * steps // (steps + matched - 1)
+    return -(-score * steps // (steps + matched - 1))
 
 
-def _score_each(
-    postings: BlockPostings, numbers: Iterable[int], idfs: Sequence[int], best: _Best
-) -> None:
-    """Score memories of a block by looking each of them up in the postings of each term."""
-    terms = [(idfs[place], decode(docs)) for place, docs in postings.docs.items()]
-    first = postings.block * BLOCK_DOCS
-
-    for number in numbers:
-        total = matched = 0
-        for idf, values in terms:
-            position = bisect_left(values, number << 6)
-            if position < len(values) and values[position] >> 6 == number:
-                total += idf * (values[position] & HIGHEST_WEIGHT)
-                matched += 1
-
-        if matched:
-            best.add(first + number, compute_score(total, matched, len(idfs)))
-
-
-def _score_spread(
-    block: int,
-    weights: Mapping[int, bytes],
-    numbers: Iterable[int],
-    idfs: Sequence[int],
-    best: _Best,
-) -> None:
-    """Score memories of a block whose weights stand in lanes."""
-    terms = [(idfs[place], lanes) for place, lanes in weights.items()]
-
-    for number in numbers:
-        total = matched = 0
-        for idf, lanes in terms:
-            weight = lanes[number]
-            if weight:
-                total += idf * weight
-                matched += 1
-
-        best.add(block * BLOCK_DOCS + number, compute_score(total, matched, len(idfs)))
-
-
-def _group_by_block(docs: Iterable[int]) -> dict[int, list[int]]:
+def _group_by_block(docs: Iterable[int]) -> dict[int, set[int]]:
     """Return the numbers within each block."""
-    numbers: dict[int, list[int]] = {}
+    numbers: dict[int, set[int]] = defaultdict(set)
     for doc in docs:
-        numbers.setdefault(block_of(doc), []).append(doc % BLOCK_DOCS)
+        numbers[block_of(doc)].add(doc % BLOCK_DOCS)
 
     return numbers

@@ -31,81 +31,83 @@ _WEIGHT_ONE = 1_000_000
 
 
 class Links(NamedTuple):
-    """The links of a memory that can be followed, each as the other memory's key and its weight.
+    """The links of a memory that can be followed, by the other memory's key: the best weight.
 
     ``incoming`` is empty if more than 64 lead to the memory.
     """
 
-    outgoing: Sequence[tuple[str, float]] = ()
-    incoming: Sequence[tuple[str, float]] = ()
+    outgoing: Mapping[str, float] = {}
+    incoming: Mapping[str, float] = {}
 
 
-class Gift(NamedTuple):
-    """What a memory gets in all, and the seed that gives most of it."""
+class Gifts(NamedTuple):
+    """What each memory gets in all, and the seed that gives most of it."""
 
-    score: int
-    giver: str
+    scores: Mapping[str, int]
+    givers: Mapping[str, str]
 
 
-class Way(NamedTuple):
-    """A step to a memory: its weight, and the best weight among those it was chosen from."""
+class Steps(NamedTuple):
+    """The steps from a memory along its links one way: their weights by key, and the best one."""
 
-    key: str
-    weight: int
+    weights: Mapping[str, int]
     best: int
 
 
-Ways = Mapping[str, Sequence[Way]]
+Ways = Mapping[str, Sequence[Steps]]
 """The steps from each memory whose links are known."""
 
 
-def find_ways(key: str, links: Links) -> list[Way]:
-    """Return the steps from a memory to others; of several links to one of them the best counts."""
-    ways: list[Way] = []
+def keep_best(links: dict[str, float], key: str, weight: float) -> None:
+    """Add a link to a memory; of several links to one the best counts."""
+    if weight > links.get(key, -1.0):
+        links[key] = weight
+
+
+def find_steps(key: str, links: Links) -> list[Steps]:
+    """Return the steps from a memory to others."""
+    steps: list[Steps] = []
 
     for side in links:
-        weights: dict[str, int] = {}
-        for other, weight in side:
-            if other != key:
-                amount = int(weight * _WEIGHT_ONE + 0.5)
-                weights[other] = max(amount, weights.get(other, 0))
+        weights = {other: int(weight * _WEIGHT_ONE + 0.5) for other, weight in side.items()}
+        weights.pop(key, None)
 
         best = max(weights.values(), default=0)
         if best:
-            ways += [Way(other, amount, best) for other, amount in weights.items()]
+            steps.append(Steps(weights, best))
 
-    return ways
+    return steps
 
 
 def list_neighbors(ways: Ways, seeds: Iterable[str]) -> list[str]:
     """Return the keys one step away from any seed whose own steps are not known, each once."""
-    neighbors = {way.key: None for seed in seeds for way in ways.get(seed, ())}
+    neighbors: dict[str, None] = {}
+    for seed in seeds:
+        for steps in ways.get(seed, ()):
+            neighbors |= dict.fromkeys(steps.weights)
 
     return [key for key in neighbors if key not in ways]
 
 
-def spread(seeds: Sequence[tuple[str, int]], ways: Ways, hops: int) -> dict[str, Gift]:
+def spread(seeds: Sequence[tuple[str, int]], ways: Ways, hops: int) -> Gifts:
     """Return what each memory gets from the seeds; of equal givers the first is named.
 
     ``seeds`` are keys with scores, best first. A memory gets a seed's share once, by the way on
     which it gets most; what several seeds give adds up, as far as `MOST_TENTHS` allows.
     """
     most = max((score * MOST_TENTHS // 10 for _, score in seeds), default=0)
-    gifts: dict[str, Gift] = {}
+    sums: dict[str, int] = {}
     largest: dict[str, int] = {}
+    givers: dict[str, str] = {}
 
     for seed, score in seeds:
         for key, given in _give(seed, score, ways, hops).items():
+            sums[key] = sums.get(key, 0) + given
             if given > largest.get(key, 0):
                 largest[key] = given
-                giver = seed
-            else:
-                giver = gifts[key].giver
+                givers[key] = seed
 
-            before = gifts.get(key, Gift(0, seed)).score
-            gifts[key] = Gift(min(before + given, most), giver)
-
-    return gifts
+    return Gifts({key: min(amount, most) for key, amount in sums.items()}, givers)
 
 
 def _give(seed: str, score: int, ways: Ways, hops: int) -> dict[str, int]:
@@ -114,24 +116,21 @@ def _give(seed: str, score: int, ways: Ways, hops: int) -> dict[str, int]:
     near, far = (score * tenths for tenths in TENTHS)
 
     if hops >= 1:
-        for key, weight, best in ways.get(seed, ()):
-            _keep_larger(given, key, near * weight // (10 * best))
-
-            if hops == 2:
-                _give_further(given, ways.get(key, ()), far * weight, 10 * best)
+        _give_along(given, ways.get(seed, ()), near, 10)
+    if hops == 2:
+        for weights, best in ways.get(seed, ()):
+            for key, weight in weights.items():
+                _give_along(given, ways.get(key, ()), far * weight, 10 * best)
 
     given.pop(seed, None)
     return given
 
 
-def _give_further(given: dict[str, int], ways: Iterable[Way], share: int, whole: int) -> None:
-    """Give a share, as a fraction of the whole, to the memories a further step away."""
-    for key, weight, best in ways:
-        amount = share * weight // (whole * best)
-        if amount > given.get(key, 0):  # not a call: this is the innermost loop
-            given[key] = amount
-
-
-def _keep_larger(given: dict[str, int], key: str, amount: int) -> None:
-    if amount > given.get(key, 0):
-        given[key] = amount
+def _give_along(given: dict[str, int], ways: Iterable[Steps], share: int, whole: int) -> None:
+    """Give a share, as a fraction of the whole, along the steps from a memory."""
+    for weights, best in ways:
+        divisor = whole * best
+        for key, weight in weights.items():
+            amount = share * weight // divisor
+            if amount > given.get(key, 0):  # not a call: this is the innermost loop
+                given[key] = amount

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Container, Sequence
 from hashlib import blake2b
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import orjson
 
@@ -123,8 +123,8 @@ def hash_values(values: Sequence[object]) -> int:
 
     Raises TypeError for a value that JSON cannot carry, such as a damaged text.
     """
-    # A list, because orjson takes no subclasses of tuple, which rows and links are.
-    serialized = orjson.dumps(list(values))
+    # A plain tuple, because orjson takes no subclasses of it, which rows and links are.
+    serialized = orjson.dumps(tuple(values))
 
     # One bit less than the digest has, so that the hash fits a signed 64-bit column.
     return int.from_bytes(blake2b(serialized, digest_size=8).digest()) >> 1
@@ -241,11 +241,7 @@ class LinkRecord(NamedTuple):
     @property
     def is_sound(self) -> bool:
         """Whether the link is as it was written and its weight is from 0 to 1."""
-        *values, stored_hash = self
-        try:
-            return hash_values(values) == stored_hash and 0 <= self.weight <= 1
-        except TypeError:  # damage can turn any value into one of another type
-            return False
+        return is_sound_link(self)
 
     def to_walk_link(self, invalid: Container[str], *, incoming: bool = False) -> WalkLink:
         """Return the link as a walk sees it from its source, or from its target if ``incoming``.
@@ -265,6 +261,17 @@ class LinkRecord(NamedTuple):
             state = "absent"
 
         return WalkLink(key, self.weight, self.type, rank, state, incoming)
+
+
+def is_sound_link(columns: tuple[Any, ...]) -> bool:
+    """Return whether a link is as it was written and its weight is from 0 to 1.
+
+    The columns are those of a `LinkRecord`, which takes longer to make than to check.
+    """
+    try:
+        return bool(hash_values(columns[:-1]) == columns[-1] and 0 <= columns[3] <= 1)
+    except TypeError:  # damage can turn any value into one of another type
+        return False
 
 
 def rank_link(weight: float, score: float | None) -> int:

@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abilities.helpers.search import postings, selection
@@ -34,6 +34,10 @@ def test_postings_hold_what_was_added_and_not_removed(
 
     assert postings.unpack(docs, block) == sorted(expected.items())
     assert all(postings.find_weight(docs, doc) == expected[doc] for doc in expected)
+    values = postings.decode(docs)
+    first = block * postings.BLOCK_DOCS
+    for doc in range(first, first + postings.BLOCK_DOCS):
+        assert postings.look_up(values, doc) == expected.get(doc, 0)
     assert all(postings.block_of(doc) == block for doc in expected)
 
 
@@ -146,3 +150,30 @@ def test_a_weight_grows_with_the_count_and_falls_with_the_length() -> None:
 
     by_count = [compute_weight(count, 300) for count in range(1, 200)]
     assert all(low <= high for low, high in pairwise(by_count))
+
+
+def test_a_number_that_damage_repeats_does_no_harm() -> None:
+    docs = postings.pack(7, 30) * 3
+
+    selected = select_best([BlockPostings(0, {0: docs, 1: postings.pack(9, 20)})], [700, 900])
+
+    assert {one.doc for one in selected} == {7, 9}
+
+
+held = st.sampled_from(((0, 0), (30, 0), (0, 30), (30, 30), (31, 30)))
+
+
+@given(st.lists(st.lists(held, min_size=12), max_size=4))
+@example([[(30, 0)] * 9 + [(30, 30)] * 2, [(30, 30)] * 4])
+def test_ties_are_kept_whatever_scores_come_later(rows: list[list[tuple[int, int]]]) -> None:
+    blocks: list[BlockPostings] = []
+    for block, row in enumerate(rows):
+        docs: dict[int, bytes] = {}
+        for place in (0, 1):
+            docs[place] = pack({n: pair[place] for n, pair in enumerate(row) if pair[place]})
+        blocks.append(BlockPostings(block, {place: held for place, held in docs.items() if held}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selection, "MOST_TIED", 3)
+        selected = select_best(blocks, [700, 700], 2)
+        assert selected == select_plainly(blocks, [700, 700], 2, None)

@@ -16,7 +16,7 @@ from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.sqlite.recall_recent import find_weight, pack_terms, unpack_terms
+from abilities.helpers.stores.sqlite.recall_recent import RecentTerms, pack_terms, unpack_terms
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.stores.test_stores import open_store
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
@@ -243,7 +243,17 @@ def test_terms_are_packed_and_found() -> None:
 
     assert unpack_terms(text) == weights
     assert unpack_terms(pack_terms({})) == {}
-    for term, weight in weights.items():
-        assert find_weight(text, term) == weight
+    texts = [(4, text), (5, ""), (7, pack_terms({"tea": 2})), (9, text + text)]
+    recent = RecentTerms((doc, text.encode()) for doc, text in texts)
+    assert list(recent.find("tea")) == [(4, 63), (7, 2), (9, 63)]
+    for term in weights.keys() - {"tea"}:
+        assert list(recent.find(term)) == [(4, weights[term]), (9, weights[term])]
     for term in ("t", "ea", "", "b", "63"):
-        assert find_weight(text, term) == 0
+        assert list(recent.find(term)) == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"\t", b"\x00", b"p", b"\xff", b"\xc3\xbc"])
+def test_a_recent_term_without_a_weight_is_passed_over(damage: bytes) -> None:
+    texts = [(1, b"\ntea\t1"), (2, b"\ntea\t" + damage), (3, b"\ntea"), (4, b"\ntea\t3")]
+
+    assert list(RecentTerms(texts).find("tea")) == [(1, 1), (4, 3)]

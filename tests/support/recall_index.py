@@ -57,6 +57,11 @@ def passes(memory: PlainMemory, filters: Filters) -> bool:
     return all(want in (None, value) for want, value in zip(wanted, values, strict=True))
 
 
+def find_best(links: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the weight of the best link to each key."""
+    return {key: weight for weight, key in sorted((weight, key) for key, weight in links)}
+
+
 class RecallIndex:
     """The index of one namespace; memories are numbered as they come."""
 
@@ -110,8 +115,8 @@ class RecallIndex:
                 size = sum(not memory.archived for memory in self.memories.values())
                 return IndexBlocks(
                     size,
-                    self._list_blocks(terms, 0),
-                    self._list_blocks(terms, 1) if archived else (),
+                    self._find_blocks(terms, 0),
+                    self._find_blocks(terms, 1) if archived else {},
                 )
             case FetchMatching(filters, limit):
                 docs = self._find_passing(filters, range(len(self._keys)))
@@ -125,12 +130,8 @@ class RecallIndex:
 
         raise AssertionError(request)
 
-    def _list_blocks(self, terms: Iterable[str], side: int) -> list[tuple[str, int, bytes]]:
-        return [
-            (term, block, docs)
-            for term in terms
-            for block, docs in self._blocks[side].get(term, {}).items()
-        ]
+    def _find_blocks(self, terms: Iterable[str], side: int) -> dict[str, dict[int, bytes]]:
+        return {term: self._blocks[side].get(term, {}) for term in terms}
 
     def _find_passing(self, filters: Filters, docs: Iterable[int]) -> frozenset[int]:
         return frozenset(doc for doc in docs if passes(self.memories[self._keys[doc]], filters))
@@ -150,7 +151,9 @@ class RecallIndex:
         if len(incoming) > MOST_INCOMING:
             incoming = []
 
-        return Links(ranked[:MOST_OUTGOING], self._keep_passing(incoming, filters))
+        return Links(
+            find_best(ranked[:MOST_OUTGOING]), find_best(self._keep_passing(incoming, filters))
+        )
 
     def _keep_passing(
         self, links: Collection[tuple[str, float]], filters: Filters

@@ -1,6 +1,7 @@
 """Answering `recall` from PostgreSQL, in a snapshot that the caller holds."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -52,7 +53,7 @@ _SELECT_INDEX = Select(
     """
     SELECT 0::int8, archived, term, block::int8, docs FROM recall_terms
     WHERE namespace = %s AND archived = ANY(%s::int2[]) AND term = ANY(%s)
-        AND mod(octet_length(docs), 2) = 0
+        AND docs <> '' AND mod(octet_length(docs), 2) = 0
     UNION ALL
     SELECT r.number, r.archived, u.term, r.doc, substr(r.weights, u.place::int, 1)
     FROM recall_recent AS r CROSS JOIN unnest(r.terms) WITH ORDINALITY AS u (term, place)
@@ -138,24 +139,22 @@ async def _fetch_blocks(
     rows = await _SELECT_INDEX.fetch(connection, *asked, *asked, namespace)
 
     size = 0
-    blocks: dict[TermBlock, bytes] = {}
+    by_side: list[dict[str, dict[int, bytes]]] = [defaultdict(dict), defaultdict(dict)]
     changes: dict[TermBlock, dict[int, int]] = {}
     for number, side, term, place, docs in sorted(rows, key=_get_number):
         if not term:
             size = place
         elif not number:
-            blocks[TermBlock(side, term, place)] = docs
+            by_side[side][term][place] = docs
         elif docs:  # damage may have taken some weights
             changed = TermBlock(side, term, postings.block_of(place))
             changes.setdefault(changed, {})[place] = docs[0]
 
-    for changed, weights in changes.items():
-        blocks[changed] = merge_weights(blocks.get(changed, b""), weights)
-
-    by_side: tuple[list[tuple[str, int, bytes]], ...] = ([], [])
-    for (side, term, block), docs in blocks.items():
-        if docs:
-            by_side[side].append((term, block, docs))
+    for (side, term, block), weights in changes.items():
+        before = by_side[side][term].pop(block, b"")
+        merged = merge_weights(before, weights)
+        if merged:
+            by_side[side][term][block] = merged
 
     return IndexBlocks(size, *by_side)
 

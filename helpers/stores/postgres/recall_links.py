@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from abilities.helpers.search.recall import Filters
-from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links
-from abilities.helpers.stores.model import LinkRecord
+from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links, keep_best
+from abilities.helpers.stores.model import is_sound_link
 from abilities.helpers.stores.postgres.filters import select_passing
 from abilities.helpers.stores.postgres.ranking import ANY_MARK, BEST_FIRST, LINK_COLUMNS
 from abilities.helpers.stores.postgres.statements import Connection, Select
@@ -21,18 +21,21 @@ ORDER BY floor(greatest(l.weight, 1e-100) * greatest(m.score, 1e-100) * {RANK_ON
 
 
 class _FoundLink(NamedTuple):
-    """A link of a memory or to it; ``mark`` is None in a namespace without stale ranks."""
+    """A link of a memory or to it; ``mark`` is None in a namespace without stale ranks.
+
+    ``columns`` are those of a `LinkRecord`; most links need no more than some of them.
+    """
 
     key: str
     incoming: bool
     mark: float | None
-    record: LinkRecord
+    columns: tuple[Any, ...]
 
     @classmethod
     def parse(cls, columns: Sequence[Any]) -> "_FoundLink":
         """Make a record of a key, a direction, a mark and the columns of a link."""
         key, incoming, mark, *values = columns
-        return cls(key, incoming, mark, LinkRecord._make(values))
+        return cls(key, incoming, mark, tuple(values))
 
 
 class _Ends(NamedTuple):
@@ -63,16 +66,17 @@ async def fetch_links(
         computed = _select_ends(filters)._replace(order=_COMPUTED_FIRST)
         links = await _fetch(connection, namespace, keys, computed)
 
-    outgoing: dict[str, list[tuple[str, float]]] = {key: [] for key in keys}
-    incoming: dict[str, list[tuple[str, float]]] = {key: [] for key in keys}
+    outgoing: dict[str, dict[str, float]] = {key: {} for key in keys}
+    incoming: dict[str, dict[str, float]] = {key: {} for key in keys}
     for link in links:
-        record = link.record
-        if not record.is_sound:
+        if not is_sound_link(link.columns):
             continue
+
+        source, target, _, weight, *_ = link.columns
         if link.incoming:
-            incoming[link.key].append((record.source, record.weight))
+            keep_best(incoming[link.key], source, weight)
         else:
-            outgoing[link.key].append((record.target, record.weight))
+            keep_best(outgoing[link.key], target, weight)
 
     return {key: Links(outgoing[key], incoming[key]) for key in keys}
 

@@ -143,6 +143,13 @@ class BestLinks:
                 return
             offset += limit
 
+    def is_present(self, key: str, rank: int) -> bool:
+        """Return whether the memory at the side of the ranks is there, by a rank as it is kept."""
+        if key in self._stale:
+            return self._stale[key] is not None
+
+        return rank >= 0
+
     def _read_page(self, key: str, limit: int, offset: int) -> Sequence[tuple[Any, ...]]:
         """Return the columns of a page of links."""
         if not self._stale:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from abilities.helpers.search import postings
+from abilities.helpers.search.question import Postings
 from abilities.helpers.search.recall import (
     Fetch,
     FetchBlocks,
@@ -26,7 +27,7 @@ from abilities.helpers.stores.recalling import FIRST_BATCH, count_bytes, take_tu
 from abilities.helpers.stores.sqlite.queries import read_counter, select_passing
 from abilities.helpers.stores.sqlite.reads import read
 from abilities.helpers.stores.sqlite.recall_links import RecallLinks
-from abilities.helpers.stores.sqlite.recall_recent import find_weight
+from abilities.helpers.stores.sqlite.recall_recent import RecentTerms
 
 _BLOCKS = """
 SELECT t.term, b.block, t.docs FROM recall_blocks AS b CROSS JOIN recall_terms AS t
@@ -115,7 +116,7 @@ def _fetch_index(
 ) -> IndexBlocks:
     size = read_counter(connection, namespace, "all", "", archived=False)
     blocks = _fetch_side(connection, namespace, terms, 0)
-    archived_blocks: list[tuple[str, int, bytes]] = []
+    archived_blocks: Postings = {}
     if archived:
         archived_blocks = _fetch_side(connection, namespace, terms, 1)
 
@@ -124,24 +125,22 @@ def _fetch_index(
 
 def _fetch_side(
     connection: sqlite3.Connection, namespace: str, terms: Sequence[str], side: int
-) -> list[tuple[str, int, bytes]]:
+) -> Postings:
     """Return the postings of terms on one side of the index, those of recent memories among them.
 
     Recent memories have higher numbers than all others in the same block.
     """
-    blocks: dict[tuple[str, int], bytes] = {}
+    blocks: dict[str, dict[int, bytes]] = {term: {} for term in terms}
     for term, block, docs in connection.execute(_BLOCKS, (namespace, side, json.dumps(terms))):
-        blocks[term, block] = docs
+        blocks[term][block] = docs
 
-    for doc, packed in connection.execute(_RECENT, (namespace, side)):
-        text = packed.decode(errors="replace")
-        for term in terms:
-            weight = find_weight(text, term)
-            if weight:
-                name = (term, postings.block_of(doc))
-                blocks[name] = blocks.get(name, b"") + postings.pack(doc, weight)
+    recent = RecentTerms(connection.execute(_RECENT, (namespace, side)))
+    for term, by_block in blocks.items():
+        for doc, weight in recent.find(term):
+            block = postings.block_of(doc)
+            by_block[block] = by_block.get(block, b"") + postings.pack(doc, weight)
 
-    return [(*name, docs) for name, docs in blocks.items()]
+    return blocks
 
 
 def _fetch_matching(

@@ -1,19 +1,40 @@
 """The links that `recall` follows in an SQLite store, in a snapshot of the caller."""
 
+import json
 import sqlite3
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from abilities.helpers.search.recall import Filters
-from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links
-from abilities.helpers.stores.model import rank_link
+from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links, keep_best
+from abilities.helpers.stores.model import LinkRecord, is_sound_link, rank_link
 from abilities.helpers.stores.sqlite.queries import select_passing
 from abilities.helpers.stores.sqlite.ranking import BestLinks
 
-_INCOMING = "SELECT incoming FROM link_counts WHERE namespace = ? AND key = ?"
-_ARCHIVED_SCORE = "SELECT score FROM memories WHERE namespace = ? AND key = ? AND archived = 1"
+_RECORD = ", ".join(f"l.{name}" for name in LinkRecord._fields)
 
-Link = tuple[str, float]
-"""The key of the memory at the other end, and the weight."""
+_COUNTS = """
+SELECT c.key, c.outgoing, c.incoming FROM json_each(?) AS asked
+CROSS JOIN link_counts AS c ON c.namespace = ? AND c.key = asked.value
+"""
+_OUTGOING = f"""
+SELECT {_RECORD} FROM json_each(?) AS asked
+CROSS JOIN links AS l ON l.namespace = ? AND l.source = asked.value
+"""
+_INCOMING = f"""
+SELECT {_RECORD} FROM json_each(?) AS asked
+CROSS JOIN links AS l INDEXED BY links_incoming ON l.namespace = ? AND l.target = asked.value
+"""
+_ARCHIVED_SCORE = "SELECT score FROM memories WHERE namespace = ? AND key = ? AND archived = 1"
+_PASSING = """
+SELECT m.key FROM json_each(?) AS asked
+CROSS JOIN memories AS m ON m.namespace = ? AND m.key = asked.value
+CROSS JOIN shelf AS s INDEXED BY shelf_memory ON s.memory = m.rowid
+WHERE s.namespace = m.namespace AND {condition}
+"""
+
+Ends = dict[str, float]
+"""The keys of the memories at the other ends of links, with the best weights."""
 
 
 class RecallLinks:
@@ -27,37 +48,77 @@ class RecallLinks:
         self._incoming = BestLinks(connection, namespace, "source")
         self._passing: dict[str, bool] = {}
 
-        condition, values = select_passing(filters)
-        self._passes = (
-            "SELECT 1 FROM memories AS m CROSS JOIN shelf AS s INDEXED BY shelf_memory"
-            " ON s.memory = m.rowid WHERE m.namespace = ? AND m.key = ?"
-            f" AND s.namespace = m.namespace AND {condition}"
-        )
-        self._values = values
+        condition, self._values = select_passing(filters)
+        self._passes = _PASSING.format(condition=condition)
 
     def read(self, keys: Sequence[str]) -> dict[str, Links]:
         """Return the links of each memory."""
-        links: dict[str, Links] = {}
-        for key in keys:
-            links[key] = Links(self._read_outgoing(key), self._read_incoming(key))
+        counts: dict[str, tuple[int, int]] = dict.fromkeys(keys, (0, 0))
+        for key, outgoing_count, incoming_count in self._select(_COUNTS, keys):
+            counts[key] = (outgoing_count, incoming_count)
 
-        return links
+        few = [key for key, (count, _) in counts.items() if count <= MOST_OUTGOING]
+        led_to = [key for key, (_, count) in counts.items() if 0 < count <= MOST_INCOMING]
 
-    def _read_outgoing(self, key: str) -> list[Link]:
-        """Return the best links of a memory."""
+        outgoing = self._read_outgoing(few)
+        incoming = self._read_incoming(led_to)
+        for key, (count, _) in counts.items():
+            if count > MOST_OUTGOING:
+                outgoing[key] = self._read_best(key)
+
+        return {key: Links(outgoing[key], incoming[key]) for key in keys}
+
+    def _select(self, statement: str, keys: Sequence[str], *values: object) -> sqlite3.Cursor:
+        """Return the rows of a statement that takes keys, the namespace and further values."""
+        return self._connection.execute(statement, (json.dumps(keys), self._namespace, *values))
+
+    def _read_outgoing(self, keys: Sequence[str]) -> dict[str, Ends]:
+        """Return the links of memories that have no more than are followed, in any order."""
+        links: dict[str, Ends] = defaultdict(dict)
+
+        for columns in self._select(_OUTGOING, keys):
+            source, target, _, weight, _, rank, *_ = columns
+            if is_sound_link(columns) and self._is_target_there(target, rank):
+                keep_best(links[source], target, weight)
+
+        return self._keep_passing(links)
+
+    def _is_target_there(self, key: str, rank: int) -> bool:
+        if self._outgoing.is_present(key, rank):
+            return True
+
+        return self._filters.archived and self._find_archived_score(key) is not None
+
+    def _read_incoming(self, keys: Sequence[str]) -> dict[str, Ends]:
+        """Return the links that lead to memories."""
+        links: dict[str, Ends] = defaultdict(dict)
+
+        for columns in self._select(_INCOMING, keys):
+            source, target, _, weight, _, _, back_rank, _ = columns
+            if not is_sound_link(columns):
+                continue
+            if self._filters.archived or self._incoming.is_present(source, back_rank):
+                keep_best(links[target], source, weight)
+
+        return self._keep_passing(links)
+
+    def _read_best(self, key: str) -> Ends:
+        """Return the best links of a memory that has many."""
         if self._filters.archived:
             return self._rank_all(key)
 
-        passing: list[Link] = []
+        passing: Ends = {}
+        count = 0
         for record in self._outgoing.stream(key):
-            if record.rank < 0 or len(passing) == MOST_OUTGOING:
+            if record.rank < 0 or count == MOST_OUTGOING:
                 break
             if record.is_sound and self._does_pass(record.target):
-                passing.append((record.target, record.weight))
+                keep_best(passing, record.target, record.weight)
+                count += 1
 
         return passing
 
-    def _rank_all(self, key: str) -> list[Link]:
+    def _rank_all(self, key: str) -> Ends:
         """Return the best links of a memory, those to archived memories among them.
 
         Stored ranks know no archived targets, so that all links have to be read.
@@ -71,7 +132,11 @@ class RecallLinks:
             if rank >= 0 and record.is_sound and self._does_pass(record.target):
                 ranked.append((-rank, -record.weight, record.target))
 
-        return [(target, -weight) for _, weight, target in sorted(ranked)[:MOST_OUTGOING]]
+        best: Ends = {}
+        for _, weight, target in sorted(ranked)[:MOST_OUTGOING]:
+            keep_best(best, target, -weight)
+
+        return best
 
     def _find_archived_score(self, key: str) -> float | None:
         found: tuple[float] | None = self._connection.execute(
@@ -83,27 +148,29 @@ class RecallLinks:
         (score,) = found
         return score
 
-    def _read_incoming(self, key: str) -> list[Link]:
-        """Return the links that lead to a memory, or none if they are many."""
-        (count,) = self._connection.execute(_INCOMING, (self._namespace, key)).fetchone() or (0,)
-        if not 0 < count <= MOST_INCOMING:
-            return []
+    def _keep_passing(self, links: dict[str, Ends]) -> dict[str, Ends]:
+        """Return the links whose other ends, which are present, pass the filters."""
+        if self._filters.pass_all:
+            return links
 
-        passing: list[Link] = []
-        for record in self._incoming.read(key, MOST_INCOMING):
-            is_present = record.back_rank >= 0 or self._filters.archived
-            if is_present and record.is_sound and self._does_pass(record.source):
-                passing.append((record.source, record.weight))
+        self._look_up({other for ends in links.values() for other in ends})
+        kept: dict[str, Ends] = defaultdict(dict)
+        for key, ends in links.items():
+            kept[key] = {other: weight for other, weight in ends.items() if self._passing[other]}
 
-        return passing
+        return kept
 
     def _does_pass(self, key: str) -> bool:
         """Return whether a memory that is present passes the filters."""
         if self._filters.pass_all:
             return True
 
-        if key not in self._passing:
-            found = self._connection.execute(self._passes, (self._namespace, key, *self._values))
-            self._passing[key] = found.fetchone() is not None
-
+        self._look_up([key])
         return self._passing[key]
+
+    def _look_up(self, keys: Iterable[str]) -> None:
+        """Find out which memories pass the filters."""
+        unknown = {key: False for key in keys if key not in self._passing}
+        if unknown:
+            passing = self._select(self._passes, list(unknown), *self._values)
+            self._passing |= unknown | {key: True for (key,) in passing}

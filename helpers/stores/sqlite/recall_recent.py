@@ -3,11 +3,15 @@
 Each term is a line: the term, a tab, and a character that stands for its weight.
 """
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 
 from abilities.helpers.search.ranking import HIGHEST_WEIGHT
 
 _NO_WEIGHT = ord("0")
+
+_BETWEEN = b"\0"
+"""Stands between two texts. No term holds it."""
 
 
 def pack_terms(weights: Mapping[str, int]) -> str:
@@ -35,15 +39,42 @@ def unpack_terms(text: str) -> dict[str, int]:
     return weights
 
 
-def find_weight(text: str, term: str) -> int:
-    """Return the weight of a term in a text from `pack_terms`; 0 if it is not there or damaged."""
-    line = f"\n{term}\t"
-    start = text.find(line)
-    if start < 0:
-        return 0
+class RecentTerms:
+    """The terms of many recent memories, in which one search finds all that hold a term.
 
-    end = start + len(line)
-    return _read_weight(text[end : end + 1])
+    They are given by the numbers of the memories, in order, each as the bytes of a text from
+    `pack_terms`.
+    """
+
+    def __init__(self, texts: Iterable[tuple[int, bytes]]) -> None:
+        self._docs: list[int] = []
+        self._starts: list[int] = []
+        parts: list[bytes] = []
+        start = 0
+
+        for doc, text in texts:
+            self._docs.append(doc)
+            self._starts.append(start)
+            parts.append(text)
+            start += len(text) + len(_BETWEEN)
+
+        self._starts.append(start)
+        self._text = _BETWEEN.join(parts)
+
+    def find(self, term: str) -> Iterator[tuple[int, int]]:
+        """Yield each memory that holds a term with the weight, unless that is damaged."""
+        line = f"\n{term}\t".encode()
+        start = self._text.find(line)
+
+        while start >= 0:
+            end = start + len(line)
+            index = bisect_right(self._starts, start)
+            weight = _read_weight(self._text[end : end + 1].decode(errors="replace"))
+            if weight:
+                yield self._docs[index - 1], weight
+
+            # A memory has a term once; only damage repeats it.
+            start = self._text.find(line, self._starts[index] - len(_BETWEEN))
 
 
 def _read_weight(character: str) -> int:
