@@ -205,15 +205,31 @@ async def test_recall_reads_recent_memories_and_full_blocks(tmp_path: Path) -> N
         for request in make_requests(chance):
             await compare(store, request)
 
-        question = split_question("number3 number1050", ENGLISH)
+        # One of a full block and a recent one, as the random changes have left them.
+        earliest, *_, latest = await list_untouched(store, 1_100)
+        assert earliest < 100 and latest > 1_050
+        question = split_question(f"number{earliest} number{latest}", ENGLISH)
         recalled = await store.recall(NAMESPACE, RecallRequest((question,), hops=0), 1, [0])
 
         keys = [entry.name for entry in recalled.rankings[0].entries]
-        assert sorted(keys) == ["k0003", "k1050"]
+        assert sorted(keys) == [f"k{earliest:04}", f"k{latest:04}"]
 
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT count(*) FROM recall_blocks").fetchone() == (1,)
     connection.close()
+
+
+async def list_untouched(store: SqliteStore, count: int) -> list[int]:
+    """Return the numbers of the memories that are as they were stored."""
+    memories = await store.read(NAMESPACE, [f"k{n:04}" for n in range(count)])
+    numbers: list[int] = []
+    for n, memory in enumerate(memories):
+        if not isinstance(memory, StoredMemory) or memory.row.archived:
+            continue
+        if memory.row.content.endswith(f" number{n}"):
+            numbers.append(n)
+
+    return numbers
 
 
 async def test_memories_are_loaded_in_turns_until_there_is_no_room(tmp_path: Path) -> None:
