@@ -163,11 +163,9 @@ def check_cursors(arguments: RecallInput, rankings: Sequence[Ranking]) -> None:
 
 def hash_ranking(ranking: Ranking) -> str:
     """Return a hash of the names and scores in a ranking (BLAKE2b, 48 bits)."""
-    # Lists by field: a tuple per entry would keep the garbage collector busy.
-    names = [entry.name for entry in ranking.entries]
-    are_notes = [entry.is_note for entry in ranking.entries]
-    scores = [entry.score for entry in ranking.entries]
+    listed: list[object] = []  # flat, because a tuple per entry takes longer
+    for entry in ranking.entries:
+        listed += entry[:3]
 
-    listed = orjson.dumps([names, are_notes, scores])
-    digest = blake2b(listed, digest_size=_DIGEST_BYTES)
+    digest = blake2b(orjson.dumps(listed), digest_size=_DIGEST_BYTES)
     return urlsafe_b64encode(digest.digest()).decode()

@@ -4,10 +4,10 @@ It ranks the memories of one namespace for several questions at once. Whatever s
 order and the scores are the same, since they depend on the memories alone.
 """
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar, overload
 
 from abilities.helpers.search.question import Postings, QuestionIndex
 from abilities.helpers.search.selection import MOST_SELECTED, Selected, select_best
@@ -141,15 +141,55 @@ class RankedEntry(NamedTuple):
     words: tuple[str, ...] = ()
 
 
+class Entries(Sequence[RankedEntry]):
+    """The entries of a ranking, from plain tuples of their fields.
+
+    An entry is made when it is asked for. Thousands of them per question would have the garbage
+    collector go through all of the process, which it does not do for plain tuples.
+    """
+
+    def __init__(self, columns: Sequence[tuple[Any, ...]]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @overload
+    def __getitem__(self, place: int) -> RankedEntry: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Entries": ...
+    def __getitem__(self, place: int | slice) -> "RankedEntry | Entries":
+        if isinstance(place, slice):
+            return Entries(self._columns[place])
+
+        return RankedEntry._make(self._columns[place])
+
+    def __iter__(self) -> Iterator[RankedEntry]:
+        return map(RankedEntry._make, self._columns)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._columns))
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """What answers a question, by falling score and then by name, and its words nobody holds."""
 
-    entries: tuple[RankedEntry, ...]
+    entries: Sequence[RankedEntry]
     unknown_words: tuple[str, ...]
 
 
 T = TypeVar("T")
+
+Columns = tuple[Any, ...]
+"""The fields of a `RankedEntry`."""
+
+ColumnsT = TypeVar("ColumnsT", bound=tuple[Any, ...])
+
+_NAME, _IS_NOTE, _SCORE = map(RankedEntry._fields.index, ("name", "is_note", "score"))
 
 Conversation = Generator[Fetch, Any, T]
 """Yields requests, is sent their answers, and returns a result."""
@@ -185,10 +225,10 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     for search, entries in zip(searches, own, strict=True):
         seeds = [(entry.name, entry.score) for entry in entries[:SEEDS]]
         merged = _merge(entries, spread(seeds, ways, request.hops))
-        notes = _score_notes(search, request.notes)
+        notes = map(tuple, _score_notes(search, request.notes))
         ranked = _sort([*merged, *notes])
         unknown = search.list_unknown(note.terms for note in request.notes)
-        rankings.append(Ranking(tuple(ranked), unknown))
+        rankings.append(Ranking(Entries(ranked), unknown))
 
     return keep_once(rankings)
 
@@ -265,18 +305,18 @@ def _fetch_ways(
     return ways
 
 
-def _merge(entries: Sequence[RankedEntry], gifts: Gifts) -> list[RankedEntry]:
+def _merge(entries: Sequence[RankedEntry], gifts: Gifts) -> list[Columns]:
     """Return the entries with what they were given, and those that only links led to."""
-    merged: list[RankedEntry] = []
+    merged: list[Columns] = []
     own = {entry.name for entry in entries}
 
     for entry in entries:
         given = gifts.scores.get(entry.name, 0)
-        merged.append(entry._replace(score=entry.own + given))
+        merged.append(tuple(entry._replace(score=entry.own + given)))
 
     for key, score in gifts.scores.items():
         if key not in own:
-            merged.append(RankedEntry(key, False, score, 0, gifts.givers[key]))
+            merged.append((key, False, score, 0, gifts.givers[key], ()))
 
     return merged
 
@@ -301,10 +341,10 @@ def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
     return tuple(kept)
 
 
-def _sort(entries: Iterable[RankedEntry]) -> list[RankedEntry]:
+def _sort(entries: Iterable[ColumnsT]) -> list[ColumnsT]:
     """Return entries by falling score and then by name, a memory before a note of its name."""
     # Three stable sorts by plain values take less than one by a tuple of them.
-    ranked = sorted(entries, key=attrgetter("is_note"))
-    ranked.sort(key=attrgetter("name"))
-    ranked.sort(key=attrgetter("score"), reverse=True)
+    ranked = sorted(entries, key=itemgetter(_IS_NOTE))
+    ranked.sort(key=itemgetter(_NAME))
+    ranked.sort(key=itemgetter(_SCORE), reverse=True)
     return ranked
