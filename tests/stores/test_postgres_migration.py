@@ -24,6 +24,7 @@ from abilities.helpers.stores.postgres import calls, migration, pool
 from abilities.helpers.stores.postgres.migrations import to_2, to_4
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.timeline import HistoryLimits
 from abilities.helpers.walk import WalkLimits
 from tests.stores.test_stores import find_reason
 from tests.support import postgres, postgres_version_1
@@ -37,7 +38,16 @@ COUNTS = (1, size("ABILITIES_MIGRATED", quick=100, full=500))
 SMALL_BLOCK = 16
 """Memories in a block of the recall index where processes of their own migrate."""
 
-TABLES = ("memories", "links", "versions", "link_counts", "shelf", "tags", "words", "counters")
+TABLES = (
+    "memories",
+    "links",
+    "versions",
+    "link_counts",
+    "shelf",
+    "tags",
+    "words",
+    "counters",
+)
 
 MIGRATOR = """
 import asyncio, sys
@@ -407,7 +417,8 @@ async def read_all(url: str) -> list[StoredMemory]:
 
 
 async def import_all(url: str, memories: list[StoredMemory]) -> None:
-    store = PostgresStore(url)
+    """Store memories anew, as a migration leaves them: without a history."""
+    store = PostgresStore(url, history=HistoryLimits(days=0))
     outcomes = await store.import_batch([IncomingMemory(memory) for memory in memories])
     await store.close()
 

@@ -20,11 +20,10 @@ from abilities.helpers.stores.postgres.changing import expire_memories
 from abilities.helpers.stores.postgres.conninfo import build_conninfo
 from abilities.helpers.stores.postgres.expiry import (
     FIRST_DUE,
-    DueMemory,
+    ExpiredMemory,
     MemoriesAreDueError,
-    read_unless_due,
 )
-from abilities.helpers.stores.postgres.history import WriteRules
+from abilities.helpers.stores.postgres.history import StoreRules
 from abilities.helpers.stores.postgres.loop import LoopThread
 from abilities.helpers.stores.postgres.purging import clean_tables
 from abilities.helpers.stores.postgres.repair import repair_store
@@ -57,7 +56,7 @@ _log = logging.getLogger("abilities")
 class Calls:
     """Reads and writes of one database, from any event loop and any thread."""
 
-    def __init__(self, url: str, language: Language, rules: WriteRules) -> None:
+    def __init__(self, url: str, language: Language, rules: StoreRules) -> None:
         self._rules = rules
         self.loop = LoopThread()
         self.server = Server(build_conninfo(url), language)
@@ -102,22 +101,25 @@ class Calls:
         end = time.monotonic() + READ_SECONDS
         now = utc_now()
         try:
-            careful = partial(read_unless_due, namespace=whose, now=now, work=work)
-            return await self.read_within(READ_SECONDS, whose, careful)
+            return await self.read_within(READ_SECONDS, whose, work, now=now)
         except MemoriesAreDueError:
             await self._try_to_expire(whose, now, end)
 
         return await self.read_within(end - time.monotonic(), whose, work)
 
-    async def read_within(self, seconds: float, whose: str, work: Work[ResultT]) -> ResultT:
+    async def read_within(
+        self, seconds: float, whose: str, work: Work[ResultT], *, now: str | None = None
+    ) -> ResultT:
         """Do work that sees one snapshot. Raises Refused: timeout after some seconds, and others.
+
+        With ``now``, it raises MemoriesAreDueError if memories of the namespace expired by then.
 
         The caller does not wait until a late read has ended: its statement is cancelled, and if the
         server does not answer to that, its connection is closed.
         """
         try:
             async with asyncio.timeout(seconds):
-                return await self.loop.run(self.server.read(whose, work))
+                return await self.loop.run(self.server.read(whose, work, now=now))
         except TimeoutError:
             raise Refused("timeout") from None
 
@@ -162,7 +164,7 @@ class Calls:
 
     async def _expire(self, namespace: str, now: str) -> None:
         """Archive the memories that expired by ``now``, some in each transaction."""
-        after: DueMemory | None = FIRST_DUE
+        after: ExpiredMemory | None = FIRST_DUE
         while after is not None:
             work = partial(
                 expire_memories,

@@ -20,6 +20,18 @@ BEGIN
     END IF;
 END $$;
 
+-- Begins a transaction that reads a namespace: does as expect_version, and then returns whether any
+-- memory there expired by a time and is to be archived first.
+CREATE FUNCTION abilities.begin_read(expected integer, place text, now text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM abilities.expect_version(expected);
+    RETURN EXISTS (
+        SELECT FROM abilities_data.memories AS m WHERE m.namespace = place
+        AND m.expires_at <> '' AND m.archived = 0 AND m.expires_at <= now
+    );
+END $$;
+
 SET LOCAL search_path = abilities_data, public;
 
 -- The memories themselves, and the source of all other tables except links. Its hash covers every
@@ -48,7 +60,7 @@ CREATE TABLE memories (
     PRIMARY KEY (namespace, key),
     UNIQUE (namespace, id)
 );
-CREATE INDEX memories_due ON memories (namespace, expires_at) WHERE expires_at <> '' AND archived = 0;
+CREATE INDEX memories_due ON memories (namespace, expires_at, id) WHERE expires_at <> '' AND archived = 0;
 
 -- The last version that a memory of each namespace was given; it only grows. forgotten is the last one
 -- that the history does not tell, and history_bytes the size of the entries that it has.
@@ -243,6 +255,8 @@ CREATE TABLE recall_recent (
     weights bytea NOT NULL,
     PRIMARY KEY (namespace, number)
 );
+-- The statistics of a table that becomes empty stay, and would keep words that were purged.
+ALTER TABLE recall_recent ALTER terms SET STATISTICS 0;
 
 -- Exact numbers of memories per namespace, so that totals and statistics cost the same at any size.
 -- name says what is counted and value which one of it, for example tag and "python"; for size, number

@@ -4,16 +4,19 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import psycopg
+from psycopg import AsyncCursor
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.postgres.conninfo import accept_any_host
 from abilities.helpers.stores.postgres.errors import is_conflict, translate_for_read
+from abilities.helpers.stores.postgres.expiry import MemoriesAreDueError
 from abilities.helpers.stores.postgres.pool import Pool
 from abilities.helpers.stores.postgres.statements import (
+    BEGIN_READ,
     EXPECT_VERSION,
     LOCK_AND_EXPECT_VERSION,
     Connection,
@@ -37,6 +40,13 @@ READS = 6
 
 OWN_READS = 4
 """Reads of one namespace at a time."""
+
+
+class _ReadScope(NamedTuple):
+    """Whose memories are read, and when; without a time, all stay as they are."""
+
+    namespace: str
+    now: str | None
 
 
 class Server:
@@ -70,20 +80,22 @@ class Server:
         if self._any_host is not None:
             await self._any_host.close()
 
-    async def read(self, namespace: str, work: Work[ResultT]) -> ResultT:
+    async def read(self, namespace: str, work: Work[ResultT], *, now: str | None = None) -> ResultT:
         """Do work that sees one snapshot of the database and changes nothing. Raises Refused.
+
+        With ``now``, it raises MemoriesAreDueError if memories of the namespace expired by then.
 
         Namespaces take turns. While no host accepts changes, for example between the loss of a
         leader and the choice of the next one, any host that can be reached answers.
         """
         async with self._slots.take(namespace):
-            return await self._read(work)
+            return await self._read(_ReadScope(namespace, now), work)
 
-    async def _read(self, work: Work[ResultT]) -> ResultT:
+    async def _read(self, reading: _ReadScope, work: Work[ResultT]) -> ResultT:
         # As long as the leader is sought, a read does not wait for it again.
         if self._any_host is None or self._seeking is None:
             try:
-                return await _run_in_snapshot(self._leader, work)
+                return await _run_in_snapshot(self._leader, reading, work)
             except Refused as error:
                 if error.reason != "unavailable":
                     raise
@@ -92,7 +104,7 @@ class Server:
                 if self._any_host is None:
                     raise
 
-        return await _run_in_snapshot(self._any_host, work)
+        return await _run_in_snapshot(self._any_host, reading, work)
 
     async def probe(self) -> None:
         """Check that a host answers to more connections than those in use. Raises Refused."""
@@ -179,16 +191,39 @@ class Server:
         self._seeking = None
 
 
-async def _run_in_snapshot(pool: Pool, work: Work[ResultT]) -> ResultT:
+async def _run_in_snapshot(pool: Pool, reading: _ReadScope, work: Work[ResultT]) -> ResultT:
     # All statements of a pipeline are one transaction, without a BEGIN or an end of their own, and
     # the check of the version travels with the first statement of the work:
     # https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
     try:
         async with pool.connection() as connection, connection.pipeline():
-            await EXPECT_VERSION.execute(connection)
-            return await work(connection)
+            if reading.now is None:
+                await EXPECT_VERSION.execute(connection)
+                return await work(connection)
+
+            return await _run_unless_due(connection, reading, work)
     except Refused as error:
         raise translate_for_read(error) from error.__cause__
+
+
+async def _run_unless_due(
+    connection: Connection, reading: _ReadScope, work: Work[ResultT]
+) -> ResultT:
+    """Do work. Raises MemoriesAreDueError after it, even if the work raised Refused."""
+    beginning = await BEGIN_READ.send(connection, *reading)
+    try:
+        result = await work(connection)
+    except Refused:
+        await _check_due(beginning)
+        raise
+
+    await _check_due(beginning)
+    return result
+
+
+async def _check_due(beginning: AsyncCursor[bool]) -> None:
+    if await beginning.fetchone():
+        raise MemoriesAreDueError
 
 
 async def _run_and_commit(connection: Connection, namespace: str, work: Work[ResultT]) -> ResultT:

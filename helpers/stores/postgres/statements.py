@@ -131,6 +131,12 @@ def to_text(columns: Sequence[Any]) -> str:
     return str(text)
 
 
+def to_flag(columns: Sequence[Any]) -> bool:
+    """Make a record of a row with one boolean column."""
+    (flag,) = columns
+    return bool(flag)
+
+
 def is_due(table: str, now: str) -> str:
     """Return the condition that a memory expired by a time, both as SQL.
 
@@ -144,6 +150,9 @@ LOCK = Statement("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))")
 
 EXPECT_VERSION = Statement(f"SELECT abilities.expect_version({SCHEMA_VERSION})")
 """Begin a transaction that reads. If the store has another version, it fails: schema_too_new."""
+
+BEGIN_READ = Select(f"SELECT abilities.begin_read({SCHEMA_VERSION}, %s, %s)", to_flag)
+"""Do as `EXPECT_VERSION`; return whether memories of a namespace expired by a time."""
 
 LOCK_AND_EXPECT_VERSION = Statement(f"""
     SELECT pg_advisory_xact_lock(hashtextextended(%s, 0)),

@@ -19,7 +19,7 @@ MIGRATION = PostgresMigration(
         make_single_block(
             "the index of memories that expire",
             """
-            CREATE INDEX memories_due ON memories (namespace, expires_at)
+            CREATE INDEX memories_due ON memories (namespace, expires_at, id)
             WHERE expires_at <> '' AND archived = 0
             """,
             "ANALYZE versions, history, purged",

@@ -1,8 +1,8 @@
 -- Begins the migration to version 5: memories that expire, and the history. No row of a memory is
 -- written anew. Of the changes until now the history tells nothing.
 
-LOCK TABLE abilities.version, abilities_data.memories, abilities_data.versions
-    IN ACCESS EXCLUSIVE MODE;
+LOCK TABLE abilities.version, abilities_data.memories, abilities_data.versions,
+    abilities_data.recall_recent IN ACCESS EXCLUSIVE MODE;
 
 SET LOCAL search_path = abilities_data, public;
 
@@ -10,6 +10,7 @@ ALTER TABLE memories ADD COLUMN expires_at text COLLATE "C" NOT NULL DEFAULT '';
 ALTER TABLE versions ADD COLUMN forgotten bigint NOT NULL DEFAULT 0;
 ALTER TABLE versions ADD COLUMN history_bytes bigint NOT NULL DEFAULT 0;
 UPDATE versions SET forgotten = number;
+ALTER TABLE recall_recent ALTER terms SET STATISTICS 0;
 
 CREATE TABLE history (
     namespace text COLLATE "C" NOT NULL,
@@ -36,3 +37,13 @@ CREATE TABLE purged (
     PRIMARY KEY (namespace, id)
 );
 CREATE INDEX purged_version ON purged (namespace, version);
+
+CREATE FUNCTION abilities.begin_read(expected integer, place text, now text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM abilities.expect_version(expected);
+    RETURN EXISTS (
+        SELECT FROM abilities_data.memories AS m WHERE m.namespace = place
+        AND m.expires_at <> '' AND m.archived = 0 AND m.expires_at <= now
+    );
+END $$;
