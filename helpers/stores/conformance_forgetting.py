@@ -185,6 +185,26 @@ async def a_past_is_imported(store: ServableStore) -> None:
         expect(finding.state == "damaged", False, f"the store is sound: {finding.words}")
 
 
+async def a_past_of_links_alone_is_imported(store: ServableStore) -> None:
+    """All that is known of a memory may be that its links followed another one."""
+    memory_id = expect_stored(await put(store, "old")).row.id
+    linking = expect_stored(await put(store, "d", links=[("old", 0.5)])).row.id
+    await store.compact(END_OF_TIME)
+    await rename(store, memory_id, "new")
+    await put(store, "new", kind="delete")
+
+    await store.import_entries([_move(entry) for entry in await read_all_entries(store)])
+    await store.import_batch([_move_memory(memory) for memory in await _read_all(store)])
+
+    name = MemoryName(id=linking)
+    history = await store.read_history(OTHER_NAMESPACE, name, None, 9)
+    memory = await store.read_version(OTHER_NAMESPACE, name, history.earliest)
+    expect(list_targets(memory.links), ["new"], "its first version has the links that it had last")
+    expect("relinked" in [entry.action for entry in history.entries], True, "the past is kept")
+    for finding in await store.check(lambda _: None, full=True):
+        expect(finding.state == "damaged", False, f"the store is sound: {finding.words}")
+
+
 async def an_import_can_be_undone(store: ServableStore) -> None:
     """What it replaced is kept as that of any change; what it added has a first version."""
     memory = expect_stored(await put(store, "a", content="mine", links=[("b", 0.5)]))

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -20,7 +20,7 @@ from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.conformance_steps import expect_stored, plan
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.postgres import calls, changing, expiry, history, purging
-from abilities.helpers.stores.postgres.history import WriteRules
+from abilities.helpers.stores.postgres.history import StoreRules
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import WriteResult
@@ -126,7 +126,7 @@ async def test_a_follower_misses_no_change_that_commits_late(url: str) -> None:
 
         async def change_slowly(connection: Connection) -> WriteResult:
             change = plan("store", "late")
-            result = await changing.apply_change(connection, NAMESPACE, change, WriteRules())
+            result = await changing.apply_change(connection, NAMESPACE, change, StoreRules())
             has_changed.set()
             await gate.wait()
             return result
@@ -186,9 +186,8 @@ async def test_changes_of_one_call_share_a_transaction(url: str) -> None:
                 " GROUP BY split_part(key, '/', 1)"
             ).fetchall()
         assert [len(outcome) for outcome in outcomes] == [50] * 4
-        assert [
-            outcome.version for batch in outcomes for outcome in batch if _is_done(outcome)
-        ] == list(range(1, 201))
+        versions = [_get_version(outcome) for batch in outcomes for outcome in batch]
+        assert versions == list(range(1, 201))
         assert len(rows) == 4
 
 
@@ -341,7 +340,7 @@ async def test_reads_go_on_where_what_expired_cannot_be_archived(url: str) -> No
 async def test_every_read_sees_what_expired_as_archived(url: str) -> None:
     """Each read is the first after the end; a damaged memory that expired stays damaged."""
     question = RecallRequest((split_question("rose", Language()),))
-    reads = {
+    reads: dict[str, Callable[[PostgresStore], Awaitable[object]]] = {
         "read": lambda store: store.read(NAMESPACE, ["a"]),
         "read_linked": lambda store: store.read_linked(NAMESPACE, "a", 0, 9),
         "walk": lambda store: store.walk(NAMESPACE, "b", WalkLimits(1, 9, 9)),
@@ -440,8 +439,9 @@ async def find_damaged(store: PostgresStore) -> list[str]:
     return [finding.name for finding in findings if finding.state == "damaged"]
 
 
-def _is_done(outcome: WriteResult | Exception) -> bool:
-    return isinstance(outcome, WriteResult)
+def _get_version(outcome: WriteResult | Exception) -> int:
+    assert isinstance(outcome, WriteResult)
+    return outcome.version
 
 
 def _get_archived(memory: StoredMemory | Exception) -> int:

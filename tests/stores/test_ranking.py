@@ -261,15 +261,18 @@ async def test_a_store_of_version_2_gets_the_table_of_stale_ranks(tmp_path: Path
         await link_to_hub(store, "hub", 3)
     with closing(sqlite3.connect(path)) as connection:
         expected = list_schema(connection)
-        for table in ("stale_ranks", *RECALL_TABLES):
+        for table in ("stale_ranks", *RECALL_TABLES, "history", "purged"):
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("DROP INDEX memories_expiring")
+        connection.execute("ALTER TABLE memories DROP COLUMN expires_at")
+        connection.execute("ALTER TABLE versions DROP COLUMN forgotten")
         connection.execute("PRAGMA user_version = 2")
 
     async with open_store(path) as store:
         links = (await store.read_backlinks(NAMESPACE, "hub", 0, 5)).links
 
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
         assert list_schema(connection) == expected
     assert [link.source for link in links] == ["s0", "s1", "s2"]
 

@@ -555,3 +555,29 @@ async def test_a_store_that_cannot_be_written_is_read_though_memories_expired(
     async with open_store(path) as store:
         memory = await store.read_linked(NAMESPACE, "a", 0, 1)
         assert memory.row.expires_at == PAST
+
+
+async def test_what_a_batch_did_to_the_search_index_is_right_whatever_was_refused(
+    tmp_path: Path,
+) -> None:
+    """Texts of a batch are indexed together, unless a change in it depends on them."""
+    now, chance = DAY.format(2), random.Random(5)
+    async with open_store(tmp_path / "m.db") as store:
+        for round_ in range(size("ABILITIES_BATCHES", quick=25, full=250)):
+            changes: list[Change] = []
+            for number in range(8):
+                key = f"k{chance.randrange(6)}"
+                fields = {"type": "core", "content": f"content {round_} {number}"}
+                condition = chance.choice([None, None, 1])
+                change = chance.choice(
+                    [
+                        Change("store", now, key=key, new_id=str(uuid4()), fields=fields),
+                        Change("update", now, key=key, fields=fields, if_version=condition),
+                        Change("delete", now, key=key, if_version=condition),
+                        Change("update", now, key=key, new_key=f"k{chance.randrange(6)}"),
+                    ]
+                )
+                changes.append(change)
+
+            await store.change_many(NAMESPACE, changes, atomic=chance.random() < 0.3)
+            assert await find_damage(store) == []

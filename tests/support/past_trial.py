@@ -185,8 +185,8 @@ class PastTrial:
         events = self.model.list_events(memory_id)
         present = self.model.get_present(memory_id)
         if present is None and not events:
-            read = self._store.read_history(NAMESPACE, name, None, 5)
-            assert await _refuse(read) == "id_not_found"
+            refused = await _refuse(self._store.read_history(NAMESPACE, name, None, 5))
+            assert refused == "id_not_found"
             return
 
         history = await self._store.read_history(NAMESPACE, name, None, 1_000)

@@ -20,10 +20,10 @@ from abilities.helpers.stores.postgres.changing import expire_memories
 from abilities.helpers.stores.postgres.conninfo import build_conninfo
 from abilities.helpers.stores.postgres.expiry import (
     FIRST_DUE,
-    DueMemory,
+    ExpiredMemory,
     MemoriesAreDueError,
 )
-from abilities.helpers.stores.postgres.history import WriteRules
+from abilities.helpers.stores.postgres.history import StoreRules
 from abilities.helpers.stores.postgres.loop import LoopThread
 from abilities.helpers.stores.postgres.purging import clean_tables
 from abilities.helpers.stores.postgres.repair import repair_store
@@ -56,7 +56,7 @@ _log = logging.getLogger("abilities")
 class Calls:
     """Reads and writes of one database, from any event loop and any thread."""
 
-    def __init__(self, url: str, language: Language, rules: WriteRules) -> None:
+    def __init__(self, url: str, language: Language, rules: StoreRules) -> None:
         self._rules = rules
         self.loop = LoopThread()
         self.server = Server(build_conninfo(url), language)
@@ -164,7 +164,7 @@ class Calls:
 
     async def _expire(self, namespace: str, now: str) -> None:
         """Archive the memories that expired by ``now``, some in each transaction."""
-        after: DueMemory | None = FIRST_DUE
+        after: ExpiredMemory | None = FIRST_DUE
         while after is not None:
             work = partial(
                 expire_memories,

@@ -11,18 +11,18 @@ from abilities.helpers.stores.changes import Change, check_version, create_row, 
 from abilities.helpers.stores.history import Entry, name_action
 from abilities.helpers.stores.mending import list_replaced
 from abilities.helpers.stores.model import LinkRow, Row
-from abilities.helpers.stores.postgres.expiry import DueMemory, MemoriesAreDueError, list_due
+from abilities.helpers.stores.postgres.expiry import ExpiredMemory, MemoriesAreDueError, list_due
 from abilities.helpers.stores.postgres.history import (
     LinkChange,
     Occasion,
-    WriteRules,
+    StoreRules,
     build_entry,
     index_links,
     save_entry,
     save_relinked,
 )
 from abilities.helpers.stores.postgres.links import RenamedLinks, rename_links, save_links
-from abilities.helpers.stores.postgres.naming import NamedMemory, find_named
+from abilities.helpers.stores.postgres.naming import FoundMemory, find_named
 from abilities.helpers.stores.postgres.purging import purge_memory
 from abilities.helpers.stores.postgres.reads import load_memory, read_all_links, read_links_to
 from abilities.helpers.stores.postgres.restoring import restore_memory
@@ -52,7 +52,7 @@ async def apply_change(
     connection: Connection,
     namespace: str,
     change: Change,
-    rules: WriteRules,
+    rules: StoreRules,
     *,
     ignore_due: bool = False,
 ) -> WriteResult:
@@ -89,7 +89,7 @@ async def apply_changes(
     connection: Connection,
     namespace: str,
     changes: Sequence[Change],
-    rules: WriteRules,
+    rules: StoreRules,
     *,
     atomic: bool,
     ignore_due: bool = False,
@@ -135,8 +135,8 @@ def _refuse_others(failure: Exception, place: int, number: int) -> list[WriteRes
 
 
 async def expire_memories(
-    connection: Connection, namespace: str, now: str, after: DueMemory, rules: WriteRules
-) -> DueMemory | None:
+    connection: Connection, namespace: str, now: str, after: ExpiredMemory, rules: StoreRules
+) -> ExpiredMemory | None:
     """Archive the next memories that have expired; return the last one, None if there was none.
 
     A damaged memory is left as it is.
@@ -153,7 +153,7 @@ async def expire_memories(
     return due[-1]
 
 
-async def _find_changed(connection: Connection, namespace: str, change: Change) -> NamedMemory:
+async def _find_changed(connection: Connection, namespace: str, change: Change) -> FoundMemory:
     """Return the memory that a change names.
 
     Raises Refused: id_not_found, memory_not_found, key_taken if id and key name different memories,
@@ -169,17 +169,17 @@ async def _find_changed(connection: Connection, namespace: str, change: Change) 
         if change.key not in (None, existing.row.key):
             raise Refused("key_taken")
 
-        return NamedMemory(change.id, existing)
+        return FoundMemory(change.id, existing)
 
     key = change.key or change.new_id
     existing = await find_existing_by_key(connection, namespace, key, change.now)
     if existing.row is None and change.kind != "store":
         raise Refused("memory_not_found")
 
-    return NamedMemory("", existing)
+    return FoundMemory("", existing)
 
 
-async def _find_former(connection: Connection, namespace: str, change: Change) -> NamedMemory:
+async def _find_former(connection: Connection, namespace: str, change: Change) -> FoundMemory:
     """Return the memory that a change names, which may be deleted."""
     if change.kind == "restore" and change.id:
         existing = await find_existing_by_id(connection, namespace, change.id, change.now)
@@ -202,7 +202,7 @@ class _Mended(NamedTuple):
 
 
 async def _mend(
-    connection: Connection, found: Existing, change: Change, rules: WriteRules
+    connection: Connection, found: Existing, change: Change, rules: StoreRules
 ) -> _Mended:
     """Return what a change finds after it was mended, if it is damaged."""
     if found.damage is None:
@@ -213,7 +213,7 @@ async def _mend(
 
 
 async def _delete(
-    connection: Connection, existing: Existing, change: Change, rules: WriteRules
+    connection: Connection, existing: Existing, change: Change, rules: StoreRules
 ) -> WriteResult:
     """Delete a memory; its history keeps what it was."""
     row = existing.row
@@ -232,7 +232,7 @@ async def _delete(
 
 
 async def _merge(
-    connection: Connection, namespace: str, existing: Existing, change: Change, rules: WriteRules
+    connection: Connection, namespace: str, existing: Existing, change: Change, rules: StoreRules
 ) -> WriteResult:
     """Create a memory or change one; return its row, without what is read beside it."""
     before = existing.row
@@ -294,7 +294,7 @@ async def _record_relinked(
     after: Row,
     renaming: Entry,
     renamed: RenamedLinks,
-    rules: WriteRules,
+    rules: StoreRules,
 ) -> None:
     """Write which links of other memories followed a memory that was renamed."""
     former = _group_by_source(renamed.before, before.key)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.history import Entry, seal
-from abilities.helpers.stores.postgres.history import WriteRules, add_entries
+from abilities.helpers.stores.postgres.history import StoreRules, add_entries
 from abilities.helpers.stores.postgres.statements import Connection, Select, to_number
 from abilities.helpers.stores.requests import check_values
 
@@ -36,7 +36,7 @@ def group_entries(entries: Sequence[Entry]) -> dict[tuple[str, str], list[Entry]
 
 
 async def import_memory_entries(
-    connection: Connection, entries: Sequence[Entry], rules: WriteRules
+    connection: Connection, entries: Sequence[Entry], rules: StoreRules
 ) -> int:
     """Store the history of one memory, unless the memory is known; return how many were stored.
 

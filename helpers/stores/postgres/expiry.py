@@ -8,21 +8,21 @@ MOST_EXPIRED = 256
 """Memories that one transaction archives at most."""
 
 
-class DueMemory(NamedTuple):
+class ExpiredMemory(NamedTuple):
     """A memory that has expired. Of several, those with earlier times come first, then by id."""
 
     expires_at: str
     id: str
 
 
-FIRST_DUE = DueMemory("", "")
+FIRST_DUE = ExpiredMemory("", "")
 
 _DUE = Select(
     f"""
     SELECT m.expires_at, m.id FROM memories AS m WHERE m.namespace = %s AND {is_due("m", "%s")}
     AND (m.expires_at, m.id) > (%s, %s) ORDER BY m.expires_at, m.id LIMIT %s
     """,
-    DueMemory._make,
+    ExpiredMemory._make,
 )
 
 
@@ -31,7 +31,7 @@ class MemoriesAreDueError(Exception):
 
 
 async def list_due(
-    connection: Connection, namespace: str, now: str, after: DueMemory
-) -> list[DueMemory]:
+    connection: Connection, namespace: str, now: str, after: ExpiredMemory
+) -> list[ExpiredMemory]:
     """Return up to `MOST_EXPIRED` memories that expired by ``now``, after one of them."""
     return await _DUE.fetch(connection, namespace, now, *after, MOST_EXPIRED)

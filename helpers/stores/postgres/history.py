@@ -29,7 +29,7 @@ ENTRY_COLUMNS = ", ".join(f"h.{name}" for name in Entry._fields)
 """The columns of an `Entry`, from history AS h."""
 
 
-class WriteRules(NamedTuple):
+class StoreRules(NamedTuple):
     """What a store's writes keep to.
 
     ``quota`` is the most memories that a namespace may hold; None sets no limit.
@@ -144,7 +144,7 @@ def build_entry(
     )
 
 
-async def save_entry(connection: Connection, entry: Entry, rules: WriteRules) -> None:
+async def save_entry(connection: Connection, entry: Entry, rules: StoreRules) -> None:
     """Keep an entry, and its version as the last one of its namespace.
 
     If no history is kept, the memory has none from now on.
@@ -160,7 +160,7 @@ async def save_entry(connection: Connection, entry: Entry, rules: WriteRules) ->
         await trim_portion(connection, namespace, rules.history, entry.made_at)
 
 
-async def add_entries(connection: Connection, entries: Sequence[Entry], rules: WriteRules) -> None:
+async def add_entries(connection: Connection, entries: Sequence[Entry], rules: StoreRules) -> None:
     """Keep more entries of a namespace, whose versions were given already."""
     if rules.history.days == 0:
         return
@@ -177,7 +177,7 @@ async def save_relinked(
     renamed: Row,
     occasion: Occasion,
     changes: Mapping[str, LinkChange],
-    rules: WriteRules,
+    rules: StoreRules,
 ) -> None:
     """Keep what a rename changed in the links of other memories, by their keys.
 

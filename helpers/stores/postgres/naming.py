@@ -36,7 +36,7 @@ _LAST_ENTRY = Select(
 )
 
 
-class NamedMemory(NamedTuple):
+class FoundMemory(NamedTuple):
     """A memory by its id; it has no row if it was deleted. A memory to create has no id yet."""
 
     id: str
@@ -45,7 +45,7 @@ class NamedMemory(NamedTuple):
 
 async def find_named(
     connection: Connection, namespace: str, name: MemoryName, now: str = ""
-) -> NamedMemory:
+) -> FoundMemory:
     """Return the memory that a name means, which may be deleted if its history is known.
 
     By ``now`` it is judged what is due. Raises Refused: id_not_found, memory_not_found.
@@ -56,7 +56,7 @@ async def find_named(
     key = name.key or ""
     existing = await find_existing_by_key(connection, namespace, key, now)
     if existing.row is not None:
-        return NamedMemory(existing.row.id, existing)
+        return FoundMemory(existing.row.id, existing)
 
     former_id = await _FORMER_ID.fetch_first(connection, namespace, key)
     if former_id is None:
@@ -70,14 +70,14 @@ async def find_named(
 
 async def _find_by_id(
     connection: Connection, namespace: str, memory_id: str, now: str
-) -> NamedMemory:
+) -> FoundMemory:
     existing = await find_existing_by_id(connection, namespace, memory_id, now)
     if existing.row is None:
         last = await _LAST_ENTRY.fetch_first(connection, namespace, memory_id)
         if last is None or last.action != "deleted":
             raise Refused("id_not_found")
 
-    return NamedMemory(memory_id, existing)
+    return FoundMemory(memory_id, existing)
 
 
 async def find_last_version(connection: Connection, namespace: str, memory_id: str) -> int | None:

@@ -14,7 +14,7 @@ from abilities.helpers.stores.history import (
 )
 from abilities.helpers.stores.model import LinkRow, Row, StoredMemory
 from abilities.helpers.stores.postgres.history import ENTRY_COLUMNS, parse_entry
-from abilities.helpers.stores.postgres.naming import NamedMemory, find_named
+from abilities.helpers.stores.postgres.naming import FoundMemory, find_named
 from abilities.helpers.stores.postgres.reads import read_all_links
 from abilities.helpers.stores.postgres.statements import Connection, Select, to_number
 from abilities.helpers.stores.timeline import ChangePage, MemoryChange, MemoryHistory, MemoryName
@@ -163,7 +163,7 @@ async def read_history(
     return MemoryHistory(row, tuple(entries), len(found) > limit, earliest)
 
 
-async def _find_earliest(connection: Connection, namespace: str, named: NamedMemory) -> int:
+async def _find_earliest(connection: Connection, namespace: str, named: FoundMemory) -> int:
     """Return the oldest version of a memory that its entries lead to, if none is damaged."""
     names = (namespace, named.id)
     earliest = await _EARLIEST.fetch_first(connection, *names, *names)
@@ -195,7 +195,7 @@ async def read_version(
     return StoredMemory(found.row, links, len(links))
 
 
-def _get_sound_row(named: NamedMemory) -> Row | None:
+def _get_sound_row(named: FoundMemory) -> Row | None:
     """Return the row of a memory that exists. Raises Refused if it is damaged."""
     if named.existing.damage is not None:
         raise Refused(named.existing.damage)

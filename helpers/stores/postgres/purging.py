@@ -2,7 +2,7 @@
 
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.postgres.history import delete_history
-from abilities.helpers.stores.postgres.naming import NamedMemory
+from abilities.helpers.stores.postgres.naming import FoundMemory
 from abilities.helpers.stores.postgres.recall_index import merge_recent, remove_doc
 from abilities.helpers.stores.postgres.shelf import unindex_memory
 from abilities.helpers.stores.postgres.statements import Connection, Statement
@@ -37,7 +37,7 @@ _CLEAN = f"VACUUM (ANALYZE, INDEX_CLEANUP ON, SKIP_LOCKED) {', '.join(TABLES)}"
 
 
 async def purge_memory(
-    connection: Connection, namespace: str, named: NamedMemory, change: Change
+    connection: Connection, namespace: str, named: FoundMemory, change: Change
 ) -> WriteResult:
     """Delete a memory, present or already deleted, with its history; only its id is remembered."""
     existing = named.existing

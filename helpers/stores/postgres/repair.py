@@ -14,7 +14,7 @@ from abilities.helpers.stores.integrity import (
 from abilities.helpers.stores.mending import mend_row, propose_names, restore_row
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, Row, verify_saved
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport
-from abilities.helpers.stores.postgres.history import Occasion, WriteRules, build_entry
+from abilities.helpers.stores.postgres.history import Occasion, StoreRules, build_entry
 from abilities.helpers.stores.postgres.history_check import mend_history
 from abilities.helpers.stores.postgres.naming import find_last_version
 from abilities.helpers.stores.postgres.reads import COLUMNS, RowRecord
@@ -145,7 +145,7 @@ async def repair_store(
     originals: OriginalsFile,
     report: RepairReport,
     progress: Callable[[int], None],
-    rules: WriteRules,
+    rules: StoreRules,
     *,
     dry_run: bool,
 ) -> None:
@@ -180,7 +180,7 @@ class _Repair:
         originals: OriginalsFile,
         report: RepairReport,
         progress: Callable[[int], None],
-        rules: WriteRules,
+        rules: StoreRules,
     ) -> None:
         self._connection = connection
         self._rules = rules

@@ -8,11 +8,11 @@ from abilities.helpers.stores.postgres.history import (
     NO_LINKS,
     LinkChange,
     Occasion,
-    WriteRules,
+    StoreRules,
     build_entry,
 )
 from abilities.helpers.stores.postgres.links import save_links
-from abilities.helpers.stores.postgres.naming import NamedMemory
+from abilities.helpers.stores.postgres.naming import FoundMemory
 from abilities.helpers.stores.postgres.past import fetch_entries_since, read_state
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.postgres.versions import Existing, find_existing_by_key
@@ -21,7 +21,7 @@ from abilities.helpers.stores.protocol import WriteResult
 
 
 async def restore_memory(
-    connection: Connection, namespace: str, named: NamedMemory, change: Change, rules: WriteRules
+    connection: Connection, namespace: str, named: FoundMemory, change: Change, rules: StoreRules
 ) -> WriteResult:
     """Give a memory the values and links of an earlier version; bring it back if it was deleted.
 
@@ -54,7 +54,7 @@ async def restore_memory(
     return build_result(row, created=before.row is None, updated=updated)
 
 
-async def _find_free(connection: Connection, row: Row, rules: WriteRules) -> Existing:
+async def _find_free(connection: Connection, row: Row, rules: StoreRules) -> Existing:
     """Return what is found at the key of a deleted memory that is to come back.
 
     Raises Refused: key_taken, storage_quota.

@@ -42,7 +42,7 @@ OWN_READS = 4
 """Reads of one namespace at a time."""
 
 
-class _Reading(NamedTuple):
+class _ReadScope(NamedTuple):
     """Whose memories are read, and when; without a time, all stay as they are."""
 
     namespace: str
@@ -89,9 +89,9 @@ class Server:
         leader and the choice of the next one, any host that can be reached answers.
         """
         async with self._slots.take(namespace):
-            return await self._read(_Reading(namespace, now), work)
+            return await self._read(_ReadScope(namespace, now), work)
 
-    async def _read(self, reading: _Reading, work: Work[ResultT]) -> ResultT:
+    async def _read(self, reading: _ReadScope, work: Work[ResultT]) -> ResultT:
         # As long as the leader is sought, a read does not wait for it again.
         if self._any_host is None or self._seeking is None:
             try:
@@ -191,7 +191,7 @@ class Server:
         self._seeking = None
 
 
-async def _run_in_snapshot(pool: Pool, reading: _Reading, work: Work[ResultT]) -> ResultT:
+async def _run_in_snapshot(pool: Pool, reading: _ReadScope, work: Work[ResultT]) -> ResultT:
     # All statements of a pipeline are one transaction, without a BEGIN or an end of their own, and
     # the check of the version travels with the first statement of the work:
     # https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
@@ -207,7 +207,7 @@ async def _run_in_snapshot(pool: Pool, reading: _Reading, work: Work[ResultT]) -
 
 
 async def _run_unless_due(
-    connection: Connection, reading: _Reading, work: Work[ResultT]
+    connection: Connection, reading: _ReadScope, work: Work[ResultT]
 ) -> ResultT:
     """Do work. Raises MemoriesAreDueError after it, even if the work raised Refused."""
     beginning = await BEGIN_READ.send(connection, *reading)

@@ -30,7 +30,7 @@ from abilities.helpers.stores.postgres import (
 )
 from abilities.helpers.stores.postgres.calls import OPERATOR, Calls
 from abilities.helpers.stores.postgres.entries import group_entries, import_memory_entries
-from abilities.helpers.stores.postgres.history import WriteRules
+from abilities.helpers.stores.postgres.history import StoreRules
 from abilities.helpers.stores.postgres.marks import read_mark, write_mark
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.protocol import (
@@ -79,7 +79,7 @@ class PostgresStore(ServableStore):
         language: Language | None = None,
         history: HistoryLimits = HistoryLimits(),  # noqa: B008 - it is immutable
     ) -> None:
-        self._rules = WriteRules(max_memories, history)
+        self._rules = StoreRules(max_memories, history)
         self._calls = Calls(url, language or Language(), self._rules)
 
     @property

@@ -20,7 +20,7 @@ from abilities.helpers.stores.postgres.history import (
     NO_LINKS,
     LinkChange,
     Occasion,
-    WriteRules,
+    StoreRules,
     add_entries,
     build_entry,
 )
@@ -119,7 +119,7 @@ async def import_memory(
 
     await _check_id_is_free(connection, merged.row)
     if not options.dry_run:
-        rules = WriteRules(options.quota, limits)
+        rules = StoreRules(options.quota, limits)
         row = merged.row._replace(version=existing.next_version)
         entry = await _record(
             connection, existing, row, LinkChange.build(links, merged.links), rules
@@ -132,7 +132,7 @@ async def import_memory(
 
 
 async def _record(
-    connection: Connection, existing: Existing, row: Row, links: LinkChange, rules: WriteRules
+    connection: Connection, existing: Existing, row: Row, links: LinkChange, rules: StoreRules
 ) -> Entry:
     """Return the entry of an imported memory.
 
@@ -176,7 +176,7 @@ async def _mend_before_import(
         assert damaged.row is not None, "what is damaged exists"
         return damaged._replace(row=mend_row(damaged.row, now), damage=None)
 
-    rules = WriteRules(options.quota, limits)
+    rules = StoreRules(options.quota, limits)
     return await mend_memory(connection, damaged, now, IMPORTER, rules)
 
 

@@ -9,7 +9,7 @@ from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.mending import mend_row
 from abilities.helpers.stores.model import AccessCounters, Row, StoredMemory, hash_row, verify_saved
 from abilities.helpers.stores.postgres.accesses import Access
-from abilities.helpers.stores.postgres.history import Occasion, WriteRules, build_entry, save_entry
+from abilities.helpers.stores.postgres.history import Occasion, StoreRules, build_entry, save_entry
 from abilities.helpers.stores.postgres.links import delete_links, get_rank_score
 from abilities.helpers.stores.postgres.ranking import refresh_stale_ranks, update_ranks
 from abilities.helpers.stores.postgres.reads import RowRecord
@@ -97,7 +97,7 @@ async def save_memory(
     existing: Existing,
     merged: Row,
     entry: Entry,
-    rules: WriteRules,
+    rules: StoreRules,
     counters: AccessCounters | None = None,
 ) -> Row:
     """Write a memory's row and all that is derived from it, except its own links; return the row.
@@ -139,7 +139,7 @@ async def save_memory(
 
 
 async def mend_memory(
-    connection: Connection, existing: Existing, made_at: str, caller: str, rules: WriteRules
+    connection: Connection, existing: Existing, made_at: str, caller: str, rules: StoreRules
 ) -> Existing:
     """Write what is readable of a damaged memory anew, with all that is derived from it."""
     damaged = existing.row
