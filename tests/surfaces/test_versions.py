@@ -74,7 +74,9 @@ async def test_a_version_is_a_tag_over_http(roots: Settings) -> None:
             assert made.json()["summary"]["succeeded"] == 1
             history = await client.get("/api/memories/tea/history", params={"limit": 1})
             assert [entry["version"] for entry in history.json()["entries"]] == [4]
-            restored = await client.post("/api/memories/tea/restore", json={"version": 1})
+            restored = await client.post(
+                "/api/abilities/memory_restore", json={"key": "tea", "version": 1}
+            )
             assert restored.json()["memory"]["content"] == "Green."
             assert restored.headers["etag"] == '"v5"'
 
