@@ -154,6 +154,7 @@ BEHAVIOURS: tuple[Behaviour[ServableStore], ...] = (
     powers.a_marked_store_is_sound,
     forgetting.no_import_brings_back_what_was_purged,
     forgetting.a_past_is_imported,
+    forgetting.a_past_of_links_alone_is_imported,
     forgetting.an_import_can_be_undone,
 )
 """What a `ServableStore`, which has all powers, must do."""

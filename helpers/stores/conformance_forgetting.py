@@ -60,8 +60,12 @@ async def what_is_purged_is_gone_for_good(store: HistoryStore) -> None:
 
 
 async def a_deleted_memory_can_be_purged(store: HistoryStore) -> None:
-    """Its history goes too; what was never there is refused."""
+    """Its history goes too; what was never there is refused, and what has another key now."""
     memory = expect_stored(await put(store, "a"))
+    other = expect_stored(await put(store, "b"))
+    await rename(store, other.row.id, "c")
+    rule = "a key that a memory no longer has does not destroy it"
+    await expect_refused(store.change(NAMESPACE, plan("purge", "b")), "memory_not_found", rule)
     await put(store, "a", kind="delete")
 
     await store.change(NAMESPACE, plan("purge", id=memory.row.id))
@@ -177,6 +181,26 @@ async def a_past_is_imported(store: ServableStore) -> None:
     expect(remaining, imported, "nor does it add to the history")
     page = await store.read_changes(OTHER_NAMESPACE, 0, 20)
     expect(len(page.changes), 3, "followers learn of all that was imported")
+    for finding in await store.check(lambda _: None, full=True):
+        expect(finding.state == "damaged", False, f"the store is sound: {finding.words}")
+
+
+async def a_past_of_links_alone_is_imported(store: ServableStore) -> None:
+    """All that is known of a memory may be that its links followed another one."""
+    memory_id = expect_stored(await put(store, "old")).row.id
+    linking = expect_stored(await put(store, "d", links=[("old", 0.5)])).row.id
+    await store.compact(END_OF_TIME)
+    await rename(store, memory_id, "new")
+    await put(store, "new", kind="delete")
+
+    await store.import_entries([_move(entry) for entry in await read_all_entries(store)])
+    await store.import_batch([_move_memory(memory) for memory in await _read_all(store)])
+
+    name = MemoryName(id=linking)
+    history = await store.read_history(OTHER_NAMESPACE, name, None, 9)
+    memory = await store.read_version(OTHER_NAMESPACE, name, history.earliest)
+    expect(list_targets(memory.links), ["new"], "its first version has the links that it had last")
+    expect("relinked" in [entry.action for entry in history.entries], True, "the past is kept")
     for finding in await store.check(lambda _: None, full=True):
         expect(finding.state == "damaged", False, f"the store is sound: {finding.words}")
 

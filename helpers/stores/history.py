@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import FIELD_NAMES, Change
+from abilities.helpers.stores.changes import FIELD_NAMES, Change, rename_links
 from abilities.helpers.stores.model import LinkRow, Row, dump_sorted_json, hash_values
 
 Action = Literal[
@@ -257,14 +257,11 @@ def restore_row(change: Change, present: Row | None, wanted: Row) -> Row:
 
 
 def restore_links(row: Row, wanted: State) -> dict[LinkName, LinkRow]:
-    """Return the links of a restored version; those to the memory itself follow its key."""
+    """Return the links of a restored version; those to the memory itself follow its key.
+
+    Of two that become one by that, the same one stays as in a rename.
+    """
     assert wanted.row is not None, "a version that was found has a row"
-    restored: dict[LinkName, LinkRow] = {}
+    links = rename_links(tuple(wanted.links.values()), wanted.row.key, row.key)
 
-    for link in wanted.links.values():
-        target = link.target
-        if target == wanted.row.key:
-            target = row.key
-        restored[target, link.type] = link._replace(source=row.key, target=target)
-
-    return restored
+    return {(link.target, link.type): link for link in links}

@@ -44,12 +44,14 @@ class ExportedPasts(AbstractContextManager["ExportedPasts"]):
     def add(self, entries: Iterable[Entry]) -> None:
         """Note entries that were exported, those of each memory by rising version."""
         for entry in entries:
-            if entry.action != "relinked":
-                is_due = entry.action != "deleted"
-                self._ends.execute(
-                    "INSERT OR REPLACE INTO ends VALUES (?, ?, ?, ?)",
-                    (entry.namespace, entry.id, entry.version, is_due),
-                )
+            version = entry.version
+            if entry.action == "relinked":
+                version = entry.previous
+
+            self._ends.execute(
+                "INSERT OR REPLACE INTO ends VALUES (?, ?, ?, ?)",
+                (entry.namespace, entry.id, version, entry.action != "deleted"),
+            )
 
     def find_end(self, namespace: str, memory_id: str) -> End | None:
         """Return where the exported history of a memory ends; None if it has none."""
@@ -96,9 +98,11 @@ async def match_past(
 async def read_end(store: ServableStore, end: End) -> StoredMemory | None:
     """Return a memory as it was where its exported history ends; None if nobody knows any more."""
     try:
-        return await store.read_version(end.namespace, MemoryName(id=end.id), end.version)
+        memory = await store.read_version(end.namespace, MemoryName(id=end.id), end.version)
     except Refused as refused:
         if refused.reason not in ("id_not_found", "version_not_found", "checksum_mismatch"):
             raise
+        return None
 
-    return None
+    # Nobody knows any more when a deleted memory was last accessed.
+    return memory._replace(accessed_at=memory.row.updated_at)

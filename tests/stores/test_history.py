@@ -1,5 +1,7 @@
 """The history of memories as pure functions: whatever changes are made, each state comes back."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from abilities.helpers.stores.history import (
     describe_before,
     list_changed,
     name_action,
+    restore_links,
     rewind,
     rewind_to_time,
     seal,
@@ -49,7 +52,7 @@ _changes = st.lists(
 
 
 @given(_changes)
-def test_every_version_comes_back_byte_by_byte(changes: list) -> None:
+def test_every_version_comes_back_byte_by_byte(changes: list[Any]) -> None:
     """Each state is found again from the last one by its version and by its time."""
     state = State(None, {})
     entries: list[Entry] = []
@@ -105,3 +108,28 @@ def test_an_entry_names_what_it_changed() -> None:
 
     assert list_changed(created) == []
     assert list_changed(changed) == ["memory_score", "summary", "links"]
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.1), (0.1, 0.5), (0.5, 0.5)])
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_links_that_become_one_in_a_restored_memory_do_so_as_in_a_rename(
+    weights: tuple[float, float], is_reversed: bool
+) -> None:
+    """Whatever the order of the links, the heavier one stays, or the first by its target."""
+    change = Change("store", "t", key="old", new_id="i", fields={"type": "core", "content": "c"})
+    row = merge_change(change, create_row(change, "n"), []).row
+    to_new, to_itself = weights
+    links = [
+        LinkRow("old", "new", "association", to_new, "to new"),
+        LinkRow("old", "old", "association", to_itself, "to itself"),
+    ]
+    if is_reversed:
+        links.reverse()
+    state = State(row, {(link.target, link.type): link for link in links})
+
+    restored = restore_links(row._replace(key="new"), state)
+
+    heavier = LinkRow("new", "new", "association", to_new, "to new")
+    if to_itself > to_new:
+        heavier = LinkRow("new", "new", "association", to_itself, "to itself")
+    assert restored == {("new", "association"): heavier}

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings, strategies
 
 from abilities.cli.main import main
+from abilities.declarations.values import utc_now
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.model import IncomingMemory
 from abilities.helpers.stores.names import make_key, to_storable
@@ -50,7 +51,7 @@ def run(store: Path, *arguments: str | Path, stdin: bytes | None = None) -> Resu
 
 
 def export(store: Path) -> bytes:
-    done = run(store, "export")
+    done = run(store, "export", "--no-history")
 
     assert done.exit_code == 0, done.output
 
@@ -152,7 +153,7 @@ def fill(path: Path, count: int, **fields: Any) -> None:
 def test_what_differs_is_kept_unless_asked(tmp_path: Path) -> None:
     store, other, file = tmp_path / "m.db", tmp_path / "o.db", tmp_path / "m.jsonl"
     fill(store, 3)
-    run(store, "export", file)
+    run(store, "export", "--no-history", file)
     changed = file.read_text().replace("content of k0001", "changed")
     file.write_text(changed)
 
@@ -194,7 +195,7 @@ def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
 ) -> None:
     store, file, report = tmp_path / "m.db", tmp_path / "m.jsonl", tmp_path / "report.jsonl"
     fill(store, 2)
-    run(store, "export", file)
+    run(store, "export", "--no-history", file)
     heading, good, other = file.read_bytes().splitlines()
     memory = json.loads(other)
     bad = [
@@ -230,7 +231,7 @@ def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
     assert "too long" in notes[6]["words"]
 
     newer = tmp_path / "newer.jsonl"
-    newer.write_text('{"format":"agent-abilities","version":2}\n')
+    newer.write_text('{"format":"agent-abilities","version":3}\n')
 
     assert "newer version" in run(store, "import", newer).stderr
 
@@ -245,7 +246,7 @@ def test_lines_that_are_no_memories_are_reported_and_the_rest_is_imported(
 def test_a_score_in_the_metadata_of_a_line_is_the_score(tmp_path: Path) -> None:
     store, file = tmp_path / "m.db", tmp_path / "m.jsonl"
     fill(store, 1)
-    run(store, "export", file)
+    run(store, "export", "--no-history", file)
     heading, line = file.read_bytes().splitlines()
     memory = json.loads(line)
     memory["metadata"] = {"memory_score": -0.0, "mine": 1}
@@ -263,7 +264,7 @@ def test_a_score_in_the_metadata_of_a_line_is_the_score(tmp_path: Path) -> None:
 def test_a_tag_that_a_line_has_twice_is_kept_once(tmp_path: Path) -> None:
     store, file = tmp_path / "m.db", tmp_path / "m.jsonl"
     fill(store, 1)
-    run(store, "export", file)
+    run(store, "export", "--no-history", file)
     heading, line = file.read_bytes().splitlines()
     memory = json.loads(line) | {"tags": ["b", "a", "b"]}
     file.write_bytes(heading + b"\n" + json.dumps(memory).encode())
@@ -464,7 +465,7 @@ def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
 
 def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:
     source, target, file = tmp_path / "a.db", tmp_path / "b.db", tmp_path / "m.jsonl"
-    fill(source, KILLED_IMPORTS * 500)
+    fill(source, KILLED_IMPORTS * 500, now=utc_now())
     run(source, "export", file)
     kills = 0
     for attempt in range(KILLED_IMPORTS):
@@ -482,7 +483,20 @@ def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:
     done = run(target, "import", file)
 
     assert done.exit_code == 0
-    assert export(target) == file.read_bytes()
+    assert export(target) == export(source)
+    histories = [list_actions(run(store, "export").stdout) for store in (source, target)]
+    assert histories[1] == {name: [*told, "imported"] for name, told in histories[0].items()}
+
+
+def list_actions(exported: str) -> dict[str, list[str]]:
+    """Return what became of each memory by an export, by the memories' ids."""
+    actions: dict[str, list[str]] = {}
+    for line in map(json.loads, exported.splitlines()):
+        if "history" in line:
+            entry = line["history"]
+            actions.setdefault(entry["id"], []).append(entry["action"])
+
+    return actions
 
 
 def count_memories(store: Path) -> int:
@@ -511,7 +525,7 @@ def start(store: Path, *arguments: str) -> "subprocess.Popen[bytes]":
 def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
     store, file = tmp_path / "a.db", tmp_path / "m.jsonl"
     fill(store, 5_000)
-    whole, part = export(store), tmp_path / "m.jsonl.part"
+    whole, part = run(store, "export").stdout_bytes, tmp_path / "m.jsonl.part"
     kills = 0
     for attempt in range(40):
         process = start(store, "export", str(file), "--resume")
@@ -757,7 +771,7 @@ def test_s16_a_backup_carries_damaged_memories_and_says_so(tmp_path: Path) -> No
     assert "Memories that are not as they were written: 1." in done.stderr
     assert count_memories(copy) == 20 and not list(tmp_path.glob("*-new-*"))
 
-    exported = run(store, "export")
+    exported = run(store, "export", "--no-history")
 
     assert exported.exit_code == 1 and "k0003" in exported.stderr
     assert exported.stdout.count("\n") == 20

@@ -18,7 +18,7 @@ from tests.support.law_recall import check_recall
 
 NAMESPACES = ("team", "Team")
 
-HEADING = '{"format":"agent-abilities","version":1}\n'
+HEADING = '{"format":"agent-abilities","version":2}\n'
 
 
 class Pace(NamedTuple):

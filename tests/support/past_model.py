@@ -46,6 +46,7 @@ class PastModel:
     def __init__(self) -> None:
         self.present = NamespaceModel()
         self.events: list[Event] = []
+        self.oldest: dict[str, State] = {}
         self.purged: set[str] = set()
 
     def copy(self) -> "PastModel":
@@ -53,12 +54,14 @@ class PastModel:
         copied = copy(self)
         copied.present = self.present.copy()
         copied.events = list(self.events)
+        copied.oldest = dict(self.oldest)
         copied.purged = set(self.purged)
         return copied
 
     def take(self, other: "PastModel") -> None:
         """Become what another model is."""
-        self.present, self.events, self.purged = other.present, other.events, other.purged
+        self.present, self.events = other.present, other.events
+        self.oldest, self.purged = other.oldest, other.purged
 
     def expire(self, now: str) -> None:
         """Archive what is past its end, as every read and change does first."""
@@ -92,6 +95,11 @@ class PastModel:
     def forget(self) -> None:
         """Forget all that was, except for the states that are there now."""
         self.events.clear()
+        self.oldest = _get_states(self.present)
+
+    def is_known(self, memory_id: str) -> bool:
+        """Return whether a memory is there, or was."""
+        return self.get_present(memory_id) is not None or bool(self.list_events(memory_id))
 
     def find_id(self, key: str) -> str | None:
         """Return the id that a key names: of a memory that is there, or that last had the key."""
@@ -121,15 +129,19 @@ class PastModel:
         for event in self.list_events(memory_id):
             if event.after is not None and event.after.memory.version == version:
                 return event.after
-        return None
+
+        oldest = self.oldest.get(memory_id)
+        return oldest if oldest is not None and oldest.memory.version == version else None
 
     def find_at(self, memory_id: str, time: str) -> State | None:
         """Return a memory as it was at a time."""
+        found = self.oldest.get(memory_id)
         for event in self.list_events(memory_id):
             if event.made_at <= time:
-                after = event.after
-                return None if after is None or after.memory.updated_at > time else after
-        return None
+                found = event.after
+                break
+
+        return None if found is None or found.memory.updated_at > time else found
 
     def _make(self, change: Change) -> int:
         """Make one change; return the version that its memory has then. Raises Refusal."""
@@ -207,14 +219,17 @@ class PastModel:
 
     def _purge(self, memory_id: str, change: Change) -> int:
         if memory_id in self.purged:
-            raise Refusal("purged")
+            raise Refusal("id_not_found")
 
         memory = self.present.find(memory_id)
+        if memory is not None and change.key not in (None, memory.key):
+            raise Refusal("memory_not_found")  # a key that it no longer has must not destroy it
         if memory is None:
             self.present.version += 1
         else:
             self.present.delete(memory_id)
         self.events = [event for event in self.events if event.id != memory_id]
+        self.oldest.pop(memory_id, None)
         self.purged.add(memory_id)
         return self.present.version
 
@@ -232,10 +247,7 @@ class PastModel:
         if present is None and key in self.present.memories:
             raise Refusal("key_taken")
 
-        links: OwnLinks = {}
-        for (target, kind), value in wanted.links.items():
-            links[key if target == wanted.memory.key else target, kind] = value
-
+        links = _move_links(wanted, key)
         latest = wanted.memory if present is None else present.memory
         memory = replace(
             wanted.memory,
@@ -292,6 +304,23 @@ def _name_action(change: Change, old: State | None, new: State | None) -> str:
         return "archived" if new.memory.archived else "revived"
 
     return "changed" if old.memory.key == new.memory.key else "renamed"
+
+
+def _move_links(state: State, key: str) -> OwnLinks:
+    """Return the links of a memory that gets a key.
+
+    Of two that become one, the heavier stays, or the first one by its target.
+    """
+    old_key = state.memory.key
+    links: OwnLinks = {}
+
+    for target, kind in sorted(state.links):
+        value = state.links[target, kind]
+        name = (key if target == old_key else target, kind)
+        if name not in links or links[name].weight < value.weight:
+            links[name] = value
+
+    return links
 
 
 def _get_states(namespace: NamespaceModel) -> dict[str, State]:

@@ -11,6 +11,7 @@ from abilities.helpers.stores.requests import check_change
 from abilities.helpers.stores.sqlite.changing import apply_change
 from abilities.helpers.stores.sqlite.errors import translate_sqlite_error
 from abilities.helpers.stores.sqlite.savepoints import OWN_ERRORS, run_in_savepoint
+from abilities.helpers.stores.sqlite.search import postpone_texts
 from abilities.helpers.stores.sqlite.writes import WriteRules
 
 
@@ -43,15 +44,20 @@ def apply_changes(
 
     Raises BatchUndone if they are ``atomic`` and one cannot be made; the caller undoes the others.
     """
-    if atomic:
-        return _apply_all(connection, namespace, changes, rules)
+    with postpone_texts(connection) as postponed:
+        if atomic:
+            return _apply_all(connection, namespace, changes, rules)
 
-    outcomes: list[WriteResult | Exception] = []
-    for change in changes:
-        work = partial(_apply_one, namespace=namespace, change=change, rules=rules)
-        outcomes.append(run_in_savepoint(connection, work))
+        outcomes: list[WriteResult | Exception] = []
+        for change in changes:
+            waiting = list(postponed)
+            work = partial(_apply_one, namespace=namespace, change=change, rules=rules)
+            outcome = run_in_savepoint(connection, work)
+            if isinstance(outcome, Exception):
+                postponed[:] = waiting
+            outcomes.append(outcome)
 
-    return outcomes
+        return outcomes
 
 
 def _apply_all(

@@ -17,7 +17,6 @@ from abilities.helpers.stores.mending import list_replaced
 from abilities.helpers.stores.model import LinkRow, Row
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.sqlite.expiry import (
-    EXPIRED_AT_ONCE,
     FIRST_DUE,
     DueMemory,
     list_due,
@@ -76,7 +75,7 @@ def expire_due(
             change = Change("expire", now, id=memory.id, caller="expiry")
             _make_change(connection, namespace, change, rules)
 
-    if len(due) < EXPIRED_AT_ONCE:
+    if not due:
         return None
     return due[-1]
 
@@ -233,7 +232,7 @@ def _record_merge(
         links_before = name_links(_select_links(plan.moves.before, before.key), row.key)
         moved = name_links(_select_links(plan.moves.after, row.key))
         kept = moved.keys() - name_links(plan.named).keys()
-        links_after = {name: moved[name] for name in kept} | links_after
+        links_after = {**{name: moved[name] for name in kept}, **links_after}
 
     action = name_action(change, before, row)
     state_before, state_after = State(before, links_before), State(row, links_after)

@@ -60,11 +60,12 @@ def _decode(name: bytes) -> str:
 
 def group_entries(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
     """Yield the entries of each memory."""
-    for _, group in groupby(entries, key=_find_owner):
+    for _, group in groupby(entries, key=find_owner):
         yield list(group)
 
 
-def _find_owner(entry: Entry) -> EntryOwner:
+def find_owner(entry: Entry) -> EntryOwner:
+    """Return the memory that an entry belongs to."""
     return EntryOwner(entry.namespace, entry.id)
 
 
@@ -72,7 +73,7 @@ def import_history(
     connection: sqlite3.Connection, entries: Sequence[Entry], limits: HistoryLimits
 ) -> int:
     """Store the history of one memory, unless something of it is known; return how many entries."""
-    namespace, memory_id = _find_owner(entries[0])
+    namespace, memory_id = find_owner(entries[0])
     known = connection.execute(_IS_KNOWN, (namespace, memory_id)).fetchone()
     if known is not None or is_purged(connection, namespace, memory_id):
         return 0

@@ -341,9 +341,9 @@ def _configure(connection: sqlite3.Connection, writing: bool) -> None:
             f"journal_size_limit = {KEPT_BYTES}",
             "journal_mode = WAL",  # a backup that was put here by hand has another mode
             "query_only = OFF",
+            "secure_delete = ON",  # what a purge deletes is not left in free pages
         ]
-    else:
-        # A reader leaves it to the writer to write the log back.
+    else:  # a reader leaves it to the writer to write the log back
         pragmas += ["wal_autocheckpoint = 0", "query_only = ON"]
 
     for pragma in pragmas:

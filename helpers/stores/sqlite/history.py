@@ -39,8 +39,8 @@ DELETE FROM history WHERE namespace = ? AND (version, id) <= (?, CAST(? AS TEXT)
 """
 _DELETE_OF = f"DELETE FROM history WHERE namespace = ? AND id = ? RETURNING {_SIZE}"
 _LAST_VERSION = """
-SELECT version, action FROM history
-WHERE namespace = ? AND id = ? AND action <> 'relinked' ORDER BY version DESC LIMIT 1
+SELECT CASE action WHEN 'relinked' THEN previous ELSE version END, action FROM history
+WHERE namespace = ? AND id = ? ORDER BY version DESC LIMIT 1
 """
 _RELINKED = """
 SELECT key, id, version FROM memories
@@ -183,11 +183,15 @@ def add_entries(
         connection.execute(_FORGET, (version, namespace))
         return
 
-    connection.executemany(_ADD, [seal(entry) for entry in entries])
-    connection.execute(_COUNT, (namespace, sum(entry.size for entry in entries)))
-
+    save_entries(connection, [seal(entry) for entry in entries])
     if version % _TRIM_VERSIONS == 0:
         trim(connection, namespace, limits, entries[0].made_at)
+
+
+def save_entries(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+    """Write entries of one namespace as they are, and count them."""
+    connection.executemany(_ADD, entries)
+    connection.execute(_COUNT, (entries[0].namespace, sum(entry.size for entry in entries)))
 
 
 def trim(connection: sqlite3.Connection, namespace: str, limits: HistoryLimits, now: str) -> int:

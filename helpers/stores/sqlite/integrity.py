@@ -13,6 +13,7 @@ from abilities.helpers.stores.model import LinkRecord, Row
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.ranking import ARE_STALE, StaleMark
 from abilities.helpers.stores.sqlite import schema
+from abilities.helpers.stores.sqlite.history_check import check_history
 from abilities.helpers.stores.sqlite.recall_check import compare_recall_index
 from abilities.helpers.stores.sqlite.search import compare_index
 
@@ -166,7 +167,7 @@ def _check_rows(
         counters[Counted._make(name)] = number
 
     versions = dict(connection.execute("SELECT namespace, number FROM versions").fetchall())
-    return check.report(counters, versions)
+    return [*check.report(counters, versions), check_history(connection)]
 
 
 def check_search_index(connection: sqlite3.Connection) -> IntegrityFinding:

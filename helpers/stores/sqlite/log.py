@@ -35,6 +35,9 @@ class StoreConnection(sqlite3.Connection):
 
     log_files: LogFiles | None = None
 
+    postponed_texts: list[tuple[int, str]] | None = None
+    """Texts that wait to be added to the search index, by rowid; None while none has to wait."""
+
 
 def find_log_files(path: Path) -> LogFiles:
     """Return what stands beside a database under the names of its log."""

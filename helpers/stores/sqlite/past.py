@@ -22,9 +22,13 @@ _ENTRIES = f"""
 SELECT {ENTRY} FROM history INDEXED BY history_id WHERE namespace = ? AND id = ? AND version < ?
 ORDER BY version DESC
 """
-_OLDEST = f"""
-SELECT {ENTRY} FROM history INDEXED BY history_id WHERE namespace = ? AND id = ?
-ORDER BY version LIMIT 1
+# Before a memory was mended, it cannot be restored.
+_EARLIEST = """
+SELECT CASE WHEN previous = 0 OR action = 'mended' THEN version ELSE previous END
+FROM history INDEXED BY history_id WHERE namespace = ?1 AND id = ?2 AND version >= coalesce((
+    SELECT max(version) FROM history INDEXED BY history_id
+    WHERE namespace = ?1 AND id = ?2 AND action = 'mended'
+), 0) ORDER BY version LIMIT 1
 """
 _CHANGES = """
 SELECT version, id, action, made_at, caller FROM history
@@ -102,12 +106,12 @@ def _find_earliest(
     connection: sqlite3.Connection, namespace: str, memory_id: str, row: Row | None
 ) -> int:
     """Return the oldest version of a memory that its entries lead to, if none is damaged."""
-    oldest = connection.execute(_OLDEST, (namespace, memory_id)).fetchone()
-    if oldest is None:
-        return row.version if row is not None else 0
+    found: tuple[int] | None = connection.execute(_EARLIEST, (namespace, memory_id)).fetchone()
+    if found is not None:
+        (earliest,) = found
+        return earliest
 
-    entry = Entry._make(oldest)
-    return entry.previous or entry.version
+    return row.version if row is not None else 0
 
 
 def read_version(

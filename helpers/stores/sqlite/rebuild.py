@@ -19,6 +19,7 @@ from abilities.helpers.stores.originals import OriginalsFile, RepairReport
 from abilities.helpers.stores.sqlite import recovery
 from abilities.helpers.stores.sqlite.file import connect_to_file
 from abilities.helpers.stores.sqlite.links import add_link, prepare_link_writes
+from abilities.helpers.stores.sqlite.rebuild_history import HistoryCopy
 from abilities.helpers.stores.sqlite.recovery import FoundLink, FoundRow
 from abilities.helpers.stores.sqlite.writes import save_memory, take_version
 
@@ -54,6 +55,7 @@ class Rebuild:
         self._progress = progress
         self._rows = 0
         self._now = utc_now()
+        self._renewed: set[tuple[str, str]] = set()  # memories that got new versions, by their ids
 
     def run(self) -> None:
         """Write the whole store. Raises sqlite3.Error, OSError."""
@@ -69,6 +71,7 @@ class Rebuild:
 
         self._renew_repeated_versions()
         self._copy_links()
+        self._copy_history()
         self._new.execute("COMMIT")
 
     def close(self) -> None:
@@ -108,6 +111,7 @@ class Rebuild:
         saved = self._try_to_save(found, mended)
         assert saved, "a mended row can be stored"
         self._report.mended_memories += 1
+        self._renewed.add((mended.namespace, mended.id))
 
     def _list_known_values(self, found: FoundRow, names: JsonObject) -> Iterator[JsonObject]:
         """Yield what the columns of a damaged memory may have been, the likeliest first."""
@@ -153,13 +157,16 @@ class Rebuild:
 
     def _save_last_versions(self) -> None:
         """Write the last versions, so that none is given again, not even after a deletion."""
-        for namespace, number in recovery.read_last_versions(self._damaged).items():
-            if _is_text(namespace):
-                values = (namespace, _to_count(number))
-                self._new.execute("INSERT INTO versions VALUES (?, ?)", values)
+        for last in recovery.read_last_versions(self._damaged):
+            if _is_text(last.namespace):
+                number = _to_count(last.number)
+                forgotten = min(_to_count(last.forgotten), number)
+                values = (last.namespace, number, forgotten)
+                self._new.execute("INSERT INTO versions VALUES (?, ?, ?)", values)
 
+        # Where it is not known what was forgotten, all may be.
         self._new.execute(
-            "INSERT INTO versions SELECT namespace, max(version, 0) FROM ("
+            "INSERT INTO versions SELECT namespace, max(version, 0), max(version, 0) FROM ("
             "SELECT namespace, max(version) AS version FROM memories GROUP BY namespace"
             ") WHERE true ON CONFLICT DO UPDATE SET number = max(number, excluded.number)"
         )
@@ -174,6 +181,7 @@ class Rebuild:
                 "UPDATE memories SET version = ?, hash = ? WHERE rowid = ?",
                 (row.version, hash_row(row), memory),
             )
+            self._renewed.add((row.namespace, row.id))
 
     def _copy_links(self) -> None:
         expected = recovery.count_known_links(self._damaged)
@@ -200,6 +208,15 @@ class Rebuild:
             self._report.mended_links += 1
 
         return is_new
+
+    def _copy_history(self) -> None:
+        copy = HistoryCopy(self._new, self._originals, self._renewed, self._now)
+        for entries in recovery.read_entries(self._damaged):
+            copy.add(entries)
+            self._count_row()
+
+        for columns in recovery.read_purged(self._damaged):
+            copy.add_purged(columns)
 
     def _list_keys(self) -> Iterator[tuple[str, str]]:
         yield from self._new.execute("SELECT namespace, key FROM memories").fetchall()

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from abilities.declarations.values import JsonObject
+from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRecord, Row
 
 _ROW = ", ".join((*Row._fields, "hash"))
@@ -41,6 +42,16 @@ _KNOWN_ROWIDS = (
     "SELECT memory FROM shelf INDEXED BY shelf_memory",
     "SELECT id FROM search_docsize",
 )
+_ENTRY_OWNERS = (
+    "SELECT DISTINCT namespace, id FROM history INDEXED BY history_id",
+    "SELECT DISTINCT namespace, id FROM history NOT INDEXED",
+)
+_ENTRIES_OF = f"""
+SELECT {", ".join(Entry._fields)} FROM history
+WHERE namespace = CAST(? AS TEXT) AND id = CAST(? AS TEXT) ORDER BY version
+"""
+_PURGED = "SELECT namespace, id, version, made_at, caller FROM purged"
+
 _RANGE = 256
 """Rows that are read together; where that fails, half of them, down to one."""
 
@@ -75,6 +86,14 @@ class KnownValues(NamedTuple):
 
     columns: JsonObject
     counters: AccessCounters
+
+
+class LastVersion(NamedTuple):
+    """What a store keeps of the versions of a namespace, see schema.sql."""
+
+    namespace: str
+    number: int
+    forgotten: int
 
 
 def read_rows(connection: sqlite3.Connection) -> Iterator[FoundRow]:
@@ -207,12 +226,41 @@ def count_known_links(connection: sqlite3.Connection) -> int:
     return _fetch_number(connection, "SELECT sum(outgoing) FROM link_counts")
 
 
-def read_last_versions(connection: sqlite3.Connection) -> dict[str, int]:
+def read_last_versions(connection: sqlite3.Connection) -> list[LastVersion]:
     """Return the last versions that namespaces have given; none if they cannot be read."""
     try:
-        return dict(connection.execute("SELECT namespace, number FROM versions").fetchall())
+        cursor = connection.execute("SELECT namespace, number, forgotten FROM versions")
+        return list(map(LastVersion._make, cursor))
     except sqlite3.DatabaseError:
-        return {}
+        return []
+
+
+def read_entries(connection: sqlite3.Connection) -> Iterator[list[Entry]]:
+    """Yield the entries of each memory by rising version, if they can be read."""
+    for statement in _ENTRY_OWNERS:
+        try:
+            owners = connection.execute(statement).fetchall()
+        except sqlite3.DatabaseError:
+            continue
+
+        for owner in owners:
+            yield _read_entries_of(connection, map(to_bytes, owner))
+        return
+
+
+def _read_entries_of(connection: sqlite3.Connection, owner: Iterable[object]) -> list[Entry]:
+    try:
+        return list(map(Entry._make, connection.execute(_ENTRIES_OF, tuple(owner))))
+    except sqlite3.DatabaseError:
+        return []
+
+
+def read_purged(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """Return what is known of purged memories: namespace, id, version, time and caller."""
+    try:
+        return connection.execute(_PURGED).fetchall()
+    except sqlite3.DatabaseError:
+        return []
 
 
 def to_bytes(text: object) -> object:

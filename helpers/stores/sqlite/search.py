@@ -4,12 +4,14 @@ Each memory has one searchable text there, see `abilities.helpers.stores.search_
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
 
 from abilities.helpers.stores.search_text import SEARCHED_COLUMNS, SEPARATOR, fold_columns
+from abilities.helpers.stores.sqlite.log import StoreConnection
 
 # As bytes, because a damaged text need not be UTF-8.
 _COLUMNS = ", ".join(f"CAST({name} AS BLOB)" for name in SEARCHED_COLUMNS)
@@ -58,10 +60,48 @@ def has_terms(terms: str, *columns: bytes) -> bool:
 
 def add_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
     """Add a memory's searchable text to the index; ``memory`` is the memory's rowid."""
-    connection.execute("INSERT INTO search (rowid, folded) VALUES (?, ?)", (memory, text))
-    connection.execute(
-        "INSERT INTO search_short (rowid, grams) VALUES (?, ?)", (memory, split_grams(text))
-    )
+    postponed = _find_postponed(connection)
+    if postponed is not None:
+        postponed.append((memory, text))
+    else:
+        _add(connection, [(memory, text)])
+
+
+@contextmanager
+def postpone_texts(connection: sqlite3.Connection) -> Generator[list[tuple[int, str]]]:
+    """Let texts be added together at the end of the context, which takes less time.
+
+    In a savepoint the index is written before each of most statements. The context yields the texts
+    that wait; if what was done is undone, they are to be as they were before.
+    """
+    assert isinstance(connection, StoreConnection), "a writer's connection"
+    connection.postponed_texts = []
+    try:
+        yield connection.postponed_texts
+        _add_postponed(connection)
+    finally:
+        connection.postponed_texts = None
+
+
+def _find_postponed(connection: sqlite3.Connection) -> list[tuple[int, str]] | None:
+    if isinstance(connection, StoreConnection):
+        return connection.postponed_texts
+
+    return None
+
+
+def _add_postponed(connection: sqlite3.Connection) -> None:
+    """Add the texts that wait, because something depends on them."""
+    postponed = _find_postponed(connection)
+    if postponed:
+        _add(connection, postponed)
+        postponed.clear()
+
+
+def _add(connection: sqlite3.Connection, texts: Sequence[tuple[int, str]]) -> None:
+    connection.executemany("INSERT INTO search (rowid, folded) VALUES (?, ?)", texts)
+    grams = [(memory, split_grams(text)) for memory, text in texts]
+    connection.executemany("INSERT INTO search_short (rowid, grams) VALUES (?, ?)", grams)
 
 
 def remove_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
@@ -73,6 +113,7 @@ def remove_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
 
 
 def _remove(connection: sqlite3.Connection, memory: int, folded: str, grams: str) -> None:
+    _add_postponed(connection)
     connection.execute(
         "INSERT INTO search (search, rowid, folded) VALUES ('delete', ?, ?)", (memory, folded)
     )
@@ -87,6 +128,7 @@ def remove_indexed_text(connection: sqlite3.Connection, memory: int) -> None:
 
     This reads the whole index, and is for memories that are damaged themselves.
     """
+    _add_postponed(connection)
     entry = connection.execute("SELECT 1 FROM search_docsize WHERE id = ?", (memory,)).fetchone()
     if entry is None:
         return
