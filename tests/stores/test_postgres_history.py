@@ -11,8 +11,6 @@ from unittest.mock import patch
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
@@ -30,7 +28,7 @@ from abilities.helpers.walk import WalkLimits
 from tests.stores.test_postgres import open_store
 from tests.stores.test_stores import find_reason
 from tests.support import postgres
-from tests.support.past_steps import Step, steps
+from tests.support.past_steps import Step, make_steps
 from tests.support.past_trial import PastTrial
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
@@ -62,26 +60,18 @@ async def main(url, number):
 asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
-EXAMPLES = size("ABILITIES_HISTORY_LAW", quick=5, full=100)
+TRIALS = size("ABILITIES_HISTORY_LAW", quick=2, full=25)
+STEPS = 40
 
 
-@given(taken=st.lists(steps, min_size=1, max_size=25))
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[
-        HealthCheck.too_slow,
-        HealthCheck.data_too_large,
-        HealthCheck.function_scoped_fixture,
-    ],
-)
-def test_postgres_knows_the_past_as_its_model_does(server: str, taken: Sequence[Step]) -> None:
+@pytest.mark.parametrize("seed", range(TRIALS))
+async def test_postgres_knows_the_past_as_its_model_does(server: str, seed: int) -> None:
     with (
         postgres.database(server) as one,
         postgres.database(server) as two,
         tempfile.TemporaryDirectory() as folder,
     ):
-        asyncio.run(try_steps(one, two, Path(folder), taken))
+        await try_steps(one, two, Path(folder), make_steps(seed, STEPS))
 
 
 async def try_steps(one: str, two: str, folder: Path, taken: Sequence[Step]) -> None:

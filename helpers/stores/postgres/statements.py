@@ -77,14 +77,14 @@ class Select(Generic[RecordT]):
         return record
 
     async def send(self, connection: Connection, *values: object) -> AsyncCursor[RecordT]:
-        """Send the statement in a pipeline; return the cursor that has its rows later."""
-        return await self._execute(connection, values)
+        """Send the statement; return the cursor, which in a pipeline has the rows only later."""
+        cursor = connection.cursor(row_factory=lambda _: self._make_record, binary=self._is_binary)
+        return await cursor.execute(self.text, values)
 
     async def _execute(
         self, connection: Connection, values: Sequence[object]
     ) -> AsyncCursor[RecordT]:
-        cursor = connection.cursor(row_factory=lambda _: self._make_record, binary=self._is_binary)
-        return await cursor.execute(self.text, values)
+        return await self.send(connection, *values)
 
 
 async def split(records: Sequence[RecordT]) -> AsyncIterator[Sequence[RecordT]]:
