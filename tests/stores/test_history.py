@@ -1,5 +1,7 @@
 """The history of memories as pure functions: whatever changes are made, each state comes back."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,7 @@ _changes = st.lists(
 
 
 @given(_changes)
-def test_every_version_comes_back_byte_by_byte(changes: list) -> None:
+def test_every_version_comes_back_byte_by_byte(changes: list[Any]) -> None:
     """Each state is found again from the last one by its version and by its time."""
     state = State(None, {})
     entries: list[Entry] = []
