@@ -16,11 +16,11 @@ TIME_FORM = "RFC 3339, such as 2027-01-31T09:00:00Z"
 FUTURE_FORM = f"a time in the future in {TIME_FORM}; '' for none"
 """What `expires_at` can be, in words."""
 
-_DATE = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-9])|(0[13-9]|1[0-2])-30|(0[13578]|1[02])-31)"
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
 _ZONE = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
-TIME_PATTERN = f"^{_DATE}T{_TIME}{_ZONE}$"
-"""The form of a time (RFC 3339, section 5.6), except for how many days its month has."""
+TIME_PATTERN = f"^[1-9][0-9]{{3}}-{_DAY}T{_TIME}{_ZONE}$"
+"""The form of a time (RFC 3339, section 5.6), except for when February has 29 days."""
 
 
 def parse_time(text: str) -> str | None:
@@ -37,7 +37,7 @@ def parse_time(text: str) -> str | None:
     text = re.sub(r"(\.[0-9]{6})[0-9]+", r"\1", text)
     try:
         return format_utc(datetime.fromisoformat(text).astimezone(UTC))
-    except (ValueError, OverflowError):  # a day that the month does not have; the year 0 or 10000
+    except (ValueError, OverflowError):  # the 29th of a short February; the year 10000
         return None
 
 

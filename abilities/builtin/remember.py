@@ -4,15 +4,16 @@ from typing import cast
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_OPERATIONS_BYTES
+from abilities.declarations.memory import KEY_RULE
+from abilities.declarations.reasons import Reason
 from abilities.declarations.remember import (
-    OPERATION_FIELDS,
-    Operation,
+    OPERATIONS,
+    OperationName,
     RememberAnswer,
     RememberInput,
 )
-from abilities.declarations.rules import name_unknown_field
-from abilities.declarations.suggestions import suggest_argument
-from abilities.declarations.values import JsonObject, parse_json
+from abilities.declarations.suggestions import suggest_value
+from abilities.declarations.values import JsonObject, as_object, parse_json
 from abilities.definition import Ability, Context
 from abilities.helpers.memory.remember_answers import build_remember_answer
 from abilities.helpers.memory.writer import Write
@@ -31,7 +32,7 @@ nobody changed the memory since you read it.
 With a key, a content may be longer than 5000 characters; memory_get with 'whole': true reads it \
 back. The answer has one short record per operation."""
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[OperationName, Kind] = {
     "store": "store",
     "update": "update",
     "append": "append",
@@ -39,6 +40,7 @@ _KINDS: dict[str, Kind] = {
     "unlink": "update",
     "rename": "update",
     "archive": "archive",
+    "delete": "archive",  # unless it is permanent
 }
 
 
@@ -69,19 +71,40 @@ def _try_to_parse(sent: object) -> Write | Refused:
 
 
 def _parse_operation(sent: object) -> Write:
-    """Return an operation as it is made. Raises Refused for one that is wrong, as a call's."""
+    """Return an operation as it is made. Raises Refused for one that is wrong, as for a call."""
     if isinstance(sent, str):
         sent = _read_json(sent)
 
-    operation = validate_arguments(Operation, sent)
-    given = operation.explicit_arguments()
-    _check_fields(operation, given)
+    fields = as_object(sent)
+    if fields is None:
+        raise Refused("wrong_type", "operation", expected={"type": "object"})
 
-    kind: Kind = _KINDS.get(operation.op, "archive")
-    if operation.permanent:
+    op = _parse_name(fields.get("op"))
+    given = validate_arguments(OPERATIONS[op], fields).explicit_arguments()
+    if op != "store" and "key" not in given and "id" not in given:
+        raise Refused("missing_argument", "key", expected={"type": "string", **KEY_RULE})
+
+    # Further parts of a content have keys of their own, made of the first one's.
+    if "key" not in given and len(given.get("content", "")) > MAX_CONTENT_CHARS:
+        raise Refused("too_long", "content", expected={"max_length": MAX_CONTENT_CHARS})
+
+    kind: Kind = _KINDS[op]
+    if given.get("permanent"):
         kind = "delete"
 
     return Write(kind, given)
+
+
+def _parse_name(name: object) -> OperationName:
+    """Return which operation a name stands for. Raises Refused."""
+    names: list[OperationName] = list(OPERATIONS)
+    for known in names:
+        if name == known:
+            return known
+
+    reason: Reason = "missing_argument" if name is None else "not_one_of"
+    meant = suggest_value(name, names)
+    raise Refused(reason, "op", expected={"one_of": names}, did_you_mean=meant)
 
 
 def _read_json(text: str) -> object:
@@ -91,33 +114,6 @@ def _read_json(text: str) -> object:
         return cast(object, parse_json(text))
     except ValueError:
         return text
-
-
-def _check_fields(operation: Operation, given: JsonObject) -> None:
-    """Raise Refused for a field that an operation lacks or does not take."""
-    fields = OPERATION_FIELDS[operation.op]
-    allowed = ("op", *fields.required, *fields.optional, "if_version")
-
-    for name in given:
-        if name not in allowed:
-            free = [other for other in allowed if other not in given]
-            raise Refused(
-                "unknown_argument",
-                name_unknown_field("", name),
-                expected={"one_of": list(allowed)},
-                did_you_mean=suggest_argument(name, free),
-            )
-
-    for name in fields.required:
-        if name not in given:
-            raise Refused("missing_argument", name)
-
-    if operation.op != "store" and not {"key", "id"} & given.keys():
-        raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
-
-    # Further parts of a content have keys of their own, made of the first one's.
-    if "key" not in given and len(operation.content or "") > MAX_CONTENT_CHARS:
-        raise Refused("too_long", "content", expected={"max_length": MAX_CONTENT_CHARS})
 
 
 remember: Ability = Ability(

@@ -32,7 +32,7 @@ from abilities.builtin.memories import (
     store_memory,
     update_memory,
 )
-from abilities.builtin.memory_history import memory_history, memory_restore
+from abilities.builtin.memory_history import memory_history
 from abilities.builtin.remember import remember
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
@@ -86,7 +86,6 @@ _OPERATIONS = (
     _Operation("stats", "GET", "/api/stats", get_memory_stats),
     _Operation("remember", "POST", "/api/memories:batch", remember),
     _Operation("history", "GET", "/api/memories/{key}/history", memory_history),
-    _Operation("restore", "POST", "/api/memories/{key}/restore", memory_restore),
 )
 _READS = (
     _Operation("walk", "GET", "/api/memories/{key}/bulk", bulk_read_memory),

@@ -1,17 +1,26 @@
 """Many changes of one call: each on its own or all or none, in as few transactions as can be."""
 
+import asyncio
+import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_CONTENT_CHARS
+from abilities.declarations.reasons import Reason
 from abilities.helpers.memory.parts import UNKNOWN_VERSION, PartReader, Plan, plan_change
 from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.protocol import MemoryStore, WriteResult
 
-_MAX_TRIES = 8
+_MAX_TRIES = 40
 """How often an operation on the parts of a content is planned anew if others change them."""
+
+_MAX_FOREIGN_TRIES = 5
+"""How often a key of a further part may be found taken before it counts as somebody else's."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+"""Seconds that such an operation waits at most before it is planned anew."""
 
 
 class Remembered(NamedTuple):
@@ -41,7 +50,7 @@ class Remembering:
         """
         valid = [change for change in changes if isinstance(change, Change)]
         if not atomic:
-            return await _Run(self, changes).finish()
+            return await _RememberRun(self, changes).finish()
         if len(valid) == len(changes):
             return await self.make_all(valid)
 
@@ -52,15 +61,27 @@ class Remembering:
 
     async def make_all(self, changes: Sequence[Change]) -> list[Outcome]:
         """Make all changes in one transaction, or none. Raises Refused."""
-        for _ in range(_MAX_TRIES):
+        obstacle: Change | None = None
+
+        for tries in range(_MAX_TRIES):
             plans = _plan_all(changes, await self.read_parts(changes))
             single = [change for plan in plans for change in plan.changes]
             results = await self._store.change_many(self._namespace, single, atomic=True)
 
-            if not _is_outdated(plans, results):
+            obstacle = _find_obstacle(plans, results)
+            if obstacle is None:
                 return _collect(plans, results)
+            if obstacle.if_version == 0 and tries > _MAX_FOREIGN_TRIES:
+                break
 
-        return [Refused("busy") for _ in changes]
+            # Chosen at random, or those who met would meet again.
+            longest = min(_FIRST_PAUSE * 2**tries, _LONGEST_PAUSE)
+            await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - nothing secret
+
+        assert obstacle is not None
+        # A memory that belongs to no content may have the key of a further part.
+        reason: Reason = "key_taken" if obstacle.if_version == 0 else "busy"
+        return [Refused(reason) for _ in changes]
 
     async def make_each(self, changes: Sequence[Change]) -> list[Outcome]:
         """Make changes of one memory each, each on its own, in one transaction. Raises Refused."""
@@ -100,7 +121,7 @@ class Remembering:
         return []
 
 
-class _Run:
+class _RememberRun:
     """The changes of one call, each made on its own, and what became of them so far."""
 
     def __init__(self, remembering: Remembering, changes: Sequence[Change | Refused]) -> None:
@@ -160,12 +181,25 @@ class _Run:
 
         outcomes = await self._remembering.make_each(changes)
         self._has_begun = True
-        self._outcomes.update(zip(self._pending, outcomes, strict=True))
+        for index, change, outcome in zip(self._pending, changes, outcomes, strict=True):
+            # Somebody else may have added to the content since it was read.
+            if _is_too_long(change, outcome):
+                (outcome,) = await self._remembering.make_all([change])
+            self._outcomes[index] = outcome
+
         self._pending = []
 
     async def _read_parts(self, start: int) -> dict[str, list[Row]]:
         later = [change for change in self._changes[start:] if isinstance(change, Change)]
         return await self._remembering.read_parts(later)
+
+
+def _is_too_long(change: Change, outcome: Outcome) -> bool:
+    """Return whether a content has no room for an addition, and could go on in another memory."""
+    if change.kind != "append" or change.key is None:
+        return False
+
+    return isinstance(outcome, Refused) and outcome.reason == "too_long"
 
 
 def _needs_content(change: Change) -> bool:
@@ -209,18 +243,20 @@ def _foresee(plan: Plan, rows: Sequence[Row]) -> list[Row]:
     return [*after, *before.values()]
 
 
-def _is_outdated(plans: Sequence[Plan], results: Sequence[WriteResult | Exception]) -> bool:
-    """Return whether a change has met another version than the one that its plan relies on."""
+def _find_obstacle(
+    plans: Sequence[Plan], results: Sequence[WriteResult | Exception]
+) -> Change | None:
+    """Return the change that met another version than its plan relies on, if one did."""
     remaining = iter(results)
 
     for plan in plans:
-        for index in range(len(plan.changes)):
+        for index, change in enumerate(plan.changes):
             result = next(remaining)
             is_conflict = isinstance(result, Refused) and result.reason == "version_conflict"
             if is_conflict and index in plan.guards:
-                return True
+                return change
 
-    return False
+    return None
 
 
 def _collect(plans: Sequence[Plan], results: Sequence[WriteResult | Exception]) -> list[Outcome]:

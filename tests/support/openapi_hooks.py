@@ -6,24 +6,63 @@ from typing import Any
 
 import schemathesis
 
+from abilities.declarations.bulk_read_memory import RESUME_PATTERN
+from abilities.declarations.limits import MAX_SAFE_INTEGER
+from abilities.declarations.moments import TIME_PATTERN
 from abilities.declarations.recall import CURSOR_PATTERN
+
+_NAMED_EITHER_WAY = ("/memory_history", "/memory_restore")
+"""The addresses of abilities that take a memory's key or its id."""
 
 _CURSOR = re.compile(CURSOR_PATTERN)
 
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Send no cursors that are well-formed: they are of no ranking, or more than the questions.
+    """Send no well-formed cursors, resume points, versions and ends of memories.
+
+    Cursors would be of no ranking, or more than the questions.
 
     The generator asks no filter about values at the bounds of a schema.
     """
+    query = case.query or {}
+    if _is_point(query.get("resume")):
+        del query["resume"]
+
     body = case.body
-    if not isinstance(body, dict) or "queries" not in body:
+    if not isinstance(body, dict):
+        return
+    if _is_point(body.get("resume")):
+        del body["resume"]
+
+    # No schema can say which versions there are, or that a time lies in the future.
+    for name in ("if_version", "expires_at"):
+        if name in body and is_well_formed(name, body[name]):
+            del body[name]
+
+    # Nor that one of two arguments is needed.
+    is_nameless = body.get("key") is None and body.get("id") is None
+    if case.path.endswith(_NAMED_EITHER_WAY) and is_nameless:
+        body["key"] = "any"
+
+    if "queries" not in body:
         return
 
     cursors = body.get("after")
     if isinstance(cursors, list) and all(map(_is_cursor, cursors)):
         del body["after"]
+
+
+def is_well_formed(name: str, value: Any) -> bool:
+    """Return whether a value passes its schema."""
+    if name == "if_version":
+        return isinstance(value, int | float) and 0 <= value <= MAX_SAFE_INTEGER
+
+    return isinstance(value, str) and re.fullmatch(TIME_PATTERN, value) is not None
+
+
+def _is_point(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(RESUME_PATTERN, value) is not None
 
 
 def _is_cursor(value: Any) -> bool:
