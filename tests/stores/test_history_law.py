@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
+
+from abilities.declarations.faults import Refused
 from abilities.helpers.stores.sqlite import access
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from tests.support.past_offenses import OFFENSES, Offense
 from tests.support.past_steps import Step, make_steps
 from tests.support.past_trial import PastTrial
 from tests.support.tier import size
@@ -47,6 +51,18 @@ def shorten(taken: Sequence[Step]) -> list[Step]:
             shortest = shorter
 
     return shortest
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("offend", OFFENSES)
+def test_a_trial_notices_who_breaks_the_past(
+    offend: Offense, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offend(monkeypatch)
+
+    with pytest.raises((AssertionError, Refused)):
+        for seed in range(10):
+            asyncio.run(try_steps(make_steps(seed, STEPS)))
 
 
 async def try_steps(taken: Sequence[Step]) -> None:

@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.declarations.values import JsonObject
-from abilities.helpers.memory import helper
+from abilities.helpers.memory import helper, writer
 from abilities.helpers.stores.sqlite import queries
 from tests.support.law_model import Moment
 from tests.support.surfaces import environment
@@ -98,8 +98,8 @@ class LocalApplication:
     def call(self, wave: Wave) -> list[JsonObject]:
         """Return the payloads of the replies."""
         with (
-            patch.object(helper, "utc_now", lambda: _moment.get().now),
-            patch.object(helper, "uuid4", lambda: _moment.get().new_id),
+            patch.object(writer, "utc_now", lambda: _moment.get().now),
+            patch.object(writer, "uuid4", lambda: _moment.get().new_id),
             patch.object(helper.MemoryHelper, "today", _TODAY),
         ):
             return self._runner.get_loop().run_until_complete(self._reply_to_all(wave))
