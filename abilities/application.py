@@ -97,7 +97,10 @@ def open_store(settings: Settings) -> ServableStore:
     Raises ValueError if its database driver is not installed.
     """
     return opening.open_store(
-        settings.store_url, max_memories=settings.max_memories, language=settings.recall_language
+        settings.store_url,
+        max_memories=settings.max_memories,
+        language=settings.recall_language,
+        history=settings.history_limits,
     )
 
 
@@ -135,8 +138,21 @@ class Resources:
             self.second_ranking.close()
         await self.store.close()
 
-    def build_context(self, settings: Settings, *, read_only: bool = False) -> Context:
-        """Return the context of one namespace, that of the settings. It is cheap to make."""
+    def build_context(
+        self,
+        settings: Settings,
+        caller: str = "python",
+        *,
+        read_only: bool = False,
+        may_purge: bool | None = None,
+    ) -> Context:
+        """Return the context of one namespace, that of the settings. It is cheap to make.
+
+        ``caller`` is who the history says made its changes. Without ``may_purge`` the settings say
+        whether it may.
+        """
+        if may_purge is None:
+            may_purge = settings.allow_purge
         roots = [self._get_root(place) for place in settings.roots]
         absent: Reason = "not_found" if settings.workspace_root else "no_workspace"
 
@@ -153,11 +169,14 @@ class Resources:
                 settings.memory_files,
                 settings.zone,
                 self.second_ranking,
+                caller,
             ),
             max_response_bytes=settings.max_response_bytes,
             read_only=read_only,
             disabled=settings.disabled,
             detail=settings.detail,
+            caller=caller,
+            may_purge=may_purge and not read_only,
         )
 
     def _get_root(self, place: RootPlace) -> Root:
@@ -280,7 +299,35 @@ class Abilities:
             return self
 
         settings = self.settings.for_namespace(namespace)
-        context = self._resources.build_context(settings, read_only=read_only)
+        return self._build_view(settings, self.context.caller, read_only, self.context.may_purge)
+
+    def for_caller(
+        self,
+        caller: str,
+        *,
+        namespace: str | None = None,
+        read_only: bool = False,
+        may_purge: bool | None = None,
+    ) -> Self:
+        """Return a view for a surface, or for the holder of a token, whose name is ``caller``.
+
+        The history says that the caller made its changes. ``may_purge`` lets it delete memories
+        with their history; None leaves that as it is. Raises ValueError as `for_namespace`.
+        """
+        settings = self.settings
+        if namespace is not None:
+            settings = settings.for_namespace(namespace)
+        if may_purge is None:
+            may_purge = self.context.may_purge
+
+        return self._build_view(settings, caller, read_only or self.context.read_only, may_purge)
+
+    def _build_view(
+        self, settings: Settings, caller: str, read_only: bool, may_purge: bool
+    ) -> Self:
+        context = self._resources.build_context(
+            settings, caller, read_only=read_only, may_purge=may_purge
+        )
         return type(self)(self._resources, settings, context, self._middleware)
 
     def with_middleware(self, middleware: Middleware) -> Self:

@@ -39,7 +39,9 @@ class Context:
     they keep to the caller's directories and namespace, the limits and the deny list.
 
     An answer that is larger than ``max_response_bytes`` as JSON is refused. If ``read_only`` is
-    true, the caller may not change anything, and the registry refuses abilities that would.
+    true, the caller may not change anything, and the registry refuses abilities that would; only if
+    ``may_purge`` is true, it may delete memories with their history, which otherwise names
+    ``caller`` with each change.
     ``disabled`` names the abilities that the settings do not offer, for those that could do the
     same in another way. Built-in abilities answer in ``output_format`` and ``detail`` if their
     arguments name no others; ``structured`` means that the payload is sent as JSON too.
@@ -57,6 +59,8 @@ class Context:
     output_format: OutputFormat = "json"
     structured: bool = False
     detail: Detail = "full"
+    caller: str = "python"
+    may_purge: bool = False
 
     @property
     def bound(self) -> Bound:

@@ -31,14 +31,9 @@ from abilities.helpers.files.roots import (
 )
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.memory.targets import MEMORY_LAYOUTS, MemoryFiles
-from abilities.helpers.search.terms import LanguageName
-from abilities.helpers.stores.opening import (
-    STORE_SUFFIXES,
-    check_store_url,
-    is_store_header,
-    store_path,
-)
+from abilities.helpers.stores.opening import STORE_SUFFIXES, is_store_header
 from abilities.helpers.tokens import TOKEN_SUFFIXES
+from abilities.store_settings import StoreSettings
 
 HOME = Path("~/.abilities")
 """Where everything is by default."""
@@ -57,7 +52,7 @@ def find_settings_file() -> Path:
     return Path(os.environ.get("ABILITIES_CONFIG", HOME / "config.toml")).expanduser().absolute()
 
 
-class Settings(BaseSettings):
+class Settings(StoreSettings):
     """What an agent may read, how much of it, and where memories are kept.
 
     Every field can be set by an argument, by an environment variable such as
@@ -86,18 +81,6 @@ class Settings(BaseSettings):
             "current one; there is none if that must not be shared, such as '/' or the home "
             "directory."
         ),
-    )
-    store_url: str = Field(
-        default="sqlite:///~/.abilities/memory.db", description="Where memories are stored."
-    )
-    max_memories: int | None = Field(
-        default=None,
-        ge=1,
-        description="Maximum number of memories per namespace (default: unlimited).",
-    )
-    recall_language: LanguageName = Field(
-        default="english",
-        description="Language of the words that recall compares, when a store is created.",
     )
     namespace: Namespace = Field(
         default="default",
@@ -236,17 +219,6 @@ class Settings(BaseSettings):
     @classmethod
     def _make_absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
-
-    @field_validator("store_url")
-    @classmethod
-    def _check_store_url(cls, value: str) -> str:
-        check_store_url(value)
-        return value
-
-    @property
-    def store_path(self) -> Path | None:
-        """The file of the memory store; None if the store is a database on a server."""
-        return store_path(self.store_url)
 
     @property
     def agent_root(self) -> RootPlace:

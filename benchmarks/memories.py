@@ -11,7 +11,8 @@ from typing import TypeVar
 from abilities import Abilities, Settings, render
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import put
-from abilities.helpers.stores.protocol import Query, ServableStore
+from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite import queries, reads
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.walk import WalkLimits

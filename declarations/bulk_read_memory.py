@@ -6,7 +6,7 @@ from pydantic import Field
 
 from abilities.declarations.detail import Continuation, FailureReason, OptionalDetail
 from abilities.declarations.faults import Fault
-from abilities.declarations.fields import Arguments, AskedFormat, Boolean, Integer
+from abilities.declarations.fields import EXACT, Arguments, AskedFormat, Boolean, Integer
 from abilities.declarations.limits import (
     DEFAULT_BREADTH,
     DEFAULT_DEPTH,
@@ -18,7 +18,10 @@ from abilities.declarations.limits import (
 )
 from abilities.declarations.memory import Direction, Key, Memory
 from abilities.declarations.model import Model
+from abilities.declarations.moments import Time
 from abilities.declarations.records import Truncation
+
+RESUME_PATTERN = "^byte=[0-9]{1,18}(@[0-9a-z]{1,32})?$"
 
 Depth = Annotated[int, Field(ge=1, le=MAX_DEPTH), Integer]
 Breadth = Annotated[int, Field(ge=1, le=MAX_BREADTH), Integer]
@@ -67,6 +70,16 @@ class MemoryGetInput(Arguments):
         default="out",
         description="Links to show, or to follow: out, in (those that lead to it) or both; "
         "default out.",
+    )
+    whole: Annotated[bool, Boolean] = Field(
+        default=False,
+        description="Join a long content that goes on in further memories; default false.",
+    )
+    resume: Annotated[str, Field(json_schema_extra={EXACT: {"pattern": RESUME_PATTERN}})] | None = (
+        Field(default=None, description="Where to go on in the content; next_request has it.")
+    )
+    as_of: Time | None = Field(
+        default=None, description="RFC 3339 time: the memory as it was then."
     )
     output_format: AskedFormat = None
     detail: OptionalDetail = None
@@ -224,6 +237,10 @@ class MemoryGetAnswer(Model):
     )
     metadata: WalkMetadata | ConciseWalkMetadata | None = Field(
         default=None, description="With bulkRead: what the walk found."
+    )
+    next_request: dict[str, Any] | None = Field(
+        default=None,
+        description="With whole, as_of or resume, if its content was cut: arguments for the rest.",
     )
     next_requests: list[dict[str, Any]] | None = Field(
         default=None,

@@ -119,3 +119,27 @@ MAX_HOPS = 2
 
 MAX_WITHIN_DAYS = 36_500
 """Days that a recall may look back: a century."""
+
+MAX_OPERATIONS = 50
+"""Operations of one `remember`."""
+
+MAX_OPERATIONS_BYTES = 200_000
+"""All operations of one `remember` together, as JSON."""
+
+DEFAULT_LISTED_MEMORIES = 100
+"""Memories of one list, unless the caller sets another limit."""
+
+MAX_LISTED_MEMORIES = 500
+"""The most memories that a caller may ask one list for."""
+
+DEFAULT_ENTRIES = 20
+"""Entries of a memory's history on one page, unless the caller sets another limit."""
+
+MAX_ENTRIES = 100
+"""The most entries that a caller may ask one page of a history for."""
+
+DEFAULT_CHANGES = 100
+"""Changes on one page, unless the caller sets another limit."""
+
+MAX_CHANGES = 500
+"""The most changes that a caller may ask one page for."""

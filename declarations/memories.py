@@ -30,6 +30,7 @@ from abilities.declarations.memory import (
     Type,
 )
 from abilities.declarations.model import Model
+from abilities.declarations.moments import ExpiresAt, IfVersion
 from abilities.declarations.records import Truncation
 
 
@@ -64,6 +65,8 @@ class StoreMemoryInput(Arguments):
     id: Id | None = Field(
         default=None, description="The id of the memory to update; leave out for a new one."
     )
+    expires_at: ExpiresAt = None
+    if_version: IfVersion = None
     detail: OptionalDetail = None
 
 
@@ -88,6 +91,8 @@ class UpdateMemoryInput(Arguments):
     metadata: Metadata | None = Field(
         default=None, description="Further values; replaces the existing ones."
     )
+    expires_at: ExpiresAt = None
+    if_version: IfVersion = None
     detail: OptionalDetail = None
 
 
@@ -96,8 +101,13 @@ class DeleteMemoryInput(Arguments):
 
     id: Id = Field(description="The id of the memory.")
     permanent: Annotated[bool, Boolean] = Field(
-        default=False, description="Delete for good instead of archiving."
+        default=False, description="Delete instead of archiving; memory_restore brings it back."
     )
+    purge: Annotated[bool, Boolean] = Field(
+        default=False,
+        description="Delete it with its history: nothing brings it back. Needs the scope 'purge'.",
+    )
+    if_version: IfVersion = None
     detail: OptionalDetail = None
 
 
@@ -192,7 +202,7 @@ class DeleteMemoryAnswer(WriteAnswer):
     """Answer of `delete_memory`."""
 
     success: bool | None = Field(default=None, description="True; left out if concise.")
-    action: Literal["archived", "deleted"] | None = Field(
+    action: Literal["archived", "deleted", "purged"] | None = Field(
         default=None, description="What was done; left out if concise."
     )
     id: str = Field(description="The memory's UUID.")

@@ -270,4 +270,7 @@ class Memory(Model):
         default=None,
         description="Grows with every change, never repeats in its namespace; left out in walks.",
     )
+    expires_at: str | None = Field(
+        default=None, description="RFC 3339 UTC; from then on it counts as archived."
+    )
     metadata: dict[str, Any] = Field(description="memory_score, and the user's own values.")

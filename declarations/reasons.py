@@ -73,6 +73,10 @@ Reason = Literal[
     "id_not_found",
     "invalid_id",
     "key_taken",
+    "version_conflict",
+    "version_not_found",
+    "not_applied",
+    "purged",
     "read_only",
     "storage_denied",
     "storage_missing",
@@ -172,7 +176,7 @@ FAULTS: dict[Reason, Meaning] = {
     ),
     "scope": Meaning(
         "PERMISSION_ERROR",
-        "The scope does not allow that: 'read' changes nothing, and 'metrics' opens /metrics only.",
+        "The scope does not allow that: 'read' changes nothing, 'write' does not purge.",
     ),
     "overloaded": Meaning("LIMIT_EXCEEDED", "Too many calls at the same time; try again."),
     "unknown_ability": Meaning("INVALID_INPUT", "No ability has this name."),
@@ -198,6 +202,14 @@ FAULTS: dict[Reason, Meaning] = {
         "id must be a lower-case version 4 UUID, exactly as a memory's id is shown.",
     ),
     "key_taken": Meaning("INVALID_INPUT", "The id and the key name different memories."),
+    "version_conflict": Meaning("INVALID_INPUT", "The memory changed; read it again."),
+    "version_not_found": Meaning(
+        "NOT_FOUND", "The history has no such version of this memory; see memory_history."
+    ),
+    "not_applied": Meaning(
+        "INVALID_INPUT", "Another operation of this call failed, so none of them was made."
+    ),
+    "purged": Meaning("INVALID_INPUT", "A memory with this id was purged; it is not revived."),
     "read_only": Meaning(
         "PERMISSION_ERROR",
         "Storage is read-only; memories can be read but not changed.",

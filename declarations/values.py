@@ -80,4 +80,9 @@ def parse_json(text: str | bytes) -> Any:
 
 def utc_now() -> str:
     """Return the time in RFC 3339 UTC with milliseconds: '2026-02-03T04:05:06.789Z'."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return format_utc(datetime.now(UTC))
+
+
+def format_utc(time: datetime) -> str:
+    """Return a time of the zone UTC in RFC 3339 with milliseconds, as times are stored."""
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -23,8 +23,8 @@ from abilities.declarations.model import Model
 from abilities.declarations.values import has_control_character, has_surrogate, utc_now
 from abilities.helpers.durable import AtomicFile
 
-Scope = Literal["read", "write", "metrics"]
-"""What a token allows: abilities that read, all abilities, or only a server's metrics."""
+Scope = Literal["read", "write", "purge", "metrics"]
+"""What a token allows: abilities that read, all abilities, purging too, or a server's metrics."""
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The largest tokens file that is read; it has room for more than 15,000 tokens."""

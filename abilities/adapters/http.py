@@ -30,8 +30,9 @@ STATUS = {
     "INTERNAL_ERROR": 500,
 }
 """The status of a call that failed as a whole, by the code of its fault."""
-_CONFLICTS = ("key_taken",)
-"""Reasons whose status is 409, whatever their code."""
+
+_REASON_STATUS = {"key_taken": 409, "version_conflict": 412}
+"""The status of reasons that have one of their own."""
 
 _JSON = "application/json"
 _MEDIA_TYPES = {"text": "text/plain", "toon": "text/toon"}
@@ -122,26 +123,26 @@ def describe_body(schema: JsonObject) -> JsonObject:
     return {"required": True, "content": {_JSON: {"schema": schema}}}
 
 
-async def call_with_body(name: str, request: Request, in_path: Mapping[str, object]) -> Response:
-    """Call an ability with the arguments in a request's body and those in its path.
+async def call_with_body(name: str, request: Request, given: Mapping[str, object]) -> Response:
+    """Call an ability with the arguments in a request's body and those given in other places.
 
-    A body that repeats an argument of the path is refused.
+    A body that repeats one of these is refused.
     """
     try:
         body = parse_body(request.headers.get("content-type"), await request.body())
     except ValueError:
         return to_response(build_failed_reply(Fault.from_reason("malformed_request")))
 
-    refusal = find_repetition(body, in_path)
+    refusal = find_repetition(body, given)
     if refusal is not None:
         return to_response(build_failed_reply(Fault.from_refusal(refusal)))
 
-    return await call_ability(get_abilities(request), name, {**body, **in_path})
+    return await call_ability(get_abilities(request), name, {**body, **given})
 
 
-def find_repetition(arguments: JsonObject, in_path: Mapping[str, object]) -> Refused | None:
-    """Return the refusal of arguments that repeat one of the path; None if they do not."""
-    for name in in_path:
+def find_repetition(arguments: JsonObject, given: Mapping[str, object]) -> Refused | None:
+    """Return the refusal of arguments that repeat one given elsewhere; None if they do not."""
+    for name in given:
         if name in arguments:
             return Refused("repeated_argument", name)
 
@@ -167,15 +168,26 @@ def to_response(reply: Reply, *, status: int | None = None, media: str = _JSON) 
     if status in (429, 503):
         headers["Retry-After"] = str(RETRY_SECONDS)
 
+    version = find_version(reply.payload)
+    if version is not None:
+        headers["ETag"] = f'"v{version}"'
+
     return Response(reply.text.encode(), status, headers, media_type=media)
+
+
+def find_version(payload: JsonObject) -> int | None:
+    """Return the version of the one memory that a payload is about, or None."""
+    for holder in (payload, payload.get("memory"), payload.get("data")):
+        fields = as_object(holder) or {}
+        if isinstance(fields.get("version"), int):
+            return int(fields["version"])
+
+    return None
 
 
 def get_status(fault: JsonObject) -> int:
     """Return the status of a call that failed as a whole, by its fault as JSON."""
-    if fault["reason"] in _CONFLICTS:
-        return 409
-
-    return STATUS[fault["code"]]
+    return _REASON_STATUS.get(fault["reason"], STATUS[fault["code"]])
 
 
 def parse_body(content_type: str | None, body: bytes) -> JsonObject:

@@ -135,6 +135,7 @@ class _Host:
         self._source = source
         self._lock = threading.Lock()
         self._opening: Future[Abilities] | None = None
+        self._view: Abilities | None = None
         self._stack = AsyncExitStack()  # never closed: the application lasts as long as the process
 
     async def call(self, name: str, arguments: JsonObject, config: RunnableConfig) -> Reply:
@@ -142,7 +143,11 @@ class _Host:
 
         Raises ValueError for one that cannot be a namespace.
         """
-        abilities = await self._get_abilities()
+        abilities = self._view
+        if abilities is None:
+            opened = await self._get_abilities()
+            abilities = self._view = opened.for_caller("langchain")
+
         configurable = config.get("configurable") or {}
         # A name that is given and empty is not left out: it must not open another's memories.
         namespace = parse_namespace(configurable.get("namespace", abilities.settings.namespace))

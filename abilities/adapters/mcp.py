@@ -54,7 +54,7 @@ class _Handlers:
     """What the server does for each kind of request."""
 
     def __init__(self, abilities: Abilities) -> None:
-        self._abilities = abilities
+        self._abilities = abilities.for_caller("mcp")
         self._tools: dict[str, types.Tool] = {}
         self._templates: list[types.ResourceTemplate] = []
 

@@ -61,7 +61,7 @@ async def serve_stdio(abilities: Abilities) -> None:
 
 async def serve_pipes(abilities: Abilities, stdin: int, stdout: int) -> None:
     """Serve MCP on two descriptors until the input ends or nobody reads the output."""
-    connection = _Connection(abilities, LineReader(stdin), LineWriter(stdout))
+    connection = _Connection(abilities.for_caller("mcp"), LineReader(stdin), LineWriter(stdout))
 
     try:
         await connection.serve()

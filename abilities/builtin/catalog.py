@@ -12,8 +12,11 @@ from abilities.builtin.memories import (
     store_memory,
     update_memory,
 )
+from abilities.builtin.memory_history import memory_changes, memory_history, memory_restore
+from abilities.builtin.memory_list import memory_list
 from abilities.builtin.memory_read_bulk import memory_read_bulk
 from abilities.builtin.recall import recall
+from abilities.builtin.remember import remember
 from abilities.declarations.kv_memory import KvBulkReadInput, KvMemoryGetInput
 from abilities.definition import Ability
 
@@ -29,6 +32,11 @@ BUILT_IN = (
     get_memory_stats,
     file_list,
     recall,
+    remember,
+    memory_list,
+    memory_history,
+    memory_restore,
+    memory_changes,
 )
 
 _FOR_KV_MEMORY = {

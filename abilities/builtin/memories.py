@@ -1,5 +1,6 @@
 """`store_memory`, `query_memories`, `update_memory`, `delete_memory` and `get_memory_stats`."""
 
+from abilities.declarations.faults import Refused
 from abilities.declarations.memories import (
     DeleteMemoryAnswer,
     DeleteMemoryInput,
@@ -22,7 +23,7 @@ from abilities.helpers.memory.records import (
 )
 from abilities.helpers.reply.detail import shape_written
 from abilities.helpers.stores.changes import Kind
-from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import split_search
 
 STORE_DESCRIPTION = """\
@@ -121,7 +122,11 @@ names the fields whose values changed."""
 
 async def update(context: Context, arguments: UpdateMemoryInput) -> JsonObject:
     """Change a memory."""
-    result = await context.memory.change("update", arguments.explicit_arguments())
+    given = arguments.explicit_arguments()
+    if "key" in given:
+        given["to"] = given.pop("key")
+
+    result = await context.memory.change("update", given)
     frame: JsonObject = {"memory": {}, "updated_fields": list(result.updated)}
     detail = arguments.detail or context.detail
     return build_write_answer(result, frame, context.bound, detail)
@@ -140,26 +145,33 @@ update_memory: Ability = Ability(
 
 
 DELETE_DESCRIPTION = """\
-Archive one memory, by its id, or with 'permanent': true delete it for good.
+Archive one memory, by its id, or with 'permanent': true delete it.
 An archived memory is left out of queries and walks, can still be read by its key, and can be \
-revived with update_memory. A memory deleted for good cannot be restored."""
+revived with update_memory. A deleted one can be brought back by memory_restore until its history \
+expires; 'purge': true forgets it for good, with its history."""
 
 
 async def delete(context: Context, arguments: DeleteMemoryInput) -> JsonObject:
-    """Archive a memory or delete it for good."""
-    kind: Kind = "archive"
+    """Archive a memory, delete it, or purge it. Raises Refused."""
     action = "archived"
-    if arguments.permanent:
-        kind, action = "delete", "deleted"
+    if arguments.purge:
+        if not context.may_purge:
+            raise Refused("scope", "purge")
+        action = "purged"
+        result = await context.memory.writer.purge(arguments.id, arguments.if_version)
+    else:
+        kind: Kind = "archive"
+        if arguments.permanent:
+            kind, action = "delete", "deleted"
+        result = await context.memory.change(kind, arguments.explicit_arguments())
 
-    result = await context.memory.change(kind, arguments.explicit_arguments())
     answer: JsonObject = {"success": True, "action": action, "id": arguments.id}
     answer = {**answer, **describe_mending(result)}
     if (arguments.detail or context.detail) == "full":
         return answer
 
-    # Of a memory that was deleted for good, nothing is left but its id.
-    memory: JsonObject = {}
+    # Of a memory that was deleted, nothing is left but its id.
+    memory: JsonObject = {"version": result.version}
     if result.stored is not None:
         memory = to_memory_data(result.stored, version=True)
     return shape_written(memory, answer)

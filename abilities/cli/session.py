@@ -96,7 +96,7 @@ class Session:
             except ValueError as error:
                 raise click.UsageError(str(error)) from None
 
-            yield abilities
+            yield abilities.for_caller("cli")
 
     @asynccontextmanager
     async def open_store(self) -> AsyncGenerator[ServableStore]:

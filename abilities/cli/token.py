@@ -40,9 +40,10 @@ def token() -> None:
 )
 @click.option(
     "--scope",
-    type=click.Choice(["read", "write", "metrics"]),
+    type=click.Choice(["read", "write", "purge", "metrics"]),
     required=True,
-    help="What the token allows: 'write' includes reading; 'metrics' is only for GET /metrics.",
+    help="What the token allows: 'write' includes reading; 'purge' also forgets memories for good; "
+    "'metrics' is only for GET /metrics.",
 )
 @click.option(
     "--label",
@@ -158,7 +159,8 @@ def _describe_scope(token: Token) -> str:
     if token.scope == "metrics":
         return "may read the metrics of all namespaces, and nothing else"
 
-    return f"may {token.scope} in namespace {token.namespace}"
+    words = "write and purge" if token.scope == "purge" else token.scope
+    return f"may {words} in namespace {token.namespace}"
 
 
 def _remember_tokens(session: Session) -> None:

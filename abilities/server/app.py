@@ -67,7 +67,10 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
     """
     settings = abilities.settings
     telemetry = Telemetry(
-        abilities.registry, lambda: abilities.queue_size, lambda: abilities.stuck_threads
+        abilities.registry,
+        [ability.name for ability in abilities.registry if not ability.read_only],
+        lambda: abilities.queue_size,
+        lambda: abilities.stuck_threads,
     )
     observed = abilities.with_middleware(telemetry.observe)
 

@@ -19,11 +19,26 @@ METRICS = "/metrics"
 _log = logging.getLogger("abilities")
 
 
+SURFACE_HEADER = "x-abilities-surface"
+"""The header by which the explorer's page says that a request is its own."""
+
+_EXPLORER = "explorer"
+
+
 class Caller(NamedTuple):
-    """Who sent a request: its namespace, and its token if it has one."""
+    """Who sent a request: its namespace, its token if it has one, and the surface that it uses."""
 
     namespace: str
     token: Token | None = None
+    surface: str = "http"
+
+    @property
+    def name(self) -> str:
+        """What the history and the log call who changed something: the token's label if any."""
+        if self.token is not None and self.token.label:
+            return self.token.plain_label
+
+        return self.surface
 
     @property
     def metrics_namespace(self) -> str | None:
@@ -54,6 +69,16 @@ current_caller: ContextVar[Caller] = ContextVar("current_caller", default=UNKNOW
 """Who sent the request that is being answered; for the log and the metrics."""
 
 
+def name_surface(path: str, headers: Headers) -> str:
+    """Return what a request is sent to: "mcp", "explorer" or "http"."""
+    if path == "/mcp":
+        return "mcp"
+    if headers.get(SURFACE_HEADER) == [_EXPLORER] or path.startswith("/api/explorer/"):
+        return _EXPLORER
+
+    return "http"
+
+
 class Callers:
     """Finds who sent a request, and so the `Abilities` that it may use.
 
@@ -69,6 +94,7 @@ class Callers:
         self._is_public = is_public
         self._watch = TokenWatch(self._load)
         self._memory = TokenMemory(abilities)
+        self._views: dict[str, Abilities] = {}  # of callers without a token, by surface
         self._problem = ""  # the last one that was logged
 
     async def identify(self, headers: Headers) -> Caller:
@@ -99,15 +125,26 @@ class Callers:
         Raises RefusedRequest(403) for a token that does not open the address.
         """
         if caller.token is None:
-            return self._abilities
+            return self._get_view(caller.surface)
 
         if caller.token.scope == "metrics":
             if path != METRICS:
                 raise RefusedRequest(403, "scope")
             return None
 
-        read_only = caller.token.scope == "read"
-        return self._abilities.for_namespace(caller.namespace, read_only=read_only)
+        return self._abilities.for_caller(
+            caller.name,
+            namespace=caller.namespace,
+            read_only=caller.token.scope == "read",
+            may_purge=caller.token.scope == "purge",
+        )
+
+    def _get_view(self, surface: str) -> Abilities:
+        """Return what callers without a token use, the same object for all of a surface."""
+        if surface not in self._views:
+            self._views[surface] = self._abilities.for_caller(surface)
+
+        return self._views[surface]
 
     def _load(self) -> TokenSet:
         """Look at the file; this is called on a thread."""

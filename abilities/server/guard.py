@@ -17,7 +17,7 @@ from abilities.declarations.faults import Fault
 from abilities.helpers.turns import take_turn, turn_owner
 from abilities.replies import build_failed_reply
 from abilities.server.bodies import BodyReader, check_body_length, check_no_body, replay_body
-from abilities.server.callers import Callers, current_caller
+from abilities.server.callers import Callers, current_caller, name_surface
 from abilities.server.headers import Headers, check_header_size, read_headers, trim_headers
 from abilities.server.hosts import ISOLATION, HostCheck
 from abilities.server.refusals import RefusedRequest
@@ -119,7 +119,8 @@ class Guard:
 
         That is a token or, if there is none, a connection. Raises RefusedRequest.
         """
-        caller = await self._callers.identify(headers)
+        surface = name_surface(scope["path"], headers)
+        caller = (await self._callers.identify(headers))._replace(surface=surface)
         current_caller.set(caller)
         scope["caller"] = caller
         scope["abilities"] = self._callers.open_abilities(caller, scope["path"])

@@ -26,7 +26,7 @@ def add_metadata(app: FastAPI, servers: Sequence[str]) -> None:
         document = ProtectedResourceMetadata(
             resource=AnyHttpUrl(f"{_get_origin(request.scope)}/mcp"),
             authorization_servers=[AnyHttpUrl(server) for server in servers],
-            scopes_supported=["read", "write"],
+            scopes_supported=["read", "write", "purge"],
             resource_name="agent-abilities",
         )
         text = document.model_dump_json(exclude_none=True)

@@ -1,5 +1,6 @@
 """Memories at addresses of their own: the abilities about them as REST clients expect them."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -31,11 +32,16 @@ from abilities.builtin.memories import (
     store_memory,
     update_memory,
 )
-from abilities.declarations.faults import Fault
+from abilities.builtin.memory_history import memory_history, memory_restore
+from abilities.builtin.remember import remember
+from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
 from abilities.replies import build_failed_reply
+
+_TAG = re.compile(r'"v([0-9]{1,16})"', re.ASCII)
+"""The header ETag of a memory's version."""
 
 
 class _Operation(NamedTuple):
@@ -78,6 +84,9 @@ _OPERATIONS = (
     _Operation("update", "PATCH", "/api/memories/by-id/{id}", update_memory),
     _Operation("delete", "DELETE", "/api/memories/by-id/{id}", delete_memory),
     _Operation("stats", "GET", "/api/stats", get_memory_stats),
+    _Operation("remember", "POST", "/api/memories:batch", remember),
+    _Operation("history", "GET", "/api/memories/{key}/history", memory_history),
+    _Operation("restore", "POST", "/api/memories/{key}/restore", memory_restore),
 )
 _READS = (
     _Operation("walk", "GET", "/api/memories/{key}/bulk", bulk_read_memory),
@@ -128,17 +137,25 @@ def _create_endpoint(
 
     # The endpoints have no docstrings: FastAPI would publish them.
     async def call_by_body(request: Request) -> Response:
-        return await call_with_body(name, request, request.path_params)
+        try:
+            given = {**_read_path(request), **_read_condition(request, operation)}
+        except Refused as refusal:
+            return dialect.refuse(Fault.from_refusal(refusal))
+
+        return await call_with_body(name, request, given)
 
     async def call_by_address(request: Request) -> Response:
         in_query = _read_query(request, operation.lists)
-        in_path = _read_path(request)
-        refusal = find_repetition(in_query, in_path)
-        if refusal is not None:
+        try:
+            given = {**_read_path(request), **_read_condition(request, operation)}
+        except Refused as refusal:
             return dialect.refuse(Fault.from_refusal(refusal))
 
-        arguments = {**in_query, **in_path}
-        return await dialect.call(get_abilities(request), name, arguments)
+        repeated = find_repetition(in_query, given)
+        if repeated is not None:
+            return dialect.refuse(Fault.from_refusal(repeated))
+
+        return await dialect.call(get_abilities(request), name, {**in_query, **given})
 
     return call_by_body if operation.has_body else call_by_address
 
@@ -166,6 +183,23 @@ def _read_path(request: Request) -> JsonObject:
         arguments["key"] = unquote(arguments["key"], errors="surrogateescape")
 
     return arguments
+
+
+def _read_condition(request: Request, operation: _Operation) -> JsonObject:
+    """Return the argument that the header If-Match stands for, if the ability has it.
+
+    Any other tag than one of ours is that of no version (RFC 9110, section 13.1.1). Raises Refused:
+    version_conflict.
+    """
+    sent = request.headers.get("if-match", "*").strip()
+    if sent == "*" or "if_version" not in operation.ability.input.model_fields:
+        return {}
+
+    match = _TAG.fullmatch(sent)
+    if match is None:
+        raise Refused("version_conflict")
+
+    return {"if_version": int(match[1])}
 
 
 def _describe(operation: _Operation, ability: Ability, dialect: Dialect) -> JsonObject:

@@ -1,7 +1,7 @@
 """Telemetry of each call: a line in the log, metrics for Prometheus, a span.
 
 None of them ever holds content, keys or paths. The line names the caller: its namespace, and the id
-and label of its token.
+and label of its token; that of a write also names who the history says made it.
 """
 
 import logging
@@ -13,8 +13,9 @@ from uuid import uuid4
 
 from opentelemetry import context, propagate, trace
 
+from abilities.declarations.values import JsonObject
 from abilities.replies import Reply
-from abilities.server.callers import UNKNOWN_CALLER, Caller, current_caller
+from abilities.server.callers import UNKNOWN_CALLER, current_caller
 from abilities.server.metrics import CallMetrics, ServerMetrics
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -48,17 +49,20 @@ class Telemetry:
     """Observes every call of a server.
 
     ``known`` holds the names of the abilities: a call of any other name is counted as "unknown",
-    so that callers cannot make up metrics. ``count_waiting`` returns how many calls wait for the
+    so that callers cannot make up metrics. ``writes`` holds those that change something.
+    ``count_waiting`` returns how many calls wait for the
     store at the moment, ``count_stuck`` how many threads are stuck in files.
     """
 
     def __init__(
         self,
         known: Container[str],
+        writes: Container[str],
         count_waiting: Callable[[], int],
         count_stuck: Callable[[], int],
     ) -> None:
         self._known = known
+        self._writes = writes
         self.metrics = ServerMetrics(count_waiting, count_stuck)
 
     async def observe(self, name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
@@ -80,7 +84,10 @@ class Telemetry:
             _describe_span(span, reply, metrics, size)
 
         self.metrics.count(caller.namespace, ability, metrics, size, seconds)
-        _log_call(caller, ability, metrics, size, seconds)
+        details = caller.details
+        if ability in self._writes:
+            details["caller"] = caller.name
+        _log_call(details, ability, metrics, size, seconds)
         return reply
 
 
@@ -96,10 +103,10 @@ def _describe_span(span: trace.Span, reply: Reply, metrics: CallMetrics, size: i
 
 
 def _log_call(
-    caller: Caller, ability: str, metrics: CallMetrics, size: int, seconds: float
+    caller: JsonObject, ability: str, metrics: CallMetrics, size: int, seconds: float
 ) -> None:
     details = {
-        **caller.details,
+        **caller,
         "ability": ability,
         "items": metrics.items,
         "faults": dict(metrics.faults),

@@ -6,9 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
-from uuid import uuid4
-
-from pydantic import BaseModel
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
@@ -19,31 +16,28 @@ from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.memory.notes import read_note_file
+from abilities.helpers.memory.parts import PartReader
 from abilities.helpers.memory.recalling import Recalling, RecallResult, SecondRanking
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
-from abilities.helpers.stores.changes import Change, Kind
+from abilities.helpers.memory.versions import SHOWN_LINKS, Versions
+from abilities.helpers.memory.writer import Writer
+from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import (
     Backlinks,
+    HistoryStore,
     MemoryPage,
-    MemoryStore,
-    Query,
     Stats,
     WalkResult,
     WriteResult,
 )
+from abilities.helpers.stores.query import Query
 from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE
 from abilities.helpers.walk import WalkLimits
 from abilities.helpers.workers import WorkerPool
 
 _log = logging.getLogger("abilities")
-
-SHOWN_LINKS = 20
-"""Links on a page of a memory's links, or of those that lead to it."""
-
-_NOT_VALUES = frozenset({"id", "key", "links", "remove_links", "permanent", "detail"})
-"""Arguments of a change that are not values of the memory itself."""
 
 _FAULTS_OF_ONE_MEMORY: tuple[Reason, ...] = (
     "memory_not_found",
@@ -77,19 +71,21 @@ class MemoryHelper:
     The specifications call it ``Memory_Helper``; this is the same name as Python writes it.
 
     A helper is bound to one namespace. None of its methods takes another, so that an ability that
-    has a helper can reach the memories of its caller alone.
+    has a helper can reach the memories of its caller alone. ``caller`` is who the history says made
+    its changes.
     """
 
     def __init__(
         self,
         namespace: str,
-        store: MemoryStore,
+        store: HistoryStore,
         agent: Root,
         policy: Policy,
         workers: WorkerPool,
         files: MemoryFiles,
         zone: tzinfo | None,
         second_ranking: SecondRanking | None = None,
+        caller: str = "python",
     ) -> None:
         self._namespace = namespace
         self._store = store
@@ -97,6 +93,10 @@ class MemoryHelper:
         self._files = files
         self._zone = zone
         self._recalling = Recalling(namespace, store, self._reader, files, second_ranking)
+
+        self._parts = PartReader(namespace, store)
+        self.versions = Versions(namespace, store)
+        self.writer = Writer(namespace, store, caller)
 
         # It needs nothing but the namespace: `MemoryStore` describes it.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
@@ -261,20 +261,11 @@ class MemoryHelper:
         ``arguments`` are those of an ability: ``id`` and ``key`` name the memory, ``links`` and
         ``remove_links`` change its links, and the others its values.
         """
-        values = {name: value for name, value in arguments.items() if name not in _NOT_VALUES}
+        return await self.writer.change(kind, arguments)
 
-        # The id and the time are chosen here: a transaction that is tried again must do the same.
-        change = Change(
-            kind,
-            utc_now(),
-            id=arguments.get("id"),
-            key=arguments.get("key"),
-            new_id=str(uuid4()),
-            fields=values,
-            links=_dump(arguments.get("links", ())),
-            remove_links=_dump(arguments.get("remove_links", ())),
-        )
-        return await self._store.change(self._namespace, change)
+    async def read_whole(self, key: str) -> list[StoredMemory]:
+        """Return the memories that hold a content, the first one with its key. Raises Refused."""
+        return await self._parts.read(key)
 
     async def _read_backlinks(self, key: str, offset: int) -> Backlinks:
         return await self._store.read_backlinks(self._namespace, key, offset, SHOWN_LINKS)
@@ -332,7 +323,3 @@ def _slice_memory(
 
     size_bytes = len(memory.row.content.encode())
     return MemoryText(target, piece, memory.row.updated_at, size_bytes)
-
-
-def _dump(links: Iterable[BaseModel]) -> list[JsonObject]:
-    return [link.model_dump() for link in links]

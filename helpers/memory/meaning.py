@@ -12,7 +12,8 @@ from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.search.fusion import EntryName, fuse
 from abilities.helpers.search.recall import Filters, Ranking, RecallRequest, keep_once
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import MemoryStore, Query, Recalled
+from abilities.helpers.stores.protocol import MemoryStore, Recalled
+from abilities.helpers.stores.query import Query
 
 MAX_COMPARED = 1_000
 """If no more memories than this pass the filters, all are compared with a question.

@@ -224,12 +224,20 @@ def _parse_resume(fields: JsonObject) -> tuple[Range, str | None]:
     if resume is None:
         return WHOLE, None
 
+    if not isinstance(resume, str):
+        raise _invalid_resume()
+
+    return parse_resume(resume), resume
+
+
+def parse_resume(resume: str) -> Range:
+    """Return the range that a resume point names. Raises Refused: invalid_range."""
     # A path may name lines as well, a target may not.
-    if not isinstance(resume, str) or not resume.startswith("byte="):
+    if not resume.startswith("byte="):
         raise _invalid_resume()
 
     try:
-        return parse_range(resume), resume
+        return parse_range(resume)
     except Refused:
         raise _invalid_resume() from None
 

@@ -5,15 +5,16 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, cast
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.declarations.memory import SCORES
 from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, dump_sorted_json
 
-Kind = Literal["store", "update", "archive", "delete"]
+Kind = Literal["store", "update", "append", "archive", "delete", "restore", "expire", "purge"]
 Outcome = Literal["added", "replaced", "unchanged", "kept"]
 """What became of a memory that was imported."""
 
-PLAIN_FIELDS = ("type", "content", "summary", "category", "importance")
+PLAIN_FIELDS = ("type", "content", "summary", "category", "importance", "expires_at")
 """Fields whose columns have the same name and hold the same value."""
 
 FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
@@ -24,10 +25,15 @@ FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
 class Change:
     """One change to one memory, named by ``id`` or ``key`` or both.
 
-    An update of an ``id`` with another ``key`` renames the memory, if no memory has that key.
-    ``fields`` holds only the fields to set, normalized. ``new_id`` is the id of a memory that the
-    change creates. The caller chooses it and ``now``, so that repeating a failed transaction gives
-    the same state.
+    Only "store" creates a memory. "update" gives it ``new_key``, if no memory has that; "append"
+    adds its ``content`` to the end; "restore" gives it the values and links of its version
+    ``to_version``, and brings it back if it was deleted; "expire" archives it; "purge" deletes it
+    with its history.
+
+    ``fields`` holds only the fields to set, normalized. With ``if_version``, the change is made
+    only if the memory has that version, 0 if there is none. ``new_id`` is the id of a memory that
+    the change creates. The caller chooses it and ``now``, so that repeating a failed transaction
+    gives the same state. ``caller`` is what the history says of who made the change.
     """
 
     kind: Kind
@@ -38,6 +44,10 @@ class Change:
     fields: JsonObject = field(default_factory=JsonObject)
     links: Sequence[JsonObject] = ()
     remove_links: Sequence[JsonObject] = ()
+    new_key: str | None = None
+    if_version: int | None = None
+    to_version: int | None = None
+    caller: str = ""
 
     @property
     def linked_keys(self) -> list[str]:
@@ -79,6 +89,19 @@ class MergedIncoming(NamedTuple):
     outcome: Outcome
     row: Row
     links: tuple[LinkRow, ...]
+
+
+def check_version(change: Change, row: Row | None) -> None:
+    """Check that a change meets the version that it names.
+
+    Raises Refused: version_conflict, with the memory's version as ``expected``.
+    """
+    version = 0
+    if row is not None:
+        version = row.version
+
+    if change.if_version not in (None, version):
+        raise Refused("version_conflict", expected={"version": version})
 
 
 def create_row(change: Change, namespace: str) -> Row:
@@ -134,8 +157,10 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
     fields = change.fields
     columns: JsonObject = {name: fields[name] for name in PLAIN_FIELDS if name in fields}
 
-    if change.key is not None:
-        columns["key"] = change.key  # differs from the row's only if the change renames
+    if change.new_key is not None:
+        columns["key"] = change.new_key
+    if change.kind == "append":
+        columns["content"] = _append(row.content, fields["content"])
 
     if "tags" in fields:
         unique_tags = list(dict.fromkeys(fields["tags"]))
@@ -159,12 +184,26 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
 
     if change.kind == "store":
         columns["archived"] = 0  # storing over an archived memory restores it
-    elif change.kind == "archive":
+    elif change.kind in ("archive", "expire"):
         columns["archived"] = 1
     elif "archived" in fields:
         columns["archived"] = int(fields["archived"])
 
+    # What is revived after its end stays, until it gets another one.
+    is_revived = columns.get("archived") == 0
+    if is_revived and "expires_at" not in fields and row.expires_at <= change.now:
+        columns["expires_at"] = ""
+
     return columns
+
+
+def _append(content: str, addition: str) -> str:
+    """Return a content with an addition. Raises Refused: too_long."""
+    appended = content + addition
+    if len(appended) > MAX_CONTENT_CHARS:
+        raise Refused("too_long", "content", expected={"max_length": MAX_CONTENT_CHARS})
+
+    return appended
 
 
 def _merge_links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkRow, ...]:

@@ -14,7 +14,8 @@ from abilities.helpers.stores.conformance_steps import (
     put,
     read_one,
 )
-from abilities.helpers.stores.protocol import MemoryStore, Query
+from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.query import Query
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 

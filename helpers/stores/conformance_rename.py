@@ -18,7 +18,8 @@ from abilities.helpers.stores.conformance_steps import (
     rename,
 )
 from abilities.helpers.stores.model import LinkRow
-from abilities.helpers.stores.protocol import MemoryStore, Query
+from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.query import Query
 
 
 async def a_renamed_memory_keeps_what_it_has(store: MemoryStore) -> None:

@@ -9,7 +9,8 @@ from abilities.helpers.stores.conformance_steps import (
     put,
     rename,
 )
-from abilities.helpers.stores.protocol import MemoryStore, Query
+from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import split_search
 
 

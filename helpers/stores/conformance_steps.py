@@ -34,7 +34,7 @@ async def put(
 ) -> WriteResult:
     """Change one memory, by default store it with the given fields.
 
-    ``id`` names the memory; with a ``key`` as well, the change renames it. ``links`` are pairs of a
+    ``id`` names the memory; with a ``key`` as well, an update renames it. ``links`` are pairs of a
     target and a weight, all of one type and term; ``remove`` are links to remove, each with its
     ``key`` and its ``type`` or None for any type.
     """
@@ -45,11 +45,16 @@ async def put(
     for target, weight in links:
         new_links.append({"key": target, "link_weight": weight, "type": link_type, "term": term})
 
+    new_key = None
+    if kind == "update" and id is not None:
+        key, new_key = "", key or None
+
     change = Change(
         kind=kind,
         now=now,
         id=id,
         key=key or None,
+        new_key=new_key,
         new_id=str(uuid4()),
         fields=fields,
         links=new_links,

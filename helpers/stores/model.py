@@ -21,7 +21,8 @@ class Row(NamedTuple):
 
     ``tags`` and ``metadata`` are JSON. ``archived`` and ``scored`` are 0 or 1; ``scored`` is 1 if
     somebody set the score, and 0 if it follows from the importance. ``version`` is the number of
-    the namespace's change that made the row, and 0 before a store has written it.
+    the namespace's change that made the row, and 0 before a store has written it. From
+    ``expires_at`` on, which is empty for a memory that stays, it reads as archived.
     """
 
     namespace: str
@@ -40,6 +41,7 @@ class Row(NamedTuple):
     metadata: str
     content: str
     version: int = 0
+    expires_at: str = ""
 
 
 class LinkRow(NamedTuple):
@@ -128,13 +130,25 @@ def hash_values(values: Sequence[object]) -> int:
     return int.from_bytes(blake2b(serialized, digest_size=8).digest()) >> 1
 
 
+def hash_row(row: Row) -> int:
+    """Return the hash of a memory's row.
+
+    One that never expires has the hash that it had before there was an ``expires_at``, so that no
+    row had to be written anew when that came. Raises TypeError as `hash_values`.
+    """
+    if row.expires_at:
+        return hash_values(row)
+
+    return hash_values(row[:-1])
+
+
 def verify_row(row: Row, stored_hash: int) -> Row:
     """Return the row if it is as it was written and its values are possible.
 
     Raises Refused: checksum_mismatch, invalid_stored_value.
     """
     try:
-        is_unchanged = hash_values(row) == stored_hash
+        is_unchanged = hash_row(row) == stored_hash
     except TypeError:  # a damaged text need not be valid Unicode
         is_unchanged = False
 

@@ -11,12 +11,15 @@ from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.sqlite.repair import repair
 from abilities.helpers.stores.sqlite.schema import is_store_header as is_store_header
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.timeline import HistoryLimits
 
 if TYPE_CHECKING:
     from abilities.helpers.stores.postgres.store import PostgresStore
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
+
+DEFAULT_HISTORY = HistoryLimits()
 
 STORE_SUFFIXES = ("-", ".before-")
 """How the names of files go on that lie beside a store: its log, its lock, its earlier states."""
@@ -43,12 +46,17 @@ def check_store_url(url: str) -> None:
 
 
 def open_store(
-    url: str, *, max_memories: int | None = None, language: str = "english"
+    url: str,
+    *,
+    max_memories: int | None = None,
+    language: str = "english",
+    history: HistoryLimits = DEFAULT_HISTORY,
 ) -> ServableStore:
     """Return the memory store at a URL; it connects when first used.
 
     ``max_memories`` is the most that one namespace may hold; None sets no limit. ``language`` is
-    that of the recall index if this makes one.
+    that of the recall index if this makes one. ``history`` says how long what changes replaced is
+    kept.
     Raises ValueError if the URL cannot be used, or if its database driver is not installed.
     """
     check_store_url(url)

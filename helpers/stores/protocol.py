@@ -1,25 +1,21 @@
-"""The protocols of a memory store: what every store does, and three optional powers.
+"""The protocols of a memory store: what every store does, and four optional powers.
 
-`MemoryStore` is the core. `TransferableStore` adds export and import, `CheckableStore` an integrity
-check, and `MarkableStore` marks. `abilities.helpers.stores.conformance` tests any store against
-them.
+`MemoryStore` is the core. `TransferableStore` adds export and import, `HistoryStore` earlier
+versions, `CheckableStore` an integrity check, and `MarkableStore` marks.
+`abilities.helpers.stores.conformance` tests any store against them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from abilities.declarations.memory import Direction
 from abilities.helpers.search.recall import Ranking, RecallRequest
 from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.changes import Change, Outcome
-from abilities.helpers.stores.model import (
-    IMPORTANCES,
-    DamagedMemory,
-    IncomingMemory,
-    LinkRow,
-    StoredMemory,
-)
+from abilities.helpers.stores.history import DamagedEntry, Entry
+from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, LinkRow, StoredMemory
+from abilities.helpers.stores.query import MemoryLine, Query
+from abilities.helpers.stores.timeline import ChangePage, MemoryHistory, MemoryName
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 
 Mark = Literal["tokens"]
@@ -35,12 +31,14 @@ class WriteResult(NamedTuple):
     ``stored`` is the memory as it is now, or None if it was deleted for good. ``created`` says
     whether the change created it; ``updated`` names the fields that changed. ``mended`` is None,
     unless the memory was damaged: then it names the fields that got defaults before the change.
+    ``version`` is the memory's version after the change, also if that deleted it.
     """
 
     stored: StoredMemory | None
     created: bool
     updated: tuple[str, ...]
     mended: tuple[str, ...] | None = None
+    version: int = 0
 
 
 class WalkResult(NamedTuple):
@@ -73,63 +71,6 @@ class IntegrityFinding(NamedTuple):
     number: int
     words: str
     examples: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """Which memories to return, and in which order.
-
-    A filter that is None matches every memory; of ``tags``, a memory must have all. ``search`` are
-    case-folded terms that the memory's searchable text must all contain, see
-    `abilities.helpers.stores.search_text`. ``archived`` includes archived memories. ``sort_by`` is
-    created_at, updated_at, accessed_at, importance or access_count; ties are broken by id.
-    """
-
-    type: str | None = None
-    tags: tuple[str, ...] = ()
-    search: tuple[str, ...] = ()
-    importance: str | None = None
-    category: str | None = None
-    archived: bool = False
-    limit: int = 10
-    offset: int = 0
-    sort_by: str = "accessed_at"
-    descending: bool = True
-
-    @property
-    def filters(self) -> list[tuple[str, str | int]]:
-        """The columns that must have a value; importance as its index in `IMPORTANCES`."""
-        filters: list[tuple[str, str | int]] = []
-
-        if self.type is not None:
-            filters.append(("type", self.type))
-        if self.importance is not None:
-            filters.append(("importance", IMPORTANCES.index(self.importance)))
-        if self.category is not None:
-            filters.append(("category", self.category))
-
-        return filters
-
-    @property
-    def counter(self) -> tuple[str, str] | None:
-        """The name and value of the counter that knows how many memories match; None if none does.
-
-        Counters know the memories by at most one of type, importance and tag.
-        """
-        if self.search or self.category is not None:
-            return None
-
-        filters = self.filters
-        for tag in self.tags:
-            filters.append(("tag", tag))
-
-        if not filters:
-            return "all", ""
-        if len(filters) > 1:
-            return None
-
-        ((name, value),) = filters
-        return name, str(value)
 
 
 class MemoryPage(NamedTuple):
@@ -194,7 +135,30 @@ class MemoryStore(Protocol):
         1; a version is never given twice, not even after the memory was deleted. Links that lead to
         a memory follow when it is renamed; that gives their sources no new version.
 
-        Also raises Refused: id_not_found, key_taken, storage_quota, checksum_mismatch.
+        A memory past its ``expires_at`` is archived before anything else looks at it.
+
+        Also raises Refused: id_not_found, memory_not_found, key_taken, version_conflict, too_long
+        (what "append" makes), version_not_found and purged ("restore"), storage_quota,
+        checksum_mismatch.
+        """
+        ...
+
+    async def change_many(
+        self, namespace: str, changes: Sequence[Change], *, atomic: bool
+    ) -> list[WriteResult | Exception]:
+        """Make changes one after another in one transaction; return one outcome each, in order.
+
+        A change that cannot be made leaves the others alone. If they are ``atomic`` it undoes them
+        all: then its Refused stands in its place, and Refused("not_applied") in all others.
+        """
+        ...
+
+    async def list_memories(
+        self, namespace: str, prefix: str, after: str, limit: int, *, archived: bool
+    ) -> list[MemoryLine | DamagedMemory]:
+        """Return up to ``limit`` memories whose keys begin with a prefix, after a key, by key.
+
+        Keys are ordered by their Unicode code points. ``archived`` includes archived memories.
         """
         ...
 
@@ -303,6 +267,54 @@ class TransferableStore(MemoryStore, Protocol):
         ...
 
 
+class HistoryStore(MemoryStore, Protocol):
+    """A store that keeps what its changes replaced, within its `HistoryLimits`."""
+
+    async def read_history(
+        self, namespace: str, name: MemoryName, before: int | None, limit: int
+    ) -> MemoryHistory:
+        """Return the newest entries of a memory, those with versions less than ``before``.
+
+        A deleted memory has a history as long as that lasts. Raises Refused: memory_not_found,
+        id_not_found.
+        """
+        ...
+
+    async def read_version(
+        self, namespace: str, name: MemoryName, moment: int | str
+    ) -> StoredMemory:
+        """Return a memory with all its links in a version, or as it was at a time.
+
+        Raises Refused: memory_not_found, id_not_found, version_not_found, checksum_mismatch.
+        """
+        ...
+
+    async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:
+        """Return the changes of a namespace after a version; no change that commits late is missed.
+
+        Of each memory only the last change of the page is returned.
+        """
+        ...
+
+    async def compact(self, now: str) -> int:
+        """Forget what the limits no longer allow; return how many entries were forgotten."""
+        ...
+
+    async def read_entries(
+        self, after: tuple[str, str, int], limit: int
+    ) -> list[Entry | DamagedEntry]:
+        """Return entries of all namespaces, after a (namespace, id, version), in that order."""
+        ...
+
+    async def import_entries(self, entries: Sequence[Entry]) -> int:
+        """Store the history of memories that have none here; return how many entries were stored.
+
+        The entries are those of whole memories, each one's by rising version, and come before the
+        memories themselves. The versions are this store's own. Purged memories are left out.
+        """
+        ...
+
+
 class CheckableStore(MemoryStore, Protocol):
     """A store that can check its own integrity."""
 
@@ -330,5 +342,5 @@ class MarkableStore(MemoryStore, Protocol):
         ...
 
 
-class ServableStore(TransferableStore, CheckableStore, MarkableStore, Protocol):
+class ServableStore(TransferableStore, HistoryStore, CheckableStore, MarkableStore, Protocol):
     """A store with all powers, as servers need it; the built-in stores have them all."""

@@ -11,7 +11,7 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.values import has_surrogate
 from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.model import IncomingMemory
-from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.query import Query
 
 
 def check_values(*values: object) -> None:

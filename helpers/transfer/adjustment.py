@@ -24,11 +24,8 @@ from abilities.helpers.stores.model import (
     dump_sorted_json,
 )
 from abilities.helpers.stores.names import make_id, make_key, to_storable
-from abilities.helpers.transfer.fitting import (
-    make_piece_key,
-    shorten,
-    split_text,
-)
+from abilities.helpers.stores.parts import CONTINUES, make_part_key, split_text
+from abilities.helpers.transfer.fitting import shorten
 from abilities.helpers.transfer.foreign import ForeignMemory
 from abilities.helpers.transfer.links import REASONS, limit_links
 
@@ -212,9 +209,9 @@ class Adjuster:
 
         for number, piece in enumerate(pieces, 1):
             row = row._replace(content=piece)
-            next_key = make_piece_key(first_row.key, number + 1)
+            next_key = make_part_key(first_row.key, number + 1)
             if number < len(pieces):
-                row_links.append(LinkRow(row.key, next_key, "continues", 1.0))
+                row_links.append(LinkRow(row.key, next_key, CONTINUES, 1.0))
 
             stored = StoredMemory(
                 row,

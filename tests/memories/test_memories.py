@@ -21,7 +21,7 @@ from abilities.declarations.memories import (
     StoreMemoryAnswer,
     UpdateMemoryAnswer,
 )
-from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import split_search
 from abilities.helpers.stores.sqlite import queries
 from tests.support.file_cases import Row

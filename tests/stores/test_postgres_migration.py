@@ -24,7 +24,7 @@ from abilities.helpers.stores.postgres import migration, pool
 from abilities.helpers.stores.postgres import store as store_module
 from abilities.helpers.stores.postgres.migrations import to_2, to_4
 from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.query import Query
 from abilities.helpers.walk import WalkLimits
 from tests.stores.test_stores import find_reason
 from tests.support import postgres, postgres_version_1

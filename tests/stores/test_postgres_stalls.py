@@ -15,7 +15,7 @@ from abilities.helpers.stores.postgres import pool
 from abilities.helpers.stores.postgres import store as postgres_store
 from abilities.helpers.stores.postgres.server import OWN_READS
 from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.query import Query
 from abilities.helpers.walk import WalkLimits
 from tests.stores.test_stores import find_reason
 from tests.support.proxy import forwarding

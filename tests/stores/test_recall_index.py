@@ -15,7 +15,7 @@ from abilities.helpers.search.terms import Language, split_question, weigh_terms
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite.recall_recent import find_weight, pack_terms, unpack_terms
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.stores.test_stores import open_store

@@ -15,7 +15,8 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
-from abilities.helpers.stores.protocol import Query, ServableStore
+from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.stores.query import Query
 from abilities.helpers.walk import WalkLimits
 from tests.stores.test_stores import DAMAGE as DAMAGED_ROWS
 from tests.stores.test_stores import NOW, find_reason, open_store

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from abilities.cli.main import main
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import Query
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite import log
 from tests.stores.test_stores import find_reason, open_store
 from tests.support.tier import size

@@ -27,7 +27,8 @@ from abilities.helpers.stores import conformance
 from abilities.helpers.stores.changes import Change, Kind, create_row, merge_change
 from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
-from abilities.helpers.stores.protocol import Query, ServableStore, WriteResult
+from abilities.helpers.stores.protocol import ServableStore, WriteResult
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite import file, queries, ranking, reader
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.transfer.export_lines import format_line, parse_line

@@ -407,7 +407,7 @@ async def test_clients_are_told_where_tokens_come_from_if_the_settings_say_so(
 
     assert metadata["resource"] == "http://localhost/mcp"
     assert metadata["authorization_servers"] == ["https://login.example.org/"]
-    assert metadata["scopes_supported"] == ["read", "write"]
+    assert metadata["scopes_supported"] == ["read", "write", "purge"]
     assert (
         refused.headers["www-authenticate"] == f'Bearer resource_metadata="http://localhost{path}"'
     )

@@ -19,7 +19,7 @@ export class CallError extends Error {
 
 /** Sends a request, a POST if it has a body, and returns the response's JSON. */
 async function send(path, body) {
-  const options = { headers: {}, credentials: "omit" };
+  const options = { headers: { "X-Abilities-Surface": "explorer" }, credentials: "omit" };
   let response, payload;
 
   if (token.get()) options.headers.Authorization = `Bearer ${token.get()}`;

@@ -40,13 +40,13 @@ from abilities.helpers.stores.protocol import (
     IntegrityFinding,
     Mark,
     MemoryPage,
-    Query,
     Recalled,
     ServableStore,
     Stats,
     WalkResult,
     WriteResult,
 )
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.requests import check_change, check_names, check_query
 from abilities.helpers.walk import WalkLimits
 

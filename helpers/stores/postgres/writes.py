@@ -11,7 +11,7 @@ from abilities.helpers.stores.model import (
     AccessCounters,
     LinkRow,
     Row,
-    hash_values,
+    hash_row,
     verify_saved,
 )
 from abilities.helpers.stores.postgres.accesses import Access
@@ -183,7 +183,7 @@ async def save_memory(
         if before.key != after.key:
             await _DELETE_ROW.execute(connection, before.namespace, before.key)
 
-    saved = await _SAVE_ROW.fetch_only(connection, *after, hash_values(after))
+    saved = await _SAVE_ROW.fetch_only(connection, *after, hash_row(after))
     verify_saved(saved.row, saved.hash)
     await save_version(connection, after)
     await _save_words(connection, before, after)

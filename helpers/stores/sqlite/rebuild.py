@@ -14,7 +14,7 @@ from abilities.helpers.stores.mending import (
     propose_names,
     restore_row,
 )
-from abilities.helpers.stores.model import AccessCounters, Row, hash_values, verify_row
+from abilities.helpers.stores.model import AccessCounters, Row, hash_row, verify_row
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport
 from abilities.helpers.stores.sqlite import recovery
 from abilities.helpers.stores.sqlite.file import connect_to_file
@@ -172,7 +172,7 @@ class Rebuild:
             row = row._replace(version=take_version(self._new, row.namespace))
             self._new.execute(
                 "UPDATE memories SET version = ?, hash = ? WHERE rowid = ?",
-                (row.version, hash_values(row), memory),
+                (row.version, hash_row(row), memory),
             )
 
     def _copy_links(self) -> None:

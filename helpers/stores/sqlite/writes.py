@@ -11,7 +11,7 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.mending import list_replaced, mend_row, propose_names
-from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRow, Row, hash_values
+from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRow, Row, hash_row
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.sqlite.indexing import (
     index_texts,
@@ -172,7 +172,7 @@ def mend_memory(connection: sqlite3.Connection, damaged: StoredRow, now: str) ->
     mended = mended._replace(version=take_version(connection, row.namespace))
     connection.execute(
         f"UPDATE memories SET ({COLUMNS}, hash) = ({_PLACEHOLDERS}) WHERE rowid = ?",
-        (*mended, hash_values(mended), memory),
+        (*mended, hash_row(mended), memory),
     )
     verify_saved_row(connection, mended)
 
@@ -250,7 +250,7 @@ def save_memory(
 
 def _insert_row(connection: sqlite3.Connection, row: Row) -> int:
     """Add a row, its indexed texts and its effect on links to it; return its rowid."""
-    memory = connection.execute(_INSERT, (*row, hash_values(row))).lastrowid
+    memory = connection.execute(_INSERT, (*row, hash_row(row))).lastrowid
     assert memory is not None
 
     verify_saved_row(connection, row)
@@ -263,7 +263,7 @@ def _update_row(
     connection: sqlite3.Connection, before: Row, after: Row
 ) -> tuple[int, AccessCounters]:
     """Replace a row and take it out of the memory index; return its rowid and access counters."""
-    connection.execute(_UPDATE, (*after, hash_values(after), before.namespace, before.key))
+    connection.execute(_UPDATE, (*after, hash_row(after), before.namespace, before.key))
     verify_saved_row(connection, after)
 
     # Triggers count a deletion here, and an insertion later.

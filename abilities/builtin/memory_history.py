@@ -1,0 +1,117 @@
+"""`memory_history`, `memory_restore` and `memory_changes`: what became of memories, and undoing."""
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.memory_history import (
+    MemoryChangesAnswer,
+    MemoryChangesInput,
+    MemoryHistoryAnswer,
+    MemoryHistoryInput,
+    MemoryRestoreAnswer,
+    MemoryRestoreInput,
+)
+from abilities.declarations.values import JsonObject
+from abilities.definition import Ability, Context
+from abilities.helpers.memory.records import build_write_answer
+from abilities.helpers.memory.timeline import build_changes_answer, build_history_answer
+from abilities.helpers.stores.timeline import MemoryName
+
+HISTORY_DESCRIPTION = """\
+List the changes of one memory, newest first: when, by whom, what became of it, and which fields \
+changed.
+Use it to see what a memory was, then memory_get with 'as_of' to read it as it was at a time, or \
+memory_restore to bring a version back, also of a memory that was deleted. Changes older than \
+'earliest' are forgotten. For what changed in all memories, use memory_changes."""
+
+
+async def show_history(context: Context, arguments: MemoryHistoryInput) -> JsonObject:
+    """Return a page of a memory's history.
+
+    Raises Refused: missing_argument, scope (a deleted memory, for who may only read), and what the
+    store refuses.
+    """
+    name = _get_name(arguments.key, arguments.id)
+    page = await context.memory.versions.read(name, arguments.before, arguments.limit)
+
+    # What somebody deleted is for those alone who could restore it.
+    if page.row is None and context.read_only:
+        raise Refused("scope")
+
+    return build_history_answer(page, arguments.explicit_arguments(), context.bound)
+
+
+def _get_name(key: str | None, memory_id: str | None) -> MemoryName:
+    """Return the name of a memory. Raises Refused: missing_argument."""
+    if key is None and memory_id is None:
+        raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
+
+    return MemoryName(id=memory_id, key=key)
+
+
+memory_history: Ability = Ability(
+    name="memory_history",
+    title="A memory's history",
+    description=HISTORY_DESCRIPTION,
+    input=MemoryHistoryInput,
+    answer=MemoryHistoryAnswer,
+    run=show_history,
+    read_only=True,
+    idempotent=True,
+)
+
+
+RESTORE_DESCRIPTION = """\
+Give a memory the values and links that it had in an earlier version; brings back deleted memories.
+memory_history lists the versions. This is a change like any other, and can be undone too. A \
+memory that exists keeps its key; one that was purged cannot be restored."""
+
+
+async def restore(context: Context, arguments: MemoryRestoreInput) -> JsonObject:
+    """Restore a version of a memory."""
+    _get_name(arguments.key, arguments.id)
+    result = await context.memory.change("restore", arguments.explicit_arguments())
+    assert result.stored is not None  # only a deletion leaves nothing
+
+    frame: JsonObject = {
+        "id": result.stored.row.id,
+        "updated_fields": list(result.updated),
+        "memory": {},
+    }
+    detail = arguments.detail or context.detail
+    return build_write_answer(result, frame, context.bound, detail)
+
+
+memory_restore: Ability = Ability(
+    name="memory_restore",
+    title="Restore a version of a memory",
+    description=RESTORE_DESCRIPTION,
+    input=MemoryRestoreInput,
+    answer=MemoryRestoreAnswer,
+    run=restore,
+    idempotent=True,
+    destructive=True,
+)
+
+
+CHANGES_DESCRIPTION = """\
+List which memories changed since a version, in order; use it to keep a copy up to date, or to see \
+what others wrote.
+Send the answer's 'next' as 'since' of the next call: no change is missed. Contents are not \
+returned; read them with memory_read_bulk. For one memory's changes, use memory_history."""
+
+
+async def list_changes(context: Context, arguments: MemoryChangesInput) -> JsonObject:
+    """Return what changed in the namespace after a version."""
+    page = await context.memory.versions.read_changes(arguments.since, arguments.limit)
+    return build_changes_answer(page, arguments.explicit_arguments(), context.bound)
+
+
+memory_changes: Ability = Ability(
+    name="memory_changes",
+    title="What changed",
+    description=CHANGES_DESCRIPTION,
+    input=MemoryChangesInput,
+    answer=MemoryChangesAnswer,
+    run=list_changes,
+    read_only=True,
+    idempotent=True,
+)

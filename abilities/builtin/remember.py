@@ -1,0 +1,131 @@
+"""`remember`: many writes in one call."""
+
+from typing import cast
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_OPERATIONS_BYTES
+from abilities.declarations.remember import (
+    OPERATION_FIELDS,
+    Operation,
+    RememberAnswer,
+    RememberInput,
+)
+from abilities.declarations.rules import name_unknown_field
+from abilities.declarations.suggestions import suggest_argument
+from abilities.declarations.values import JsonObject, parse_json
+from abilities.definition import Ability, Context
+from abilities.helpers.memory import writer
+from abilities.helpers.memory.remember_answers import build_remember_answer
+from abilities.helpers.reply.items import format_item
+from abilities.helpers.stores.changes import Kind
+from abilities.validation import validate_arguments
+
+DESCRIPTION = """\
+Store and change up to 50 memories in one call; use it whenever you have more than one thing to \
+remember.
+Each operation has an 'op': store (type, content, and a key that you will remember), update, \
+append (content, at the end), link ('links'), unlink ('remove_links'), rename ('to'), archive, \
+delete. All but store need the memory's 'key' or 'id'. They are made in order, and one that fails \
+leaves the others alone; with 'atomic': true all are made or none. 'if_version' makes one only if \
+nobody changed the memory since you read it.
+With a key, a content may be longer than 5000 characters; memory_get with 'whole': true reads it \
+back. The answer has one short record per operation."""
+
+_KINDS: dict[str, Kind] = {
+    "store": "store",
+    "update": "update",
+    "append": "append",
+    "link": "update",
+    "unlink": "update",
+    "rename": "update",
+    "archive": "archive",
+}
+
+
+async def run(context: Context, arguments: RememberInput) -> JsonObject:
+    """Make the operations; answer with one record per operation, in the same order.
+
+    Raises Refused: too_long (all operations together), and what the store refuses.
+    """
+    _check_size(arguments.operations)
+    operations = [_try_to_parse(operation) for operation in arguments.operations]
+
+    outcomes = await context.memory.writer.remember(operations, atomic=arguments.atomic)
+    return build_remember_answer(arguments, operations, outcomes, context.bound)
+
+
+def _check_size(operations: list[object]) -> None:
+    """Raise Refused("too_long") for operations that are too large together."""
+    size = sum(len(format_item(operation).encode()) for operation in operations)
+    if size > MAX_OPERATIONS_BYTES:
+        raise Refused("too_long", "operations", expected={"max_bytes": MAX_OPERATIONS_BYTES})
+
+
+def _try_to_parse(sent: object) -> writer.Operation | Refused:
+    try:
+        return _parse_operation(sent)
+    except Refused as error:
+        return error
+
+
+def _parse_operation(sent: object) -> writer.Operation:
+    """Return an operation as it is made. Raises Refused for one that is wrong, as a call's."""
+    if isinstance(sent, str):
+        sent = _read_json(sent)
+
+    operation = validate_arguments(Operation, sent)
+    given = operation.explicit_arguments()
+    _check_fields(operation, given)
+
+    kind: Kind = _KINDS.get(operation.op, "archive")
+    if operation.permanent:
+        kind = "delete"
+
+    return writer.Operation(kind, given)
+
+
+def _read_json(text: str) -> object:
+    """Return what a string of JSON holds; any other string as it is."""
+    # Some clients encode nested arguments twice.
+    try:
+        return cast(object, parse_json(text))
+    except ValueError:
+        return text
+
+
+def _check_fields(operation: Operation, given: JsonObject) -> None:
+    """Raise Refused for a field that an operation lacks or does not take."""
+    fields = OPERATION_FIELDS[operation.op]
+    allowed = ("op", *fields.required, *fields.optional, "if_version")
+
+    for name in given:
+        if name not in allowed:
+            free = [other for other in allowed if other not in given]
+            raise Refused(
+                "unknown_argument",
+                name_unknown_field("", name),
+                expected={"one_of": list(allowed)},
+                did_you_mean=suggest_argument(name, free),
+            )
+
+    for name in fields.required:
+        if name not in given:
+            raise Refused("missing_argument", name)
+
+    if operation.op != "store" and not {"key", "id"} & given.keys():
+        raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
+
+    # Further parts of a content have keys of their own, made of the first one's.
+    if "key" not in given and len(operation.content or "") > MAX_CONTENT_CHARS:
+        raise Refused("too_long", "content", expected={"max_length": MAX_CONTENT_CHARS})
+
+
+remember: Ability = Ability(
+    name="remember",
+    title="Store and change many memories",
+    description=DESCRIPTION,
+    input=RememberInput,
+    answer=RememberAnswer,
+    run=run,
+    destructive=True,
+)

@@ -1,0 +1,152 @@
+"""`memory_history`, `memory_restore` and `memory_changes`: what became of memories, and undoing."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from abilities.declarations.detail import OptionalDetail
+from abilities.declarations.fields import Arguments, AskedFormat, Integer
+from abilities.declarations.limits import (
+    DEFAULT_CHANGES,
+    DEFAULT_ENTRIES,
+    MAX_CHANGES,
+    MAX_ENTRIES,
+    MAX_SAFE_INTEGER,
+)
+from abilities.declarations.memories import WriteAnswer
+from abilities.declarations.memory import Id, Key, Memory
+from abilities.declarations.model import Model
+from abilities.declarations.moments import IfVersion, Version
+from abilities.declarations.records import Truncation
+
+HistoryKey = Annotated[
+    Key | None, Field(description="The memory's key, or one that it had; or send its id.")
+]
+HistoryId = Annotated[Id | None, Field(description="The memory's id.")]
+
+Action = Literal[
+    "created",
+    "changed",
+    "renamed",
+    "archived",
+    "revived",
+    "expired",
+    "restored",
+    "deleted",
+    "imported",
+    "mended",
+    "relinked",
+]
+"""What became of a memory; "relinked" if a link of it followed a memory that was renamed."""
+
+
+class MemoryHistoryInput(Arguments):
+    """Arguments of `memory_history`."""
+
+    key: HistoryKey = None
+    id: HistoryId = None
+    before: Version | None = Field(
+        default=None, description="Only changes before this version; next_request has it."
+    )
+    limit: Annotated[int, Field(ge=1, le=MAX_ENTRIES), Integer] = Field(
+        default=DEFAULT_ENTRIES, description="Most changes to return; default 20."
+    )
+    output_format: AskedFormat = None
+
+
+class HistoryEntry(Model):
+    """One change of a memory."""
+
+    version: int = Field(description="The version that it made.")
+    at: str = Field(description="RFC 3339 UTC.")
+    by: str = Field(description="Who made it: the label of a token, or a surface such as mcp.")
+    action: Action = Field(description="What became of the memory.")
+    changed: list[str] | None = Field(default=None, description="The fields that it replaced.")
+    size: int = Field(description="Bytes that are kept of what was before.")
+
+
+class MemoryHistoryAnswer(Model):
+    """Answer of `memory_history`."""
+
+    id: str = Field(description="The memory's UUID.")
+    key: str = Field(description="The memory's key, or the last one of a deleted memory.")
+    version: int | None = Field(
+        default=None, description="The memory's version now; left out if it was deleted."
+    )
+    deleted: bool = Field(default=False, description="True if it was deleted; default false.")
+    earliest: int | None = Field(
+        default=None, description="The oldest version that can be restored, if any can."
+    )
+    entries: list[HistoryEntry] = Field(description="The changes, newest first.")
+    next_request: dict[str, Any] | None = Field(
+        default=None, description="Arguments for older changes; absent if there are none."
+    )
+
+
+class MemoryRestoreInput(Arguments):
+    """Arguments of `memory_restore`."""
+
+    key: HistoryKey = None
+    id: HistoryId = None
+    version: Annotated[int, Field(ge=1, le=MAX_SAFE_INTEGER), Integer] = Field(
+        description="The version to restore, from memory_history."
+    )
+    if_version: IfVersion = None
+    detail: OptionalDetail = None
+
+
+class MemoryRestoreAnswer(WriteAnswer):
+    """Answer of `memory_restore`."""
+
+    id: str = Field(description="The memory's UUID.")
+    memory: Memory | None = Field(
+        default=None, description="The memory as it is stored now; left out if concise."
+    )
+    updated_fields: list[str] | None = Field(
+        default=None, description="The fields whose values changed; left out if concise."
+    )
+    truncation: Truncation | None = Field(
+        default=None, description="Present if the content was cut to fit the answer."
+    )
+
+
+class MemoryChangesInput(Arguments):
+    """Arguments of `memory_changes`."""
+
+    since: Version = Field(
+        default=0, description="The version to go on from: 'next' of the last answer; default 0."
+    )
+    limit: Annotated[int, Field(ge=1, le=MAX_CHANGES), Integer] = Field(
+        default=DEFAULT_CHANGES, description="Most changes to return; default 100."
+    )
+    output_format: AskedFormat = None
+
+
+class ChangeEntry(Model):
+    """The last change of one memory."""
+
+    version: int = Field(description="The version that it made.")
+    id: str = Field(description="The memory's UUID.")
+    key: str | None = Field(
+        default=None, description="The memory's key, or its last one; not known of a purged one."
+    )
+    action: Action | Literal["purged"] = Field(description="What became of the memory.")
+    at: str = Field(description="RFC 3339 UTC.")
+    by: str = Field(description="Who made it: the label of a token, or a surface such as mcp.")
+
+
+class MemoryChangesAnswer(Model):
+    """Answer of `memory_changes`."""
+
+    changes: list[ChangeEntry] = Field(
+        description="By rising version; of each memory only its last change on this page."
+    )
+    next: int = Field(description="The 'since' of the next call, now or later.")
+    complete: bool = Field(
+        default=True,
+        description="False if older changes since then are forgotten: list all memories anew; "
+        "default true.",
+    )
+    next_request: dict[str, Any] | None = Field(
+        default=None, description="Arguments for what follows; absent if nothing does yet."
+    )

@@ -1,0 +1,54 @@
+"""`memory_list`: which memories there are, without their contents."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from abilities.declarations.detail import FailureReason
+from abilities.declarations.fields import Arguments, AskedFormat, Boolean, Integer
+from abilities.declarations.limits import (
+    DEFAULT_LISTED_MEMORIES,
+    MAX_KEY_CHARS,
+    MAX_LISTED_MEMORIES,
+)
+from abilities.declarations.memory import Text
+from abilities.declarations.model import Model
+
+KeyPart = Annotated[str, Field(max_length=MAX_KEY_CHARS), Text]
+
+
+class MemoryListInput(Arguments):
+    """Arguments of `memory_list`."""
+
+    prefix: KeyPart = Field(
+        default="", description="What the keys begin with, such as 'project/'; default all."
+    )
+    after: KeyPart = Field(default="", description="Continue after this key; next_request has it.")
+    limit: Annotated[int, Field(ge=1, le=MAX_LISTED_MEMORIES), Integer] = Field(
+        default=DEFAULT_LISTED_MEMORIES, description="Most memories to return; default 100."
+    )
+    archived: Annotated[bool, Boolean] = Field(
+        default=False, description="Include archived memories; default false."
+    )
+    output_format: AskedFormat = None
+
+
+class ListedMemory(Model):
+    """A memory without its content."""
+
+    key: str = Field(description="The memory's key.")
+    type: str | None = Field(default=None, description="core, learning or task.")
+    size: int | None = Field(default=None, description="Bytes of its content.")
+    version: int | None = Field(default=None, description="Grows with every change.")
+    summary: str | None = Field(default=None, description="In short.")
+    archived: bool = Field(default=False, description="Whether it is archived; default false.")
+    reason: FailureReason = None
+
+
+class MemoryListAnswer(Model):
+    """Answer of `memory_list`."""
+
+    memories: list[ListedMemory] = Field(description="By key.")
+    next_request: dict[str, Any] | None = Field(
+        default=None, description="Arguments for what follows; absent if nothing does."
+    )

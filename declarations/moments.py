@@ -1,0 +1,81 @@
+"""Times and versions in arguments: when a memory expires, and which version a change expects."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from abilities.declarations.fields import Checked, Integer, build_error
+from abilities.declarations.limits import MAX_SAFE_INTEGER
+from abilities.declarations.values import format_utc, utc_now
+
+TIME_FORM = "RFC 3339, such as 2027-01-31T09:00:00Z"
+"""What a time looks like, in words."""
+
+FUTURE_FORM = f"a time in the future in {TIME_FORM}; '' for none"
+"""What `expires_at` can be, in words."""
+
+_DATE = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
+_ZONE = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+TIME_PATTERN = f"^{_DATE}T{_TIME}{_ZONE}$"
+"""The form of a time (RFC 3339, section 5.6), except for how many days its month has."""
+
+
+def parse_time(text: str) -> str | None:
+    """Return a time in UTC with milliseconds, as it is stored; None if it is no time.
+
+    >>> parse_time("2027-01-31T10:00:00+01:00")
+    '2027-01-31T09:00:00.000Z'
+    """
+    # The pattern's own '$' would accept a line feed at the end.
+    if not re.fullmatch(TIME_PATTERN[1:-1], text):
+        return None
+
+    # Python's own parser takes six digits at most.
+    text = re.sub(r"(\.[0-9]{6})[0-9]+", r"\1", text)
+    try:
+        return format_utc(datetime.fromisoformat(text).astimezone(UTC))
+    except (ValueError, OverflowError):  # a day that the month does not have; the year 0 or 10000
+        return None
+
+
+def _check_time(text: str) -> str:
+    time = parse_time(text)
+    if time is None:
+        raise build_error("invalid_format", format=TIME_FORM)
+
+    return time
+
+
+def _check_expiry(text: str) -> str:
+    """Return when a memory expires, in UTC; '' for one that stays."""
+    if not text:
+        return ""
+
+    time = parse_time(text)
+    if time is None or time <= utc_now():
+        raise build_error("invalid_format", format=FUTURE_FORM)
+
+    return time
+
+
+Time = Annotated[str, Checked(_check_time, pattern=TIME_PATTERN)]
+"""A time, normalized to UTC with milliseconds."""
+
+Expiry = Annotated[str, Checked(_check_expiry, pattern=f"^$|{TIME_PATTERN}")]
+"""When a memory expires, or '' for never."""
+
+Version = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer]
+
+IfVersion = Annotated[
+    Version | None,
+    Field(description="Only if the memory has this version; 0 if there is none."),
+]
+"""The version that a change expects; None for any."""
+
+ExpiresAt = Annotated[
+    Expiry | None,
+    Field(description="RFC 3339 time from when on it counts as archived; '' clears it."),
+]

@@ -1,0 +1,246 @@
+"""`remember`: many writes in one call."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import Field, WithJsonSchema
+
+from abilities.declarations.detail import Detail, FailureReason
+from abilities.declarations.faults import Fault
+from abilities.declarations.fields import EXACT, Arguments, Array, AskedFormat, Boolean
+from abilities.declarations.limits import MAX_OPERATIONS
+from abilities.declarations.memory import (
+    Category,
+    Id,
+    Importance,
+    Key,
+    LinkNames,
+    Links,
+    Metadata,
+    Score,
+    Summary,
+    Tags,
+    Text,
+    Type,
+)
+from abilities.declarations.model import Model
+from abilities.declarations.moments import Expiry, Version
+from abilities.declarations.records import Summary as Counts
+from abilities.declarations.values import JsonObject
+
+OperationName = Literal[
+    "store", "update", "append", "link", "unlink", "rename", "archive", "delete"
+]
+
+
+class Operation(Arguments):
+    """One operation, with the fields of all kinds; `OPERATION_FIELDS` says which one takes which.
+
+    A content may be longer than a memory: the rest is kept in further ones.
+    """
+
+    other_names: ClassVar[dict[str, str]] = {"new_key": "to"}
+
+    op: OperationName
+    key: Key | None = None
+    id: Id | None = None
+    type: Type | None = None
+    content: Annotated[str, Field(min_length=1), Text] | None = None
+    summary: Summary | None = None
+    category: Category | None = None
+    tags: Tags | None = None
+    importance: Importance | None = None
+    archived: Annotated[bool, Boolean] | None = None
+    links: Links | None = None
+    remove_links: LinkNames | None = None
+    memory_score: Score | None = None
+    metadata: Metadata | None = None
+    to: Key | None = None
+    permanent: Annotated[bool, Boolean] | None = None
+    expires_at: Expiry | None = None
+    if_version: Version | None = None
+
+
+class OperationFields(NamedTuple):
+    """The fields that an operation needs, and those that it may have beside op and if_version."""
+
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+_NAMES = ("key", "id")
+_VALUES = (
+    "summary",
+    "category",
+    "tags",
+    "importance",
+    "links",
+    "memory_score",
+    "metadata",
+    "expires_at",
+)
+
+OPERATION_FIELDS: Mapping[OperationName, OperationFields] = {
+    "store": OperationFields(("type", "content"), (*_NAMES, *_VALUES)),
+    "update": OperationFields((), (*_NAMES, "content", "archived", "remove_links", *_VALUES)),
+    "append": OperationFields(("content",), _NAMES),
+    "link": OperationFields(("links",), _NAMES),
+    "unlink": OperationFields(("remove_links",), _NAMES),
+    "rename": OperationFields(("to",), _NAMES),
+    "archive": OperationFields((), _NAMES),
+    "delete": OperationFields((), (*_NAMES, "permanent")),
+}
+
+
+def _link_schema(*names: str) -> JsonObject:
+    fields: JsonObject = {
+        "key": {"type": "string"},
+        "link_weight": {"type": "number"},
+        "type": {"type": "string"},
+        "term": {"type": "string"},
+    }
+    return {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {name: fields[name] for name in names},
+            "required": ["key"],
+        },
+    }
+
+
+OPERATION_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "op": {"type": "string", "enum": list(OPERATION_FIELDS)},
+        "key": {"type": "string", "description": "The memory's key; all but store need it or id."},
+        "id": {"type": "string"},
+        "type": {"type": "string", "enum": ["core", "learning", "task"]},
+        "content": {"type": "string", "description": "store, update, append: the text."},
+        "summary": {"type": "string"},
+        "category": {"type": "string"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "importance": {"type": "string", "enum": ["high", "medium", "low"]},
+        "archived": {"type": "boolean", "description": "update: false revives."},
+        "links": {
+            **_link_schema("key", "link_weight", "type", "term"),
+            "description": "store, update, link: links to add or change.",
+        },
+        "remove_links": {
+            **_link_schema("key", "type"),
+            "description": "update, unlink: links to remove.",
+        },
+        "memory_score": {"type": "number"},
+        "metadata": {"type": "object"},
+        "to": {"type": "string", "description": "rename: the new key."},
+        "permanent": {
+            "type": "boolean",
+            "description": "delete: delete instead of archiving.",
+        },
+        "expires_at": {
+            "type": "string",
+            "description": "store, update: RFC 3339 time from when on it counts as archived; '' "
+            "clears it.",
+        },
+        "if_version": {
+            "type": "integer",
+            "description": "Only if the memory has this version; 0 if there is none.",
+        },
+    },
+    "required": ["op"],
+    "additionalProperties": False,
+}
+"""The published schema of one operation, without the bounds that `Operation` checks."""
+
+_ANY_OPERATION: JsonObject = {"anyOf": [OPERATION_SCHEMA, {}]}
+
+Operations = Annotated[
+    list[Any],
+    Field(min_length=1, max_length=MAX_OPERATIONS),
+    Array,
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": OPERATION_SCHEMA,
+            "minItems": 1,
+            "maxItems": MAX_OPERATIONS,
+            EXACT: {"items": _ANY_OPERATION},
+        }
+    ),
+]
+"""Objects, says the published schema; anything is accepted, and a wrong operation fails alone."""
+
+
+class RememberInput(Arguments):
+    """Arguments of `remember`."""
+
+    operations: Operations = Field(
+        description="1 to 50 operations in the order to make them, 200000 bytes in all. Fields are "
+        "those of store_memory and update_memory."
+    )
+    atomic: Annotated[bool, Boolean] = Field(
+        default=False,
+        description="Make all or none: if one fails, the others are not applied; default false.",
+    )
+    output_format: AskedFormat = None
+    detail: Detail = Field(
+        default="concise",
+        description="concise, or full: also what each one changed; default concise, whatever is "
+        "set.",
+    )
+
+
+class Applied(Model):
+    """What an operation did."""
+
+    id: str = Field(description="The memory's UUID.")
+    key: str | None = Field(
+        default=None, description="The memory's key; left out if the operation named it by that."
+    )
+    version: int = Field(description="The memory's version now.")
+    created: bool = Field(default=False, description="True for a new memory; default false.")
+    updated_fields: list[str] | None = Field(
+        default=None, description="The fields whose values changed."
+    )
+    parts: int | None = Field(
+        default=None, description="How many memories hold the content, if it is more than one."
+    )
+    mended: list[str] | None = Field(
+        default=None, description="Fields that were damaged and have defaults now."
+    )
+
+
+class OperationRecord(Model):
+    """The outcome of one operation."""
+
+    input: int = Field(description="The operation's index, from 0.")
+    success: bool = Field(description="Whether it was made; if not, error says why.")
+    data: Applied | None = Field(default=None, description="What it did.")
+    error: Fault | None = Field(default=None, description="Why it failed; nothing was changed.")
+
+
+class ConciseOperation(Model):
+    """The concise record of one operation."""
+
+    input: int = Field(description="The operation's index, from 0.")
+    id: str | None = Field(default=None, description="The memory's UUID.")
+    key: str | None = Field(default=None, description="The memory's key.")
+    version: int | None = Field(
+        default=None, description="Its version now; also with the reason version_conflict."
+    )
+    created: bool | None = Field(default=None, description="Whether it is new.")
+    parts: int | None = Field(
+        default=None, description="How many memories hold the content, if it is more than one."
+    )
+    reason: FailureReason = None
+    field: str | None = Field(default=None, description="The field at fault.")
+    message: str | None = Field(default=None, description="The rule that it breaks.")
+
+
+class RememberAnswer(Model):
+    """Answer of `remember`: one record per operation, in order."""
+
+    results: list[OperationRecord | ConciseOperation] = Field(
+        description="One record per operation, in order."
+    )
+    summary: Counts = Field(description="Counts over all records.")

@@ -1,0 +1,119 @@
+"""Writing memories: changes made of the arguments of abilities, one or many in one call."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from uuid import uuid4
+
+from pydantic import BaseModel
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.values import JsonObject, utc_now
+from abilities.helpers.memory.remembering import Outcome, Remembering
+from abilities.helpers.stores.changes import Change, Kind
+from abilities.helpers.stores.protocol import HistoryStore, WriteResult
+from abilities.helpers.stores.timeline import MemoryName
+
+_NOT_VALUES = frozenset(
+    {
+        "op",
+        "id",
+        "key",
+        "to",
+        "links",
+        "remove_links",
+        "permanent",
+        "purge",
+        "version",
+        "if_version",
+        "atomic",
+        "detail",
+        "output_format",
+    }
+)
+"""Arguments of a change that are not values of the memory itself."""
+
+
+class Operation(NamedTuple):
+    """One of the changes of a call: its kind, and the arguments as `Writer.change` takes them."""
+
+    kind: Kind
+    arguments: JsonObject
+
+
+class Writer:
+    """Changes the memories of one namespace; ``caller`` is who the history says made it."""
+
+    def __init__(self, namespace: str, store: HistoryStore, caller: str) -> None:
+        self._namespace = namespace
+        self._store = store
+        self._caller = caller
+        self._remembering = Remembering(namespace, store)
+
+    async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
+        """Store, update, archive, delete or restore a memory. Raises Refused.
+
+        Of ``arguments``, ``id`` and ``key`` name the memory, ``to`` is its new key, ``links`` and
+        ``remove_links`` change its links, ``version`` is the one to restore, ``if_version`` the one
+        that it must have, and the others are values.
+        """
+        change = _build_change(kind, arguments, self._caller)
+        return await self._store.change(self._namespace, change)
+
+    async def remember(
+        self, operations: Sequence[Operation | Refused], *, atomic: bool
+    ) -> list[Outcome]:
+        """Make many changes, as `Remembering.run` does; contents may be longer than a memory.
+
+        Raises Refused.
+        """
+        changes: list[Change | Refused] = []
+        for operation in operations:
+            if isinstance(operation, Refused):
+                changes.append(operation)
+            else:
+                changes.append(_build_change(*operation, self._caller))
+
+        return await self._remembering.run(changes, atomic=atomic)
+
+    async def purge(self, memory_id: str, if_version: int | None) -> WriteResult:
+        """Delete a memory for good, with its history and all parts of its content.
+
+        Raises Refused.
+        """
+        name = MemoryName(id=memory_id)
+        page = await self._store.read_history(self._namespace, name, None, 1)
+        arguments: JsonObject = {"id": memory_id, "if_version": if_version}
+        if page.row is not None:
+            arguments["key"] = page.row.key
+
+        change = _build_change("purge", arguments, self._caller)
+        (outcome,) = await self._remembering.make_all([change])
+        if isinstance(outcome, Exception):
+            raise outcome
+
+        return outcome.result
+
+
+def _build_change(kind: Kind, arguments: JsonObject, caller: str) -> Change:
+    """Return a change, with the id that it gives a new memory, and its time."""
+    values = {name: value for name, value in arguments.items() if name not in _NOT_VALUES}
+
+    # The id and the time are chosen here: a transaction that is tried again must do the same.
+    return Change(
+        kind,
+        utc_now(),
+        id=arguments.get("id"),
+        key=arguments.get("key"),
+        new_id=str(uuid4()),
+        fields=values,
+        links=_dump(arguments.get("links", ())),
+        remove_links=_dump(arguments.get("remove_links", ())),
+        new_key=arguments.get("to"),
+        if_version=arguments.get("if_version"),
+        to_version=arguments.get("version"),
+        caller=caller,
+    )
+
+
+def _dump(links: Iterable[BaseModel]) -> list[JsonObject]:
+    return [link.model_dump() for link in links]

@@ -1,0 +1,75 @@
+"""A query: which memories to return, in which order; and how a memory is listed."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from abilities.helpers.stores.model import IMPORTANCES
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which memories to return, and in which order.
+
+    A filter that is None matches every memory; of ``tags``, a memory must have all. ``search`` are
+    case-folded terms that the memory's searchable text must all contain, see
+    `abilities.helpers.stores.search_text`. ``archived`` includes archived memories. ``sort_by`` is
+    created_at, updated_at, accessed_at, importance or access_count; ties are broken by id.
+    """
+
+    type: str | None = None
+    tags: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+    importance: str | None = None
+    category: str | None = None
+    archived: bool = False
+    limit: int = 10
+    offset: int = 0
+    sort_by: str = "accessed_at"
+    descending: bool = True
+
+    @property
+    def filters(self) -> list[tuple[str, str | int]]:
+        """The columns that must have a value; importance as its index in `IMPORTANCES`."""
+        filters: list[tuple[str, str | int]] = []
+
+        if self.type is not None:
+            filters.append(("type", self.type))
+        if self.importance is not None:
+            filters.append(("importance", IMPORTANCES.index(self.importance)))
+        if self.category is not None:
+            filters.append(("category", self.category))
+
+        return filters
+
+    @property
+    def counter(self) -> tuple[str, str] | None:
+        """The name and value of the counter that knows how many memories match; None if none does.
+
+        Counters know the memories by at most one of type, importance and tag.
+        """
+        if self.search or self.category is not None:
+            return None
+
+        filters = self.filters
+        for tag in self.tags:
+            filters.append(("tag", tag))
+
+        if not filters:
+            return "all", ""
+        if len(filters) > 1:
+            return None
+
+        ((name, value),) = filters
+        return name, str(value)
+
+
+class MemoryLine(NamedTuple):
+    """A memory without its content, as it is listed; ``size`` is its content's bytes in UTF-8."""
+
+    key: str
+    summary: str
+    type: str
+    size: int
+    version: int
+    updated_at: str
+    archived: bool

@@ -1,0 +1,107 @@
+"""The history of memories as pure functions: whatever changes are made, each state comes back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.stores.changes import Change, create_row, merge_change
+from abilities.helpers.stores.history import (
+    Entry,
+    State,
+    describe_before,
+    list_changed,
+    name_action,
+    rewind,
+    rewind_to_time,
+    seal,
+)
+from abilities.helpers.stores.model import LinkRow
+
+_texts = st.sampled_from(["a", "b", "ß", "\U0001f9e0"])
+_links = st.fixed_dictionaries(
+    {
+        "key": st.sampled_from(["x", "y", "k"]),
+        "link_weight": st.sampled_from([0.1, 0.5]),
+        "type": st.sampled_from(["association", "part"]),
+    },
+    optional={"term": _texts},
+)
+_changes = st.lists(
+    st.tuples(
+        st.sampled_from(["store", "update", "archive", "delete"]),
+        st.fixed_dictionaries(
+            {"content": _texts, "type": st.just("core")},
+            optional={
+                "summary": _texts,
+                "tags": st.lists(_texts, max_size=2),
+                "importance": st.sampled_from(["low", "high"]),
+                "memory_score": st.sampled_from([0.0, 1.0]),
+                "metadata": st.dictionaries(_texts, _texts, max_size=2),
+                "expires_at": st.just("2027-01-01T00:00:00.000Z"),
+            },
+        ),
+        st.lists(_links, max_size=2),
+        st.lists(_links, max_size=1),
+    ),
+    max_size=12,
+)
+
+
+@given(_changes)
+def test_every_version_comes_back_byte_by_byte(changes: list) -> None:
+    """Each state is found again from the last one by its version and by its time."""
+    state = State(None, {})
+    entries: list[Entry] = []
+    states: list[tuple[int, str, State]] = []
+
+    for number, (kind, fields, links, removed) in enumerate(changes, start=1):
+        now = f"2026-01-01T00:00:{number:02}.000Z"
+        change = Change(
+            kind, now, key="k", new_id="i", fields=fields, links=links, remove_links=removed
+        )
+        before = state.row
+        if kind == "delete":
+            after = State(None, {})
+        else:
+            row = before or create_row(change, "n")
+            met = [link for link in state.links.values() if link.target in change.linked_keys]
+            merged = merge_change(change, row, sorted(met))
+            kept = {name: link for name, link in state.links.items() if link not in met}
+            kept |= {(link.target, link.type): link for link in merged.links}
+            after = State(merged.row._replace(version=number), kept)
+
+        if before is None and after.row is None:
+            continue
+
+        described = describe_before(before, after.row, state.links, after.links)
+        action = name_action(change, before, after.row)
+        previous = before.version if before else 0
+        entries.insert(0, seal(Entry("n", number, "i", "k", previous, action, now, "", described)))
+        state = after
+        states.append((number, now, state))
+
+    for version, time, wanted in states:
+        if wanted.row is None:
+            with pytest.raises(Refused):
+                rewind(state, entries, version)
+            continue
+
+        assert rewind(state, entries, version) == wanted
+        assert rewind_to_time(state, entries, time) == wanted
+
+
+def test_an_entry_names_what_it_changed() -> None:
+    """A created memory changed nothing; the score counts once."""
+    change = Change("store", "t", key="k", new_id="i", fields={"type": "core", "content": "c"})
+    row = merge_change(change, create_row(change, "n"), []).row
+    scored = row._replace(score=0.1, scored=1, summary="s", updated_at="u")
+    link = LinkRow("k", "x", "association", 0.5)
+
+    created = Entry("n", 1, "i", "k", 0, "created", "t", "", describe_before(None, row, {}, {}))
+    changed = created._replace(
+        before=describe_before(row, scored, {}, {("x", "association"): link})
+    )
+
+    assert list_changed(created) == []
+    assert list_changed(changed) == ["memory_score", "summary", "links"]
