@@ -55,7 +55,7 @@ def _describe_entry(entry: Entry) -> JsonObject:
 
 def build_changes_answer(page: ChangePage, given: JsonObject, bound: Bound) -> JsonObject:
     """Return `memory_changes`'s answer, for the arguments that were given."""
-    changes = [_describe_change(change) for change in page.changes]
+    changes = [describe_change(change) for change in page.changes]
     answer: JsonObject = {"changes": [], "next": page.next}
     if not page.is_complete:
         answer["complete"] = False
@@ -70,7 +70,8 @@ def build_changes_answer(page: ChangePage, given: JsonObject, bound: Bound) -> J
     return answer
 
 
-def _describe_change(change: MemoryChange) -> JsonObject:
+def describe_change(change: MemoryChange) -> JsonObject:
+    """Return a change as answers show it."""
     data: JsonObject = {"version": change.version, "id": change.id}
     if change.key:
         data["key"] = change.key

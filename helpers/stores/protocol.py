@@ -15,7 +15,12 @@ from abilities.helpers.stores.changes import Change, Outcome
 from abilities.helpers.stores.history import DamagedEntry, Entry
 from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, LinkRow, StoredMemory
 from abilities.helpers.stores.query import MemoryLine, Query
-from abilities.helpers.stores.timeline import ChangePage, MemoryHistory, MemoryName
+from abilities.helpers.stores.timeline import (
+    ChangePage,
+    MemoryChange,
+    MemoryHistory,
+    MemoryName,
+)
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 
 Mark = Literal["tokens"]
@@ -293,6 +298,15 @@ class HistoryStore(MemoryStore, Protocol):
         """Return the changes of a namespace after a version; no change that commits late is missed.
 
         Of each memory only the last change of the page is returned.
+        """
+        ...
+
+    async def read_latest_changes(
+        self, namespace: str, before: int | None, limit: int
+    ) -> list[MemoryChange]:
+        """Return the latest changes of a namespace, newest first; those before a version, if given.
+
+        Memories that were only relinked are left out.
         """
         ...
 
