@@ -94,7 +94,7 @@ class InlineStore:
     """The reads of a store on this thread, each in one snapshot."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self._connection = SqliteStore(path).connect(writing=False)
+        self._connection = SqliteStore(path).access.connect(writing=False)
         self._size = size
         self._keys = cycle(self._collect_keys())
         self._chance = random.Random(3)

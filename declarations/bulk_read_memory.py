@@ -99,7 +99,7 @@ class MemoryGetInput(Arguments):
     )
 
 
-class Entry(Model):
+class WalkEntry(Model):
     """The outcome of one memory."""
 
     key: str = Field(description="The memory's key.")
@@ -122,7 +122,7 @@ class EntryLink(Model):
     )
 
 
-class Associated(Entry):
+class Associated(WalkEntry):
     """A memory that the walk reached."""
 
     depth: int = Field(description="Links from the first memory, on the shortest path.")
@@ -198,7 +198,7 @@ class WalkMetadata(Model):
 class BulkReadMemoryAnswer(Model):
     """Answer of `bulk_read_memory`."""
 
-    targetMemory: Entry | ConciseEntry = Field(description="The requested memory.")
+    targetMemory: WalkEntry | ConciseEntry = Field(description="The requested memory.")
     associatedMemories: list[Associated | ConciseAssociated] = Field(
         description="What it links to, depth first, best first."
     )
@@ -229,7 +229,7 @@ class MemoryGetAnswer(Model):
         description="Concise, if its content was cut: the 'resume' to send for the rest, in a "
         "target of memory_read_bulk.",
     )
-    targetMemory: Entry | ConciseEntry | None = Field(
+    targetMemory: WalkEntry | ConciseEntry | None = Field(
         default=None, description="With bulkRead: the requested memory."
     )
     associatedMemories: list[Associated | ConciseAssociated] | None = Field(

@@ -1,8 +1,9 @@
-"""A memory as a line of JSON: what `abilities export` writes and `abilities import` reads."""
+"""Memories and their history as lines of JSON: what an export holds and an import reads."""
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
 
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import (
@@ -19,16 +20,21 @@ from abilities.declarations.memory import (
     Score,
     Summary,
     Tags,
+    Text,
     Type,
 )
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject
 
 FORMAT = "agent-abilities"
-VERSION = 1
+VERSION = 2
+"""The format's version. In version 1 memories had no end, and there were no lines of history."""
 
 Time = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$")]
 """RFC 3339 UTC in milliseconds, for example ``2026-01-31T09:30:00.000Z``."""
+
+
+Namespace = Annotated[str, Field(pattern=f"^{NAMESPACE}$")]
 
 
 class Heading(Model):
@@ -50,7 +56,7 @@ class ExportedLink(Model):
 class ExportedMemory(Model):
     """One line: a memory with all that belongs to it. Fields at their default are left out."""
 
-    namespace: Annotated[str, Field(pattern=f"^{NAMESPACE}$")]
+    namespace: Namespace
     key: Key
     id: Id
     type: Type
@@ -65,8 +71,73 @@ class ExportedMemory(Model):
     created_at: Time
     updated_at: Time
     accessed_at: Time
+    expires_at: Time | Literal[""] = ""
     access_count: Annotated[int, Field(ge=0, le=MAX_ACCESS_COUNT)] = 0
     links: list[ExportedLink] = Field(default=[])
+
+
+@with_config(ConfigDict(extra="forbid"))
+class PastColumns(TypedDict, total=False):
+    """The former values of the columns that a change replaced, tags and metadata as JSON."""
+
+    key: Key
+    id: Id
+    archived: Literal[0, 1]
+    score: Score
+    scored: Literal[0, 1]
+    type: Type
+    importance: Importance
+    category: Category
+    created_at: Time
+    updated_at: Time
+    tags: Tags
+    summary: Summary
+    metadata: Metadata
+    content: Content
+    expires_at: Time | Literal[""]
+
+
+AbsentLink = tuple[Key, LinkType]
+PastLink = tuple[Key, LinkType, Score, LinkTerm]
+
+
+class Replaced(Model):
+    """What a change replaced, as `describe_before` has it; a row of null if there was none."""
+
+    row: PastColumns | None
+    links: list[PastLink | AbsentLink] = Field(default=[])
+
+
+class ExportedEntry(Model):
+    """An entry of the history of a memory."""
+
+    namespace: Namespace
+    id: Id
+    version: Annotated[int, Field(ge=1)]
+    key: Key
+    previous: Annotated[int, Field(ge=0)]
+    action: Literal[
+        "created",
+        "changed",
+        "renamed",
+        "archived",
+        "revived",
+        "expired",
+        "restored",
+        "deleted",
+        "imported",
+        "mended",
+        "relinked",
+    ]
+    made_at: Time
+    caller: Annotated[str, Field(max_length=200), Text] = ""
+    before: Replaced
+
+
+class HistoryLine(Model):
+    """A line of an export that holds an entry; those of a memory follow one another."""
+
+    history: ExportedEntry
 
 
 _DEFAULTS = {

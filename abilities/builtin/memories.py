@@ -25,6 +25,7 @@ from abilities.helpers.reply.detail import shape_written
 from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import split_search
+from abilities.helpers.stores.timeline import MemoryName
 
 STORE_DESCRIPTION = """\
 Store a new memory, or update the one with the given key or id. Memories persist across sessions \
@@ -158,7 +159,8 @@ async def delete(context: Context, arguments: DeleteMemoryInput) -> JsonObject:
         if not context.may_purge:
             raise Refused("scope", "purge")
         action = "purged"
-        result = await context.memory.writer.purge(arguments.id, arguments.if_version)
+        name = MemoryName(id=arguments.id)
+        result = await context.memory.writer.purge(name, arguments.if_version)
     else:
         kind: Kind = "archive"
         if arguments.permanent:

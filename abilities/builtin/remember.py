@@ -4,18 +4,21 @@ from typing import cast
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_OPERATIONS_BYTES
+from abilities.declarations.mistakes import MAX_MISTAKES, Mistake, explain_unknown
 from abilities.declarations.remember import (
     OPERATION_FIELDS,
+    OPERATION_SCHEMA,
     Operation,
+    OperationName,
     RememberAnswer,
     RememberInput,
 )
-from abilities.declarations.rules import name_unknown_field
+from abilities.declarations.rules import build_rule
 from abilities.declarations.suggestions import suggest_argument
 from abilities.declarations.values import JsonObject, parse_json
 from abilities.definition import Ability, Context
-from abilities.helpers.memory import writer
 from abilities.helpers.memory.remember_answers import build_remember_answer
+from abilities.helpers.memory.writer import Write
 from abilities.helpers.reply.items import format_item
 from abilities.helpers.stores.changes import Kind
 from abilities.validation import validate_arguments
@@ -61,27 +64,35 @@ def _check_size(operations: list[object]) -> None:
         raise Refused("too_long", "operations", expected={"max_bytes": MAX_OPERATIONS_BYTES})
 
 
-def _try_to_parse(sent: object) -> writer.Operation | Refused:
+def _try_to_parse(sent: object) -> Write | Refused:
     try:
         return _parse_operation(sent)
     except Refused as error:
         return error
 
 
-def _parse_operation(sent: object) -> writer.Operation:
-    """Return an operation as it is made. Raises Refused for one that is wrong, as a call's."""
+def _parse_operation(sent: object) -> Write:
+    """Return an operation as it is made. Raises Refused for one that is wrong, as for a call."""
     if isinstance(sent, str):
         sent = _read_json(sent)
+    if not isinstance(sent, dict):
+        raise Refused("wrong_type", "operation", expected={"type": "object"})
 
-    operation = validate_arguments(Operation, sent)
+    operation = validate_arguments(Operation, cast(object, sent))
     given = operation.explicit_arguments()
-    _check_fields(operation, given)
+    mistakes = _find_mistakes(operation.op, given)
+    if mistakes:
+        raise Refused.from_mistakes(mistakes)
+
+    # Further parts of a content have keys of their own, made of the first one's.
+    if "key" not in given and len(operation.content or "") > MAX_CONTENT_CHARS:
+        raise Refused("too_long", "content", expected={"max_length": MAX_CONTENT_CHARS})
 
     kind: Kind = _KINDS.get(operation.op, "archive")
     if operation.permanent:
         kind = "delete"
 
-    return writer.Operation(kind, given)
+    return Write(kind, given)
 
 
 def _read_json(text: str) -> object:
@@ -93,31 +104,30 @@ def _read_json(text: str) -> object:
         return text
 
 
-def _check_fields(operation: Operation, given: JsonObject) -> None:
-    """Raise Refused for a field that an operation lacks or does not take."""
-    fields = OPERATION_FIELDS[operation.op]
-    allowed = ("op", *fields.required, *fields.optional, "if_version")
+def _find_mistakes(op: OperationName, given: JsonObject) -> list[Mistake]:
+    """Return the fields that an operation lacks, and those that it does not take."""
+    fields = OPERATION_FIELDS[op]
+    names = ("op", *fields.required, *fields.optional, "if_version")
+    offered: JsonObject = {name: OPERATION_SCHEMA["properties"][name] for name in names}
 
+    unknown: list[Mistake] = []
     for name in given:
-        if name not in allowed:
-            free = [other for other in allowed if other not in given]
-            raise Refused(
-                "unknown_argument",
-                name_unknown_field("", name),
-                expected={"one_of": list(allowed)},
-                did_you_mean=suggest_argument(name, free),
-            )
+        if name not in offered:
+            free = [other for other in names if other not in given]
+            unknown.append(explain_unknown(name, offered, suggest_argument(name, free)))
 
-    for name in fields.required:
-        if name not in given:
-            raise Refused("missing_argument", name)
+    required = list(fields.required)
+    if op != "store" and "key" not in given and "id" not in given:
+        required.append("key")
 
-    if operation.op != "store" and not {"key", "id"} & given.keys():
-        raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
+    meant = {mistake.did_you_mean for mistake in unknown}
+    missing: list[Mistake] = []
+    for name in required:
+        if name not in given and name not in meant:
+            rule = build_rule(offered[name])
+            missing.append(Mistake(field=name, reason="missing_argument", expected=rule))
 
-    # Further parts of a content have keys of their own, made of the first one's.
-    if "key" not in given and len(operation.content or "") > MAX_CONTENT_CHARS:
-        raise Refused("too_long", "content", expected={"max_length": MAX_CONTENT_CHARS})
+    return [*missing, *unknown][:MAX_MISTAKES]
 
 
 remember: Ability = Ability(

@@ -45,6 +45,12 @@ def _import_stores() -> Iterable[click.Command]:
     return store.COMMANDS
 
 
+def _import_history() -> Iterable[click.Command]:
+    from abilities.cli import history
+
+    return history.COMMANDS
+
+
 def _import_tools() -> Iterable[click.Command]:
     from abilities.cli.doctor import doctor
     from abilities.cli.graph import graph
@@ -58,6 +64,7 @@ _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
     **dict.fromkeys(("call", "declarations", "describe", "list"), _import_abilities),
     **dict.fromkeys(("explore", "mcp", "serve"), _import_servers),
     **dict.fromkeys(("backup", "check", "export", "import", "restore"), _import_stores),
+    **dict.fromkeys(("compact", "purge"), _import_history),
     **dict.fromkeys(("doctor", "graph", "repair", "token"), _import_tools),
 }
 """The commands that are imported when they are named: clients start `abilities mcp` and wait."""

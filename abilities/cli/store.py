@@ -13,10 +13,11 @@ from abilities.cli.progress import show_progress
 from abilities.cli.remarks import SHOWN_REMARKS, report_notes
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, format_count
+from abilities.helpers.stores.history import DamagedEntry
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.sqlite.backup import backup, restore
-from abilities.helpers.transfer.exporting import ExportResult, export
-from abilities.helpers.transfer.importing import ImportOptions, import_memories
+from abilities.helpers.transfer.exporting import ExportOptions, ExportResult, export
+from abilities.helpers.transfer.importing import HISTORY, ImportOptions, import_memories
 from abilities.helpers.transfer.opening import open_source
 from abilities.settings import Settings
 
@@ -73,6 +74,9 @@ def import_(
     kv-memory SQLite database; '-' reads an export or a memory.jsonl from stdin. Importing a file
     again changes nothing: if an import is interrupted, run it again to finish it.
 
+    With an export comes the history of its memories, unless they have one here already. A memory
+    that was purged from this store is refused.
+
     What does not fit is adjusted and reported. What has no place here is counted and reported.
 
     Exits with 1 if a memory was refused; all others are imported.
@@ -85,6 +89,9 @@ def import_(
 
     verb = "Would import" if dry_run else "Imported"
     echo(f"{verb}: {_format_counts(counts)}.", err=True)
+    if counts[HISTORY]:
+        entries = format_count(counts[HISTORY], "entry", "entries")
+        echo(f"Took over {entries} of history.", err=True)
 
     if counts["refused"]:
         sys.exit(1)
@@ -96,20 +103,26 @@ def import_(
 )
 @click.option("--namespace", help="Export only the memories of this namespace.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted export to FILE.")
+@click.option("--no-history", is_flag=True, help="Leave out earlier versions.")
 @pass_session
-def export_(session: Session, file: Path, namespace: str | None, resume: bool) -> None:
-    """Export all memories, one JSON object per line.
+def export_(
+    session: Session, file: Path, namespace: str | None, resume: bool, no_history: bool
+) -> None:
+    """Export all memories and their history, one JSON object per line.
 
     Writes to FILE, or to stdout, with links and metadata. FILE appears only when it is complete;
-    until then it is called FILE.part. 'abilities import' restores an export byte for byte.
+    until then it is called FILE.part. 'abilities import' restores the memories byte for byte.
 
-    Exits with 1 if a damaged memory was left out.
+    The history holds what memories were before, deleted ones too, which an import can bring back.
+
+    Exits with 1 if a damaged memory or entry of the history was left out.
     """
     _check_namespace(session.settings, namespace)
     _check_store_exists(session.settings)
 
     with explain_errors():
-        result = asyncio.run(_export(session, _to_path(file), namespace, resume=resume))
+        options = ExportOptions(namespace, resume, history=not no_history)
+        result = asyncio.run(_export(session, _to_path(file), options))
 
     _print_export(result)
 
@@ -232,12 +245,10 @@ async def _import(
             return await import_memories(store, source, options, tell, bar.reach)
 
 
-async def _export(
-    session: Session, path: Path | None, namespace: str | None, *, resume: bool
-) -> ExportResult:
+async def _export(session: Session, path: Path | None, options: ExportOptions) -> ExportResult:
     async with session.open_store() as store:
         with show_progress("Exporting", await store.count_memories()) as bar:
-            return await export(store, path, namespace, resume=resume, progress=bar.advance)
+            return await export(store, path, options, bar.advance)
 
 
 async def _check(session: Session, *, full: bool) -> list[IntegrityFinding]:
@@ -257,16 +268,23 @@ def _format_counts(counts: Counter[str]) -> str:
 
 
 def _print_export(result: ExportResult) -> None:
-    for memory in result.damaged[:SHOWN_REMARKS]:
-        echo(f"{memory.key}: {memory.reason}; not exported", err=True)
+    for item in result.damaged[:SHOWN_REMARKS]:
+        if isinstance(item, DamagedEntry):
+            echo(f"version {item.version} of {item.id}: damaged; not exported", err=True)
+        else:
+            echo(f"{item.key}: {item.reason}; not exported", err=True)
 
-    exported = format_count(result.memories, "memory", "memories")
+    entries = [item for item in result.damaged if isinstance(item, DamagedEntry)]
+    memories = len(result.damaged) - len(entries)
+    words = f"Exported {format_count(result.memories, 'memory', 'memories')}"
+    if result.entries:
+        words += f" and {format_count(result.entries, 'entry', 'entries')} of history"
+    if memories:
+        words += f", left out {format_count(memories, 'damaged memory', 'damaged memories')}"
+    if entries:
+        words += f", left out {format_count(len(entries), 'damaged entry', 'damaged entries')}"
 
-    if result.damaged:
-        damaged = format_count(len(result.damaged), "damaged memory", "damaged memories")
-        echo(f"Exported {exported}, left out {damaged}.", err=True)
-    else:
-        echo(f"Exported {exported}.", err=True)
+    echo(f"{words}.", err=True)
 
 
 def _print_findings(findings: list[IntegrityFinding]) -> None:

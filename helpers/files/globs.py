@@ -26,14 +26,14 @@ _Component = re.Pattern[str] | None
 """What matches one name; None is ``**``."""
 
 
-class State(NamedTuple):
+class GlobState(NamedTuple):
     """A position in one of a pattern's alternatives: the components before it have been matched."""
 
     alternative: int
     component: int
 
 
-States = frozenset[State]
+States = frozenset[GlobState]
 
 
 class Glob:
@@ -58,12 +58,12 @@ class Glob:
         alternatives = _expand_braces(pattern)
         self._alternatives = [_parse_components(text) for text in alternatives]
 
-        beginnings = {State(index, 0) for index in range(len(alternatives))}
+        beginnings = {GlobState(index, 0) for index in range(len(alternatives))}
         self.start: States = self._skip_double_stars(beginnings)
 
     def step(self, states: States, name: str) -> States:
         """Return the states after one more component; empty if nothing beneath it can match."""
-        after: set[State] = set()
+        after: set[GlobState] = set()
 
         for state in states:
             components = self._alternatives[state.alternative]
@@ -75,7 +75,7 @@ class Glob:
                 if not name.startswith("."):
                     after.add(state)
             elif component.match(name):
-                after.add(State(state.alternative, state.component + 1))
+                after.add(GlobState(state.alternative, state.component + 1))
 
         return self._skip_double_stars(after)
 
@@ -87,9 +87,9 @@ class Glob:
 
         return False
 
-    def _skip_double_stars(self, states: set[State]) -> States:
+    def _skip_double_stars(self, states: set[GlobState]) -> States:
         """Return the states and those behind each ``**``, which may stand for no component."""
-        reachable: set[State] = set()
+        reachable: set[GlobState] = set()
 
         for state in states:
             components = self._alternatives[state.alternative]
@@ -98,7 +98,7 @@ class Glob:
             index = state.component
             while index < len(components) and components[index] is None:
                 index += 1
-                reachable.add(State(state.alternative, index))
+                reachable.add(GlobState(state.alternative, index))
 
         return frozenset(reachable)
 

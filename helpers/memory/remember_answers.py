@@ -7,7 +7,7 @@ from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.remember import RememberInput
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.remembering import Outcome, Remembered
-from abilities.helpers.memory.writer import Operation
+from abilities.helpers.memory.writer import Write
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.render import json_size
 
@@ -22,7 +22,7 @@ Shortening = Literal["none", "rules", "keys"]
 
 def build_remember_answer(
     arguments: RememberInput,
-    operations: Sequence[Operation | Refused],
+    operations: Sequence[Write | Refused],
     outcomes: Sequence[Outcome],
     bound: Bound,
 ) -> JsonObject:
@@ -44,7 +44,7 @@ def build_remember_answer(
 
 def _build(
     arguments: RememberInput,
-    operations: Sequence[Operation | Refused],
+    operations: Sequence[Write | Refused],
     outcomes: Sequence[Outcome],
     faults: Sequence[Fault | None],
     shortening: Shortening,
@@ -78,7 +78,7 @@ def _build(
 
 
 def _describe(
-    operation: Operation | Refused, outcome: Remembered, *, is_full: bool, with_key: bool
+    operation: Write | Refused, outcome: Remembered, *, is_full: bool, with_key: bool
 ) -> JsonObject:
     """Return what an operation did, without what is usual or known."""
     result = outcome.result
@@ -88,7 +88,7 @@ def _describe(
         data["id"] = result.stored.row.id
         if with_key:
             data["key"] = result.stored.row.key
-    elif isinstance(operation, Operation):
+    elif isinstance(operation, Write):
         # Of a memory that was deleted, its name is all that is left.
         for name in ("id", "key"):
             if name in operation.arguments:

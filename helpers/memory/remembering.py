@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_CONTENT_CHARS
+from abilities.declarations.reasons import Reason
 from abilities.helpers.memory.parts import UNKNOWN_VERSION, PartReader, Plan, plan_change
 from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.model import Row
@@ -41,7 +42,7 @@ class Remembering:
         """
         valid = [change for change in changes if isinstance(change, Change)]
         if not atomic:
-            return await _Run(self, changes).finish()
+            return await _RememberRun(self, changes).finish()
         if len(valid) == len(changes):
             return await self.make_all(valid)
 
@@ -52,15 +53,21 @@ class Remembering:
 
     async def make_all(self, changes: Sequence[Change]) -> list[Outcome]:
         """Make all changes in one transaction, or none. Raises Refused."""
+        obstacle: Change | None = None
+
         for _ in range(_MAX_TRIES):
             plans = _plan_all(changes, await self.read_parts(changes))
             single = [change for plan in plans for change in plan.changes]
             results = await self._store.change_many(self._namespace, single, atomic=True)
 
-            if not _is_outdated(plans, results):
+            obstacle = _find_obstacle(plans, results)
+            if obstacle is None:
                 return _collect(plans, results)
 
-        return [Refused("busy") for _ in changes]
+        assert obstacle is not None
+        # A memory that belongs to no content may have the key of a further part.
+        reason: Reason = "key_taken" if obstacle.if_version == 0 else "busy"
+        return [Refused(reason) for _ in changes]
 
     async def make_each(self, changes: Sequence[Change]) -> list[Outcome]:
         """Make changes of one memory each, each on its own, in one transaction. Raises Refused."""
@@ -100,7 +107,7 @@ class Remembering:
         return []
 
 
-class _Run:
+class _RememberRun:
     """The changes of one call, each made on its own, and what became of them so far."""
 
     def __init__(self, remembering: Remembering, changes: Sequence[Change | Refused]) -> None:
@@ -209,18 +216,20 @@ def _foresee(plan: Plan, rows: Sequence[Row]) -> list[Row]:
     return [*after, *before.values()]
 
 
-def _is_outdated(plans: Sequence[Plan], results: Sequence[WriteResult | Exception]) -> bool:
-    """Return whether a change has met another version than the one that its plan relies on."""
+def _find_obstacle(
+    plans: Sequence[Plan], results: Sequence[WriteResult | Exception]
+) -> Change | None:
+    """Return the change that met another version than its plan relies on, if one did."""
     remaining = iter(results)
 
     for plan in plans:
-        for index in range(len(plan.changes)):
+        for index, change in enumerate(plan.changes):
             result = next(remaining)
             is_conflict = isinstance(result, Refused) and result.reason == "version_conflict"
             if is_conflict and index in plan.guards:
-                return True
+                return change
 
-    return False
+    return None
 
 
 def _collect(plans: Sequence[Plan], results: Sequence[WriteResult | Exception]) -> list[Outcome]:

@@ -33,7 +33,7 @@ _NOT_VALUES = frozenset(
 """Arguments of a change that are not values of the memory itself."""
 
 
-class Operation(NamedTuple):
+class Write(NamedTuple):
     """One of the changes of a call: its kind, and the arguments as `Writer.change` takes them."""
 
     kind: Kind
@@ -60,7 +60,7 @@ class Writer:
         return await self._store.change(self._namespace, change)
 
     async def remember(
-        self, operations: Sequence[Operation | Refused], *, atomic: bool
+        self, operations: Sequence[Write | Refused], *, atomic: bool
     ) -> list[Outcome]:
         """Make many changes, as `Remembering.run` does; contents may be longer than a memory.
 
@@ -75,16 +75,15 @@ class Writer:
 
         return await self._remembering.run(changes, atomic=atomic)
 
-    async def purge(self, memory_id: str, if_version: int | None) -> WriteResult:
+    async def purge(self, name: MemoryName, if_version: int | None = None) -> WriteResult:
         """Delete a memory for good, with its history and all parts of its content.
 
         Raises Refused.
         """
-        name = MemoryName(id=memory_id)
         page = await self._store.read_history(self._namespace, name, None, 1)
-        arguments: JsonObject = {"id": memory_id, "if_version": if_version}
+        arguments: JsonObject = {"id": name.id, "key": name.key, "if_version": if_version}
         if page.row is not None:
-            arguments["key"] = page.row.key
+            arguments.update(id=page.row.id, key=page.row.key)
 
         change = _build_change("purge", arguments, self._caller)
         (outcome,) = await self._remembering.make_all([change])

@@ -79,7 +79,13 @@ class BatchOptions(NamedTuple):
     quota: int | None
 
 
-_OWN_REASONS = ("key_taken", "storage_quota", "checksum_mismatch", "invalid_stored_value")
+_OWN_REASONS = (
+    "key_taken",
+    "purged",
+    "storage_quota",
+    "checksum_mismatch",
+    "invalid_stored_value",
+)
 """Why one memory of an import is refused by itself; any other reason concerns the whole store."""
 
 

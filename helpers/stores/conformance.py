@@ -20,7 +20,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
+from abilities.helpers.stores import conformance_changes as changes
 from abilities.helpers.stores import conformance_core as core
+from abilities.helpers.stores import conformance_forgetting as forgetting
+from abilities.helpers.stores import conformance_history as history
 from abilities.helpers.stores import conformance_links as links
 from abilities.helpers.stores import conformance_powers as powers
 from abilities.helpers.stores import conformance_recall as recall
@@ -29,6 +32,7 @@ from abilities.helpers.stores import conformance_search as search
 from abilities.helpers.stores.conformance_steps import NAMESPACE, put
 from abilities.helpers.stores.protocol import (
     CheckableStore,
+    HistoryStore,
     MarkableStore,
     MemoryStore,
     ServableStore,
@@ -38,9 +42,12 @@ from abilities.helpers.stores.protocol import (
 __all__ = [
     "BEHAVIOURS",
     "CHECK_BEHAVIOURS",
+    "HISTORY_BEHAVIOURS",
     "MARK_BEHAVIOURS",
     "MEMORY_BEHAVIOURS",
     "NAMESPACE",
+    "RECALL_BEHAVIOURS",
+    "SEARCH_BEHAVIOURS",
     "TRANSFER_BEHAVIOURS",
     "check",
     "put",
@@ -88,6 +95,15 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     renames.renaming_merges_links_that_become_one,
     renames.a_rename_may_change_more,
     renames.a_key_in_use_is_not_given_again,
+    changes.changes_are_made_together_in_their_order,
+    changes.a_refused_change_leaves_the_others_alone,
+    changes.atomic_changes_are_all_made_or_none,
+    changes.a_change_is_made_only_to_the_version_it_names,
+    changes.an_addition_goes_to_the_end_of_a_content,
+    changes.a_memory_is_renamed_by_its_key,
+    changes.memories_are_listed_by_key_in_pages,
+    changes.a_memory_past_its_end_reads_as_archived,
+    changes.what_is_revived_after_its_end_stays,
     core.queries_filter_sort_search_and_page,
     *SEARCH_BEHAVIOURS,
     *RECALL_BEHAVIOURS,
@@ -106,6 +122,23 @@ TRANSFER_BEHAVIOURS: tuple[Behaviour[TransferableStore], ...] = (
 )
 """What a `TransferableStore` must do besides."""
 
+HISTORY_BEHAVIOURS: tuple[Behaviour[HistoryStore], ...] = (
+    history.every_version_comes_back,
+    history.a_memory_is_read_as_it_was_at_a_time,
+    history.a_history_tells_what_became_of_a_memory,
+    history.a_key_names_the_past_of_one_memory,
+    history.a_restored_version_is_a_new_one,
+    history.a_deleted_memory_comes_back,
+    history.links_that_followed_a_rename_come_back,
+    history.changes_are_followed_by_their_versions,
+    history.an_end_that_passes_is_a_change,
+    forgetting.what_is_purged_is_gone_for_good,
+    forgetting.a_deleted_memory_can_be_purged,
+    forgetting.what_is_too_old_is_forgotten,
+    forgetting.entries_are_read_in_pages,
+)
+"""What a `HistoryStore` must do besides."""
+
 CHECK_BEHAVIOURS: tuple[Behaviour[CheckableStore], ...] = (powers.a_healthy_store_is_sound,)
 """What a `CheckableStore` must do besides."""
 
@@ -115,10 +148,14 @@ MARK_BEHAVIOURS: tuple[Behaviour[MarkableStore], ...] = (powers.a_mark_is_set_on
 BEHAVIOURS: tuple[Behaviour[ServableStore], ...] = (
     *MEMORY_BEHAVIOURS,
     *TRANSFER_BEHAVIOURS,
+    *HISTORY_BEHAVIOURS,
     *CHECK_BEHAVIOURS,
     *MARK_BEHAVIOURS,
     powers.an_imported_store_is_sound,
     powers.a_marked_store_is_sound,
+    forgetting.no_import_brings_back_what_was_purged,
+    forgetting.a_past_is_imported,
+    forgetting.an_import_can_be_undone,
 )
 """What a `ServableStore`, which has all powers, must do."""
 

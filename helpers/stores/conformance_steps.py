@@ -1,6 +1,7 @@
 """The steps that the conformance suite is made of: store a memory, read one, compare and expect."""
 
 from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any
 from uuid import uuid4
 
 from abilities.declarations.faults import Refused
@@ -63,6 +64,17 @@ async def put(
     return await store.change(NAMESPACE, change)
 
 
+def plan(kind: Kind, key: str | None = None, **values: Any) -> Change:
+    """Return a change with a new id, at `TIME` unless ``values``, which are its fields, say more.
+
+    A store without fields gets a type and a content.
+    """
+    if kind == "store":
+        values.setdefault("fields", {"type": "core", "content": f"content of {key}"})
+
+    return Change(kind, key=key, **{"now": TIME, "new_id": str(uuid4()), **values})
+
+
 def expect_stored(result: WriteResult) -> StoredMemory:
     """Return the memory of a change that does not delete; fail if the store returned none."""
     if result.stored is None:
@@ -85,6 +97,15 @@ async def read_one(store: MemoryStore, key: str) -> StoredMemory:
 async def rename(store: MemoryStore, memory_id: str, key: str) -> WriteResult:
     """Give a memory another key, a day after `TIME`."""
     return await put(store, key, kind="update", now=LATER, id=memory_id)
+
+
+async def read_versions(store: MemoryStore, *keys: str) -> list[str | int]:
+    """Return the version of each memory, or why it cannot be read."""
+    versions: list[str | int] = []
+    for memory in await store.read(NAMESPACE, keys):
+        versions.append(memory.row.version if isinstance(memory, StoredMemory) else str(memory))
+
+    return versions
 
 
 async def read_targets(store: MemoryStore, key: str) -> list[str]:

@@ -213,7 +213,13 @@ def rewind_to_time(state: State, entries: Iterable[Entry], time: str) -> State:
 
 
 def undo(state: State, entry: Entry) -> State:
-    """Return the state from before an entry's change."""
+    """Return the state from before an entry's change.
+
+    Raises Refused: version_not_found if the memory was damaged before it.
+    """
+    if entry.action == "mended":
+        raise Refused("version_not_found")
+
     before = orjson.loads(entry.before)
     columns = before["row"]
     if columns is None:

@@ -63,9 +63,9 @@ def open_store(
     path = store_path(url)
 
     if path is not None:
-        return SqliteStore(path, max_memories=max_memories, language=language)
+        return SqliteStore(path, max_memories=max_memories, language=language, history=history)
 
-    return _open_postgres(url, max_memories, language)
+    return _open_postgres(url, max_memories, language, history)
 
 
 async def repair_store(
@@ -88,7 +88,10 @@ async def repair_store(
 
 
 def _open_postgres(
-    url: str, max_memories: int | None = None, language: str = "english"
+    url: str,
+    max_memories: int | None = None,
+    language: str = "english",
+    history: HistoryLimits = DEFAULT_HISTORY,
 ) -> "PostgresStore":
     # Imported here, because the driver is an optional dependency.
     try:
@@ -98,4 +101,6 @@ def _open_postgres(
             "PostgreSQL is not installed; run: pip install 'agent-abilities[postgres]'"
         ) from None
 
-    return PostgresStore(url, max_memories=max_memories, language=Language(language))
+    return PostgresStore(
+        url, max_memories=max_memories, language=Language(language), history=history
+    )

@@ -49,9 +49,13 @@ def check_query(namespace: object, query: Query) -> None:
 
 def check_change(namespace: str, change: Change) -> None:
     """Check that a change can be made at all. Raises Refused as `check_values`."""
-    check_names(namespace, change.now, change.new_id)
-    check_names(namespace, *filter(lambda name: name is not None, (change.id, change.key)))
+    check_names(namespace, change.now, change.new_id, change.caller)
+    names = (change.id, change.key, change.new_key)
+    check_names(namespace, *filter(lambda name: name is not None, names))
     check_values(change.fields, change.links, change.remove_links)
+    check_values(change.if_version, change.to_version)
+    if change.kind == "restore" and change.to_version is None:
+        raise Refused("wrong_type")
 
     # Trying it shows what has the wrong type, whatever the fields are.
     try:

@@ -1,5 +1,6 @@
 """What stores answer about the past of memories, and how long they know it."""
 
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from abilities.helpers.stores.history import Action, Entry
@@ -59,3 +60,12 @@ class HistoryLimits(NamedTuple):
 
     days: int = 90
     max_bytes: int = 256 * 2**20
+
+    def find_cutoff(self, now: str) -> str:
+        """Return the time from which on entries are young enough; empty if all are."""
+        try:
+            cutoff = datetime.fromisoformat(now) - timedelta(days=self.days)
+        except OverflowError:
+            return ""
+
+        return cutoff.isoformat(timespec="milliseconds").replace("+00:00", "Z")

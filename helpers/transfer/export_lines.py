@@ -45,6 +45,7 @@ def format_line(stored: StoredMemory) -> bytes:
         "created_at": row.created_at,
         "updated_at": row.updated_at,
         "accessed_at": stored.accessed_at,
+        "expires_at": row.expires_at,
         "access_count": stored.access_count,
         # Stores return links best first, which depends on other memories: their order must not.
         "links": [link.to_data() for link in sorted(stored.links)],
@@ -84,6 +85,7 @@ def parse_line(line: bytes) -> StoredMemory:
         summary=memory.summary,
         metadata=dump_sorted_json(metadata),
         content=memory.content,
+        expires_at=memory.expires_at,
     )
 
     # Target and type identify a link; if a line has one twice, the last one counts.
@@ -116,10 +118,15 @@ def _validate(line: bytes) -> ExportedMemory:
     try:
         return ExportedMemory.model_validate(value)
     except ValidationError as error:
-        first = error.errors()[0]
+        raise describe_mistake(error, "a memory") from None
 
+
+def describe_mistake(error: ValidationError, kind: str) -> UnusableLine:
+    """Return what is wrong first with a line that should hold something of a kind."""
+    first = error.errors()[0]
     field = ".".join(map(str, first["loc"]))
     message = first["msg"].rstrip(".")
+
     if not field:
-        raise UnusableLine(f"The line is not a memory: {message}.")
-    raise UnusableLine(f"The field {field} is not valid: {message}.")
+        return UnusableLine(f"The line is not {kind}: {message}.")
+    return UnusableLine(f"The field {field} is not valid: {message}.")

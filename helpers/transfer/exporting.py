@@ -1,22 +1,25 @@
-"""Export: every memory of every namespace as a stream of lines."""
+"""Export: every memory of every namespace as a stream of lines, after what is known of its past."""
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import aiofiles
 
-from abilities.declarations.values import escape_unseen, parse_json
+from abilities.declarations.values import escape_unseen
 from abilities.helpers.durable import AtomicFile
+from abilities.helpers.stores.history import DamagedEntry, Entry
 from abilities.helpers.stores.model import DamagedMemory, StoredMemory
-from abilities.helpers.stores.protocol import TransferableStore
-from abilities.helpers.transfer.export_lines import HEADING, format_line, parse_heading
-from abilities.helpers.transfer.streams import recover_last_line
+from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.transfer.export_lines import HEADING, format_line
+from abilities.helpers.transfer.exported_pasts import ExportedPasts, match_past, read_end
+from abilities.helpers.transfer.history_lines import format_entry
+from abilities.helpers.transfer.resuming import Place, resume_export
 
 PAGE = 500
-"""Memories that are read and written together."""
+"""Memories or entries that are read and written together."""
 
 Progress = Callable[[int], None]
 """Is called with the number of memories written since the last call."""
@@ -24,58 +27,57 @@ Progress = Callable[[int], None]
 _Write = Callable[[bytes], Awaitable[object]]
 
 
-class _Position(NamedTuple):
-    """A place in the order of an export; the memories that follow it come next."""
+class ExportOptions(NamedTuple):
+    """What a person asks of one export.
 
-    namespace: str
-    key: str
+    ``namespace`` is None for all of them. ``resume`` continues an interrupted export, and
+    ``history`` says whether the history of the memories is written too.
+    """
+
+    namespace: str | None = None
+    resume: bool = False
+    history: bool = True
 
 
 class ExportResult(NamedTuple):
-    """How many memories were written, and which could not be read."""
+    """How many memories and entries of the history were written, and which could not be read."""
 
     memories: int
-    damaged: list[DamagedMemory]
+    entries: int
+    damaged: list[DamagedMemory | DamagedEntry]
 
 
 async def export(
-    store: TransferableStore,
-    path: Path | None,
-    namespace: str | None,
-    *,
-    resume: bool,
-    progress: Progress,
+    store: ServableStore, path: Path | None, options: ExportOptions, progress: Progress
 ) -> ExportResult:
     """Write all memories, or those of one namespace, ordered by namespace and key.
 
     ``path`` is a file, or None for standard output. A file appears whole or not at all: until the
-    end it is called ``NAME.part``, and ``resume`` continues an interrupted export from there. Each
-    memory is written as it is at the moment it is read. Raises Refused, OSError.
+    end it is called ``NAME.part``; an interrupted export can be continued from there. The history
+    comes before the memories, ordered by namespace, id and version. A memory is written as it is at
+    the moment it is read, or as it was where its written history ends. Raises Refused, OSError.
     """
-    start = _Position(namespace or "", "")
+    with ExportedPasts() as pasts:
+        if path is None:
+            await _print(HEADING)
+            result = await _Export(store, options, progress, pasts, _print).run(Place())
+            sys.stdout.buffer.flush()  # the last lines are still in Python's own buffer
+            return result
 
-    if path is None:
-        await _print(HEADING)
-        result = await _write_memories(store, _print, start, namespace, progress)
-        sys.stdout.buffer.flush()  # the last lines are still in Python's own buffer
-        return result
+        output = AtomicFile(path)
+        place: Place | None = None
+        if options.resume:
+            place = await resume_export(output.part_path, pasts)
 
-    output = AtomicFile(path)
-    last_line = await recover_last_line(output.part_path) if resume else None
+        # Opening and syncing block the loop for a moment; a command has nothing else to do then.
+        with output.open(append=place is not None) as file:
 
-    # Opening and syncing block the loop for a moment; a command has nothing else to do meanwhile.
-    with output.open(append=last_line is not None) as file:
+            async def write(lines: bytes) -> None:
+                await asyncio.to_thread(file.write, lines)
 
-        async def write(lines: bytes) -> None:
-            await asyncio.to_thread(file.write, lines)
-
-        if last_line is None:
-            await write(HEADING)
-        elif parse_heading(last_line) is None:
-            memory = parse_json(last_line)
-            start = _Position(memory["namespace"], memory["key"])
-
-        return await _write_memories(store, write, start, namespace, progress)
+            if place is None:
+                await write(HEADING)
+            return await _Export(store, options, progress, pasts, write).run(place or Place())
 
 
 async def _print(lines: bytes) -> None:
@@ -86,40 +88,82 @@ async def _print(lines: bytes) -> None:
     await aiofiles.stdout_bytes.write(lines)
 
 
-async def _write_memories(
-    store: TransferableStore,
-    write: _Write,
-    after: _Position,
-    namespace: str | None,
-    progress: Progress,
-) -> ExportResult:
-    count = 0
-    damaged: list[DamagedMemory] = []
+class _Export:
+    """One export, from a place on; a namespace alone begins at its beginning."""
 
-    while page := await store.read_page(after, PAGE):
-        lines: list[bytes] = []
+    def __init__(
+        self,
+        store: ServableStore,
+        options: ExportOptions,
+        progress: Progress,
+        pasts: ExportedPasts,
+        write: _Write,
+    ) -> None:
+        self._store = store
+        self._namespace = options.namespace
+        self._history = options.history
+        self._progress = progress
+        self._pasts = pasts
+        self._write = write
+        self._memories = 0
+        self._entries = 0
+        self._damaged: list[DamagedMemory | DamagedEntry] = []
 
-        for entry in page:
-            after = _get_position(entry)
-            if namespace not in (None, after.namespace):
-                break
-            if isinstance(entry, DamagedMemory):
-                damaged.append(entry)
-            else:
-                lines.append(format_line(entry))
+    async def run(self, place: Place) -> ExportResult:
+        """Write what follows a place."""
+        if self._history and place.memory is None:
+            await self._write_history(place.entry or (self._namespace or "", "", 0))
 
-        await write(b"".join(lines))
-        count += len(lines)
-        progress(len(lines))
+        await self._write_memories(place.memory or (self._namespace or "", ""))
+        await self._write_vanished()
+        return ExportResult(self._memories, self._entries, self._damaged)
 
-        if namespace not in (None, after.namespace):
-            break  # namespaces are in order, so none of its memories follow
+    async def _write_history(self, after: tuple[str, str, int]) -> None:
+        while page := await self._store.read_entries(after, PAGE):
+            last = page[-1]
+            after = (last.namespace, last.id, last.version)
+            entries = [entry for entry in page if self._namespace in (None, entry.namespace)]
 
-    return ExportResult(count, damaged)
+            sound = [entry for entry in entries if isinstance(entry, Entry)]
+            self._damaged += [entry for entry in entries if isinstance(entry, DamagedEntry)]
+            await self._write(b"".join(map(format_entry, sound)))
+            self._pasts.add(sound)
+            self._entries += len(sound)
+
+            if len(entries) < len(page):
+                break  # namespaces are in order, so none of its entries follow
+
+    async def _write_memories(self, after: tuple[str, str]) -> None:
+        while page := await self._store.read_page(after, PAGE):
+            after = _get_place(page[-1])
+            memories = [item for item in page if self._namespace in (None, _get_place(item)[0])]
+
+            sound: list[StoredMemory] = []
+            for item in memories:
+                if isinstance(item, DamagedMemory):
+                    self._damaged.append(item)
+                else:
+                    sound.append(await match_past(self._store, item, self._pasts))
+            await self._write_lines(sound)
+
+            if len(memories) < len(page):
+                break  # namespaces are in order, so none of its memories follow
+
+    async def _write_vanished(self) -> None:
+        """Write the memories that were deleted or renamed since their history was written."""
+        for end in self._pasts.list_due():
+            memory = await read_end(self._store, end)
+            if memory is not None:
+                await self._write_lines([memory])
+
+    async def _write_lines(self, memories: Sequence[StoredMemory]) -> None:
+        await self._write(b"".join(map(format_line, memories)))
+        self._memories += len(memories)
+        self._progress(len(memories))
 
 
-def _get_position(entry: StoredMemory | DamagedMemory) -> _Position:
-    if isinstance(entry, DamagedMemory):
-        return _Position(entry.namespace, entry.key)
+def _get_place(item: StoredMemory | DamagedMemory) -> tuple[str, str]:
+    if isinstance(item, DamagedMemory):
+        return item.namespace, item.key
 
-    return _Position(entry.row.namespace, entry.row.key)
+    return item.row.namespace, item.row.key

@@ -1,17 +1,24 @@
-"""Import: memories from a file into a store, in batches. Importing again changes nothing."""
+"""Import: memories and their history from a file into a store, in batches.
+
+Importing again changes nothing.
+"""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.model import IncomingMemory
-from abilities.helpers.stores.protocol import TransferableStore
+from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.transfer.opening import OpenedSource
 from abilities.helpers.transfer.sources import Source, SourceItem
 
 BATCH = 500
-"""Memories that are handed to the store together."""
+"""Memories or entries of the history that are handed to the store together, or a few more."""
+
+HISTORY = "entries of history"
+"""What an import counts the entries under that it stored."""
 
 
 class ImportNote(NamedTuple):
@@ -39,7 +46,8 @@ class ImportOptions(NamedTuple):
 
 _HINTS = {
     "checksum_mismatch": "The stored memory is damaged and was kept; "
-    "--replace puts this one in its place."
+    "--replace puts this one in its place.",
+    "purged": "It was purged from this store for good, and no import brings it back.",
 }
 """Why a memory is refused, for the person who imports it, by the reason."""
 
@@ -51,7 +59,7 @@ Progress = Callable[[int], None]
 
 
 async def import_memories(
-    store: TransferableStore,
+    store: ServableStore,
     opened: OpenedSource,
     options: ImportOptions,
     report: Report,
@@ -59,6 +67,7 @@ async def import_memories(
 ) -> Counter[str]:
     """Import memories, and count those added, replaced, unchanged, kept, adjusted and refused.
 
+    The history of memories that have none here is stored too, and its entries are counted.
     If an import is interrupted, run it again to finish it. Every memory that is adjusted, refused,
     or kept although it differs is reported; what a source has that is not kept is counted. Raises
     Refused if the store can take nothing.
@@ -69,6 +78,7 @@ async def import_memories(
         for item in batch:
             _report_item(item, counts, report)
 
+        await _import_history(store, batch, options, counts)
         await _import_batch(store, batch, options, counts, report)
         progress(batch[-1].position)
 
@@ -91,26 +101,37 @@ def _report_item(item: SourceItem, counts: Counter[str], report: Report) -> None
 
 
 async def _read_batches(source: Source) -> AsyncIterator[list[SourceItem]]:
-    """Yield items in lists of at least `BATCH` memories or items; the last one is shorter."""
+    """Yield items in lists of at least `BATCH` memories, entries or items, or what is left."""
     batch: list[SourceItem] = []
-    memories = 0
+    parts = 0
 
     async for item in source:
         batch.append(item)
-        memories += len(item.memories)
+        parts += len(item.memories) + len(item.past)
 
         # An item may be many memories, or none if it is unusable, so both are counted.
-        if max(memories, len(batch)) >= BATCH:
+        if max(parts, len(batch)) >= BATCH:
             yield batch
             batch = []
-            memories = 0
+            parts = 0
 
     if batch:
         yield batch
 
 
+async def _import_history(
+    store: ServableStore, batch: list[SourceItem], options: ImportOptions, counts: Counter[str]
+) -> None:
+    entries: list[Entry] = []
+    for item in batch:
+        entries += item.past
+
+    if entries and not options.dry_run:
+        counts[HISTORY] += await store.import_entries(entries)
+
+
 async def _import_batch(
-    store: TransferableStore,
+    store: ServableStore,
     batch: list[SourceItem],
     options: ImportOptions,
     counts: Counter[str],

@@ -4,7 +4,6 @@ A stream is one file, read in large chunks: here the hop to a thread that `aiofi
 is cheap. Many small files are a batch instead: see `abilities.helpers.workers`.
 """
 
-import os
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -42,24 +41,6 @@ async def read_lines(path: Path) -> AsyncIterator[Line]:
     last_line = splitter.finish()
     if last_line is not None:
         yield last_line
-
-
-async def recover_last_line(path: Path) -> bytes | None:
-    """Return the last whole line of a file, and cut off what follows it: a line torn by a crash.
-
-    Returns None if the file does not exist or has no whole line.
-    """
-    last_line: Line | None = None
-    try:
-        async for line in read_lines(path):
-            if line.is_whole:
-                last_line = line
-    except FileNotFoundError:
-        return None
-
-    # What is appended next must not continue a line that was only half written.
-    os.truncate(path, last_line.end if last_line else 0)
-    return last_line.text if last_line else None
 
 
 class _LineSplitter:

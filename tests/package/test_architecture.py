@@ -94,13 +94,14 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "embedders": ("helpers.embedder", "helpers.memory"),
     "plugins": ("declarations", "definition", "registry", "schemas"),
     "schemas": ("declarations", "definition"),
+    "store_settings": ("helpers.search", "helpers.stores", "helpers.stores.opening"),
     "settings": (
         "declarations",
         "helpers.files",
         "helpers.memory",
-        "helpers.search",
         "helpers.stores.opening",
         "helpers.tokens",
+        "store_settings",
     ),
     "builtin": (
         "declarations",
@@ -109,7 +110,9 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.memory",
         "helpers.reply",
         "helpers.stores",
+        "helpers.text",
         "helpers.walk",
+        "validation",
     ),
     "application": (
         "builtin",
@@ -181,6 +184,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "embedders",
         "helpers.embedder",
         "helpers.files",
+        "helpers.memory",
         "helpers.reply",
         "helpers.stores",
         "helpers.stores.opening",
@@ -397,13 +401,17 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
     }
     assert store_users == {
         "abilities.application",  # hands the store on
-        "abilities.settings",  # checks its URL
+        "abilities.settings",  # asks what lies beside it
+        "abilities.store_settings",  # checks its URL
         "abilities.cli.errors",  # says what is wrong with a copy
         "abilities.cli.session",  # opens it for the commands that look after it
+        "abilities.cli.history",  # forgets
         "abilities.cli.store",  # looks after the store
         "abilities.cli.repair",
         "abilities.cli.store_checks",  # asks it whether it answers
         "abilities.builtin.memories",  # says what to query
+        "abilities.builtin.memory_history",  # says whose history
+        "abilities.builtin.remember",  # says what to change
     }
 
 

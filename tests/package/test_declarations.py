@@ -36,6 +36,11 @@ def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
         "get_memory_stats",
         "file_list",
         "recall",
+        "remember",
+        "memory_list",
+        "memory_history",
+        "memory_restore",
+        "memory_changes",
     ]
     assert [ability.name for ability in BUILT_IN] == names
     assert [tool.name for tool in load_tools(Settings())] == names
@@ -49,7 +54,7 @@ def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
 
 @pytest.mark.requirement("R5.4.3")
 def test_reading_abilities_are_marked_read_only_and_idempotent() -> None:
-    writing = {"store_memory", "update_memory", "delete_memory"}
+    writing = {"store_memory", "update_memory", "delete_memory", "remember", "memory_restore"}
     for ability in BUILT_IN:
         assert ability.read_only == (ability.name not in writing)
         if ability.name in writing:

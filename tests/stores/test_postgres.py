@@ -156,7 +156,7 @@ async def test_a_change_whose_batch_fails_for_an_unforeseen_reason_is_tried_alon
         await connection.execute("DO $$ BEGIN RAISE SQLSTATE 'XX000'; END $$")
 
     async with open_store(url) as store:
-        first = store._write(NAMESPACE, fail)
+        first = store._calls.write(NAMESPACE, fail)
         others = [put(store, f"k{number}") for number in range(30)]
         failed, *stored = await asyncio.gather(first, *others, return_exceptions=True)
 
@@ -666,7 +666,7 @@ async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> No
         return divisor
 
     async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
-        changes = [store._write(NAMESPACE, partial(work, divisor)) for divisor in (1, 0, 2)]
+        changes = [store._calls.write(NAMESPACE, partial(work, divisor)) for divisor in (1, 0, 2)]
         first, failed, last = await asyncio.gather(*changes, return_exceptions=True)
 
     assert (first, last) == (1, 2)
@@ -682,7 +682,7 @@ async def test_a_change_that_takes_too_long_fails_alone(url: str) -> None:
 
     async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
         await put(store, "k")  # the connection is open, so that the changes come together
-        changes = [store._write(NAMESPACE, partial(work, n)) for n in (0.1, 0, 60, 0)]
+        changes = [store._calls.write(NAMESPACE, partial(work, n)) for n in (0.1, 0, 60, 0)]
         *others, slow, last = await asyncio.gather(*changes, return_exceptions=True)
 
     assert (*others, last) == (0.1, 0, 0)
@@ -702,7 +702,7 @@ async def test_slow_changes_do_not_share_a_transaction(
 
     async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
         await put(store, "k")
-        numbers = await asyncio.gather(*(store._write(NAMESPACE, work) for _ in range(6)))
+        numbers = await asyncio.gather(*(store._calls.write(NAMESPACE, work) for _ in range(6)))
 
     assert len(set(numbers)) in transactions
 

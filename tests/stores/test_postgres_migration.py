@@ -20,8 +20,7 @@ from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.conformance_steps import TIME
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
-from abilities.helpers.stores.postgres import migration, pool
-from abilities.helpers.stores.postgres import store as store_module
+from abilities.helpers.stores.postgres import calls, migration, pool
 from abilities.helpers.stores.postgres.migrations import to_2, to_4
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.query import Query
@@ -184,7 +183,7 @@ async def test_a_call_does_not_wait_for_the_end_of_a_migration(
     postgres_version_1.build(url, memories)
     monkeypatch.setattr(to_2, "MEMORIES", 10)
     monkeypatch.setattr(pool, "OPEN_SECONDS", 0.1)
-    monkeypatch.setattr(store_module, "TURN_SECONDS", 0.1)
+    monkeypatch.setattr(calls, "TURN_SECONDS", 0.1)
     store = PostgresStore(url)
     gate = threading.Event()
     run_block = migration._run_block
@@ -261,7 +260,7 @@ async def test_a_process_of_the_version_before_is_refused_before_it_changes_anyt
                 old.execute(statement.encode(), prepare=True)
 
         assert dump(url) == before
-        version = 4 if is_finished else 2
+        version = 5 if is_finished else 2
         assert old.execute("SELECT max(number) FROM version").fetchone() == (version,)
 
 
@@ -394,7 +393,7 @@ def is_migrating(url: str) -> bool:
             "SELECT max(number), to_regclass('abilities.migration') FROM abilities.version"
         ).fetchone()
 
-    return state != (4, None)
+    return state != (5, None)
 
 
 async def read_all(url: str) -> list[StoredMemory]:

@@ -26,6 +26,7 @@ from abilities.helpers.stores.sqlite.integrity import check_store
 from abilities.helpers.stores.sqlite.migrations import MIGRATIONS, to_2
 from abilities.helpers.stores.sqlite.migrations.stages import SqliteMigration, SqliteStage
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.timeline import HistoryLimits
 from tests.stores.test_stores import find_reason, open_store
 from tests.stores.test_transfer import measure_peak, run
 from tests.support import sqlite_version_1
@@ -49,6 +50,8 @@ TABLES = (
     "memories",
     "links",
     "versions",
+    "history",
+    "purged",
     "link_counts",
     "stale_ranks",
     "shelf",
@@ -110,9 +113,9 @@ async def test_a_migrated_store_equals_one_made_at_the_current_version(
 
     assert [finding for finding in findings if finding.state == "damaged"] == []
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-4"]
+    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-5"]
 
-    with connect(tmp_path / "m.db.before-4") as copy:
+    with connect(tmp_path / "m.db.before-5") as copy:
         assert copy.execute("PRAGMA user_version").fetchone() == (1,)
         assert copy.execute("SELECT count(*) FROM memories").fetchone() == (count,)
 
@@ -125,8 +128,10 @@ async def check(path: Path) -> list[IntegrityFinding]:
 
 async def dump_imported(path: Path, memories: Sequence[StoredMemory]) -> dict[str, Any]:
     """Make a store of the current version with the same memories; return all that it holds."""
-    async with open_store(path) as store:
-        await store.import_batch([IncomingMemory(memory) for memory in memories])
+    # A migrated store has no history.
+    store = SqliteStore(path, history=HistoryLimits(days=0))
+    await store.import_batch([IncomingMemory(memory) for memory in memories])
+    await store.close()
 
     return dump(path)
 
@@ -247,7 +252,7 @@ async def test_a_migration_that_is_killed_goes_on(
 
     assert [finding for finding in findings if finding.state == "damaged"] == []
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert "m.db.before-4" in list_names(tmp_path, "m.db")
+    assert "m.db.before-5" in list_names(tmp_path, "m.db")
     assert not list(tmp_path.glob("m.db-new-*"))
     reached(17, f"{kills} kills of the migration of {COUNT:,} memories, nothing lost")
 
@@ -316,7 +321,7 @@ async def test_a_copy_that_is_killed_is_made_again(tmp_path: Path) -> None:
 
     await check(path)
 
-    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-4"]
+    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-5"]
 
 
 def start(code: str, path: Path, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -351,7 +356,7 @@ async def test_an_old_process_is_refused_before_it_writes(tmp_path: Path) -> Non
 
     assert count == (len(lines) + 1,), "what it wrote before is kept"
 
-    with connect(tmp_path / "m.db.before-4") as copy:
+    with connect(tmp_path / "m.db.before-5") as copy:
         copied = copy.execute("SELECT access_count FROM shelf WHERE memory = 1").fetchone()
 
     assert copied == count, "nothing was written between the copy and the migration"
@@ -372,18 +377,18 @@ async def test_processes_migrate_together(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert len(set(ends)) == 1 and ends[0] > 0, "each goes on once all is done"
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert list_names(tmp_path, "m.db.before") == ["m.db.before-4"]
+    assert list_names(tmp_path, "m.db.before") == ["m.db.before-5"]
 
 
 async def test_a_copy_is_never_replaced(tmp_path: Path) -> None:
-    path, earlier = tmp_path / "m.db", tmp_path / "m.db.before-4"
+    path, earlier = tmp_path / "m.db", tmp_path / "m.db.before-5"
     sqlite_version_1.build(path, sqlite_version_1.make_memories(3))
     earlier.write_text("of another time")
 
     await check(path)
 
     assert earlier.read_text() == "of another time"
-    assert list_names(tmp_path, "m.db.before") == ["m.db.before-4", "m.db.before-4-2"]
+    assert list_names(tmp_path, "m.db.before") == ["m.db.before-5", "m.db.before-5-2"]
 
 
 async def test_nothing_is_changed_without_room_for_the_copy(
@@ -410,7 +415,7 @@ async def test_nothing_is_changed_without_room_for_the_copy(
 
     await check(path)
 
-    assert read_state(path) == (4, False), "with room it is migrated"
+    assert read_state(path) == (5, False), "with room it is migrated"
 
 
 async def test_a_damaged_file_is_refused_and_left_untouched(tmp_path: Path) -> None:
@@ -489,7 +494,7 @@ async def test_closing_interrupts_a_migration_and_the_next_opening_resumes_it(
 
     await check(path)
 
-    assert read_state(path) == (4, False)
+    assert read_state(path) == (5, False)
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
 
 
@@ -511,24 +516,24 @@ async def test_a_store_goes_through_every_version_after_one_copy(
 
         return Block(1, (int(number) + 1,) if number != 2 else None)
 
-    to_4 = SqliteMigration(create_table, (SqliteStage("more", fail_once),))
-    monkeypatch.setattr(schema, "VERSION", 4)
-    monkeypatch.setitem(MIGRATIONS, 4, to_4)
+    to_6 = SqliteMigration(create_table, (SqliteStage("more", fail_once),))
+    monkeypatch.setattr(schema, "VERSION", 6)
+    monkeypatch.setitem(MIGRATIONS, 6, to_6)
 
     async with open_store(path) as store:
         assert await find_reason(store.read_stats("a")) == "storage_error"
-        assert read_state(path) == (4, True), "what was done is kept"
+        assert read_state(path) == (6, True), "what was done is kept"
         assert await find_reason(store.read_stats("a")) == "done"
 
-    assert read_state(path) == (4, False)
-    assert list_names(tmp_path, "m.db.before") == ["m.db.before-4"]
+    assert read_state(path) == (6, False)
+    assert list_names(tmp_path, "m.db.before") == ["m.db.before-6"]
 
     with connect(path) as connection:
         assert connection.execute("SELECT * FROM more").fetchall() == [(0,), (1,), (2,)], (
             "a block that fails is not half done"
         )
 
-    monkeypatch.setattr(schema, "VERSION", 3)
+    monkeypatch.setattr(schema, "VERSION", 5)
     async with open_store(path) as old:
         assert await find_reason(old.read_stats("a")) == "schema_too_new"
 
@@ -561,10 +566,10 @@ def test_a_backup_of_an_older_version_is_restored_and_migrated_when_it_is_opened
     checked = run(path, "check", "--full")
 
     assert checked.exit_code == 0, checked.output
-    assert "The schema version is 4, the current one." in checked.stdout
+    assert "The schema version is 5, the current one." in checked.stdout
     assert "Copies of the store from before a migration: 1" in checked.stdout
     # A path that is broken into lines cannot be copied.
-    assert f"        {path}.before-4\n" in checked.stdout
+    assert f"        {path}.before-5\n" in checked.stdout
 
 
 def test_the_doctor_names_an_older_store_and_leaves_it(tmp_path: Path) -> None:
@@ -625,8 +630,8 @@ def test_the_lock_is_held_for_every_block(tmp_path: Path) -> None:
     os.close(lock)
 
     assert entered[0] == (2, True), "the version moves first"
-    stages = sum(len(MIGRATIONS[version].stages) for version in (2, 3, 4))
-    assert entered[-1] == (4, False) and len(entered) == stages + 2
+    stages = sum(len(MIGRATIONS[version].stages) for version in (2, 3, 4, 5))
+    assert entered[-1] == (5, False) and len(entered) == stages + 2
 
 
 @pytest.mark.thorough
@@ -640,5 +645,5 @@ def test_a_migration_needs_no_more_memory_for_more_memories(
     peak = measure_peak(sys.executable, "-m", "abilities", "call", "get_memory_stats")
 
     assert peak < 128 << 20
-    assert read_state(path) == (4, False)
+    assert read_state(path) == (5, False)
     reached(17, f"{MOST:,} memories migrated within {peak >> 20} MiB")

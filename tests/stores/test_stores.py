@@ -144,10 +144,11 @@ async def test_s8_a_full_disk_refuses_the_write_and_keeps_the_rest(tmp_path: Pat
     store = SqliteStore(path)
     await put(store, "k1")
 
-    assert store._writing is not None
+    connection = store.access.writer.connection
+    assert connection is not None
 
-    (pages,) = store._writing.execute("PRAGMA page_count").fetchone()
-    store._writing.execute(f"PRAGMA max_page_count = {pages}")
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
     outcomes = [await find_reason(put(store, f"big{n}", content="x" * 5000)) for n in range(30)]
 
     assert "storage_full" in outcomes
@@ -459,7 +460,7 @@ async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
     async with open_store(tmp_path / "m.db") as store:
         await put(store, "k")
         endless = [
-            asyncio.create_task(find_reason(store._read(NAMESPACE, read_for_ever)))
+            asyncio.create_task(find_reason(store.access.read(NAMESPACE, read_for_ever)))
             for _ in range(2)
         ]
         await asyncio.sleep(0)  # they are queued first
@@ -490,7 +491,7 @@ async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
 
     async with open_store(tmp_path / "m.db") as store:
         await put(store, "k")
-        slow = asyncio.create_task(store._read(NAMESPACE, read_slowly_at_first))
+        slow = asyncio.create_task(store.access.read(NAMESPACE, read_slowly_at_first))
         await asyncio.sleep(0)  # it is queued first
 
         assert await find_reason(store.read_linked("another", "k", 0, 1)) == "memory_not_found"
@@ -507,7 +508,9 @@ async def test_a_read_from_a_disk_that_hangs_is_answered_too(
     async with open_store(tmp_path / "m.db") as store:
         await put(store, "k")
 
-        assert await find_reason(store._read(NAMESPACE, lambda _: answered.wait())) == "timeout"
+        assert (
+            await find_reason(store.access.read(NAMESPACE, lambda _: answered.wait())) == "timeout"
+        )
 
         answered.set()
 
@@ -517,13 +520,15 @@ async def test_an_unforeseen_error_is_logged_with_its_cause(
 ) -> None:
     async with open_store(tmp_path / "m.db") as store:
         await put(store, "k")
-        assert store._writing is not None
-        store._writing.execute("CREATE TEMP TABLE memories (other)")  # hides the store's own
+        assert store.access.writer.connection is not None
+        store.access.writer.connection.execute(
+            "CREATE TEMP TABLE memories (other)"
+        )  # hides the store's own
 
         assert await find_reason(put(store, "k2")) == "storage_error"
         assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done"
 
-    assert "SQLITE_ERROR" in caplog.text and "no such column" in caplog.text
+    assert "SQLITE_ERROR" in caplog.text and "no such index" in caplog.text
 
 
 def replace(path: Path) -> None:

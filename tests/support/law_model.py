@@ -11,7 +11,7 @@ from typing import NamedTuple
 from abilities.declarations.values import JsonObject
 
 SCORES = {"high": 0.9, "medium": 0.6, "low": 0.3}
-FIELDS = ("type", "content", "summary", "category", "importance", "tags")
+FIELDS = ("type", "content", "summary", "category", "importance", "tags", "expires_at")
 
 
 @dataclass
@@ -33,6 +33,7 @@ class MemoryModel:
     is_scored: bool = False
     metadata: JsonObject = field(default_factory=JsonObject)
     version: int = 0
+    expires_at: str = ""
 
 
 class LinkName(NamedTuple):
@@ -131,6 +132,7 @@ class NamespaceModel:
         for name in self.list_links(named.key):
             del self.links[name]
 
+        self.version += 1
         return Predicted(None)
 
     def import_memories(self, lines: Iterable[JsonObject], *, replace: bool) -> Counter[str]:
@@ -160,6 +162,11 @@ class NamespaceModel:
     def _merge(
         self, before: MemoryModel, arguments: JsonObject, moment: Moment, *, created: bool = False
     ) -> Predicted:
+        # What is revived after its end stays, until it gets another one.
+        is_revived = arguments.get("archived") is False and before.expires_at <= moment.now
+        if is_revived and arguments.get("expires_at") is None:
+            arguments = {**arguments, "expires_at": ""}
+
         after = _set_fields(before, arguments)
         updated = {name for name in FIELDS if getattr(after, name) != getattr(before, name)}
 
@@ -307,6 +314,7 @@ def parse_exported(line: JsonObject) -> tuple[MemoryModel, dict[LinkName, LinkVa
         list(dict.fromkeys(line.get("tags", []))),
         line["importance"],
         archived=line.get("archived", False),
+        expires_at=line.get("expires_at", ""),
         is_scored=score is not None,
         metadata=metadata,
     )

@@ -47,7 +47,7 @@ def drop_counters(payload: object) -> object:
 def describe_memory(namespace: NamespaceModel, memory: MemoryModel) -> JsonObject:
     """Return a memory's fields as every answer shows them, without its links and version."""
     data: JsonObject = {"id": memory.id, "type": memory.type, "content": memory.content}
-    for name in ("summary", "category", "tags", "archived"):
+    for name in ("summary", "category", "tags", "archived", "expires_at"):
         value = getattr(memory, name)
         if value:
             data[name] = value
@@ -167,7 +167,7 @@ def expect_exported(namespace: NamespaceModel, name: str) -> list[JsonObject]:
             "updated_at",
         ):
             line[field] = getattr(memory, field)
-        for field in ("summary", "category", "tags", "archived", "metadata"):
+        for field in ("summary", "category", "tags", "archived", "metadata", "expires_at"):
             if getattr(memory, field):
                 line[field] = getattr(memory, field)
 

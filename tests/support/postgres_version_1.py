@@ -74,7 +74,7 @@ def build(url: str, memories: Sequence[StoredMemory]) -> None:
         connection.execute("INSERT INTO version VALUES (1)")
         connection.execute(SCHEMA.read_bytes())
 
-        _copy(connection, "memories", (_hash(memory.row[:-1]) for memory in memories))
+        _copy(connection, "memories", (_hash(memory.row[:-2]) for memory in memories))
         _copy(
             connection,
             "links",

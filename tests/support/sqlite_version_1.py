@@ -103,7 +103,7 @@ def build(path: Path, memories: Sequence[StoredMemory]) -> None:
 
 def hash_row(row: Row) -> Values:
     """Return the columns of a memory in version 1."""
-    values = row[:-1]  # without the version
+    values = row[:-2]  # without the version and the end
     return (*values, hash_values(values))
 
 

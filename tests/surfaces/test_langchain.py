@@ -146,12 +146,12 @@ async def test_a_bare_tool_node_does_the_same(settings: Settings) -> None:
 
 
 def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> None:
-    assert len(load_tools(settings)) == 11
+    assert len(load_tools(settings)) == 16
     assert [tool.name for tool in load_tools(settings, only=["memory_read_bulk"])] == [
         "memory_read_bulk"
     ]
     reading = [tool.name for tool in AbilitiesToolkit.load(settings, read_only=True).get_tools()]
-    assert len(reading) == 8
+    assert len(reading) == 11
     assert {"store_memory", "update_memory", "delete_memory"}.isdisjoint(reading)
     with pytest.raises(KeyError):
         load_tools(settings, only=["no_such_tool"])

@@ -70,7 +70,7 @@ async def slow_reads(abilities: Abilities) -> AsyncIterator[list["asyncio.Task[s
         def read_for_ever(connection: sqlite3.Connection) -> object:
             return connection.execute(ENDLESS).fetchone()
 
-        reads = [store._read("readiness", read_for_ever) for _ in range(SLOW_READS)]
+        reads = [store.access.read("readiness", read_for_ever) for _ in range(SLOW_READS)]
         tasks = [asyncio.create_task(find_reason(read)) for read in reads]
         await asyncio.sleep(0)  # they are queued
         yield tasks
@@ -158,7 +158,7 @@ async def test_a_server_whose_store_is_being_opened_is_busy(
     async with Abilities.open(roots) as abilities, open_client(abilities) as client:
         store = abilities._resources.store
         assert isinstance(store, SqliteStore)
-        with store._opening:
+        with store.access._opening:
             answer = await client.get("/readyz")
             assert (answer.status_code, answer.json()["error"]["reason"]) == (503, "busy")
 

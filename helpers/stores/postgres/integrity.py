@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from abilities.helpers.stores.integrity import INDEX_COLUMNS, Counted, IntegrityCheck
+from abilities.helpers.stores.postgres.history_check import check_history
 from abilities.helpers.stores.postgres.ranking import LINK_COLUMNS
 from abilities.helpers.stores.postgres.reads import COLUMNS
 from abilities.helpers.stores.postgres.recall_check import find_wrong_namespaces
@@ -105,4 +106,5 @@ async def check_store(
     async for namespace, number in stream(connection, _VERSIONS):
         versions[namespace] = number
 
-    return integrity_check.report(counters, versions)
+    findings = integrity_check.report(counters, versions)
+    return [*findings, await check_history(connection)]

@@ -88,7 +88,14 @@ async def save_links(
         await _insert_links(connection, row, records)
 
 
-async def rename_links(connection: Connection, row: Row, new_key: str) -> None:
+class RenamedLinks(NamedTuple):
+    """The sound links that a rename touched, before and after it."""
+
+    before: list[LinkRow]
+    after: list[LinkRow]
+
+
+async def rename_links(connection: Connection, row: Row, new_key: str) -> RenamedLinks:
     """Give every link of a memory and to it the memory's new key.
 
     ``row`` is the memory before. Links that led to the new key already find it now. Damaged links
@@ -120,6 +127,7 @@ async def rename_links(connection: Connection, row: Row, new_key: str) -> None:
     names = [_name(link.row) for link in existing]
     await _delete_links(connection, row, names)
     await _insert_links(connection, row, list(moved.values()))
+    return RenamedLinks(sound, renamed)
 
 
 def _replace_key(link: LinkRecord, old_key: str, new_key: str) -> LinkRecord:

@@ -14,6 +14,9 @@ from abilities.helpers.stores.integrity import (
 from abilities.helpers.stores.mending import mend_row, propose_names, restore_row
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, Row, verify_saved
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport
+from abilities.helpers.stores.postgres.history import Occasion, WriteRules, build_entry
+from abilities.helpers.stores.postgres.history_check import mend_history
+from abilities.helpers.stores.postgres.naming import find_last_version
 from abilities.helpers.stores.postgres.reads import COLUMNS, RowRecord
 from abilities.helpers.stores.postgres.recall_check import (
     is_index_sound,
@@ -32,7 +35,7 @@ from abilities.helpers.stores.postgres.statements import (
     to_number,
     to_text,
 )
-from abilities.helpers.stores.postgres.versions import find_existing_by_key
+from abilities.helpers.stores.postgres.versions import Existing, find_existing_by_key
 from abilities.helpers.stores.postgres.writes import save_memory, save_words
 from abilities.helpers.stores.search_text import fold_searchable
 
@@ -48,6 +51,8 @@ _TABLES = (
     "counters",
     "link_counts",
     "versions",
+    "history",
+    "purged",
 )
 _NAMESPACES = Select(
     " UNION ".join(f"SELECT namespace FROM {table}" for table in _TABLES) + " ORDER BY 1", to_text
@@ -140,6 +145,7 @@ async def repair_store(
     originals: OriginalsFile,
     report: RepairReport,
     progress: Callable[[int], None],
+    rules: WriteRules,
     *,
     dry_run: bool,
 ) -> None:
@@ -150,7 +156,7 @@ async def repair_store(
     namespaces = await server.read("", _NAMESPACES.fetch)
     for namespace in namespaces:
         async with server.long_write(namespace, dry_run=dry_run) as connection:
-            repair = _Repair(connection, namespace, originals, report, progress)
+            repair = _Repair(connection, namespace, originals, report, progress, rules)
             await repair.run()
 
             # What stood in the damaged rows is on disk before the change is committed.
@@ -174,8 +180,10 @@ class _Repair:
         originals: OriginalsFile,
         report: RepairReport,
         progress: Callable[[int], None],
+        rules: WriteRules,
     ) -> None:
         self._connection = connection
+        self._rules = rules
         self._namespace = namespace
         self._originals = originals
         self._report = report
@@ -204,6 +212,8 @@ class _Repair:
         # What terms a damaged memory had is not known.
         if not await is_index_sound(connection, namespace):
             await rebuild_index(connection, namespace)
+
+        await mend_history(connection, namespace, self._originals)
 
         # At last, because the triggers have counted along from wrong numbers.
         await _CLEAR_COUNTERS.execute(connection, namespace)
@@ -258,7 +268,7 @@ class _Repair:
             await _RAISE_VERSION.execute(connection, mended.namespace)
 
         existing = await find_existing_by_key(connection, mended.namespace, mended.key)
-        await save_memory(connection, existing, mended, counters)
+        await self._save(existing, mended, counters)
 
     async def _index_again(self, key: str) -> None:
         row, _ = await _ROW.fetch_only(self._connection, self._namespace, key)
@@ -273,7 +283,20 @@ class _Repair:
     async def _renew_version(self, key: str) -> None:
         existing = await find_existing_by_key(self._connection, self._namespace, key)
         assert existing.row is not None, "it was found just now"
-        await save_memory(self._connection, existing, existing.row)
+        await self._save(existing, existing.row)
+
+    async def _save(
+        self, existing: Existing, row: Row, counters: AccessCounters | None = None
+    ) -> None:
+        """Write a memory anew; the history tells that it was mended."""
+        connection = self._connection
+        version = existing.next_version
+        last = await find_last_version(connection, row.namespace, row.id)
+        former = row._replace(version=last or row.version)
+
+        occasion = Occasion("mended", self._now, "repair")
+        entry = build_entry(occasion, former, row._replace(version=version), version)
+        await save_memory(connection, existing, row, entry, self._rules, counters)
 
     async def _remove(self, row: Row) -> AccessCounters:
         """Remove a damaged memory with all that is derived from it but its links."""

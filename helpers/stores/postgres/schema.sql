@@ -1,4 +1,4 @@
--- The schema of a memory store in PostgreSQL, version 4. A new store is made from it; the scripts in
+-- The schema of a memory store in PostgreSQL, version 5. A new store is made from it; the scripts in
 -- migrations bring an older one here. The keys of every table begin with the namespace, so that a
 -- distributed PostgreSQL can place rows by it. Texts compare by code point (COLLATE "C"), as
 -- everywhere in the package.
@@ -8,7 +8,7 @@
 CREATE SCHEMA IF NOT EXISTS abilities;
 CREATE SCHEMA IF NOT EXISTS abilities_data;
 CREATE TABLE abilities.version (number integer PRIMARY KEY);
-INSERT INTO abilities.version VALUES (4);
+INSERT INTO abilities.version VALUES (5);
 
 -- Refuses a transaction if the store is no longer of the version that its process knows. Each
 -- transaction calls it first, and keeps the lock on the number until it ends, so that a migration
@@ -25,7 +25,7 @@ SET LOCAL search_path = abilities_data, public;
 -- The memories themselves, and the source of all other tables except links. Its hash covers every
 -- other column and is checked on each read. tags and metadata are JSON; scored is 1 if the score
 -- was set, and 0 if it follows from the importance. version is the number of the change that made
--- the row.
+-- the row. From expires_at on, which is empty for a memory that stays, it is to be archived.
 CREATE TABLE memories (
     namespace text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -44,15 +44,49 @@ CREATE TABLE memories (
     content text COLLATE "C" NOT NULL,
     version bigint NOT NULL,
     hash bigint NOT NULL,
+    expires_at text COLLATE "C" NOT NULL DEFAULT '',
     PRIMARY KEY (namespace, key),
     UNIQUE (namespace, id)
 );
+CREATE INDEX memories_due ON memories (namespace, expires_at) WHERE expires_at <> '' AND archived = 0;
 
--- The last version that a memory of each namespace was given. It only grows.
+-- The last version that a memory of each namespace was given; it only grows. forgotten is the last one
+-- that the history does not tell, and history_bytes the size of the entries that it has.
 CREATE TABLE versions (
     namespace text COLLATE "C" PRIMARY KEY,
-    number bigint NOT NULL
+    number bigint NOT NULL,
+    forgotten bigint NOT NULL DEFAULT 0,
+    history_bytes bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
+
+-- The history: what each change replaced, see helpers/stores/history.py. previous is the version that
+-- the memory had before; hash covers all other columns.
+CREATE TABLE history (
+    namespace text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    previous bigint NOT NULL,
+    action text COLLATE "C" NOT NULL,
+    made_at text COLLATE "C" NOT NULL,
+    caller text COLLATE "C" NOT NULL,
+    before text COLLATE "C" NOT NULL,
+    hash bigint NOT NULL,
+    PRIMARY KEY (namespace, version, id)
+);
+CREATE INDEX history_id ON history (namespace, id, version);
+CREATE INDEX history_key ON history (namespace, key, version) WHERE action IN ('deleted', 'renamed');
+
+-- The memories that were deleted with their history, so that no import brings them back.
+CREATE TABLE purged (
+    namespace text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    made_at text COLLATE "C" NOT NULL,
+    caller text COLLATE "C" NOT NULL,
+    PRIMARY KEY (namespace, id)
+);
+CREATE INDEX purged_version ON purged (namespace, version);
 
 -- The links between memories. rank is the weight times the target's score in millionths, or -1 if
 -- the target is missing or archived; back_rank is the same with the source's score. A change of a

@@ -133,6 +133,15 @@ class Server:
             await LOCK_AND_EXPECT_VERSION.execute(connection, f"abilities:{namespace}")
             yield connection
 
+    @asynccontextmanager
+    async def own_connection(self) -> AsyncGenerator[Connection]:
+        """Make a connection that commits each statement, for one that no transaction may hold.
+
+        The pool must be prepared. Raises Refused.
+        """
+        async with self._leader.own_connection() as connection:
+            yield connection
+
     async def write(self, namespace: str, work: Work[ResultT]) -> ResultT:
         """Do work in a transaction, the only one that changes the namespace. Raises Refused.
 

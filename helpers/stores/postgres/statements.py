@@ -17,7 +17,7 @@ RecordT = TypeVar("RecordT")
 PORTION = 1_000
 """Rows that are dealt with before other calls have their turn; it takes some milliseconds."""
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version of the database schema that this package reads and writes."""
 
 
@@ -76,6 +76,10 @@ class Select(Generic[RecordT]):
         (record,) = await cursor.fetchall()
         return record
 
+    async def send(self, connection: Connection, *values: object) -> AsyncCursor[RecordT]:
+        """Send the statement in a pipeline; return the cursor that has its rows later."""
+        return await self._execute(connection, values)
+
     async def _execute(
         self, connection: Connection, values: Sequence[object]
     ) -> AsyncCursor[RecordT]:
@@ -125,6 +129,14 @@ def to_text(columns: Sequence[Any]) -> str:
     """Make a record of a row with one text column."""
     (text,) = columns
     return str(text)
+
+
+def is_due(table: str, now: str) -> str:
+    """Return the condition that a memory expired by a time, both as SQL.
+
+    It is that of the index memories_due.
+    """
+    return f"{table}.expires_at <> '' AND {table}.archived = 0 AND {table}.expires_at <= {now}"
 
 
 LOCK = Statement("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))")

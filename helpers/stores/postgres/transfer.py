@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
+from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.mending import mend_row
 from abilities.helpers.stores.model import (
     AccessCounters,
@@ -15,7 +16,16 @@ from abilities.helpers.stores.model import (
     Row,
     StoredMemory,
 )
+from abilities.helpers.stores.postgres.history import (
+    NO_LINKS,
+    LinkChange,
+    Occasion,
+    WriteRules,
+    add_entries,
+    build_entry,
+)
 from abilities.helpers.stores.postgres.links import save_links
+from abilities.helpers.stores.postgres.naming import find_last_version
 from abilities.helpers.stores.postgres.portions import read_links_between, read_memories_after
 from abilities.helpers.stores.postgres.reads import (
     MemoryRecord,
@@ -30,6 +40,10 @@ from abilities.helpers.stores.postgres.versions import (
 )
 from abilities.helpers.stores.postgres.writes import check_quota, mend_memory, save_memory
 from abilities.helpers.stores.requests import check_incoming
+from abilities.helpers.stores.timeline import HistoryLimits
+
+IMPORTER = "import"
+"""What the history says of who imported a memory."""
 
 _COUNT_MEMORIES = Select("SELECT count(*) FROM memories", to_number)
 
@@ -80,7 +94,7 @@ async def count_memories(connection: Connection) -> int:
 
 
 async def import_memory(
-    connection: Connection, incoming: IncomingMemory, options: BatchOptions
+    connection: Connection, incoming: IncomingMemory, options: BatchOptions, limits: HistoryLimits
 ) -> Outcome:
     """Store a memory as it is, except in a dry run; in the caller's savepoint. Raises Refused."""
     check_incoming(incoming)
@@ -89,7 +103,7 @@ async def import_memory(
     existing = await find_existing_by_key(connection, namespace, key)
     is_damaged = existing.damage is not None
     if is_damaged:
-        existing = await _mend_before_import(connection, existing, options)
+        existing = await _mend_before_import(connection, existing, options, limits)
 
     links: list[LinkRow] = []
     if existing.row is None:
@@ -105,15 +119,53 @@ async def import_memory(
 
     await _check_id_is_free(connection, merged.row)
     if not options.dry_run:
+        rules = WriteRules(options.quota, limits)
+        row = merged.row._replace(version=existing.next_version)
+        entry = await _record(
+            connection, existing, row, LinkChange.build(links, merged.links), rules
+        )
         counters = _choose_counters(incoming)
-        row = await save_memory(connection, existing, merged.row, counters)
+        await save_memory(connection, existing, row, entry, rules, counters)
         await save_links(connection, row, links, merged.links)
 
     return merged.outcome
 
 
+async def _record(
+    connection: Connection, existing: Existing, row: Row, links: LinkChange, rules: WriteRules
+) -> Entry:
+    """Return the entry of an imported memory.
+
+    If the memory takes the place of one with another id, that one's end is recorded already.
+    """
+    now = utc_now()
+    before = existing.row
+    replaced: Entry | None = None
+    if before is not None and before.id != row.id:
+        occasion = Occasion("deleted", now, IMPORTER)
+        replaced = build_entry(occasion, before, None, row.version, LinkChange(links.before, {}))
+        before = None
+
+    last: int | None = None
+    if before is None:
+        last = await find_last_version(connection, row.namespace, row.id)
+
+    occasion = Occasion("imported", now, IMPORTER)
+    if last is not None:
+        # Its history came first, and ends with the memory as it is.
+        before = row._replace(version=last)
+        links = NO_LINKS
+    elif before is None:
+        occasion = occasion._replace(action="created")
+        links = NO_LINKS
+
+    if replaced is not None:
+        await add_entries(connection, [replaced], rules)
+    return build_entry(occasion, before, row, row.version, links)
+
+
 async def _mend_before_import(
-    connection: Connection, damaged: Existing, options: BatchOptions
+    connection: Connection, damaged: Existing, options: BatchOptions, limits: HistoryLimits
 ) -> Existing:
     """Return a damaged memory mended. Raises Refused if it is to be kept."""
     if not options.replace:
@@ -123,12 +175,19 @@ async def _mend_before_import(
     if options.dry_run:
         assert damaged.row is not None, "what is damaged exists"
         return damaged._replace(row=mend_row(damaged.row, now), damage=None)
-    return await mend_memory(connection, damaged, now)
+
+    rules = WriteRules(options.quota, limits)
+    return await mend_memory(connection, damaged, now, IMPORTER, rules)
 
 
 async def _check_id_is_free(connection: Connection, row: Row) -> None:
-    """Raise Refused("key_taken") if a memory with another key has the row's id."""
+    """Check that no memory with another key has the row's id, and none with it was purged.
+
+    Raises Refused: key_taken, purged.
+    """
     holder = await find_existing_by_id(connection, row.namespace, row.id)
+    if holder.is_purged:
+        raise Refused("purged")
     if holder.row is not None and holder.row.key != row.key:
         raise Refused("key_taken")
 

@@ -10,7 +10,7 @@ from abilities.helpers.stores import ranking
 from abilities.helpers.stores.model import Row, verify_row
 from abilities.helpers.stores.postgres import recall_index
 from abilities.helpers.stores.postgres.reads import COLUMNS
-from abilities.helpers.stores.postgres.statements import Connection, Select, Statement
+from abilities.helpers.stores.postgres.statements import Connection, Select, is_due
 from abilities.helpers.stores.recalling import parse_language
 
 
@@ -21,7 +21,9 @@ class Existing(NamedTuple):
     read together, so that it costs one round trip; the lock of the namespace keeps it true.
     ``damage`` says why readers refuse the memory. ``has_old_marks`` says that the namespace has
     marks of stale ranks that it does not keep, and ``has_many_recent`` that recent changes of the
-    recall index are to be merged. ``language`` is that index's language.
+    recall index are to be merged. ``language`` is that index's language. ``has_due`` says that
+    memories of the namespace are to be archived because they expired, and ``is_purged`` that a
+    memory with the id was purged; it is False if the memory was sought by key.
     """
 
     row: Row | None
@@ -31,6 +33,13 @@ class Existing(NamedTuple):
     has_old_marks: bool = False
     has_many_recent: bool = False
     language: Language = Language()
+    has_due: bool = False
+    is_purged: bool = False
+
+    @property
+    def next_version(self) -> int:
+        """The version that a change gives."""
+        return self.last_version + 1
 
 
 class _ExistingRecord(NamedTuple):
@@ -40,8 +49,9 @@ class _ExistingRecord(NamedTuple):
     @classmethod
     def parse(cls, columns: Sequence[Any]) -> "_ExistingRecord":
         """Make a record of the columns of ``_SELECT_EXISTING``."""
-        last_version, has_links, has_old_marks, has_many_recent, languages, *rest = columns
-        *values, stored_hash = rest
+        last_version, has_links, *flags, languages = columns[:_FIRST_COLUMN]
+        has_old_marks, has_many_recent, has_due, is_purged = flags
+        *values, stored_hash = columns[_FIRST_COLUMN:]
 
         # Without a memory, the join returns nulls in its place.
         row: Row | None = None
@@ -55,9 +65,14 @@ class _ExistingRecord(NamedTuple):
             has_old_marks=has_old_marks,
             has_many_recent=has_many_recent,
             language=parse_language(languages) or Language(),
+            has_due=has_due,
+            is_purged=is_purged,
         )
         return cls(existing, stored_hash)
 
+
+_FIRST_COLUMN = 7
+"""Where the columns of the memory begin."""
 
 _SELECT_EXISTING = f"""
 SELECT coalesce(v.number, 0), c.key IS NOT NULL, EXISTS (
@@ -68,8 +83,10 @@ SELECT coalesce(v.number, 0), c.key IS NOT NULL, EXISTS (
 ), (
     SELECT coalesce(sum(octet_length(r.weights)), 0) FROM recall_recent AS r
     WHERE r.namespace = given.namespace
-) >= given.recent, ARRAY(SELECT name FROM recall_language), {COLUMNS}, m.hash
-FROM (SELECT %s::text AS namespace, %s::text AS name, %s::int AS most,
+) >= given.recent, EXISTS (
+    SELECT FROM memories AS d WHERE d.namespace = given.namespace AND {is_due("d", "given.now")}
+), is_purged, ARRAY(SELECT name FROM recall_language), {COLUMNS}, m.hash
+FROM (SELECT %s::text AS namespace, %s::text AS name, %s::text AS now, %s::int AS most,
     %s::int AS longest, %s::int AS recent) AS given
 LEFT JOIN versions AS v ON v.namespace = given.namespace
 """
@@ -78,6 +95,7 @@ _EXISTING_BY_KEY = Select(
     {_SELECT_EXISTING}
     LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.key = given.name
     LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = given.name
+    CROSS JOIN (SELECT false AS is_purged) AS p
     """,
     _ExistingRecord.parse,
 )
@@ -86,24 +104,28 @@ _EXISTING_BY_ID = Select(
     {_SELECT_EXISTING}
     LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.id = given.name
     LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = m.key
+    CROSS JOIN LATERAL (SELECT EXISTS (
+        SELECT FROM purged AS p WHERE p.namespace = given.namespace AND p.id = given.name
+    ) AS is_purged) AS p
     """,
     _ExistingRecord.parse,
 )
-_SAVE_VERSION = Statement("""
-    INSERT INTO versions VALUES (%s, %s)
-    ON CONFLICT (namespace) DO UPDATE SET number = EXCLUDED.number
-""")
 
 
-async def find_existing_by_key(connection: Connection, namespace: str, key: str) -> Existing:
-    """Return what a change finds at a key."""
-    record = await _EXISTING_BY_KEY.fetch_only(connection, namespace, key, *_get_bounds())
+async def find_existing_by_key(
+    connection: Connection, namespace: str, key: str, now: str = ""
+) -> Existing:
+    """Return what a change finds at a key; by ``now`` it is judged what is due."""
+    record = await _EXISTING_BY_KEY.fetch_only(connection, namespace, key, now, *_get_bounds())
     return _verify(record)
 
 
-async def find_existing_by_id(connection: Connection, namespace: str, memory_id: str) -> Existing:
-    """Return what a change finds at an id."""
-    record = await _EXISTING_BY_ID.fetch_only(connection, namespace, memory_id, *_get_bounds())
+async def find_existing_by_id(
+    connection: Connection, namespace: str, memory_id: str, now: str = ""
+) -> Existing:
+    """Return what a change finds at an id; by ``now`` it is judged what is due."""
+    values = (namespace, memory_id, now, *_get_bounds())
+    record = await _EXISTING_BY_ID.fetch_only(connection, *values)
     return _verify(record)
 
 
@@ -122,8 +144,3 @@ def _verify(record: _ExistingRecord) -> Existing:
         return record.existing._replace(damage=error.reason)
 
     return record.existing
-
-
-async def save_version(connection: Connection, row: Row) -> None:
-    """Keep a row's version as the last one of its namespace."""
-    await _SAVE_VERSION.execute(connection, row.namespace, row.version)

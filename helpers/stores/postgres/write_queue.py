@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-import psycopg
-
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.postgres.errors import translate_postgres_error
+from abilities.helpers.stores.postgres.savepoints import run_in_savepoint
 from abilities.helpers.stores.postgres.server import Server, Work
 from abilities.helpers.stores.postgres.statements import Connection
 
@@ -23,15 +21,6 @@ BATCH_SECONDS = 0.5
 All together have 20 s (`pool.CALL_SECONDS`), and other processes wait 3 s for the namespace's lock.
 """
 
-_ERRORS_OF_ONE_JOB = (
-    psycopg.DataError,
-    psycopg.IntegrityError,
-    psycopg.ProgrammingError,
-    psycopg.errors.QueryCanceled,
-    psycopg.errors.LockNotAvailable,
-)
-"""What a job's values cause, or a statement of it that takes too long."""
-
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 """Covariant, because results only flow from the work to the future: any job fits into one queue."""
 
@@ -40,11 +29,13 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 class WriteJob(Generic[ResultT_co]):
     """A change that waits for its namespace, and the future that gets its result or error.
 
+    ``size`` is how many changes it consists of, which share a transaction in any case.
     The future runs from when the change begins. Before that its caller may cancel it.
     """
 
     work: Work[ResultT_co]
     done: Future[ResultT_co]
+    size: int = 1
 
     def begin(self) -> bool:
         """Begin the change, or begin it again; return False if its caller has given up."""
@@ -60,9 +51,10 @@ class WriteQueue:
     A namespace has a list of jobs exactly as long as a task works on them:
 
     - Its first job makes the list and starts the task. Later jobs are appended.
-    - The task runs up to `MAX_BATCH` jobs from the front of the list in one transaction, and begins
-      none of them after `BATCH_SECONDS`. They stay in the list, and count as waiting, until the
-      transaction has ended. Then the future of each that ran gets its result.
+    - The task runs jobs from the front of the list in one transaction, of up to `MAX_BATCH` changes
+      together or a single larger one, and begins none of them after `BATCH_SECONDS`. They stay in
+      the list, and count as waiting, until the transaction has ended. Then the future of each that
+      ran gets its result.
     - When the list is empty, the task removes it and ends. Nothing is awaited in between, so no job
       can be appended to a list that has lost its task.
 
@@ -95,7 +87,7 @@ class WriteQueue:
         """Run a namespace's jobs until there are none left."""
         jobs = self._jobs[namespace]
         while jobs:
-            batch = jobs[:MAX_BATCH]
+            batch = _take_batch(jobs)
             results = await self._run_batch(namespace, batch)
 
             del jobs[: len(results)]
@@ -129,6 +121,20 @@ class WriteQueue:
             return error
 
 
+def _take_batch(jobs: Sequence[WriteJob[object]]) -> list[WriteJob[object]]:
+    """Return the first jobs of up to `MAX_BATCH` changes together, at least one."""
+    batch: list[WriteJob[object]] = []
+    size = 0
+    for job in jobs:
+        size += job.size
+        if batch and size > MAX_BATCH:
+            break
+
+        batch.append(job)
+
+    return batch
+
+
 async def _run_each(batch: Sequence[WriteJob[object]], connection: Connection) -> list[object]:
     """Run each job in a savepoint of its own, so that one that fails leaves the others alone.
 
@@ -145,17 +151,8 @@ async def _run_each(batch: Sequence[WriteJob[object]], connection: Connection) -
             results.append(None)  # which nobody waits for
             continue
 
-        try:
-            async with connection.transaction():
-                result = await job.work(connection)
-            results.append(result)
-        except _ERRORS_OF_ONE_JOB as error:
-            # Any other error ends the whole transaction.
-            results.append(translate_postgres_error(error))
-        except psycopg.Error:
-            raise
-        except Exception as error:
-            results.append(error)
+        result = await run_in_savepoint(connection, job.work)
+        results.append(result)
 
     return results
 

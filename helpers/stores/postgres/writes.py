@@ -1,28 +1,18 @@
-"""Writing a change to PostgreSQL, in a transaction that holds the lock of its namespace."""
+"""Writing memories to PostgreSQL, in a transaction that holds the lock of their namespace."""
 
 import logging
 from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
-from abilities.helpers.stores.changes import Change, create_row, merge_change
-from abilities.helpers.stores.mending import list_replaced, mend_row
-from abilities.helpers.stores.model import (
-    AccessCounters,
-    LinkRow,
-    Row,
-    hash_row,
-    verify_saved,
-)
+from abilities.helpers.stores.history import Entry
+from abilities.helpers.stores.mending import mend_row
+from abilities.helpers.stores.model import AccessCounters, Row, StoredMemory, hash_row, verify_saved
 from abilities.helpers.stores.postgres.accesses import Access
-from abilities.helpers.stores.postgres.links import (
-    delete_links,
-    get_rank_score,
-    rename_links,
-    save_links,
-)
+from abilities.helpers.stores.postgres.history import Occasion, WriteRules, build_entry, save_entry
+from abilities.helpers.stores.postgres.links import delete_links, get_rank_score
 from abilities.helpers.stores.postgres.ranking import refresh_stale_ranks, update_ranks
-from abilities.helpers.stores.postgres.reads import RowRecord, load_memory, read_links_to
+from abilities.helpers.stores.postgres.reads import RowRecord
 from abilities.helpers.stores.postgres.recall_index import (
     merge_recent,
     note_change,
@@ -36,27 +26,19 @@ from abilities.helpers.stores.postgres.statements import (
     to_columns,
     to_number,
 )
-from abilities.helpers.stores.postgres.versions import (
-    Existing,
-    find_existing_by_id,
-    find_existing_by_key,
-    save_version,
-)
+from abilities.helpers.stores.postgres.versions import Existing
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.search_text import fold_searchable
 
 _log = logging.getLogger("abilities")
 
-SHOWN_LINKS = 20
-"""Links of a changed memory that are returned, best first."""
-
-
 _COLUMNS = ", ".join((*Row._fields, "hash"))
+_NEW_COLUMNS = ", ".join(f"EXCLUDED.{name}" for name in (*Row._fields, "hash"))
 _PLACEHOLDERS = ", ".join(["%s"] * (len(Row._fields) + 1))
 _SAVE_ROW = Select(
     f"""
     INSERT INTO memories ({_COLUMNS}) VALUES ({_PLACEHOLDERS})
-    ON CONFLICT (namespace, key) DO UPDATE SET ({_COLUMNS}) = ROW (EXCLUDED.*)
+    ON CONFLICT (namespace, key) DO UPDATE SET ({_COLUMNS}) = ({_NEW_COLUMNS})
     RETURNING {_COLUMNS}
     """,
     RowRecord.parse,
@@ -68,6 +50,7 @@ _COUNT_MEMORIES = Select(
     """,
     to_number,
 )
+_COUNT_KEY = Select("SELECT count(*) FROM memories WHERE namespace = %s AND key = %s", to_number)
 
 _SAVE_WORDS = Statement("""
     INSERT INTO words (namespace, id, folded) VALUES (%s, %s, %s)
@@ -89,69 +72,6 @@ _UPDATE_TAG_TIMES = Statement(f"""
 """)
 
 
-async def apply_change(
-    connection: Connection, namespace: str, change: Change, quota: int | None
-) -> WriteResult:
-    """Make a change; ``quota`` is the most memories that the namespace may hold, or None.
-
-    Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises.
-    """
-    found = existing = await _find_existing(connection, namespace, change)
-    mended: tuple[str, ...] | None = None
-    if found.damage is not None:
-        existing = await mend_memory(connection, found, change.now)
-        mended = list_replaced(found.row, existing.row)
-    before = existing.row
-
-    if change.kind == "delete":
-        assert before is not None, "a delete names an id, which was found"
-        await _delete(connection, existing, before)
-        return WriteResult(None, created=False, updated=(), mended=mended)
-
-    if before is None:
-        await check_quota(connection, namespace, quota)
-
-    # From here on, the links have the key that the change gives the memory.
-    if before is not None and change.key not in (None, before.key):
-        await rename_links(connection, before, change.key)
-        existing = existing._replace(has_links=True)
-
-    row = before or create_row(change, namespace)
-    links: list[LinkRow] = []
-    keys = change.linked_keys
-    if before is not None and keys:
-        links = await read_links_to(connection, namespace, change.key or row.key, keys)
-
-    after = merge_change(change, row, links)
-    if before is None or after.updated:
-        row = await save_memory(connection, existing, after.row)
-        await save_links(connection, row, links, after.links)
-
-    stored = await load_memory(connection, row, SHOWN_LINKS)
-    return WriteResult(stored, created=before is None, updated=after.updated, mended=mended)
-
-
-async def _find_existing(connection: Connection, namespace: str, change: Change) -> Existing:
-    """Return what a change finds at the id or key that it names.
-
-    Raises Refused: id_not_found, or key_taken if id and key name different memories. An update may
-    name a key that no memory has: it renames the memory.
-    """
-    if not change.id:
-        return await find_existing_by_key(connection, namespace, change.key or change.new_id)
-
-    by_id = await find_existing_by_id(connection, namespace, change.id)
-    if by_id.row is None:
-        raise Refused("id_not_found")
-
-    if change.key not in (None, by_id.row.key):
-        by_key = await find_existing_by_key(connection, namespace, change.key)
-        if change.kind != "update" or by_key.row is not None:
-            raise Refused("key_taken")
-
-    return by_id
-
-
 async def check_quota(connection: Connection, namespace: str, quota: int | None) -> None:
     """Check that a namespace may hold one more memory. Raises Refused: storage_quota."""
     if quota is None:
@@ -161,19 +81,32 @@ async def check_quota(connection: Connection, namespace: str, quota: int | None)
         raise Refused("storage_quota")
 
 
+async def check_key_is_free(connection: Connection, namespace: str, key: str) -> None:
+    """Check that no memory has a key. Raises Refused: key_taken."""
+    if await _COUNT_KEY.fetch_only(connection, namespace, key):
+        raise Refused("key_taken")
+
+
+def build_result(row: Row, *, created: bool = False, updated: tuple[str, ...] = ()) -> WriteResult:
+    """Return the result of a change that left a memory, without what is read beside its row."""
+    return WriteResult(StoredMemory(row), created, updated, version=row.version)
+
+
 async def save_memory(
     connection: Connection,
     existing: Existing,
     merged: Row,
+    entry: Entry,
+    rules: WriteRules,
     counters: AccessCounters | None = None,
 ) -> Row:
     """Write a memory's row and all that is derived from it, except its own links; return the row.
 
-    It has the namespace's next version. ``counters`` are the memory's new access counters; without
-    them, it keeps those that it has.
+    It has the namespace's next version, which ``entry`` tells of. ``counters`` are the memory's new
+    access counters; without them, it keeps those that it has.
     """
     before = existing.row
-    after = merged._replace(version=existing.last_version + 1)
+    after = merged._replace(version=existing.next_version)
 
     # The triggers that keep the counters see rows of the indexes come and go, so a change removes
     # these rows and adds them again.
@@ -185,7 +118,7 @@ async def save_memory(
 
     saved = await _SAVE_ROW.fetch_only(connection, *after, hash_row(after))
     verify_saved(saved.row, saved.hash)
-    await save_version(connection, after)
+    await save_entry(connection, entry, rules)
     await _save_words(connection, before, after)
 
     # A new memory may have links already: they may lead to a key that does not exist yet.
@@ -205,7 +138,9 @@ async def save_memory(
     return after
 
 
-async def mend_memory(connection: Connection, existing: Existing, now: str) -> Existing:
+async def mend_memory(
+    connection: Connection, existing: Existing, made_at: str, caller: str, rules: WriteRules
+) -> Existing:
     """Write what is readable of a damaged memory anew, with all that is derived from it."""
     damaged = existing.row
     assert damaged is not None, "what is damaged exists"
@@ -216,8 +151,13 @@ async def mend_memory(connection: Connection, existing: Existing, now: str) -> E
     if shelved.doc is not None:
         await remove_doc(connection, damaged.namespace, shelved.doc)
 
+    # What was damaged cannot come back, so the entry tells nothing of it.
+    mended = mend_row(damaged, made_at)
+    occasion = Occasion("mended", made_at, caller)
+    entry = build_entry(occasion, mended, mended, existing.next_version)
+
     unknown = existing._replace(row=None, damage=None)
-    row = await save_memory(connection, unknown, mend_row(damaged, now), shelved.counters)
+    row = await save_memory(connection, unknown, mended, entry, rules, shelved.counters)
     return unknown._replace(row=row, last_version=row.version)
 
 
@@ -256,10 +196,15 @@ async def save_words(connection: Connection, row: Row) -> None:
     await _SAVE_WORDS.execute(connection, row.namespace, row.id, folded)
 
 
-async def _delete(connection: Connection, existing: Existing, row: Row) -> None:
-    """Delete a memory for good. The links of others to it stay, as links to a missing memory."""
+async def delete_memory(connection: Connection, existing: Existing, row: Row) -> None:
+    """Delete a memory. The links of others to it stay, as links to a missing memory."""
     await _note_terms(connection, existing, row, None)
     await unindex_memory(connection, row)
+    await delete_row(connection, existing, row)
+
+
+async def delete_row(connection: Connection, existing: Existing, row: Row) -> None:
+    """Delete a memory that is in no index of memories any more."""
     await _delete_words(connection, row)
     await delete_links(connection, row)
     await _DELETE_ROW.execute(connection, row.namespace, row.key)

@@ -67,7 +67,8 @@ _MISCOUNTED_TAGS = (
     f"{_STORED_TAG_COUNTS} EXCEPT {_ACTUAL_TAG_COUNTS}",
 )
 _COUNTERS = f"""
-SELECT {", ".join(Counted._fields)}, number FROM counters WHERE name <> 'tag' AND number <> 0
+SELECT {", ".join(Counted._fields)}, number FROM counters
+WHERE name NOT IN ('tag', 'history') AND number <> 0
 """
 _UNFINDABLE = """
 SELECT namespace, key FROM memories WHERE rowid NOT IN (SELECT id FROM search_docsize) LIMIT 100

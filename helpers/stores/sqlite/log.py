@@ -125,9 +125,14 @@ def shrink_log(connection: StoreConnection) -> None:
     (busy_milliseconds,) = connection.execute("PRAGMA busy_timeout").fetchone()
     connection.execute("PRAGMA busy_timeout = 0")
     try:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        cut_log(connection)
     finally:
         connection.execute(f"PRAGMA busy_timeout = {busy_milliseconds}")
+
+
+def cut_log(connection: StoreConnection) -> None:
+    """Write the whole log into the database and cut it, unless a read goes on for too long."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def measure_log(path: Path) -> int:

@@ -8,7 +8,7 @@ from abilities.helpers.stores.sqlite.errors import translate_sqlite_error
 
 Result = TypeVar("Result")
 
-_OWN_ERRORS = (
+OWN_ERRORS = (
     sqlite3.DataError,
     sqlite3.IntegrityError,
     sqlite3.InterfaceError,
@@ -27,7 +27,7 @@ def run_in_savepoint(
     connection.execute("SAVEPOINT change")
     try:
         result: Result | Exception = work(connection)
-    except _OWN_ERRORS as error:
+    except OWN_ERRORS as error:
         connection.execute("ROLLBACK TO change")
         result = translate_sqlite_error(error)
     except (sqlite3.Error, UnicodeDecodeError):

@@ -1,4 +1,4 @@
--- The schema of a memory store, version 4. The keys of every table begin with the namespace.
+-- The schema of a memory store, version 5. The keys of every table begin with the namespace.
 
 -- memories: the memories themselves. hash covers every other column and is checked on each read. The small
 -- columns come first, so that looking up a score does not step over a long content.
@@ -20,16 +20,49 @@ CREATE TABLE memories (
     content TEXT NOT NULL,
     hash INTEGER NOT NULL,
     version INTEGER NOT NULL DEFAULT 0, -- one of the numbers that the namespace has given
+    expires_at TEXT NOT NULL DEFAULT '', -- empty for a memory that stays; hash covers it only if it is not
     PRIMARY KEY (namespace, key)
 ) STRICT;
 CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
+CREATE INDEX memories_expiring ON memories (namespace, expires_at, id) WHERE expires_at <> '' AND archived = 0;
 
--- versions: the last version that each namespace has given. No version is given twice.
+-- versions: the last version that each namespace has given. No version is given twice. The history may lack entries
+-- up to the version forgotten, and lacks none after it.
 CREATE TABLE versions (
     namespace TEXT NOT NULL,
     number INTEGER NOT NULL,
+    forgotten INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (namespace)
 ) STRICT, WITHOUT ROWID;
+
+-- history: what each change replaced, see Entry in helpers/stores/history.py. hash covers every other column. The
+-- last index finds a memory by a key that it no longer has.
+CREATE TABLE history (
+    namespace TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    previous INTEGER NOT NULL,
+    action TEXT NOT NULL,
+    made_at TEXT NOT NULL,
+    caller TEXT NOT NULL,
+    before TEXT NOT NULL,
+    hash INTEGER NOT NULL,
+    PRIMARY KEY (namespace, version, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX history_id ON history (namespace, id, version);
+CREATE INDEX history_key ON history (namespace, key, version) WHERE action IN ('deleted', 'renamed');
+
+-- purged: the memories that were deleted with their history, and the version of that. No import brings them back.
+CREATE TABLE purged (
+    namespace TEXT NOT NULL,
+    id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    made_at TEXT NOT NULL,
+    caller TEXT NOT NULL,
+    PRIMARY KEY (namespace, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX purged_version ON purged (namespace, version);
 
 -- links: the links of the memories, sorted by rank, so that reading the best links of a memory is one range, and
 -- the best links that lead to it are another one, in links_incoming. rank follows the score of the target, and
@@ -134,10 +167,10 @@ CREATE TABLE tags (
 CREATE INDEX tags_id ON tags (namespace, id);
 
 -- counters: exact numbers of memories by namespace and value, so that totals and statistics cost the same at
--- any size. The triggers below keep them.
+-- any size. The triggers below keep them, except for 'history', the bytes of the history, see Entry.size.
 CREATE TABLE counters (
     namespace TEXT NOT NULL,
-    name TEXT NOT NULL, -- all, size, type, importance or tag
+    name TEXT NOT NULL, -- all, size, type, importance, tag or history
     archived INTEGER NOT NULL,
     value TEXT NOT NULL,
     number INTEGER NOT NULL,

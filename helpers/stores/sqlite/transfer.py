@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
-from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
+from abilities.helpers.stores.changes import BatchOptions, Change, Outcome, merge_incoming
+from abilities.helpers.stores.history import State
 from abilities.helpers.stores.mending import mend_row
 from abilities.helpers.stores.model import (
     AccessCounters,
@@ -17,7 +18,13 @@ from abilities.helpers.stores.model import (
     verify_row,
 )
 from abilities.helpers.stores.requests import check_incoming
+from abilities.helpers.stores.sqlite.history import (
+    find_last_version,
+    name_links,
+    record_change,
+)
 from abilities.helpers.stores.sqlite.links import save_links
+from abilities.helpers.stores.sqlite.naming import is_purged
 from abilities.helpers.stores.sqlite.reads import (
     COLUMNS,
     StoredRow,
@@ -31,6 +38,10 @@ from abilities.helpers.stores.sqlite.writes import (
     save_memory,
     take_version,
 )
+from abilities.helpers.stores.timeline import HistoryLimits
+
+_CALLER = "import"
+"""What the history says of who made the changes of an import."""
 
 _PAGE = f"""
 SELECT CAST(namespace AS BLOB), CAST(key AS BLOB), {COLUMNS}, hash FROM memories
@@ -83,14 +94,17 @@ def count_memories(connection: sqlite3.Connection) -> int:
 
 
 def try_imports(
-    connection: sqlite3.Connection, memories: Sequence[IncomingMemory], options: BatchOptions
+    connection: sqlite3.Connection,
+    memories: Sequence[IncomingMemory],
+    options: BatchOptions,
+    limits: HistoryLimits,
 ) -> list[Outcome | Exception]:
     """Return what would become of each memory; one that is refused does not stop the others."""
     outcomes: list[Outcome | Exception] = []
 
     for memory in memories:
         try:
-            outcomes.append(import_memory(connection, memory, options))
+            outcomes.append(import_memory(connection, memory, options, limits))
         except Refused as error:
             outcomes.append(error)
 
@@ -98,7 +112,10 @@ def try_imports(
 
 
 def import_memory(
-    connection: sqlite3.Connection, incoming: IncomingMemory, options: BatchOptions
+    connection: sqlite3.Connection,
+    incoming: IncomingMemory,
+    options: BatchOptions,
+    limits: HistoryLimits,
 ) -> Outcome:
     """Import one memory, in a savepoint of the caller. Raises Refused."""
     check_incoming(incoming)
@@ -110,7 +127,7 @@ def import_memory(
     if found is None:
         check_quota(connection, row.namespace, options.quota)
     else:
-        before = _mend_before_import(connection, found, options)
+        before = _mend_before_import(connection, found, options, limits)
         links, _ = read_all_links(connection, row.namespace, row.key)
 
     merged = merge_incoming(incoming, before, links, replace=options.replace)
@@ -123,16 +140,46 @@ def import_memory(
     if holder is not None and holder.row.key != merged.row.key:
         raise Refused("key_taken")
 
+    if is_purged(connection, merged.row.namespace, merged.row.id):
+        raise Refused("purged")
+
     if not options.dry_run:
         merged_row = merged.row._replace(version=take_version(connection, row.namespace))
         save_memory(connection, before, merged_row, _choose_counters(incoming))
         save_links(connection, merged_row, links, merged.links)
+        state_before = State(before, name_links(links))
+        state_after = State(merged_row, name_links(merged.links))
+        _record_import(connection, limits, state_before, state_after)
 
     return merged.outcome
 
 
+def _record_import(
+    connection: sqlite3.Connection, limits: HistoryLimits, before: State, after: State
+) -> None:
+    """Write what an import replaced, which may be a memory with another id."""
+    assert after.row is not None, "an imported memory has a row"
+    version = after.row.version
+    change = Change("store", utc_now(), caller=_CALLER)
+
+    if before.row is not None and before.row.id != after.row.id:
+        record_change(connection, limits, change, "deleted", before, State(None, {}), version)
+        before = State(None, {})
+
+    last = find_last_version(connection, after.row.namespace, after.row.id)
+    if before.row is not None:
+        record_change(connection, limits, change, "imported", before, after, version)
+    elif last is None:
+        created = State(after.row, {})
+        record_change(connection, limits, change, "created", before, created, version)
+    else:
+        # Its history was imported before it, up to the version that it had.
+        arrived = State(after.row._replace(version=last), after.links)
+        record_change(connection, limits, change, "imported", arrived, after, version)
+
+
 def _mend_before_import(
-    connection: sqlite3.Connection, found: StoredRow, options: BatchOptions
+    connection: sqlite3.Connection, found: StoredRow, options: BatchOptions, limits: HistoryLimits
 ) -> Row:
     """Return the stored row; a damaged one is mended. Raises Refused if it is to be kept."""
     if not found.is_damaged:
@@ -143,7 +190,7 @@ def _mend_before_import(
     now = utc_now()
     if options.dry_run:
         return mend_row(found.row, now)
-    return mend_memory(connection, found, now)
+    return mend_memory(connection, found, limits, now, _CALLER)
 
 
 def _choose_counters(incoming: IncomingMemory) -> AccessCounters | None:

@@ -1,41 +1,30 @@
-"""Writes of changes to an SQLite store, in a transaction of the caller."""
+"""Writes of memories with all that is derived from them, in a transaction of the caller."""
 
 import logging
 import sqlite3
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
-from abilities.helpers.stores.changes import Change, create_row, merge_change
-from abilities.helpers.stores.mending import list_replaced, mend_row, propose_names
-from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRow, Row, hash_row
-from abilities.helpers.stores.protocol import WriteResult
+from abilities.helpers.stores.mending import mend_row, propose_names
+from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, Row, hash_row
+from abilities.helpers.stores.sqlite.history import record_mended
 from abilities.helpers.stores.sqlite.indexing import (
     index_texts,
     reindex_texts,
     renew_texts,
     unindex_texts,
 )
-from abilities.helpers.stores.sqlite.links import (
-    LinkMoves,
-    plan_rename,
-    refresh_stale_ranks,
-    save_links,
-    save_rename,
-    update_ranks,
-)
+from abilities.helpers.stores.sqlite.links import refresh_stale_ranks, update_ranks
 from abilities.helpers.stores.sqlite.reads import (
     COLUMNS,
     StoredRow,
-    fetch_stored_row,
     format_placeholders,
-    load_memory,
-    read_links_to,
     verify_saved_row,
 )
+from abilities.helpers.stores.timeline import HistoryLimits
 
 _log = logging.getLogger("abilities")
 
@@ -67,102 +56,35 @@ _UNINDEX = """
 DELETE FROM shelf WHERE memory = ? RETURNING CAST(id AS BLOB), accessed_at, access_count
 """
 _UNINDEX_TAGS = "DELETE FROM tags WHERE namespace = ? AND id = CAST(? AS TEXT)"
-_SHOWN_LINKS = 20
+
+SHOWN_LINKS = 20
 """Best links that are returned with a changed memory."""
 
 
-def apply_change(
-    connection: sqlite3.Connection, namespace: str, change: Change, quota: int | None
-) -> WriteResult:
-    """Make a change and return the memory.
+class WriteRules(NamedTuple):
+    """What a store's writes keep to: the most memories of a namespace, and of its history."""
 
-    Raises Refused: id_not_found, key_taken, storage_quota, and what reading the memory raises.
-    """
-    before, mended = _find_changed_row(connection, namespace, change)
-
-    if change.kind == "delete":
-        assert before is not None, "a memory is deleted by id, which exists"
-        _delete_memory(connection, before)
-        return WriteResult(None, created=False, updated=(), mended=mended)
-
-    links: list[LinkRow] = []
-    moves: LinkMoves | None = None
-    if before is None:
-        check_quota(connection, namespace, quota)
-    elif change.key not in (None, before.key):
-        moves = plan_rename(connection, before, change.key)
-        links = _select_links(moves.after, change.key, change.linked_keys)
-    else:
-        links = read_links_to(connection, namespace, before.key, change.linked_keys)
-
-    after = merge_change(change, before or create_row(change, namespace), links)
-    row = after.row
-    if before is None or after.updated:
-        row = row._replace(version=take_version(connection, namespace))
-        save_memory(connection, before, row)
-        if moves is not None:
-            save_rename(connection, row, moves)
-        save_links(connection, row, links, after.links)
-
-    memory = load_memory(connection, row, _SHOWN_LINKS)
-    return WriteResult(memory, created=before is None, updated=after.updated, mended=mended)
+    quota: int | None
+    history: HistoryLimits
 
 
 def take_version(connection: sqlite3.Connection, namespace: str) -> int:
     """Return the next version of a namespace, which is not given again."""
     ((version,),) = connection.execute(
-        "INSERT INTO versions VALUES (?, 1) ON CONFLICT DO UPDATE SET number = number + 1"
-        " RETURNING number",
+        "INSERT INTO versions (namespace, number) VALUES (?, 1)"
+        " ON CONFLICT DO UPDATE SET number = number + 1 RETURNING number",
         (namespace,),
     ).fetchall()
     return int(version)
 
 
-def _select_links(links: Sequence[LinkRow], source: str, targets: Sequence[str]) -> list[LinkRow]:
-    """Return the links of a memory to some keys."""
-    return [link for link in links if link.source == source and link.target in targets]
-
-
-class _ChangedRow(NamedTuple):
-    """A memory's row before a change; if it was damaged, with the fields that got defaults."""
-
-    row: Row | None
-    mended: tuple[str, ...] | None = None
-
-
-def _find_changed_row(
-    connection: sqlite3.Connection, namespace: str, change: Change
-) -> _ChangedRow:
-    """Return the row of the memory that a change names, or None if the change creates it.
-
-    Only an update may name an id and another key, which no memory has: it renames. A damaged memory
-    is mended first.
-    """
-    by_id = by_key = None
-
-    if change.id:
-        by_id = fetch_stored_row(connection, namespace, "id", change.id)
-        if by_id is None:
-            raise Refused("id_not_found")
-
-    if change.key:
-        by_key = fetch_stored_row(connection, namespace, "key", change.key)
-
-    is_other_key = by_id is not None and change.key not in (None, by_id.row.key)
-    if is_other_key and (by_key is not None or change.kind != "update"):
-        raise Refused("key_taken")
-
-    found = by_id or by_key
-    if found is None:
-        return _ChangedRow(None)
-    if found.is_damaged:
-        mended = mend_memory(connection, found, change.now)
-        return _ChangedRow(mended, list_replaced(found.row, mended))
-
-    return _ChangedRow(found.row)
-
-
-def mend_memory(connection: sqlite3.Connection, damaged: StoredRow, now: str) -> Row:
+def mend_memory(
+    connection: sqlite3.Connection,
+    damaged: StoredRow,
+    limits: HistoryLimits,
+    now: str,
+    caller: str,
+) -> Row:
     """Write what is readable of a damaged memory anew, with all that is derived from it."""
     memory, row, _ = damaged
     _log.warning("a damaged memory was mended before it was changed")
@@ -180,6 +102,7 @@ def mend_memory(connection: sqlite3.Connection, damaged: StoredRow, now: str) ->
     renew_texts(connection, memory, mended)  # the indexed ones are not those that damage left
     update_ranks(connection, mended)
     _index_memory(connection, mended, memory, counters)
+    record_mended(connection, limits, mended, max(int(row.version), 0), now, caller)
     return mended
 
 
@@ -334,7 +257,7 @@ def _find_rowid(connection: sqlite3.Connection, row: Row) -> int:
     return int(memory)
 
 
-def _delete_memory(connection: sqlite3.Connection, row: Row) -> None:
+def delete_memory(connection: sqlite3.Connection, row: Row) -> None:
     """Delete a memory and its links for good; links from others to it stay and become dangling."""
     memory = _find_rowid(connection, row)
     unindex_texts(connection, memory, row)

@@ -22,7 +22,8 @@ MEMORIES = 1_000
 LINKS = 5_000
 """Links per block."""
 
-_OLD_COLUMNS = Row._fields[:-1]
+_OLD_COLUMNS = Row._fields[: Row._fields.index("version")]
+_NEW_COLUMNS = (*_OLD_COLUMNS, "version", "hash")
 _COLUMNS = ("namespace", *LinkRecord._fields)
 
 
@@ -110,7 +111,7 @@ _SELECT_LINKS = Select(
     """,
     _OldLink._make,
 )
-_COPY_MEMORIES = f"COPY memories ({', '.join(Row._fields)}, hash) FROM STDIN"
+_COPY_MEMORIES = f"COPY memories ({', '.join(_NEW_COLUMNS)}) FROM STDIN"
 _COPY_LINKS = f"COPY links ({', '.join(_COLUMNS)}) FROM STDIN"
 _FIRST_MEMORY = ["", ""]
 _FIRST_LINK = ["", "", "", ""]

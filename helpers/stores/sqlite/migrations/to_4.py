@@ -76,7 +76,7 @@ def _count_memories(connection: sqlite3.Connection) -> int:
 
 def _make_row(values: Iterable[Any]) -> Row:
     """Return a row in which no text holds the surrogates that stand for damaged bytes."""
-    return Row._make(map(_mend, values))
+    return Row(*map(_mend, values))
 
 
 def _mend(value: object) -> object:

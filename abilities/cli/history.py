@@ -1,0 +1,68 @@
+"""The commands that forget: `compact`, what the limits no longer allow, and `purge`, one memory."""
+
+import asyncio
+
+import click
+
+from abilities.cli.errors import explain_errors
+from abilities.cli.session import Session, pass_session
+from abilities.cli.text import echo, format_count
+from abilities.declarations.values import utc_now
+from abilities.helpers.memory.writer import Writer
+from abilities.helpers.stores.timeline import MemoryName
+
+_UNREACHED = (
+    "Copies elsewhere still have it: backups, exports, replicas, and what was printed or logged."
+)
+
+
+@click.command()
+@pass_session
+def compact(session: Session) -> None:
+    """Forget the changes that are older or larger than the settings allow.
+
+    The settings are history_days and history_max_mb. Stores forget a little with every few hundred
+    changes; this does all of it at once, for example after the settings were lowered. What it
+    forgets cannot be undone any more; the memories stay as they are.
+    """
+    with explain_errors():
+        forgotten = asyncio.run(_compact(session))
+
+    echo(f"Forgot {format_count(forgotten, 'change', 'changes')}.", err=True)
+
+
+async def _compact(session: Session) -> int:
+    async with session.open_store() as store:
+        return await store.compact(utc_now())
+
+
+@click.command()
+@click.argument("key")
+@click.option("--namespace", help="The namespace of the memory (default: the configured one).")
+@click.option("--yes", is_flag=True, help="Do not ask for a confirmation.")
+@pass_session
+def purge(session: Session, key: str, namespace: str | None, yes: bool) -> None:
+    """Delete the memory with KEY for good, together with its history.
+
+    Nothing brings it back, and no import does. The further parts of a long content are deleted too.
+    """
+    try:
+        settings = session.settings.for_namespace(namespace or session.settings.namespace)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+    if not yes:
+        click.confirm(f"Delete {key!r} and its history for good?", abort=True, err=True)
+
+    with explain_errors():
+        asyncio.run(_purge(session, settings.namespace, key))
+
+    echo(f"Purged it. {_UNREACHED}", err=True)
+
+
+async def _purge(session: Session, namespace: str, key: str) -> None:
+    async with session.open_store() as store:
+        await Writer(namespace, store, "cli").purge(MemoryName(key=key))
+
+
+COMMANDS = (compact, purge)

@@ -1,0 +1,83 @@
+"""Restoring earlier versions of memories in PostgreSQL, in a transaction that holds the lock."""
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.stores.changes import FIELD_NAMES, Change
+from abilities.helpers.stores.history import State, restore_links, restore_row, rewind
+from abilities.helpers.stores.model import Row
+from abilities.helpers.stores.postgres.history import (
+    NO_LINKS,
+    LinkChange,
+    Occasion,
+    WriteRules,
+    build_entry,
+)
+from abilities.helpers.stores.postgres.links import save_links
+from abilities.helpers.stores.postgres.naming import NamedMemory
+from abilities.helpers.stores.postgres.past import fetch_entries_since, read_state
+from abilities.helpers.stores.postgres.statements import Connection
+from abilities.helpers.stores.postgres.versions import Existing, find_existing_by_key
+from abilities.helpers.stores.postgres.writes import build_result, check_quota, save_memory
+from abilities.helpers.stores.protocol import WriteResult
+
+
+async def restore_memory(
+    connection: Connection, namespace: str, named: NamedMemory, change: Change, rules: WriteRules
+) -> WriteResult:
+    """Give a memory the values and links of an earlier version; bring it back if it was deleted.
+
+    Raises Refused: version_not_found, checksum_mismatch, key_taken, storage_quota.
+    """
+    existing = named.existing
+    version = change.to_version or 0
+    before = await read_state(connection, existing.row)
+    entries = await fetch_entries_since(connection, namespace, named.id, version)
+    wanted = rewind(before, entries, version)
+    assert wanted.row is not None, "a version that was found has a row"
+
+    row = restore_row(change, existing.row, wanted.row)
+    after = State(row, restore_links(row, wanted))
+    updated = _list_updated(before, after)
+    if existing.row is not None and not updated:
+        return build_result(existing.row)
+
+    links = LinkChange(before.links, after.links)
+    if existing.row is None:
+        existing = await _find_free(connection, row, rules)
+        links = NO_LINKS
+
+    row = row._replace(version=existing.next_version)
+    occasion = Occasion("restored", change.now, change.caller)
+    entry = build_entry(occasion, before.row, row, row.version, links)
+    row = await save_memory(connection, existing, row, entry, rules)
+    await save_links(connection, row, list(before.links.values()), list(after.links.values()))
+
+    return build_result(row, created=before.row is None, updated=updated)
+
+
+async def _find_free(connection: Connection, row: Row, rules: WriteRules) -> Existing:
+    """Return what is found at the key of a deleted memory that is to come back.
+
+    Raises Refused: key_taken, storage_quota.
+    """
+    existing = await find_existing_by_key(connection, row.namespace, row.key)
+    if existing.row is not None:
+        raise Refused("key_taken")
+
+    await check_quota(connection, row.namespace, rules.quota)
+    return existing
+
+
+def _list_updated(before: State, after: State) -> tuple[str, ...]:
+    """Return the names of the fields that differ; none if there was no memory."""
+    if before.row is None or after.row is None:
+        return ()
+
+    updated: list[str] = []
+    for column in Row._fields:
+        is_derived = column in ("version", "updated_at")
+        if not is_derived and getattr(before.row, column) != getattr(after.row, column):
+            updated.append(FIELD_NAMES.get(column, column))
+    if before.links != after.links:
+        updated.append("links")
+
+    return tuple(dict.fromkeys(updated))  # two columns stand for one field

@@ -1,0 +1,102 @@
+"""Restoring earlier versions of memories in an SQLite store, in a transaction of the caller."""
+
+import sqlite3
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.stores.changes import FIELD_NAMES, Change, check_version
+from abilities.helpers.stores.history import State, restore_links, restore_row, rewind
+from abilities.helpers.stores.mending import list_replaced
+from abilities.helpers.stores.model import Row
+from abilities.helpers.stores.protocol import WriteResult
+from abilities.helpers.stores.sqlite.history import record_change
+from abilities.helpers.stores.sqlite.links import save_links
+from abilities.helpers.stores.sqlite.naming import find_named, is_purged
+from abilities.helpers.stores.sqlite.past import iterate_entries, read_state
+from abilities.helpers.stores.sqlite.reads import fetch_stored_row, load_memory
+from abilities.helpers.stores.sqlite.writes import (
+    SHOWN_LINKS,
+    WriteRules,
+    check_quota,
+    mend_memory,
+    save_memory,
+    take_version,
+)
+from abilities.helpers.stores.timeline import MemoryName
+
+
+def restore_memory(
+    connection: sqlite3.Connection, namespace: str, change: Change, rules: WriteRules
+) -> WriteResult:
+    """Give a memory the values and links of an earlier version; bring it back if it was deleted.
+
+    Raises Refused: id_not_found, memory_not_found, purged, version_conflict, version_not_found,
+    checksum_mismatch, key_taken, storage_quota.
+    """
+    if change.id and is_purged(connection, namespace, change.id):
+        raise Refused("purged")
+
+    assert change.to_version is not None, "the request was checked"
+    memory_id, stored = find_named(connection, namespace, MemoryName(change.id, change.key))
+    present = stored and stored.row
+    check_version(change, present)
+
+    mended = None
+    if stored is not None and stored.is_damaged:
+        present = mend_memory(connection, stored, rules.history, change.now, change.caller)
+        mended = list_replaced(stored.row, present)
+
+    before = read_state(connection, present)
+    entries = iterate_entries(connection, namespace, memory_id)
+    wanted = rewind(before, entries, change.to_version)
+    assert wanted.row is not None, "a version that was found has a row"
+
+    row = restore_row(change, present, wanted.row)
+    after = State(row, restore_links(row, wanted))
+    updated = _list_updated(before, after)
+    if present is not None and not updated:
+        memory = load_memory(connection, present, SHOWN_LINKS)
+        return WriteResult(memory, False, (), mended, present.version)
+
+    if present is None:
+        _check_free(connection, row, rules)
+    return _save(connection, change, before, after, rules)._replace(updated=updated, mended=mended)
+
+
+def _check_free(connection: sqlite3.Connection, row: Row, rules: WriteRules) -> None:
+    """Check that a deleted memory can come back. Raises Refused: key_taken, storage_quota."""
+    if fetch_stored_row(connection, row.namespace, "key", row.key) is not None:
+        raise Refused("key_taken")
+
+    check_quota(connection, row.namespace, rules.quota)
+
+
+def _save(
+    connection: sqlite3.Connection, change: Change, before: State, after: State, rules: WriteRules
+) -> WriteResult:
+    assert after.row is not None, "a restored memory has a row"
+    row = after.row._replace(version=take_version(connection, after.row.namespace))
+    after = State(row, after.links)
+
+    save_memory(connection, before.row, row)
+    links_before = sorted(before.links.values())
+    save_links(connection, row, links_before, sorted(after.links.values()))
+    record_change(connection, rules.history, change, "restored", before, after, row.version)
+
+    memory = load_memory(connection, row, SHOWN_LINKS)
+    return WriteResult(memory, created=before.row is None, updated=(), version=row.version)
+
+
+def _list_updated(before: State, after: State) -> tuple[str, ...]:
+    """Return the names of the fields that differ; none if there was no memory."""
+    if before.row is None or after.row is None:
+        return ()
+
+    updated: list[str] = []
+    for column in Row._fields:
+        is_derived = column in ("version", "updated_at")
+        if not is_derived and getattr(before.row, column) != getattr(after.row, column):
+            updated.append(FIELD_NAMES.get(column, column))
+    if before.links != after.links:
+        updated.append("links")
+
+    return tuple(dict.fromkeys(updated))  # two columns stand for one field

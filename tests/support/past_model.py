@@ -1,0 +1,303 @@
+"""What a store must know of the past: every state that a memory ever had, as plain copies."""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import NamedTuple
+
+from abilities.declarations.values import JsonObject
+from abilities.helpers.stores.changes import Change
+from tests.support.law_model import (
+    LinkName,
+    LinkValue,
+    MemoryModel,
+    Moment,
+    NamespaceModel,
+    Refusal,
+)
+
+OwnLinks = dict[tuple[str, str], LinkValue]
+"""The links of a memory by target and type."""
+
+
+class State(NamedTuple):
+    """A memory with its links, at some time."""
+
+    memory: MemoryModel
+    links: OwnLinks
+
+
+class Event(NamedTuple):
+    """What a change did to a memory; ``after`` is None if it deleted it."""
+
+    version: int
+    id: str
+    key: str
+    previous: int
+    action: str
+    made_at: str
+    caller: str
+    after: State | None
+
+
+class PastModel:
+    """The memories of a namespace, and all that they ever were."""
+
+    def __init__(self) -> None:
+        self.present = NamespaceModel()
+        self.events: list[Event] = []
+        self.purged: set[str] = set()
+
+    def copy(self) -> "PastModel":
+        """Return the model as it is now."""
+        copied = copy(self)
+        copied.present = self.present.copy()
+        copied.events = list(self.events)
+        copied.purged = set(self.purged)
+        return copied
+
+    def take(self, other: "PastModel") -> None:
+        """Become what another model is."""
+        self.present, self.events, self.purged = other.present, other.events, other.purged
+
+    def expire(self, now: str) -> None:
+        """Archive what is past its end, as every read and change does first."""
+        due: list[tuple[str, str]] = []
+        for memory in self.present.memories.values():
+            if memory.expires_at and not memory.archived and memory.expires_at <= now:
+                due.append((memory.expires_at, memory.id))
+
+        for _, memory_id in sorted(due):
+            self._make(Change("expire", now, id=memory_id, caller="expiry"))
+
+    def apply(self, changes: Sequence[Change], *, atomic: bool) -> list[int | str]:
+        """Make changes; return the version that each one gave, or why it was refused."""
+        outcomes: list[int | str] = []
+        before = self.copy()
+
+        for number, change in enumerate(changes):
+            attempt = self.copy()
+            try:
+                outcomes.append(attempt._make(change))
+                self.take(attempt)
+            except Refusal as refusal:
+                outcomes.append(str(refusal))
+                if atomic:
+                    self.take(before)
+                    alone = ["not_applied"] * len(changes)
+                    return [*alone[:number], str(refusal), *alone[number + 1 :]]
+
+        return outcomes
+
+    def forget(self) -> None:
+        """Forget all that was, except for the states that are there now."""
+        self.events.clear()
+
+    def find_id(self, key: str) -> str | None:
+        """Return the id that a key names: of a memory that is there, or that last had the key."""
+        memory = self.present.memories.get(key)
+        if memory is not None:
+            return memory.id
+
+        for event in reversed(self.events):
+            if event.key == key and event.action in ("deleted", "renamed"):
+                return event.id
+        return None
+
+    def get_present(self, memory_id: str) -> State | None:
+        """Return a memory as it is now."""
+        return _get_states(self.present).get(memory_id)
+
+    def list_events(self, memory_id: str) -> list[Event]:
+        """Return what became of a memory, the newest first."""
+        return [event for event in reversed(self.events) if event.id == memory_id]
+
+    def find_version(self, memory_id: str, version: int) -> State | None:
+        """Return a memory in a version, with the links that it had last in that."""
+        present = self.get_present(memory_id)
+        if present is not None and present.memory.version == version:
+            return present
+
+        for event in self.list_events(memory_id):
+            if event.after is not None and event.after.memory.version == version:
+                return event.after
+        return None
+
+    def find_at(self, memory_id: str, time: str) -> State | None:
+        """Return a memory as it was at a time."""
+        for event in self.list_events(memory_id):
+            if event.made_at <= time:
+                after = event.after
+                return None if after is None or after.memory.updated_at > time else after
+        return None
+
+    def _make(self, change: Change) -> int:
+        """Make one change; return the version that its memory has then. Raises Refusal."""
+        before = _get_states(self.present)
+        memory = self._find_named(change)
+        if memory is None and change.kind != "store" and not self._is_past(change):
+            raise Refusal("id_not_found" if change.id is not None else "memory_not_found")
+        if change.if_version not in (None, 0 if memory is None else memory.version):
+            raise Refusal("version_conflict")
+
+        if change.kind in ("restore", "purge"):
+            memory_id = self._name_past(change)
+            if change.kind == "purge":
+                return self._purge(memory_id, change)
+            self._restore(memory_id, change)
+        else:
+            memory_id = self._change(memory, change)
+
+        self._record(before, change)
+        present = self.get_present(memory_id)
+        return self.present.version if present is None else present.memory.version
+
+    def _find_named(self, change: Change) -> MemoryModel | None:
+        by_key = self.present.memories.get(change.key) if change.key is not None else None
+        if change.id is None:
+            return by_key
+
+        by_id = self.present.find(change.id)
+        if by_id is not None and change.key not in (None, by_id.key):
+            raise Refusal("key_taken")
+        if by_id is None and change.kind == "store":
+            raise Refusal("id_not_found")
+        return by_id
+
+    def _is_past(self, change: Change) -> bool:
+        """Return whether a change is about a memory that was deleted, as some may be."""
+        if change.kind not in ("restore", "purge"):
+            return False
+
+        memory_id = change.id or self.find_id(change.key or "")
+        return memory_id in self.purged or any(event.id == memory_id for event in self.events)
+
+    def _name_past(self, change: Change) -> str:
+        memory_id = change.id or self.find_id(change.key or "")
+        assert memory_id is not None
+        return memory_id
+
+    def _change(self, memory: MemoryModel | None, change: Change) -> str:
+        """Store, update, archive or delete; return the id."""
+        moment = Moment(change.now, change.new_id)
+        arguments: JsonObject = {
+            **change.fields,
+            "links": change.links,
+            "remove_links": change.remove_links,
+        }
+        if change.kind == "store":
+            names = {"key": change.key} if memory is None else {"id": memory.id}
+            predicted = self.present.store({**arguments, **names}, moment)
+            assert predicted.memory is not None
+            return predicted.memory.id
+
+        assert memory is not None
+        if change.kind == "delete":
+            self.present.delete(memory.id)
+            return memory.id
+
+        if change.kind == "append":
+            arguments["content"] = memory.content + change.fields["content"]
+            if len(arguments["content"]) > 5_000:
+                raise Refusal("too_long")
+        if change.kind in ("archive", "expire"):
+            arguments["archived"] = True
+        self.present.update({**arguments, "id": memory.id, "key": change.new_key}, moment)
+        return memory.id
+
+    def _purge(self, memory_id: str, change: Change) -> int:
+        if memory_id in self.purged:
+            raise Refusal("purged")
+
+        memory = self.present.find(memory_id)
+        if memory is None:
+            self.present.version += 1
+        else:
+            self.present.delete(memory_id)
+        self.events = [event for event in self.events if event.id != memory_id]
+        self.purged.add(memory_id)
+        return self.present.version
+
+    def _restore(self, memory_id: str, change: Change) -> None:
+        if memory_id in self.purged:
+            raise Refusal("purged")
+
+        assert change.to_version is not None
+        wanted = self.find_version(memory_id, change.to_version)
+        if wanted is None:
+            raise Refusal("version_not_found")
+
+        present = self.get_present(memory_id)
+        key = wanted.memory.key if present is None else present.memory.key
+        if present is None and key in self.present.memories:
+            raise Refusal("key_taken")
+
+        links: OwnLinks = {}
+        for (target, kind), value in wanted.links.items():
+            links[key if target == wanted.memory.key else target, kind] = value
+
+        latest = wanted.memory if present is None else present.memory
+        memory = replace(
+            wanted.memory,
+            key=key,
+            version=latest.version,
+            updated_at=latest.updated_at,
+        )
+        if not memory.archived and memory.expires_at <= change.now:
+            memory.expires_at = ""
+        if present == State(memory, links):
+            return
+
+        self.present.version += 1
+        memory.version = self.present.version
+        memory.updated_at = max(change.now, latest.updated_at)
+        for name in self.present.list_links(key):
+            del self.present.links[name]
+        for (target, kind), value in links.items():
+            self.present.links[LinkName(key, target, kind)] = value
+        self.present.memories[key] = memory
+
+    def _record(self, before: dict[str, State], change: Change) -> None:
+        """Note what a change did to each memory."""
+        after = _get_states(self.present)
+        for memory_id in before.keys() | after.keys():
+            old, new = before.get(memory_id), after.get(memory_id)
+            if old != new:
+                self.events.append(
+                    Event(
+                        self.present.version,
+                        memory_id,
+                        (old or new).memory.key,  # type: ignore[union-attr]
+                        0 if old is None else old.memory.version,
+                        _name_action(change, old, new),
+                        change.now,
+                        change.caller,
+                        new,
+                    )
+                )
+
+
+def _name_action(change: Change, old: State | None, new: State | None) -> str:
+    if new is None:
+        return "deleted"
+    if old is not None and old.memory.version == new.memory.version:
+        return "relinked"
+    if change.kind == "restore":
+        return "restored"
+    if old is None:
+        return "created"
+    if change.kind == "expire":
+        return "expired"
+    if old.memory.archived != new.memory.archived:
+        return "archived" if new.memory.archived else "revived"
+
+    return "changed" if old.memory.key == new.memory.key else "renamed"
+
+
+def _get_states(namespace: NamespaceModel) -> dict[str, State]:
+    """Return all memories of a namespace by their ids, each with its links."""
+    links: dict[str, OwnLinks] = {key: {} for key in namespace.memories}
+    for name, value in namespace.links.items():
+        links[name.source][name.target, name.type] = value
+
+    return {memory.id: State(memory, links[key]) for key, memory in namespace.memories.items()}

@@ -1,0 +1,312 @@
+"""A trial of what a store knows of the past: the same changes to a store and to its model."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.values import JsonObject
+from abilities.helpers.stores.changes import Change
+from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, dump_sorted_json
+from abilities.helpers.stores.protocol import ServableStore, WriteResult
+from abilities.helpers.stores.query import MemoryLine
+from abilities.helpers.stores.timeline import MemoryName
+from abilities.helpers.transfer.exporting import ExportOptions, export
+from abilities.helpers.transfer.importing import ImportOptions, import_memories
+from abilities.helpers.transfer.opening import open_source
+from tests.support.past_followers import NAMESPACE, Follower, read_all
+from tests.support.past_model import Event, PastModel, State
+from tests.support.past_steps import Step, Wish
+
+END_OF_TIME = "9999-12-31T23:59:59.999Z"
+
+
+class PastTrial:
+    """Does the same with a store and its model, and compares what they know."""
+
+    def __init__(self, store: ServableStore) -> None:
+        self._store = store
+        self._time = datetime(2026, 1, 1, tzinfo=UTC)
+        self._number = 0
+        self._ids: list[str] = []
+        self._follower = Follower(store)
+        self.model = PastModel()
+
+    @property
+    def now(self) -> str:
+        """The time of the current step."""
+        return self._format(0)
+
+    async def perform(self, step: Step) -> None:
+        """Do a step, and compare what it gave."""
+        self._time += timedelta(milliseconds=step.milliseconds)
+
+        # A read, so that what expires has expired before the step.
+        await self._store.read_stats(NAMESPACE)
+        self.model.expire(self.now)
+
+        if step.task == "change":
+            await self._change(step)
+        elif step.task == "follow":
+            await self._follower.follow(step.limit)
+        elif step.task == "list":
+            await self._list(step)
+        else:
+            await self._store.compact(END_OF_TIME)
+            self.model.forget()
+
+    async def check(self) -> None:
+        """Compare all that ever was, what was copied by following, and the store with itself."""
+        await self._check_present()
+        for memory_id in self._ids:
+            await self._check_memory(memory_id)
+
+        await self._follower.follow(3)
+        present = {memory.row.id: memory.row for memory in await read_all(self._store)}
+        assert {name: memory.row for name, memory in self._follower.copy.items()} == present
+
+        for finding in await self._store.check(lambda _: None, full=True):
+            assert finding.state != "damaged", finding
+
+    async def check_moved(self, other: ServableStore, file: Path) -> None:
+        """Export everything into another store, and compare what that knows then."""
+        await self._move(other, file)
+        before = [await other.read_entries(("", "", 0), 10_000), await read_all(other)]
+        for memory_id in self._ids:
+            if memory_id not in self.model.purged:
+                await self._check_moved_memory(other, memory_id)
+
+        await self._move(other, file)
+        again = [await other.read_entries(("", "", 0), 10_000), await read_all(other)]
+        assert again == before, "importing again changes nothing"
+        for finding in await other.check(lambda _: None, full=True):
+            assert finding.state != "damaged", finding
+
+    async def _change(self, step: Step) -> None:
+        changes = [self._plan(wish) for wish in step.wishes]
+        expected = self.model.apply(changes, atomic=step.atomic)
+
+        outcomes = await self._store.change_many(NAMESPACE, changes, atomic=step.atomic)
+
+        found = [_describe_outcome(outcome) for outcome in outcomes]
+        assert found == expected, (changes, found, expected)
+        await self._check_present()
+
+    def _plan(self, wish: Wish) -> Change:
+        """Return a change for a wish, by what is there before the step."""
+        self._number += 1
+        new_id = str(UUID(int=self._number, version=4))
+        self._ids.append(new_id)
+        memory_id = self._ids[wish.position % len(self._ids)]
+        present = self.model.get_present(memory_id)
+
+        if_version = None
+        if wish.condition != "none" and wish.kind not in ("restore", "purge"):
+            if_version = 0 if present is None else present.memory.version
+            if_version += wish.condition == "stale"
+
+        key: str | None = wish.key if wish.kind == "store" else None
+        if wish.kind != "store" and wish.by_key:
+            key = wish.key
+        fields: JsonObject = {}
+        if wish.kind in ("store", "update"):
+            fields = dict(wish.fields)
+            if wish.end is not None:
+                fields["expires_at"] = self._format(wish.end)
+        if wish.kind == "store":
+            fields = {"type": "core", "content": "c", **fields}
+            fields.pop("archived", None)
+        if wish.kind == "append":
+            fields = {"content": wish.fields.get("content", "+")}
+
+        has_links = wish.kind in ("store", "update")
+        return Change(
+            wish.kind,
+            self.now,
+            id=memory_id if key is None else None,
+            key=key,
+            new_id=new_id,
+            fields=fields,
+            links=wish.links if has_links else (),
+            remove_links=wish.removed if has_links else (),
+            new_key=wish.key if wish.kind == "update" and not wish.by_key else None,
+            if_version=if_version,
+            to_version=wish.version if wish.kind == "restore" else None,
+            caller=f"c{self._number % 3}",
+        )
+
+    async def _list(self, step: Step) -> None:
+        wish = step.wishes[0]
+        prefix = wish.key[: wish.position % 2]
+        lines = await self._store.list_memories(
+            NAMESPACE, prefix, wish.key, step.limit, archived=step.atomic
+        )
+
+        expected: list[MemoryLine] = []
+        for key, memory in sorted(self.model.present.memories.items()):
+            if key > wish.key and key.startswith(prefix) and (step.atomic or not memory.archived):
+                size = len(memory.content.encode())
+                row = build_row(State(memory, {}), 0)
+                expected.append(
+                    MemoryLine(
+                        key,
+                        row.summary,
+                        row.type,
+                        size,
+                        memory.version,
+                        row.updated_at,
+                        memory.archived,
+                    )
+                )
+        assert lines == expected[: step.limit]
+
+    async def _check_present(self) -> None:
+        """Compare what is there."""
+        found = {memory.row.id: memory for memory in await read_all(self._store)}
+        for memory_id in self._ids:
+            state = self.model.get_present(memory_id)
+            if state is None:
+                assert memory_id not in found
+            else:
+                _compare(found[memory_id], state, state.memory.version)
+
+    async def _check_memory(self, memory_id: str) -> None:
+        """Compare the history of a memory, all of its versions, and all of its times."""
+        name = MemoryName(id=memory_id)
+        events = self.model.list_events(memory_id)
+        present = self.model.get_present(memory_id)
+        if present is None and not events:
+            assert await _refuse(self._store.read_history(NAMESPACE, name, None, 5)) in (
+                "id_not_found"
+            )
+            return
+
+        history = await self._store.read_history(NAMESPACE, name, None, 1_000)
+        told = [(*entry[:8],) for entry in history.entries]
+        expected = [(NAMESPACE, *_order(event)) for event in events]
+        assert told == expected
+        assert (history.row is None) == (present is None)
+
+        versions = {event.version for event in events} | {event.previous for event in events}
+        for version in versions - {0}:
+            state = self.model.find_version(memory_id, version)
+            read = self._store.read_version(NAMESPACE, name, version)
+            if state is None and all(event.after is not None for event in events[-1:]):
+                # Nothing is known of it, or it is where the known history begins.
+                await _try(read)
+            elif state is None:
+                assert await _refuse(read) == "version_not_found"
+            else:
+                _compare(await read, state, version)
+
+        for event in events:
+            state = self.model.find_at(memory_id, event.made_at)
+            read = self._store.read_version(NAMESPACE, name, event.made_at)
+            if state is not None:
+                _compare(await read, state, state.memory.version)
+            else:
+                await _try(read)
+
+    async def _check_moved_memory(self, other: ServableStore, memory_id: str) -> None:
+        """Compare the states that another store knows of a memory, whatever their versions."""
+        name = MemoryName(id=memory_id)
+        events = self.model.list_events(memory_id)
+        if not events:
+            return
+
+        history = await other.read_history(NAMESPACE, name, None, 1_000)
+        entries = [entry for entry in history.entries if entry.caller != "import"]
+        assert [entry.action for entry in entries] == [event.action for event in events]
+
+        for entry, event in zip(entries, events, strict=True):
+            if event.after is not None and event.action != "relinked":
+                memory = await other.read_version(NAMESPACE, name, entry.version)
+                state = self.model.find_version(memory_id, event.version)
+                assert state is not None
+                _compare(memory, state, entry.version)
+
+    async def _move(self, other: ServableStore, file: Path) -> None:
+        await export(self._store, file, ExportOptions(), lambda _: None)
+        remarks: list[Any] = []
+        async with open_source(file, NAMESPACE, all_into_it=False) as source:
+            await import_memories(other, source, ImportOptions(), remarks.append, lambda _: None)
+
+        assert not remarks
+
+    def _format(self, seconds: int) -> str:
+        time = self._time + timedelta(seconds=seconds)
+        return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _order(event: Event) -> tuple[object, ...]:
+    """Return what an entry says of an event."""
+    return (
+        event.version,
+        event.id,
+        event.key,
+        event.previous,
+        event.action,
+        event.made_at,
+        event.caller,
+    )
+
+
+def _describe_outcome(outcome: WriteResult | Exception) -> int | str:
+    if isinstance(outcome, WriteResult):
+        return outcome.version
+
+    assert isinstance(outcome, Refused), outcome
+    return outcome.reason
+
+
+async def _refuse(work: Any) -> str:
+    try:
+        found = await work
+    except Refused as refused:
+        return refused.reason
+
+    raise AssertionError(f"it must be refused: {found}")
+
+
+async def _try(work: Any) -> None:
+    """Let a read be refused for what is not known."""
+    try:
+        await work
+    except Refused as refused:
+        assert refused.reason == "version_not_found"
+
+
+def _compare(memory: StoredMemory, state: State, version: int) -> None:
+    """Compare a memory with what it must be, in a version."""
+    row = build_row(state, version)
+    assert memory.row == row, f"is {memory.row}, and must be {row}"
+    links = {
+        LinkRow(row.key, target, kind, value.weight, value.term)
+        for (target, kind), value in state.links.items()
+    }
+    assert set(memory.links) == links, f"is {memory.links}, and must be {links}"
+
+
+def build_row(state: State, version: int) -> Row:
+    """Return the row of a memory in a version."""
+    memory = state.memory
+    return Row(
+        namespace=NAMESPACE,
+        key=memory.key,
+        id=memory.id,
+        archived=int(memory.archived),
+        score=memory.score,
+        scored=int(memory.is_scored),
+        type=memory.type,
+        importance=memory.importance,
+        category=memory.category,
+        created_at=memory.created_at,
+        updated_at=memory.updated_at,
+        tags=dump_sorted_json(memory.tags),
+        summary=memory.summary,
+        metadata=dump_sorted_json(memory.metadata),
+        content=memory.content,
+        version=version,
+        expires_at=memory.expires_at,
+    )
