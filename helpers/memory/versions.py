@@ -144,7 +144,9 @@ class Versions:
         before: StoredMemory | None = None
         if entry.action != "deleted":
             memory = await self._store.read_version(self._namespace, name, version)
-        if entry.previous:
+        if entry.action == "mended":
+            before = memory  # nobody knows what was there before the damage
+        elif entry.previous:
             before = await self._store.read_version(self._namespace, name, entry.previous)
 
         return VersionPair(memory, before)

@@ -15,7 +15,7 @@ export function Conflict({ base, form, rows, theirs, error, onKeep, onOverwrite,
   const heading = useRef();
   useEffect(() => heading.current.focus(), []);
 
-  const mine = theirs ? adopt(base, form, rows, theirs) : renew(base, form, rows);
+  const mine = theirs ? adopt(base, form, rows, theirs) : renew(form, rows);
   const titles = theirs
     ? ["Theirs, as it is now", "Yours, as typed"]
     : ["Deleted", "Yours, as typed"];
@@ -53,6 +53,6 @@ function adopt(base, form, rows, theirs) {
 }
 
 /** Returns the form as that of a new memory with the same key. */
-function renew(base, form, rows) {
+function renew(form, rows) {
   return { base: { memory: null, links: [] }, form, rows };
 }

@@ -21,7 +21,7 @@ export function Editor({ abilities, start = NO_MEMORY, draftKey, onDone }) {
   const [conflict, setConflict] = useState(null);
   const [error, setError] = useState();
 
-  const { base, form, rows } = edited;
+  const { base, form } = edited;
   useEffect(() => keepDraft(draftKey, edited), [edited]);
 
   const finish = (key, message) => {

@@ -31,6 +31,7 @@ export function Frame({ address, session, abilities, onForget }) {
   const isFirst = useRef(true);
   const [notice, setNotice] = useState(null);
   const [round, setRound] = useState(0);
+  const focusHeading = () => main.current.querySelector("h1")?.focus();
 
   // A new view begins at its heading, for the keyboard and for screen readers. The first one
   // does not: the page has just been opened, and is read from its top.
@@ -50,7 +51,6 @@ export function Frame({ address, session, abilities, onForget }) {
     open("memory", undone);
     focusHeading();
   };
-  const focusHeading = () => main.current.querySelector("h1")?.focus();
 
   const skip = (event) => {
     event.preventDefault();

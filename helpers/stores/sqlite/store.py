@@ -46,6 +46,7 @@ from abilities.helpers.stores.sqlite.writes import WriteRules
 from abilities.helpers.stores.timeline import (
     ChangePage,
     HistoryLimits,
+    MemoryChange,
     MemoryHistory,
     MemoryName,
 )
@@ -223,6 +224,15 @@ class SqliteStore(ServableStore):
         check_names(namespace)
         return await self.access.read(
             namespace, lambda c: past.read_changes(c, namespace, since, limit)
+        )
+
+    @override
+    async def read_latest_changes(
+        self, namespace: str, before: int | None, limit: int
+    ) -> list[MemoryChange]:
+        check_names(namespace)
+        return await self.access.read(
+            namespace, lambda c: past.read_latest_changes(c, namespace, before, limit)
         )
 
     @override
