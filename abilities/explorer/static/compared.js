@@ -11,7 +11,7 @@ export function Differences({ before, after }) {
   return fields.map(
     ({ label, parts }) => html`
       <h3>${label}</h3>
-      <${Marked} label="${label}, differences" parts=${parts} />
+      <${Marked} label="Differences: ${label}" parts=${parts} />
     `,
   );
 }
@@ -36,7 +36,7 @@ function Side({ label, title, parts }) {
   return html`
     <div>
       <h4>${title}</h4>
-      <${Marked} label="${label}: ${title}" parts=${parts} />
+      <${Marked} label="${title}: ${label}" parts=${parts} />
     </div>
   `;
 }

@@ -125,8 +125,8 @@ function Restore({ version, onRestore }) {
   if (!onRestore) return null;
 
   return html`
-    <button onClick=${() => onRestore(version)}>
-      Restore this version<span class="unseen">, ${version}</span>
+    <button aria-label="Restore this version, ${version}" onClick=${() => onRestore(version)}>
+      Restore this version
     </button>
   `;
 }
