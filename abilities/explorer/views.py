@@ -35,10 +35,8 @@ from abilities.helpers.files.lister import FoundFile, Listing
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.memory.helper import DayFile
 from abilities.helpers.memory.records import to_memory_data
-from abilities.helpers.memory.timeline import describe_change
+from abilities.helpers.memory.timeline import describe_change, describe_pair
 from abilities.helpers.memory.versions import TimelineFilter
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.timeline import MemoryName
 from abilities.registry import AbilityRegistry
 
 MAX_BYTES = 1_000_000
@@ -94,20 +92,11 @@ async def show_version(context: Context, arguments: VersionInput) -> VersionAnsw
     """Return a memory as it was in a version and before it. Raises Refused: scope, not_found."""
     # What somebody deleted is for those alone who could restore it.
     versions = context.memory.versions
-    if context.read_only:
-        history = await versions.read(MemoryName(id=arguments.id), None, 1)
-        if history.row is None:
-            raise Refused("scope")
+    if context.read_only and not await versions.exists(arguments.id):
+        raise Refused("scope")
 
     pair = await versions.read_pair(arguments.id, arguments.version)
-    return VersionAnswer(memory=_describe_past(pair.memory), before=_describe_past(pair.before))
-
-
-def _describe_past(stored: StoredMemory | None) -> Memory | None:
-    if stored is None:
-        return None
-
-    return Memory.model_validate(to_memory_data(stored, links=True))
+    return VersionAnswer.model_validate(describe_pair(pair))
 
 
 @ability(name="timeline", description="What changed in all memories, newest first.", read_only=True)

@@ -151,6 +151,11 @@ class Versions:
 
         return VersionPair(memory, before)
 
+    async def exists(self, memory_id: str) -> bool:
+        """Return whether a memory is there, not only its history. Raises Refused: id_not_found."""
+        page = await self.read(MemoryName(id=memory_id), None, 1)
+        return page.row is not None
+
     async def find_key(self, memory_id: str) -> str:
         """Return the key that a memory has now. Raises Refused: id_not_found."""
         page = await self.read(MemoryName(id=memory_id), None, 1)

@@ -1,8 +1,6 @@
-// What differs between two texts: by words, or by lines if they are long.
+// What differs between two texts: by words, or by lines if they differ in very many.
 
-import { countCharacters } from "./format.js";
-
-const MAX_CHARACTERS = 5_000;
+// Bounds the time of a comparison, and its memory to twice as many bytes.
 const MAX_CELLS = 4_000_000;
 
 // A word, a character of a script without spaces, a run of spaces, or a sign.
@@ -13,16 +11,21 @@ const LINES = /[^\n]*\n|[^\n]+/g;
 /**
  * Returns the parts of both texts in order, each {kind, text}; kind is same, removed or added.
  *
- * Texts that are too long to compare are one part removed and one added.
+ * Texts that differ in too much to compare have one part removed and one added.
  */
 export function compareTexts(before, after) {
-  const isLong = Math.max(countCharacters(before), countCharacters(after)) > MAX_CHARACTERS;
-  const pattern = isLong ? LINES : WORDS;
+  const byWords = findMiddles(split(before, WORDS), split(after, WORDS));
+  if (!isTooMuch(byWords)) return joinParts(compare(byWords));
 
-  return joinParts(compareTokens(before.match(pattern) ?? [], after.match(pattern) ?? []));
+  return joinParts(compare(findMiddles(split(before, LINES), split(after, LINES))));
 }
 
-function compareTokens(before, after) {
+function split(text, pattern) {
+  return text.match(pattern) ?? [];
+}
+
+/** Returns what stands between the beginning and the end that two lists of tokens share. */
+function findMiddles(before, after) {
   const most = Math.min(before.length, after.length);
   let start = 0;
   let end = 0;
@@ -30,23 +33,29 @@ function compareTokens(before, after) {
   while (start < most && before[start] === after[start]) start += 1;
   while (end < most - start && before.at(-1 - end) === after.at(-1 - end)) end += 1;
 
-  const middle = compareMiddles(
-    before.slice(start, before.length - end),
-    after.slice(start, after.length - end),
-  );
-  return [
-    ...toParts("same", before.slice(0, start)),
-    ...middle,
-    ...toParts("same", before.slice(before.length - end)),
-  ];
+  return {
+    head: before.slice(0, start),
+    before: before.slice(start, before.length - end),
+    after: after.slice(start, after.length - end),
+    tail: before.slice(before.length - end),
+  };
+}
+
+function isTooMuch({ before, after }) {
+  return before.length * after.length > MAX_CELLS;
+}
+
+function compare(middles) {
+  const { head, before, after, tail } = middles;
+  const middle = isTooMuch(middles)
+    ? [...toParts("removed", before), ...toParts("added", after)]
+    : compareMiddles(before, after);
+
+  return [...toParts("same", head), ...middle, ...toParts("same", tail)];
 }
 
 /** Compares by the longest common subsequence, read from its table of lengths. */
 function compareMiddles(before, after) {
-  if (before.length * after.length > MAX_CELLS) {
-    return [...toParts("removed", before), ...toParts("added", after)];
-  }
-
   const lengths = measureCommon(before, after);
   const parts = [];
   let i = 0;

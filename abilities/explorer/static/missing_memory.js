@@ -42,7 +42,8 @@ export function MissingMemory({ memoryKey, canWrite, abilities, onWritten }) {
 function Lead({ history }) {
   const { key, deleted, entries } = history;
   if (!deleted) {
-    return html`<p>It is called <a href=${linkTo("memory", key)}><${Name} of=${key} /></a> now.</p>`;
+    const link = html`<a href=${linkTo("memory", key)}><${Name} of=${key} /></a>`;
+    return html`<p>It is called ${link} now.</p>`;
   }
 
   const [{ by, at }] = entries;

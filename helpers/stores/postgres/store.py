@@ -37,14 +37,13 @@ from abilities.helpers.stores.protocol import (
     Backlinks,
     IntegrityFinding,
     Mark,
-    MemoryPage,
     Recalled,
     ServableStore,
     Stats,
     WalkResult,
     WriteResult,
 )
-from abilities.helpers.stores.query import MemoryLine, Query
+from abilities.helpers.stores.query import MemoryLine, MemoryPage, Query
 from abilities.helpers.stores.requests import check_change, check_names, check_query, check_values
 from abilities.helpers.stores.timeline import (
     ChangePage,

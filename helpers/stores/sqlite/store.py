@@ -23,14 +23,13 @@ from abilities.helpers.stores.protocol import (
     Backlinks,
     IntegrityFinding,
     Mark,
-    MemoryPage,
     Recalled,
     ServableStore,
     Stats,
     WalkResult,
     WriteResult,
 )
-from abilities.helpers.stores.query import MemoryLine, Query
+from abilities.helpers.stores.query import MemoryLine, MemoryPage, Query
 from abilities.helpers.stores.requests import check_change, check_names, check_query
 from abilities.helpers.stores.sqlite import listing, past, queries, reads, recall, transfer, walks
 from abilities.helpers.stores.sqlite.access import OPERATOR, StoreAccess
