@@ -68,8 +68,12 @@ class HistoryEntry(Model):
 class MemoryHistoryAnswer(Model):
     """Answer of `memory_history`."""
 
-    id: str = Field(description="The memory's UUID.")
-    key: str = Field(description="The memory's key, or the last one of a deleted memory.")
+    id: str | None = Field(
+        default=None, description="The memory's UUID; left out past the end of a deleted one."
+    )
+    key: str | None = Field(
+        default=None, description="The memory's key, or the last one of a deleted memory."
+    )
     version: int | None = Field(
         default=None, description="The memory's version now; left out if it was deleted."
     )

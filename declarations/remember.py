@@ -1,7 +1,7 @@
 """`remember`: many writes in one call."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -32,20 +32,39 @@ OperationName = Literal[
     "store", "update", "append", "link", "unlink", "rename", "archive", "delete"
 ]
 
+# Only all operations together have a bound: what a memory does not hold goes on in further ones.
+LongContent = Annotated[str, Field(min_length=1), Text]
+
 
 class Operation(Arguments):
-    """One operation, with the fields of all kinds; `OPERATION_FIELDS` says which one takes which.
+    """What all operations have: the memory's name, and the version that it must have."""
 
-    A content may be longer than a memory: the rest is kept in further ones.
-    """
-
-    other_names: ClassVar[dict[str, str]] = {"new_key": "to"}
-
-    op: OperationName
     key: Key | None = None
     id: Id | None = None
-    type: Type | None = None
-    content: Annotated[str, Field(min_length=1), Text] | None = None
+    if_version: Version | None = None
+
+
+class StoreOperation(Operation):
+    """Creates a memory, or changes the one with that key or id, as `store_memory` does."""
+
+    op: Literal["store"]
+    type: Type
+    content: LongContent
+    summary: Summary | None = None
+    category: Category | None = None
+    tags: Tags | None = None
+    importance: Importance | None = None
+    links: Links | None = None
+    memory_score: Score | None = None
+    metadata: Metadata | None = None
+    expires_at: Expiry | None = None
+
+
+class UpdateOperation(Operation):
+    """Changes some values of a memory, as `update_memory` does."""
+
+    op: Literal["update"]
+    content: LongContent | None = None
     summary: Summary | None = None
     category: Category | None = None
     tags: Tags | None = None
@@ -55,40 +74,59 @@ class Operation(Arguments):
     remove_links: LinkNames | None = None
     memory_score: Score | None = None
     metadata: Metadata | None = None
-    to: Key | None = None
-    permanent: Annotated[bool, Boolean] | None = None
     expires_at: Expiry | None = None
-    if_version: Version | None = None
 
 
-class OperationFields(NamedTuple):
-    """The fields that an operation needs, and those that it may have beside op and if_version."""
+class AppendOperation(Operation):
+    """Adds to the end of a content."""
 
-    required: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
+    op: Literal["append"]
+    content: LongContent
 
 
-_NAMES = ("key", "id")
-_VALUES = (
-    "summary",
-    "category",
-    "tags",
-    "importance",
-    "links",
-    "memory_score",
-    "metadata",
-    "expires_at",
-)
+class LinkOperation(Operation):
+    """Adds or changes links."""
 
-OPERATION_FIELDS: Mapping[OperationName, OperationFields] = {
-    "store": OperationFields(("type", "content"), (*_NAMES, *_VALUES)),
-    "update": OperationFields((), (*_NAMES, "content", "archived", "remove_links", *_VALUES)),
-    "append": OperationFields(("content",), _NAMES),
-    "link": OperationFields(("links",), _NAMES),
-    "unlink": OperationFields(("remove_links",), _NAMES),
-    "rename": OperationFields(("to",), _NAMES),
-    "archive": OperationFields((), _NAMES),
-    "delete": OperationFields((), (*_NAMES, "permanent")),
+    op: Literal["link"]
+    links: Links
+
+
+class UnlinkOperation(Operation):
+    """Removes links."""
+
+    op: Literal["unlink"]
+    remove_links: LinkNames
+
+
+class RenameOperation(Operation):
+    """Gives a memory another key; links to it follow."""
+
+    op: Literal["rename"]
+    to: Key
+
+
+class ArchiveOperation(Operation):
+    """Archives a memory."""
+
+    op: Literal["archive"]
+
+
+class DeleteOperation(Operation):
+    """Archives a memory, or deletes it, as `delete_memory` does."""
+
+    op: Literal["delete"]
+    permanent: Annotated[bool, Boolean] = False
+
+
+OPERATIONS: Mapping[OperationName, type[Operation]] = {
+    "store": StoreOperation,
+    "update": UpdateOperation,
+    "append": AppendOperation,
+    "link": LinkOperation,
+    "unlink": UnlinkOperation,
+    "rename": RenameOperation,
+    "archive": ArchiveOperation,
+    "delete": DeleteOperation,
 }
 
 
@@ -112,7 +150,7 @@ def _link_schema(*names: str) -> JsonObject:
 OPERATION_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
-        "op": {"type": "string", "enum": list(OPERATION_FIELDS)},
+        "op": {"type": "string", "enum": list(OPERATIONS)},
         "key": {"type": "string", "description": "The memory's key; all but store need it or id."},
         "id": {"type": "string"},
         "type": {"type": "string", "enum": ["core", "learning", "task"]},
@@ -150,7 +188,7 @@ OPERATION_SCHEMA: JsonObject = {
     "required": ["op"],
     "additionalProperties": False,
 }
-"""The published schema of one operation, without the bounds that `Operation` checks."""
+"""The published schema of one operation, without the bounds that its model checks."""
 
 _ANY_OPERATION: JsonObject = {"anyOf": [OPERATION_SCHEMA, {}]}
 

@@ -61,6 +61,14 @@ EXAMPLES: dict[str, list[str]] = {
         '{"queries": ["What does Ada drink?"]}',
         '{"queries": ["What does Ada drink?"], "detail": "full", "output_format": "text"}',
     ],
+    "remember": [
+        '{"operations": [{"op": "store", "type": "task", "key": "plan", "content": "Test."}, '
+        '{"op": "append", "key": "plan", "content": " Ship."}, {"op": "archive", "key": "none"}]}',
+    ],
+    "memory_list": ['{"limit": 1}'],
+    "memory_history": ['{"key": "tea"}'],
+    "memory_restore": ['{"key": "tea", "version": 99}'],
+    "memory_changes": ['{"since": 0, "limit": 2}'],
 }
 _VARYING = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"  # ids

@@ -4,18 +4,16 @@ from typing import cast
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_OPERATIONS_BYTES
-from abilities.declarations.mistakes import MAX_MISTAKES, Mistake, explain_unknown
+from abilities.declarations.memory import KEY_RULE
+from abilities.declarations.reasons import Reason
 from abilities.declarations.remember import (
-    OPERATION_FIELDS,
-    OPERATION_SCHEMA,
-    Operation,
+    OPERATIONS,
     OperationName,
     RememberAnswer,
     RememberInput,
 )
-from abilities.declarations.rules import build_rule
-from abilities.declarations.suggestions import suggest_argument
-from abilities.declarations.values import JsonObject, parse_json
+from abilities.declarations.suggestions import suggest_value
+from abilities.declarations.values import JsonObject, as_object, parse_json
 from abilities.definition import Ability, Context
 from abilities.helpers.memory.remember_answers import build_remember_answer
 from abilities.helpers.memory.writer import Write
@@ -34,7 +32,7 @@ nobody changed the memory since you read it.
 With a key, a content may be longer than 5000 characters; memory_get with 'whole': true reads it \
 back. The answer has one short record per operation."""
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[OperationName, Kind] = {
     "store": "store",
     "update": "update",
     "append": "append",
@@ -42,6 +40,7 @@ _KINDS: dict[str, Kind] = {
     "unlink": "update",
     "rename": "update",
     "archive": "archive",
+    "delete": "archive",  # unless it is permanent
 }
 
 
@@ -75,24 +74,37 @@ def _parse_operation(sent: object) -> Write:
     """Return an operation as it is made. Raises Refused for one that is wrong, as for a call."""
     if isinstance(sent, str):
         sent = _read_json(sent)
-    if not isinstance(sent, dict):
+
+    fields = as_object(sent)
+    if fields is None:
         raise Refused("wrong_type", "operation", expected={"type": "object"})
 
-    operation = validate_arguments(Operation, cast(object, sent))
-    given = operation.explicit_arguments()
-    mistakes = _find_mistakes(operation.op, given)
-    if mistakes:
-        raise Refused.from_mistakes(mistakes)
+    op = _parse_name(fields.get("op"))
+    given = validate_arguments(OPERATIONS[op], fields).explicit_arguments()
+    if op != "store" and "key" not in given and "id" not in given:
+        raise Refused("missing_argument", "key", expected={"type": "string", **KEY_RULE})
 
     # Further parts of a content have keys of their own, made of the first one's.
-    if "key" not in given and len(operation.content or "") > MAX_CONTENT_CHARS:
+    if "key" not in given and len(given.get("content", "")) > MAX_CONTENT_CHARS:
         raise Refused("too_long", "content", expected={"max_length": MAX_CONTENT_CHARS})
 
-    kind: Kind = _KINDS.get(operation.op, "archive")
-    if operation.permanent:
+    kind: Kind = _KINDS[op]
+    if given.get("permanent"):
         kind = "delete"
 
     return Write(kind, given)
+
+
+def _parse_name(name: object) -> OperationName:
+    """Return which operation a name stands for. Raises Refused."""
+    names: list[OperationName] = list(OPERATIONS)
+    for known in names:
+        if name == known:
+            return known
+
+    reason: Reason = "missing_argument" if name is None else "not_one_of"
+    meant = suggest_value(name, names)
+    raise Refused(reason, "op", expected={"one_of": names}, did_you_mean=meant)
 
 
 def _read_json(text: str) -> object:
@@ -102,32 +114,6 @@ def _read_json(text: str) -> object:
         return cast(object, parse_json(text))
     except ValueError:
         return text
-
-
-def _find_mistakes(op: OperationName, given: JsonObject) -> list[Mistake]:
-    """Return the fields that an operation lacks, and those that it does not take."""
-    fields = OPERATION_FIELDS[op]
-    names = ("op", *fields.required, *fields.optional, "if_version")
-    offered: JsonObject = {name: OPERATION_SCHEMA["properties"][name] for name in names}
-
-    unknown: list[Mistake] = []
-    for name in given:
-        if name not in offered:
-            free = [other for other in names if other not in given]
-            unknown.append(explain_unknown(name, offered, suggest_argument(name, free)))
-
-    required = list(fields.required)
-    if op != "store" and "key" not in given and "id" not in given:
-        required.append("key")
-
-    meant = {mistake.did_you_mean for mistake in unknown}
-    missing: list[Mistake] = []
-    for name in required:
-        if name not in given and name not in meant:
-            rule = build_rule(offered[name])
-            missing.append(Mistake(field=name, reason="missing_argument", expected=rule))
-
-    return [*missing, *unknown][:MAX_MISTAKES]
 
 
 remember: Ability = Ability(

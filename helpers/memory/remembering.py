@@ -1,5 +1,7 @@
 """Many changes of one call: each on its own or all or none, in as few transactions as can be."""
 
+import asyncio
+import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,8 +13,14 @@ from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.protocol import MemoryStore, WriteResult
 
-_MAX_TRIES = 8
+_MAX_TRIES = 40
 """How often an operation on the parts of a content is planned anew if others change them."""
+
+_MAX_FOREIGN_TRIES = 5
+"""How often a key of a further part may be found taken before it counts as somebody else's."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+"""Seconds that such an operation waits at most before it is planned anew."""
 
 
 class Remembered(NamedTuple):
@@ -55,7 +63,7 @@ class Remembering:
         """Make all changes in one transaction, or none. Raises Refused."""
         obstacle: Change | None = None
 
-        for _ in range(_MAX_TRIES):
+        for tries in range(_MAX_TRIES):
             plans = _plan_all(changes, await self.read_parts(changes))
             single = [change for plan in plans for change in plan.changes]
             results = await self._store.change_many(self._namespace, single, atomic=True)
@@ -63,6 +71,12 @@ class Remembering:
             obstacle = _find_obstacle(plans, results)
             if obstacle is None:
                 return _collect(plans, results)
+            if obstacle.if_version == 0 and tries > _MAX_FOREIGN_TRIES:
+                break
+
+            # Chosen at random, or those who met would meet again.
+            longest = min(_FIRST_PAUSE * 2**tries, _LONGEST_PAUSE)
+            await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - nothing secret
 
         assert obstacle is not None
         # A memory that belongs to no content may have the key of a further part.
@@ -167,12 +181,25 @@ class _RememberRun:
 
         outcomes = await self._remembering.make_each(changes)
         self._has_begun = True
-        self._outcomes.update(zip(self._pending, outcomes, strict=True))
+        for index, change, outcome in zip(self._pending, changes, outcomes, strict=True):
+            # Somebody else may have added to the content since it was read.
+            if _is_too_long(change, outcome):
+                (outcome,) = await self._remembering.make_all([change])
+            self._outcomes[index] = outcome
+
         self._pending = []
 
     async def _read_parts(self, start: int) -> dict[str, list[Row]]:
         later = [change for change in self._changes[start:] if isinstance(change, Change)]
         return await self._remembering.read_parts(later)
+
+
+def _is_too_long(change: Change, outcome: Outcome) -> bool:
+    """Return whether a content has no room for an addition, and could go on in another memory."""
+    if change.kind != "append" or change.key is None:
+        return False
+
+    return isinstance(outcome, Refused) and outcome.reason == "too_long"
 
 
 def _needs_content(change: Change) -> bool:

@@ -23,8 +23,10 @@ def build_history_answer(page: MemoryHistory, given: JsonObject, bound: Bound) -
 
     if page.row is not None:
         answer.update(id=page.row.id, key=page.row.key, version=page.row.version)
-    elif newest is not None:
-        answer.update(id=newest.id, key=newest.key, deleted=True)
+    else:
+        if newest is not None:
+            answer.update(id=newest.id, key=newest.key)
+        answer["deleted"] = True
     if page.earliest:
         answer["earliest"] = page.earliest
 

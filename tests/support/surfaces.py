@@ -143,7 +143,7 @@ SURFACES: dict[str, Surface] = {
 }
 
 
-WRITES = ("store_memory", "update_memory", "delete_memory")
+WRITES = ("store_memory", "update_memory", "delete_memory", "remember", "memory_restore")
 
 
 def calls_through(name: str) -> Through:

@@ -79,7 +79,7 @@ async def test_a_concise_write_sends_nothing_back(settings: Settings, through: T
     assert again == {"id": name, "key": "k", "version": version + 1, "created": False}
     assert updated == {"id": name, "key": "k", "version": version + 2}
     assert archived == {"id": name, "key": "k", "version": version + 3}
-    assert deleted == {"id": name}
+    assert deleted == {"id": name, "version": version + 4}
 
 
 async def test_an_address_takes_the_detail_in_its_query_or_body(settings: Settings) -> None:

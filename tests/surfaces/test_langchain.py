@@ -38,6 +38,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "get_memory_stats": {},
     "file_list": {"pattern": "*.toml"},
     "recall": {"queries": ["known text"]},
+    "remember": {"operations": [{"op": "append", "key": "known", "content": "more"}]},
+    "memory_list": {"prefix": "kn"},
+    "memory_history": {"key": "known"},
+    "memory_restore": {"key": "known", "version": 1},
+    "memory_changes": {"since": 0},
 }
 
 
