@@ -3,7 +3,7 @@
 import { compareTexts } from "./differences.js";
 import { html } from "./vendor/htm-preact.js";
 
-/** What became of texts, given as pairs of a label and a text: removed ones struck, added underlined. */
+/** What became of texts, given as pairs of a label and a text: what went is struck. */
 export function Differences({ before, after }) {
   const fields = pairFields(before, after);
   if (fields.length === 0) return html`<p class="faint">No text differs.</p>`;
