@@ -1,14 +1,16 @@
 """Inputs and answers of the internal abilities that only the explorer's page uses."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from abilities.declarations.faults import Fault
 from abilities.declarations.fields import Arguments, Integer
 from abilities.declarations.limits import MAX_SAFE_INTEGER
-from abilities.declarations.memory import Key, LinkData, Memory
+from abilities.declarations.memory import Id, Key, LinkData, Memory
+from abilities.declarations.memory_history import Action, ChangeEntry
 from abilities.declarations.model import Model
+from abilities.declarations.moments import Version
 
 Scope = Literal["read", "write"]
 Offset = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer]
@@ -29,7 +31,8 @@ class SessionAnswer(Model):
 class MemoryViewInput(Arguments):
     """The memory to show."""
 
-    key: Key = Field(description="The memory's key.")
+    key: Key | None = Field(default=None, description="The memory's key; or send its id.")
+    id: Id | None = Field(default=None, description="The memory's id.")
     links_offset: Offset = Field(default=0, description="Links to skip; default 0.")
     backlinks_offset: Offset = Field(
         default=0, description="Links from other memories to skip; default 0."
@@ -44,6 +47,43 @@ class MemoryViewAnswer(Model):
         description="Links from other memories, by their keys, 20 at most."
     )
     backlinks_total: int = Field(description="How many such links there are.")
+
+
+class VersionInput(Arguments):
+    """The version of a memory to show."""
+
+    id: Id = Field(description="The memory's id.")
+    version: Version = Field(description="A version of its history.")
+
+
+class VersionAnswer(Model):
+    """A memory in a version and before it, each with all its links."""
+
+    memory: Memory | None = Field(
+        default=None, description="The memory in that version; left out if this deleted it."
+    )
+    before: Memory | None = Field(
+        default=None, description="What that version replaced; left out if there was none."
+    )
+
+
+class TimelineInput(Arguments):
+    """Which changes to list."""
+
+    by: str | None = Field(default=None, description="Only changes by this caller.")
+    action: Action | Literal["purged"] | None = Field(
+        default=None, description="Only changes of this kind."
+    )
+    before: Version | None = Field(default=None, description="Only changes before this version.")
+
+
+class TimelineAnswer(Model):
+    """Changes of all memories, newest first."""
+
+    changes: list[ChangeEntry] = Field(description="The changes, 50 at most.")
+    next_request: dict[str, Any] | None = Field(
+        default=None, description="Arguments for older changes; absent if there are none."
+    )
 
 
 class DaysInput(Arguments):

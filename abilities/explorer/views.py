@@ -20,19 +20,30 @@ from abilities.declarations.explorer import (
     Scope,
     SessionAnswer,
     SessionInput,
+    TimelineAnswer,
+    TimelineInput,
+    VersionAnswer,
+    VersionInput,
 )
-from abilities.declarations.faults import Fault
+from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.file_list import FileListInput
 from abilities.declarations.memory import LinkData, Memory
+from abilities.declarations.memory_history import ChangeEntry
+from abilities.declarations.values import JsonObject
 from abilities.definition import Context, ability
 from abilities.helpers.files.lister import FoundFile, Listing
 from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.memory.helper import DayFile
 from abilities.helpers.memory.records import to_memory_data
+from abilities.helpers.memory.timeline import describe_change, describe_pair
+from abilities.helpers.memory.versions import TimelineFilter
 from abilities.registry import AbilityRegistry
 
 MAX_BYTES = 1_000_000
 """Size of an answer: what people look at need not fit into a model's context."""
+
+TIMELINE_CHANGES = 50
+"""Changes on one page of the timeline."""
 
 MAX_HIDDEN = 1_000
 """Hidden files shown on one page; the workspace is listed this much further than the page."""
@@ -54,8 +65,14 @@ async def show_session(context: Context, _: SessionInput) -> SessionAnswer:
 )
 async def show_memory(context: Context, arguments: MemoryViewInput) -> MemoryViewAnswer:
     """Return a memory, a page of its links and one of the links to it; this counts no access."""
+    key = arguments.key
+    if key is None:
+        if arguments.id is None:
+            raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
+        key = await context.memory.versions.find_key(arguments.id)
+
     stored, page = await context.memory.inspect(
-        arguments.key, arguments.links_offset, arguments.backlinks_offset
+        key, arguments.links_offset, arguments.backlinks_offset
     )
 
     memory = to_memory_data(stored, counters=True, links=True)
@@ -64,6 +81,36 @@ async def show_memory(context: Context, arguments: MemoryViewInput) -> MemoryVie
     return MemoryViewAnswer(
         memory=Memory.model_validate(memory), backlinks=backlinks, backlinks_total=page.total
     )
+
+
+@ability(
+    name="version",
+    description="A memory in a version, and what it was before.",
+    read_only=True,
+)
+async def show_version(context: Context, arguments: VersionInput) -> VersionAnswer:
+    """Return a memory as it was in a version and before it. Raises Refused: scope, not_found."""
+    # What somebody deleted is for those alone who could restore it.
+    versions = context.memory.versions
+    if context.read_only and not await versions.exists(arguments.id):
+        raise Refused("scope")
+
+    pair = await versions.read_pair(arguments.id, arguments.version)
+    return VersionAnswer.model_validate(describe_pair(pair))
+
+
+@ability(name="timeline", description="What changed in all memories, newest first.", read_only=True)
+async def show_timeline(context: Context, arguments: TimelineInput) -> TimelineAnswer:
+    """Return a page of the changes of the namespace, newest first."""
+    chosen = TimelineFilter(arguments.by, arguments.action)
+    page = await context.memory.versions.read_timeline(arguments.before, TIMELINE_CHANGES, chosen)
+
+    following: JsonObject | None = None
+    if page.before is not None:
+        following = {**arguments.explicit_arguments(), "before": page.before}
+
+    changes = [ChangeEntry.model_validate(describe_change(change)) for change in page.changes]
+    return TimelineAnswer(changes=changes, next_request=following)
 
 
 @ability(name="days", description="The days of a year that have notes.", read_only=True)
@@ -158,5 +205,7 @@ def _describe_file(read: FoundFile | None, hidden: FoundFile | None) -> RootedFi
     )
 
 
-VIEWS = AbilityRegistry([show_session, show_memory, list_days, list_files], read_only=True)
+VIEWS = AbilityRegistry(
+    [show_session, show_memory, show_version, show_timeline, list_days, list_files], read_only=True
+)
 """The internal abilities by name, apart from those that clients are offered."""

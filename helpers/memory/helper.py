@@ -26,12 +26,11 @@ from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import (
     Backlinks,
     HistoryStore,
-    MemoryPage,
     Stats,
     WalkResult,
     WriteResult,
 )
-from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.query import MemoryPage, Query
 from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE
 from abilities.helpers.walk import WalkLimits

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from abilities.declarations.values import JsonObject
+from abilities.helpers.memory.records import to_memory_data
+from abilities.helpers.memory.versions import VersionPair
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.render import json_size
 from abilities.helpers.stores.history import Entry, list_changed
@@ -57,7 +59,7 @@ def _describe_entry(entry: Entry) -> JsonObject:
 
 def build_changes_answer(page: ChangePage, given: JsonObject, bound: Bound) -> JsonObject:
     """Return `memory_changes`'s answer, for the arguments that were given."""
-    changes = [_describe_change(change) for change in page.changes]
+    changes = [describe_change(change) for change in page.changes]
     answer: JsonObject = {"changes": [], "next": page.next}
     if not page.is_complete:
         answer["complete"] = False
@@ -72,12 +74,24 @@ def build_changes_answer(page: ChangePage, given: JsonObject, bound: Bound) -> J
     return answer
 
 
-def _describe_change(change: MemoryChange) -> JsonObject:
+def describe_change(change: MemoryChange) -> JsonObject:
+    """Return a change as answers show it."""
     data: JsonObject = {"version": change.version, "id": change.id}
     if change.key:
         data["key"] = change.key
 
     data.update(action=change.action, at=change.made_at, by=change.caller)
+    return data
+
+
+def describe_pair(pair: VersionPair) -> JsonObject:
+    """Return a memory in a version and before it, each with all its links, if there was one."""
+    data: JsonObject = {}
+    if pair.memory is not None:
+        data["memory"] = to_memory_data(pair.memory, links=True)
+    if pair.before is not None:
+        data["before"] = to_memory_data(pair.before, links=True)
+
     return data
 
 

@@ -1,13 +1,26 @@
 """The past of memories: their histories and versions, and what changed since some version."""
 
 from functools import partial
+from typing import NamedTuple
 
+from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
 from abilities.helpers.memory.parts import has_link, read_parts
 from abilities.helpers.stores.model import DamagedMemory, StoredMemory
 from abilities.helpers.stores.protocol import HistoryStore
 from abilities.helpers.stores.query import MemoryLine
-from abilities.helpers.stores.timeline import ChangePage, MemoryHistory, MemoryName
+from abilities.helpers.stores.timeline import (
+    ChangePage,
+    MemoryChange,
+    MemoryHistory,
+    MemoryName,
+)
+
+_CHANGES_AT_ONCE = 500
+"""Changes that a filtered page of a timeline looks at in one read of the store."""
+
+_MAX_LOOKED_AT = 10 * _CHANGES_AT_ONCE
+"""Changes that it looks at altogether; then it ends, however few were found."""
 
 SHOWN_LINKS = 20
 """Links on a page of a memory's links, or of those that lead to it."""
@@ -24,6 +37,32 @@ def show_links(stored: StoredMemory, offset: int, direction: Direction) -> Store
         shown = []
 
     return stored._replace(links=tuple(shown), links_total=len(links))
+
+
+class TimelineFilter(NamedTuple):
+    """Which changes to list: those by a caller, those of an action, or all."""
+
+    caller: str | None = None
+    action: str | None = None
+
+    def accepts(self, change: MemoryChange) -> bool:
+        """Return whether to list a change."""
+        by_caller = self.caller in (None, change.caller)
+        return by_caller and self.action in (None, change.action)
+
+
+class TimelinePage(NamedTuple):
+    """Changes, newest first; ``before`` is the version to go on before, None at the end."""
+
+    changes: tuple[MemoryChange, ...]
+    before: int | None
+
+
+class VersionPair(NamedTuple):
+    """A memory in a version and in the one that this replaced; None where there was none."""
+
+    memory: StoredMemory | None
+    before: StoredMemory | None
 
 
 class Versions:
@@ -61,6 +100,69 @@ class Versions:
     async def read_changes(self, since: int, limit: int) -> ChangePage:
         """Return what changed after a version. Raises Refused."""
         return await self._store.read_changes(self._namespace, since, limit)
+
+    async def read_timeline(
+        self, before: int | None, limit: int, chosen: TimelineFilter
+    ) -> TimelinePage:
+        """Return up to ``limit`` of the latest changes, newest first. Raises Refused.
+
+        A filter that few changes pass may end a page early, even without any.
+        """
+        found: list[MemoryChange] = []
+        looked_at = 0
+        at_once = _CHANGES_AT_ONCE
+        if chosen == TimelineFilter():
+            at_once = limit + 1  # one more tells whether more follow
+
+        while looked_at < _MAX_LOOKED_AT:
+            changes = await self._store.read_latest_changes(self._namespace, before, at_once)
+            for change in changes:
+                if len(found) == limit:
+                    return TimelinePage(tuple(found), before)
+                before = change.version
+                if chosen.accepts(change):
+                    found.append(change)
+
+            if len(changes) < at_once:
+                return TimelinePage(tuple(found), None)
+            looked_at += len(changes)
+
+        return TimelinePage(tuple(found), before)
+
+    async def read_pair(self, memory_id: str, version: int) -> VersionPair:
+        """Return a memory in a version, and what it was before that, with all links.
+
+        Raises Refused: id_not_found, version_not_found, and what the store refuses.
+        """
+        name = MemoryName(id=memory_id)
+        page = await self.read(name, version + 1, 1)
+        if not page.entries or page.entries[0].version != version:
+            raise Refused("version_not_found")
+
+        (entry,) = page.entries
+        memory: StoredMemory | None = None
+        before: StoredMemory | None = None
+        if entry.action != "deleted":
+            memory = await self._store.read_version(self._namespace, name, version)
+        if entry.action == "mended":
+            before = memory  # nobody knows what was there before the damage
+        elif entry.previous:
+            before = await self._store.read_version(self._namespace, name, entry.previous)
+
+        return VersionPair(memory, before)
+
+    async def exists(self, memory_id: str) -> bool:
+        """Return whether a memory is there, not only its history. Raises Refused: id_not_found."""
+        page = await self.read(MemoryName(id=memory_id), None, 1)
+        return page.row is not None
+
+    async def find_key(self, memory_id: str) -> str:
+        """Return the key that a memory has now. Raises Refused: id_not_found."""
+        page = await self.read(MemoryName(id=memory_id), None, 1)
+        if page.row is None:
+            raise Refused("id_not_found")
+
+        return page.row.key
 
     async def _read_part_at(
         self, key: str, next_key: str, *, time: str

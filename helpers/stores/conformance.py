@@ -131,6 +131,7 @@ HISTORY_BEHAVIOURS: tuple[Behaviour[HistoryStore], ...] = (
     history.a_deleted_memory_comes_back,
     history.links_that_followed_a_rename_come_back,
     history.changes_are_followed_by_their_versions,
+    history.the_latest_changes_come_first,
     history.an_end_that_passes_is_a_change,
     forgetting.what_is_purged_is_gone_for_good,
     forgetting.a_deleted_memory_can_be_purged,

@@ -261,6 +261,39 @@ async def changes_are_followed_by_their_versions(store: HistoryStore) -> None:
     expect(page.changes, (), "a namespace has changes of its own")
 
 
+async def the_latest_changes_come_first(store: HistoryStore) -> None:
+    """All changes are told, newest first and in pages, but not those of links that followed."""
+    ids = [expect_stored(await put(store, key)).row.id for key in ("a", "b")]
+    await put(store, "c", links=[("a", 0.5)])
+    await rename(store, ids[0], "d")
+    await put(store, "d", content="x")
+    await put(store, "b", kind="delete")
+    await store.change(OTHER_NAMESPACE, plan("store", "b", fields={"type": "core", "content": "b"}))
+
+    told: list[tuple[int, str, str]] = []
+    before: int | None = None
+    for _ in range(9):
+        changes = await store.read_latest_changes(NAMESPACE, before, 2)
+        if not changes:
+            break
+        expect(len(changes), 2, "a page is as long as asked for")
+        told += [(change.version, change.key, change.action) for change in changes]
+        before = changes[-1].version
+
+    expected = [
+        (6, "b", "deleted"),
+        (5, "d", "changed"),
+        (4, "d", "renamed"),
+        (3, "c", "created"),
+        (2, "b", "created"),
+        (1, "d", "created"),
+    ]
+    expect(told, expected, "each change is told, with the memory's key now")
+
+    changes = await store.read_latest_changes(NAMESPACE, None, 1)
+    expect(changes[0].id, ids[1], "a deleted memory is named too")
+
+
 async def an_end_that_passes_is_a_change(store: HistoryStore) -> None:
     """The history says that a memory expired, and the version before can be read."""
     version = (await put(store, "a", now=TIME, expires_at="2026-01-01T12:00:00.000Z")).version

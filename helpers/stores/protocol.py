@@ -14,8 +14,8 @@ from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.changes import Change, Outcome
 from abilities.helpers.stores.history import DamagedEntry, Entry
 from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.stores.query import MemoryLine, Query
-from abilities.helpers.stores.timeline import ChangePage, MemoryHistory, MemoryName
+from abilities.helpers.stores.query import MemoryLine, MemoryPage, Query
+from abilities.helpers.stores.timeline import ChangePage, MemoryChange, MemoryHistory, MemoryName
 from abilities.helpers.walk import WalkLimits, WalkOutcome
 
 Mark = Literal["tokens"]
@@ -71,13 +71,6 @@ class IntegrityFinding(NamedTuple):
     number: int
     words: str
     examples: tuple[str, ...] = ()
-
-
-class MemoryPage(NamedTuple):
-    """A page of matching memories, and how many match in all."""
-
-    memories: tuple[StoredMemory | Exception, ...]
-    total: int
 
 
 class Stats(NamedTuple):
@@ -294,6 +287,12 @@ class HistoryStore(MemoryStore, Protocol):
 
         Of each memory only the last change of the page is returned.
         """
+        ...
+
+    async def read_latest_changes(
+        self, namespace: str, before: int | None, limit: int
+    ) -> list[MemoryChange]:
+        """Return the latest changes, or those before a version, newest first; none "relinked"."""
         ...
 
     async def compact(self, now: str) -> int:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from abilities.helpers.stores.model import IMPORTANCES
+from abilities.helpers.stores.model import IMPORTANCES, StoredMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,13 @@ class Query:
 
         ((name, value),) = filters
         return name, str(value)
+
+
+class MemoryPage(NamedTuple):
+    """A page of matching memories, and how many match in all."""
+
+    memories: tuple[StoredMemory | Exception, ...]
+    total: int
 
 
 class MemoryLine(NamedTuple):

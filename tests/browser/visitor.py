@@ -15,6 +15,7 @@ VIEWS = [
     "memories",
     "memories?question=Who%20decides%20what%20counts%3F",
     "memory/project%2Fgoals",
+    "changes",
     "graph",
     "graph/project%2Fgoals",
     "notes",

@@ -193,6 +193,61 @@ async def test_the_largest_memory_can_be_shown(client: httpx.AsyncClient) -> Non
     assert answer["backlinks_total"] == 20
 
 
+async def test_a_version_is_shown_with_what_it_replaced(client: httpx.AsyncClient) -> None:
+    call = "/api/abilities"
+    memory = {"key": "a", "type": "core", "links": [{"key": f"x{n}"} for n in range(30)]}
+    first = (await client.post(f"{call}/store_memory", json={**memory, "content": "1"})).json()
+    memory_id = first["id"]
+    await client.post(f"{call}/update_memory", json={"id": memory_id, "content": "2"})
+    await client.post(f"{call}/delete_memory", json={"id": memory_id, "permanent": True})
+
+    shown = [await read_view(client, "version", id=memory_id, version=n) for n in (1, 2, 3)]
+    contents = [(pair.get("before"), pair.get("memory")) for pair in shown]
+    texts = [[memory and memory["content"] for memory in pair] for pair in contents]
+    assert texts == [[None, "1"], ["1", "2"], ["2", None]]
+    assert len(shown[1]["memory"]["links"]) == 30
+
+    response = await client.post("/api/explorer/version", json={"id": memory_id, "version": 4})
+    assert response.json()["error"]["reason"] == "version_not_found"
+
+
+async def test_a_memory_is_shown_by_its_id(client: httpx.AsyncClient) -> None:
+    memory = {"key": "a", "type": "core", "content": "1"}
+    stored = (await client.post("/api/abilities/store_memory", json=memory)).json()
+    change = {"id": stored["id"], "key": "b"}
+    await client.post("/api/abilities/update_memory", json=change)
+
+    assert (await read_view(client, "memory", id=stored["id"]))["memory"]["key"] == "b"
+    response = await client.post("/api/explorer/memory", json={})
+    assert response.json()["error"]["reason"] == "missing_argument"
+
+
+async def test_the_timeline_is_filtered_and_goes_back(client: httpx.AsyncClient) -> None:
+    rare = (5, 40)
+    for number in range(600):
+        change = {"key": "a", "type": "core", "content": f"{number}", "category": "x"}
+        surface = "explorer" if number in rare else "http"
+        headers = {"X-Abilities-Surface": surface}
+        await client.post("/api/abilities/store_memory", json=change, headers=headers)
+
+    versions: list[int] = []
+    request: JsonObject | None = {}
+    while request is not None:
+        page = await read_view(client, "timeline", **request)
+        assert len(page["changes"]) <= 50
+        versions += [change["version"] for change in page["changes"]]
+        request = page.get("next_request")
+    assert versions == [*range(600, 0, -1)]
+
+    page = await read_view(client, "timeline", by="explorer")
+    assert [change["version"] for change in page["changes"]] == [41, 6]
+    assert "next_request" not in page
+    page = await read_view(client, "timeline", by="explorer", before=41, action="changed")
+    assert [change["version"] for change in page["changes"]] == [6]
+    page = await read_view(client, "timeline", action="created")
+    assert [change["version"] for change in page["changes"]] == [1]
+
+
 async def test_days_with_notes_are_listed_and_an_unreadable_one_says_why(
     client: httpx.AsyncClient, roots: Settings
 ) -> None:

@@ -46,7 +46,7 @@ export function callAbility(name, args) {
   return send(`/api/abilities/${encodeURIComponent(name)}`, args);
 }
 
-/** Reads one of the page's own views: session, memory, days or files. */
+/** Reads one of the page's own views, as the server declares them. */
 export function readView(name, args = {}) {
   return send(`/api/explorer/${name}`, args);
 }

@@ -2,6 +2,7 @@
 
 import { readAddress } from "./address.js";
 import { listAbilities, readView } from "./api.js";
+import { drafts, warnOfDrafts } from "./drafts.js";
 import { Frame } from "./frame.js";
 import { useRequest } from "./hooks.js";
 import { Fault } from "./parts.js";
@@ -17,10 +18,12 @@ function App() {
 
     addEventListener("hashchange", follow);
     addEventListener("keydown", focusSearch);
+    addEventListener("beforeunload", warnOfDrafts);
 
     return () => {
       removeEventListener("hashchange", follow);
       removeEventListener("keydown", focusSearch);
+      removeEventListener("beforeunload", warnOfDrafts);
     };
   }, []);
 
@@ -42,6 +45,7 @@ function App() {
 async function loadStart() {
   const session = await readView("session");
   const abilities = await listAbilities();
+  drafts.open(session.namespace);
 
   return { session, abilities };
 }

@@ -1,6 +1,26 @@
 // From a memory to the texts of a form, and from these back to what is stored or changed.
 
-import { callAbility } from "./api.js";
+import { callAbility, readView } from "./api.js";
+
+// The view returns this many links at a time.
+export const LINKS_PER_PAGE = 20;
+
+// A memory may have a thousand links; the editor offers the best of them only.
+const MAX_EDITED_LINKS = 10 * LINKS_PER_PAGE;
+
+/** Loads {memory, links} as the editor takes them; `name` is {key} or {id}. */
+export async function loadMemory(name) {
+  const { memory } = await readView("memory", name);
+  const links = memory.links ?? [];
+  const total = Math.min(memory.links_total ?? 0, MAX_EDITED_LINKS);
+
+  for (let offset = LINKS_PER_PAGE; offset < total; offset += LINKS_PER_PAGE) {
+    const page = await readView("memory", { ...name, links_offset: offset });
+    links.push(...(page.memory.links ?? []));
+  }
+
+  return { memory, links: links.map((link) => ({ ...link, isStored: true })) };
+}
 
 /** Returns a memory as the texts of a form; without a memory, those of a new one. */
 export function createForm(memory) {
@@ -20,28 +40,38 @@ export function createForm(memory) {
   };
 }
 
+/** Returns whether a form says something else than the memory that it began with. */
+export function isChanged(base, form, rows) {
+  const isSame = JSON.stringify(form) === JSON.stringify(createForm(base.memory));
+  return !isSame || JSON.stringify(rows) !== JSON.stringify(base.links);
+}
+
 /**
- * Stores a new memory, or sends what differs from `memory` and its `links`. Returns the key.
+ * Stores a new memory, or sends what differs from `base`, {memory, links}. Returns the key.
  *
- * Throws what the server refuses, and metadata that is not JSON.
+ * Throws what the server refuses, also if the memory is not `base` any more, and metadata that is
+ * not JSON.
  */
-export function saveMemory(memory, links, form, rows) {
-  return memory ? updateMemory(memory, links, form, rows) : storeMemory(form, rows);
+export function saveMemory(base, form, rows) {
+  return base.memory ? updateMemory(base, form, rows) : storeMemory(form, rows);
 }
 
 async function storeMemory(form, rows) {
   const hasValue = ([, value]) => value !== "" && value !== undefined;
   const values = Object.fromEntries(Object.entries(parseForm(form)).filter(hasValue));
+  // Without a key the memory is new in any case.
+  const isNew = form.key ? { if_version: 0 } : {};
 
   const { key } = await callAbility("store_memory", {
     ...values,
+    ...isNew,
     links: rows.map(toLink),
     detail: "concise",
   });
   return key;
 }
 
-async function updateMemory(memory, links, form, rows) {
+async function updateMemory({ memory, links }, form, rows) {
   const fields = findChangedFields(memory, form);
   const addedLinks = findChangedLinks(links, rows);
   const removedLinks = findRemovedLinks(links, rows);
@@ -51,12 +81,64 @@ async function updateMemory(memory, links, form, rows) {
     await callAbility("update_memory", {
       id: memory.id,
       ...fields,
+      if_version: memory.version,
       links: addedLinks,
       remove_links: removedLinks,
     });
   }
 
   return memory.key;
+}
+
+/**
+ * Returns {form, rows} of a newer version, with what was changed in a form since its `base`.
+ *
+ * `theirs` is {memory, links}, as loaded.
+ */
+export function mergeForm(base, form, rows, theirs) {
+  const before = createForm(base.memory);
+  const merged = createForm(theirs.memory);
+
+  for (const name of Object.keys(merged)) {
+    const isTyped = form[name] !== before[name] && name !== "key" && name !== "type";
+    if (isTyped) merged[name] = form[name];
+  }
+
+  const removed = new Set(findRemovedLinks(base.links, rows).map(identify));
+  const changed = new Set(findChangedLinks(base.links, rows).map(identify));
+  const stays = (link) => !removed.has(identify(link)) && !changed.has(identify(link));
+  const typed = rows.filter((row) => changed.has(identify(row)));
+
+  return { form: merged, rows: [...theirs.links.filter(stays), ...typed] };
+}
+
+/** Returns what a form says as pairs of a label and a text. */
+export function describeForm(form, rows) {
+  const lines = rows.map(({ key, type, link_weight: weight }) => `${key} (${type}) ${weight}`);
+
+  return [
+    ["Content", form.content],
+    ["Summary", form.summary],
+    ["Category", form.category],
+    ["Importance", form.importance],
+    ["Score", String(form.score)],
+    ["Tags", form.tags],
+    ["Metadata", form.metadata],
+    ["Links", lines.sort().join("\n")],
+  ];
+}
+
+/** Returns all that a memory says as pairs of a label and a text; nothing for no memory. */
+export function describeMemory(memory) {
+  if (!memory) return [];
+
+  return [
+    ["Key", memory.key],
+    ["Type", memory.type],
+    ...describeForm(createForm(memory), memory.links ?? []),
+    ["Archived", memory.archived ? "yes" : "no"],
+    ["Expires", memory.expires_at ?? ""],
+  ];
 }
 
 function findChangedFields(memory, form) {

@@ -1,41 +1,127 @@
-// A form for one memory, a new one or an existing one.
+// A form for one memory, a new one or an existing one. What was typed is kept until it is saved.
 
-import { createForm, saveMemory } from "./changes.js";
+import { createForm, isChanged, loadMemory, saveMemory } from "./changes.js";
+import { Conflict } from "./conflict.js";
+import { drafts } from "./drafts.js";
 import { countCharacters, formatNumber, showName } from "./format.js";
 import { Fault, Select, TextArea, TextField } from "./parts.js";
 import { getArguments, listOptions } from "./schemas.js";
-import { html, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useState } from "./vendor/htm-preact.js";
 
-export function Editor({ abilities, memory, links = [], onDone }) {
-  const [form, setForm] = useState(() => createForm(memory));
-  const [rows, setRows] = useState(links);
+/** The memory that a form for a new one begins with. */
+const NO_MEMORY = { memory: null, links: [] };
+
+/**
+ * `start` is {memory, links} as it was loaded, or left out for a new memory. The draft with the name
+ * `draftKey` takes its place if there is one. `onDone` gets {key, message}, or null if the person
+ * left the form; the draft is then kept.
+ */
+export function Editor({ abilities, start = NO_MEMORY, draftKey, onDone }) {
+  const [edited, setEdited] = useState(() => drafts.get(draftKey) ?? createEdited(start));
+  const [conflict, setConflict] = useState(null);
   const [error, setError] = useState();
 
-  const schemas = getArguments(abilities, memory ? "update_memory" : "store_memory");
-  const change = (name, value) => setForm({ ...form, [name]: value });
-  const field = (name) => ({ value: form[name], onChange: (value) => change(name, value) });
+  const { base, form } = edited;
+  useEffect(() => keepDraft(draftKey, edited), [edited]);
 
-  const save = async (event) => {
-    event.preventDefault();
+  const finish = (key, message) => {
+    drafts.drop(draftKey);
+    onDone({ key, message });
+  };
+
+  const save = async (wanted) => {
+    setError(undefined);
     try {
-      onDone(await saveMemory(memory, links, form, rows));
+      finish(await saveMemory(wanted.base, wanted.form, wanted.rows), "Saved.");
     } catch (problem) {
+      await showProblem(problem, wanted);
+    }
+  };
+
+  const showProblem = async (problem, wanted) => {
+    try {
+      if (isConflict(problem, wanted.base)) setConflict(await loadConflict(wanted));
+      else setError(problem);
+    } catch {
       setError(problem);
     }
   };
 
+  const keepEditing = (merged) => {
+    setEdited(merged);
+    setConflict(null);
+  };
+
+  if (conflict) {
+    return html`
+      <${Conflict}
+        ...${edited}
+        theirs=${conflict.theirs}
+        error=${error}
+        onKeep=${keepEditing}
+        onOverwrite=${save}
+        onTake=${() => finish(conflict.theirs?.memory.key ?? form.key, "Theirs was kept.")}
+      />
+    `;
+  }
+
+  const { memory } = base;
+  const submit = (event) => {
+    event.preventDefault();
+    save(edited);
+  };
+
   return html`
-    <form class="editor" onSubmit=${save} aria-label=${memory ? "Edit memory" : "New memory"}>
-      ${!memory && html`<${Identity} schemas=${schemas} field=${field} />`}
-      <${Content} schemas=${schemas} field=${field} />
-      <${Details} schemas=${schemas} field=${field} />
-      <${Links} schema=${schemas.links?.items?.properties} rows=${rows} onChange=${setRows} />
+    <form class="editor" onSubmit=${submit} aria-label=${memory ? "Edit memory" : "New memory"}>
+      <${Fields} abilities=${abilities} edited=${edited} onChange=${setEdited} />
       <${Fault} error=${error} />
       <div class="actions">
         <button type="button" onClick=${() => onDone(null)}>Cancel</button>
         <button class="primary">${memory ? "Save changes" : "Store memory"}</button>
       </div>
     </form>
+  `;
+}
+
+function createEdited(base) {
+  return { base, form: createForm(base.memory), rows: base.links };
+}
+
+function keepDraft(draftKey, edited) {
+  if (isChanged(edited.base, edited.form, edited.rows)) drafts.keep(draftKey, edited);
+  else drafts.drop(draftKey);
+}
+
+/** Returns whether a memory was not saved because it changed, or is gone. */
+function isConflict({ fault }, base) {
+  const isGone = base.memory !== null && fault?.code === "NOT_FOUND";
+  return isGone || fault?.reason === "version_conflict";
+}
+
+/** Loads what somebody else made of the memory; `theirs` is null if it was deleted. */
+async function loadConflict({ base, form }) {
+  const name = base.memory ? { id: base.memory.id } : { key: form.key };
+
+  try {
+    return { theirs: await loadMemory(name) };
+  } catch (problem) {
+    if (problem.fault?.code !== "NOT_FOUND") throw problem;
+    return { theirs: null };
+  }
+}
+
+function Fields({ abilities, edited, onChange }) {
+  const { base, form, rows } = edited;
+  const schemas = getArguments(abilities, base.memory ? "update_memory" : "store_memory");
+  const change = (name, value) => onChange({ ...edited, form: { ...form, [name]: value } });
+  const field = (name) => ({ value: form[name], onChange: (value) => change(name, value) });
+  const changeRows = (changed) => onChange({ ...edited, rows: changed });
+
+  return html`
+    ${!base.memory && html`<${Identity} schemas=${schemas} field=${field} />`}
+    <${Content} schemas=${schemas} field=${field} />
+    <${Details} schemas=${schemas} field=${field} />
+    <${Links} schema=${schemas.links?.items?.properties} rows=${rows} onChange=${changeRows} />
   `;
 }
 

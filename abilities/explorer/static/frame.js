@@ -1,6 +1,6 @@
 // The frame around every view: where to go, who you are, and what you may do.
 
-import { linkTo } from "./address.js";
+import { linkTo, open } from "./address.js";
 import { token } from "./api.js";
 import { Files } from "./files.js";
 import { showName } from "./format.js";
@@ -8,32 +8,49 @@ import { Graph } from "./graph.js";
 import { Memories } from "./memories.js";
 import { Memory } from "./memory.js";
 import { Notes } from "./notes.js";
+import { Notice } from "./notice.js";
+import { Timeline } from "./timeline.js";
 import { Try } from "./try.js";
-import { html, useEffect, useRef } from "./vendor/htm-preact.js";
+import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 const VIEWS = {
   memories: { title: "Memories", component: Memories },
   memory: { title: "Memory", component: Memory },
+  changes: { title: "Changes", component: Timeline },
   graph: { title: "Graph", component: Graph },
   notes: { title: "Notes", component: Notes },
   files: { title: "Files", component: Files },
   try: { title: "Try it", component: Try },
 };
-const TABS = ["memories", "graph", "notes", "files", "try"];
+const TABS = ["memories", "changes", "graph", "notes", "files", "try"];
 
 export function Frame({ address, session, abilities, onForget }) {
   const { view, key } = address;
   const { title, component: View } = Object.hasOwn(VIEWS, view) ? VIEWS[view] : VIEWS.memories;
   const main = useRef();
   const isFirst = useRef(true);
+  const [notice, setNotice] = useState(null);
+  const [round, setRound] = useState(0);
+  const focusHeading = () => main.current.querySelector("h1")?.focus();
 
   // A new view begins at its heading, for the keyboard and for screen readers. The first one
   // does not: the page has just been opened, and is read from its top.
   useEffect(() => {
     document.title = `${showName(key || title)} · agent-abilities`;
-    if (!isFirst.current) main.current.querySelector("h1")?.focus();
+    if (!isFirst.current) focusHeading();
     isFirst.current = false;
   }, [view, key]);
+
+  // What is shown may have changed, so it is loaded again.
+  const report = (made) => {
+    setNotice(made);
+    setRound((before) => before + 1);
+  };
+  const reportUndone = ({ text, key: undone }) => {
+    report({ text });
+    open("memory", undone);
+    focusHeading();
+  };
 
   const skip = (event) => {
     event.preventDefault();
@@ -49,12 +66,15 @@ export function Frame({ address, session, abilities, onForget }) {
       <${Tabs} view=${view} />
       <${Session} session=${session} onForget=${onForget} />
     </header>
+    <${Notice} notice=${notice} onUndone=${reportUndone} onClose=${() => setNotice(null)} />
     <main id="main" tabindex="-1" ref=${main}>
       <${View}
         key=${view + key}
         address=${address}
         canWrite=${session.scope === "write"}
         abilities=${abilities}
+        round=${round}
+        onWritten=${report}
       />
     </main>
   `;

@@ -90,8 +90,7 @@ function Walk({ start, params, abilities }) {
 
   const debounced = useDebounced(JSON.stringify({ ...limits, direction }), 150);
   const request = useRequest(
-    () =>
-      tryAbility("bulk_read_memory", { key: start, ...JSON.parse(debounced), detail: "full" }),
+    () => tryAbility("bulk_read_memory", { key: start, ...JSON.parse(debounced), detail: "full" }),
     [start, debounced],
   );
 

@@ -32,6 +32,36 @@ export function useRequest(send, inputs) {
   return { ...state, reload: () => setRound(round + 1) };
 }
 
+/**
+ * Loads pages one after another, and returns {all, hasMore, request, loadMore}.
+ *
+ * `load` gets the `next_request` of the page before, or null for the first one, which is loaded
+ * again whenever the inputs change; the pages after it are then dropped.
+ */
+export function usePages(load, inputs) {
+  const first = useRequest(() => load(null), inputs);
+  const [later, setLater] = useState({ pages: [] });
+
+  const isCurrent = later.first === first.data;
+  const { pages, error, loading } = isCurrent ? later : { pages: [] };
+  const all = first.data ? [first.data, ...pages] : [];
+  const next = all.at(-1)?.next_request;
+
+  const loadMore = async () => {
+    const before = { first: first.data, pages };
+    setLater({ ...before, loading: true });
+    try {
+      const page = await load(next);
+      setLater({ ...before, pages: [...pages, page] });
+    } catch (problem) {
+      setLater({ ...before, error: problem });
+    }
+  };
+
+  const request = { error: first.error ?? error, loading: first.loading || loading };
+  return { all, hasMore: Boolean(next), request, loadMore };
+}
+
 /** Returns a value once it has stopped changing, for example when typing pauses. */
 export function useDebounced(value, milliseconds = 250) {
   const [debounced, setDebounced] = useState(value);

@@ -2,6 +2,7 @@
 
 import { linkTo, open, replaceParams } from "./address.js";
 import { callAbility } from "./api.js";
+import { DraftNotice } from "./draft_notice.js";
 import { Editor } from "./editor.js";
 import { formatCount, shorten, showName } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
@@ -26,14 +27,17 @@ const ORDERS = [
   ["asc", "ascending"],
 ];
 
-export function Memories({ address, canWrite, abilities }) {
+// No memory has an empty key, so this names the draft of a new one.
+const NEW = "";
+
+export function Memories({ address, canWrite, abilities, round, onWritten }) {
   const { params } = address;
   const [isCreating, setIsCreating] = useState(false);
 
   const debounced = useDebounced(JSON.stringify(params));
-  const request = useRequest(() => queryMemories(JSON.parse(debounced)), [debounced]);
-  const exact = useRequest(() => findExactKey(JSON.parse(debounced).search), [debounced]);
-  const stats = useRequest(() => callAbility("get_memory_stats", {}), []);
+  const request = useRequest(() => queryMemories(JSON.parse(debounced)), [debounced, round]);
+  const exact = useRequest(() => findExactKey(JSON.parse(debounced).search), [debounced, round]);
+  const stats = useRequest(() => callAbility("get_memory_stats", {}), [round]);
 
   // Other filters match other memories, so their first page is shown.
   const filter = (changes) => replaceParams("memories", "", { ...params, offset: "", ...changes });
@@ -41,18 +45,22 @@ export function Memories({ address, canWrite, abilities }) {
 
   const ask = (question) => open("memories", "", { ...params, question });
 
-  const finishCreating = (key) => {
-    if (key) open("memory", key);
-    else setIsCreating(false);
+  const begin = () => setIsCreating(true);
+  const finishCreating = (outcome) => {
+    setIsCreating(false);
+    if (!outcome) return;
+    open("memory", outcome.key);
+    onWritten({ text: outcome.message });
   };
 
-  const create = html`<button class="primary" onClick=${() => setIsCreating(true)}>
-    New memory
-  </button>`;
+  const create = html`<button class="primary" onClick=${begin}>New memory</button>`;
+  const creation = isCreating
+    ? html`<${Editor} abilities=${abilities} draftKey=${NEW} onDone=${finishCreating} />`
+    : html`<${DraftNotice} draftKey=${NEW} onContinue=${begin} />`;
 
   return html`
     <div class="headline"><h1 tabindex="-1">Memories</h1>${canWrite && create}</div>
-    ${isCreating && html`<${Editor} abilities=${abilities} onDone=${finishCreating} />`}
+    ${canWrite && creation}
     <${Question} question=${params.question} abilities=${abilities} onAsk=${ask} />
     <${Statistics} stats=${stats.data} onTag=${(tag) => filter({ tag })} />
     <${Filters} params=${params} abilities=${abilities} onFilter=${filter} />

@@ -2,26 +2,27 @@
 
 import { linkTo, open, replaceParams } from "./address.js";
 import { callAbility, readView } from "./api.js";
+import { loadMemory } from "./changes.js";
+import { DraftNotice } from "./draft_notice.js";
 import { Editor } from "./editor.js";
-import { formatCount, formatNumber, showName } from "./format.js";
+import { formatCount } from "./format.js";
+import { History } from "./history.js";
 import { useRequest } from "./hooks.js";
-import { Chips, Confirm, Name, Pager, RequestStatus, Sizes, Time } from "./parts.js";
+import { Links } from "./links.js";
+import { MissingMemory } from "./missing_memory.js";
+import { Chips, Confirm, Fault, Name, RequestStatus, Sizes, Time } from "./parts.js";
+import { isOffered } from "./schemas.js";
+import { archiveMemory, deleteMemory } from "./undoing.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
-// The view returns this many links at a time.
-const LINKS_PER_PAGE = 20;
-
-// A memory may have a thousand links; the editor offers the best of them only.
-const MAX_EDITED_LINKS = 10 * LINKS_PER_PAGE;
-
-export function Memory({ address, canWrite, abilities }) {
+export function Memory({ address, canWrite, abilities, round, onWritten }) {
   const { key, params } = address;
   const out = Number(params.out ?? 0);
   const back = Number(params.back ?? 0);
 
   const request = useRequest(
     () => readView("memory", { key, links_offset: out, backlinks_offset: back }),
-    [out, back],
+    [out, back, round],
   );
 
   const { memory, backlinks, backlinks_total: backlinksTotal } = request.data ?? {};
@@ -36,7 +37,21 @@ export function Memory({ address, canWrite, abilities }) {
     <${RequestStatus} request=${request} />
   `;
 
-  if (!memory) return html`${headline}<p><a href=${linkTo("memories")}>All memories</a></p>`;
+  if (!memory) {
+    return html`
+      ${headline}
+      ${
+        request.error?.status === 404 &&
+        html`<${MissingMemory}
+          memoryKey=${key}
+          canWrite=${canWrite}
+          abilities=${abilities}
+          onWritten=${onWritten}
+        />`
+      }
+      <p><a href=${linkTo("memories")}>All memories</a></p>
+    `;
+  }
 
   return html`
     ${headline}
@@ -45,6 +60,7 @@ export function Memory({ address, canWrite, abilities }) {
       canWrite=${canWrite}
       abilities=${abilities}
       onChange=${request.reload}
+      onWritten=${onWritten}
     />
     <${Facts} memory=${memory} />
     <div class="columns">
@@ -67,34 +83,49 @@ export function Memory({ address, canWrite, abilities }) {
         onMove=${(offset) => movePage({ back: offset || "" })}
       />
     </div>
+    <${History}
+      name=${{ id: memory.id }}
+      version=${memory.version}
+      canWrite=${canWrite}
+      abilities=${abilities}
+      onWritten=${onWritten}
+    />
   `;
 }
 
 /** The content with what may be done, or the editor in its place. */
-function Body({ memory, canWrite, abilities, onChange }) {
-  const [editedLinks, setEditedLinks] = useState(null);
+function Body({ memory, canWrite, abilities, onChange, onWritten }) {
+  const [start, setStart] = useState(null);
   const [question, setQuestion] = useState(null);
   const [message, setMessage] = useState("");
+  const [error, setError] = useState();
 
-  const edit = async () => setEditedLinks(await loadBestLinks(memory.key));
+  const edit = async () => {
+    setError(undefined);
+    try {
+      setStart(await loadMemory({ id: memory.id }));
+    } catch (problem) {
+      setError(problem);
+    }
+  };
   const report = (text) => {
     setMessage(text);
     onChange();
   };
-  const finishEditing = (savedKey) => {
-    setEditedLinks(null);
-    if (savedKey) report("Saved.");
+  const finishEditing = (outcome) => {
+    setStart(null);
+    if (outcome) report(outcome.message);
   };
 
   const status = html`<p class="done" role="status">${message}</p>`;
 
-  if (editedLinks) {
+  if (start) {
     return html`
       ${status}
       <${Editor}
         abilities=${abilities}
-        memory=${memory}
-        links=${editedLinks}
+        start=${start}
+        draftKey=${memory.key}
         onDone=${finishEditing}
       />
     `;
@@ -102,10 +133,19 @@ function Body({ memory, canWrite, abilities, onChange }) {
 
   const actions =
     canWrite &&
-    html`<${Actions} memory=${memory} onEdit=${edit} onAsk=${setQuestion} onReport=${report} />`;
+    html`<${Actions}
+      memory=${memory}
+      canUndo=${isOffered(abilities, "memory_restore")}
+      onEdit=${edit}
+      onAsk=${setQuestion}
+      onReport=${report}
+      onWritten=${onWritten}
+    />`;
 
   return html`
     ${status}
+    <${Fault} error=${error} />
+    ${canWrite && html`<${DraftNotice} draftKey=${memory.key} onContinue=${edit} />`}
     <${Content} memory=${memory}>${actions}<//>
     <${Confirm} question=${question} onClose=${() => setQuestion(null)} />
   `;
@@ -125,9 +165,10 @@ function Content({ memory, children }) {
   `;
 }
 
-function Actions({ memory, onEdit, onAsk, onReport }) {
-  const archive = () => onAsk(askToArchive(memory, onReport));
+function Actions({ memory, canUndo, onEdit, onAsk, onReport, onWritten }) {
+  const archive = () => onAsk(askToArchive(memory, onWritten));
   const restore = () => onAsk(askToRestore(memory, onReport));
+  const remove = () => onAsk(askToDelete(memory, canUndo, onWritten));
 
   return html`
     <button onClick=${onEdit}>Edit</button>
@@ -136,27 +177,22 @@ function Actions({ memory, onEdit, onAsk, onReport }) {
         ? html`<button onClick=${restore}>Restore</button>`
         : html`<button onClick=${archive}>Archive</button>`
     }
-    <button class="danger" onClick=${() => onAsk(askToDelete(memory))}>Delete permanently</button>
+    <button class="danger" onClick=${remove}>Delete permanently</button>
   `;
 }
 
-function askToArchive(memory, onReport) {
-  const run = async () => {
-    await callAbility("delete_memory", { id: memory.id });
-    onReport("Archived.");
-  };
-
+function askToArchive(memory, onWritten) {
   return {
     title: "Archive this memory?",
     text: "Queries and walks will leave it out. You can still read it by its key, and restore it.",
     action: "Archive",
-    run,
+    run: async () => onWritten(await archiveMemory(memory)),
   };
 }
 
-function askToRestore(memory, onReport) {
+function askToRestore({ id, version }, onReport) {
   const run = async () => {
-    await callAbility("update_memory", { id: memory.id, archived: false });
+    await callAbility("update_memory", { id, archived: false, if_version: version });
     onReport("Restored.");
   };
 
@@ -168,15 +204,20 @@ function askToRestore(memory, onReport) {
   };
 }
 
-function askToDelete(memory) {
+function askToDelete(memory, canUndo, onWritten) {
   const run = async () => {
-    await callAbility("delete_memory", { id: memory.id, permanent: true });
+    const { text, undo } = await deleteMemory(memory);
     open("memories");
+    onWritten(canUndo ? { text, undo } : { text });
   };
+
+  const end = canUndo
+    ? "It can be restored only as long as its history is kept."
+    : "It cannot be restored here.";
 
   return {
     title: "Delete this memory permanently?",
-    text: "It cannot be restored. Links from other memories to it stay, but lead nowhere.",
+    text: `${end} Links from other memories to it stay, but lead nowhere.`,
     action: "Delete permanently",
     danger: true,
     run,
@@ -214,55 +255,4 @@ function Fact({ name, children }) {
 function Metadata({ metadata }) {
   const text = JSON.stringify(metadata, null, 2);
   return html`<div class="wide"><dt>Metadata</dt><dd><pre>${text}</pre></dd></div>`;
-}
-
-function Links({ title, what, none, links, total, offset, onMove }) {
-  const hasPages = total > links.length;
-
-  return html`
-    <section>
-      <h2>${title} <span class="faint">${formatNumber(total)}</span></h2>
-      ${total === 0 && html`<p class="faint">${none}</p>`}
-      <ul class="links">${links.map((link) => html`<${LinkItem} link=${link} />`)}</ul>
-      ${
-        hasPages &&
-        html`<${Pager}
-          what=${what}
-          offset=${offset}
-          shown=${links.length}
-          total=${total}
-          limit=${LINKS_PER_PAGE}
-          onMove=${onMove}
-        />`
-      }
-    </section>
-  `;
-}
-
-function LinkItem({ link }) {
-  const { key, type, term, link_weight: weight } = link;
-  const label = `Weight of the link to ${showName(key)}`;
-  const reason = term && `“${showName(term)}”`;
-
-  return html`
-    <li>
-      <a href=${linkTo("memory", key)}><${Name} of=${key} /></a>
-      <span class="faint">${type === "association" ? "" : type} ${reason}</span>
-      <meter min="0" max="1" value=${weight} aria-label=${label}></meter> ${weight}
-    </li>
-  `;
-}
-
-/** Loads the links that the editor offers: the best ones, which the view returns first. */
-async function loadBestLinks(key) {
-  const links = [];
-  let total = 1;
-
-  for (let offset = 0; offset < Math.min(total, MAX_EDITED_LINKS); offset += LINKS_PER_PAGE) {
-    const { memory } = await readView("memory", { key, links_offset: offset });
-    links.push(...(memory.links ?? []));
-    total = memory.links_total ?? 0;
-  }
-
-  return links.map((link) => ({ ...link, isStored: true }));
 }

@@ -125,6 +125,15 @@ export function Pager({ offset, shown, total, limit, onMove, what }) {
   `;
 }
 
+/** A button to the next page of what `usePages` returned; nothing at the end. */
+export function More({ pages, label }) {
+  if (!pages.hasMore) return null;
+
+  return html`
+    <p><button disabled=${pages.request.loading} onClick=${pages.loadMore}>${label}</button></p>
+  `;
+}
+
 /** Asks before something is done. A question is {title, text, action, danger, run}, or null. */
 export function Confirm({ question, onClose }) {
   const dialog = useRef();

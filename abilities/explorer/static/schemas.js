@@ -15,3 +15,8 @@ export function getArguments(abilities, name) {
 export function listOptions(schema) {
   return (schema?.enum ?? []).map((choice) => [choice, choice]);
 }
+
+/** Returns whether the caller may use an ability. */
+export function isOffered(abilities, name) {
+  return abilities.some((ability) => ability.name === name);
+}

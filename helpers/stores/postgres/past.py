@@ -124,6 +124,32 @@ _CHANGES = Select(
     _FoundChange.parse,
 )
 
+_LATEST = Select(
+    """
+    WITH given AS (SELECT %s::text AS namespace, %s::int8 AS before, %s::int8 AS most),
+    found AS (
+        (SELECT version, id, action, made_at, caller FROM history, given
+            WHERE history.namespace = given.namespace AND version < given.before
+                AND action <> 'relinked'
+            ORDER BY version DESC LIMIT (SELECT most FROM given))
+        UNION ALL
+        (SELECT version, id, 'purged', made_at, caller FROM purged, given
+            WHERE purged.namespace = given.namespace AND version < given.before
+            ORDER BY version DESC LIMIT (SELECT most FROM given))
+        ORDER BY version DESC, id DESC LIMIT (SELECT most FROM given)
+    )
+    SELECT f.version, f.id, coalesce(m.key, last.key, ''), f.action, f.made_at, f.caller
+    FROM found AS f CROSS JOIN given
+    LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.id = f.id
+    LEFT JOIN LATERAL (
+        SELECT h.key FROM history AS h WHERE h.namespace = given.namespace AND h.id = f.id
+        ORDER BY h.version DESC LIMIT 1
+    ) AS last ON true
+    ORDER BY f.version DESC, f.id DESC
+    """,
+    MemoryChange._make,
+)
+
 
 async def read_state(connection: Connection, row: Row | None) -> State:
     """Return a memory as it is now, with all its sound links."""
@@ -225,6 +251,14 @@ async def read_changes(
     *_, last = found
     next_version = last.change.version if last.has_more else versions.number
     return ChangePage(tuple(last_changes.values()), next_version, last.has_more, is_complete)
+
+
+async def read_latest_changes(
+    connection: Connection, namespace: str, before: int | None, limit: int
+) -> list[MemoryChange]:
+    """Return the latest changes, newest first, or those before a version."""
+    end = _LAST_VERSION if before is None else before
+    return await _LATEST.fetch(connection, namespace, end, limit)
 
 
 async def read_entries(

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.postgres.reads import read_ids
 from abilities.helpers.stores.postgres.statements import Connection, Select, to_number, to_text
-from abilities.helpers.stores.protocol import MemoryPage, Stats
-from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.protocol import Stats
+from abilities.helpers.stores.query import MemoryPage, Query
 from abilities.helpers.stores.stats import build_stats
 
 FEW_MATCHES = 10_000

@@ -37,18 +37,18 @@ from abilities.helpers.stores.protocol import (
     Backlinks,
     IntegrityFinding,
     Mark,
-    MemoryPage,
     Recalled,
     ServableStore,
     Stats,
     WalkResult,
     WriteResult,
 )
-from abilities.helpers.stores.query import MemoryLine, Query
+from abilities.helpers.stores.query import MemoryLine, MemoryPage, Query
 from abilities.helpers.stores.requests import check_change, check_names, check_query, check_values
 from abilities.helpers.stores.timeline import (
     ChangePage,
     HistoryLimits,
+    MemoryChange,
     MemoryHistory,
     MemoryName,
 )
@@ -204,6 +204,13 @@ class PostgresStore(ServableStore):
     async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:
         check_names(namespace)
         return await self._read(namespace, past.read_changes, namespace, since, limit)
+
+    @override
+    async def read_latest_changes(
+        self, namespace: str, before: int | None, limit: int
+    ) -> list[MemoryChange]:
+        check_names(namespace)
+        return await self._read(namespace, past.read_latest_changes, namespace, before, limit)
 
     @override
     async def compact(self, now: str) -> int:

@@ -1,7 +1,7 @@
 """Reads of the history of an SQLite store, in a snapshot of the caller."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from abilities.declarations.faults import Refused
@@ -36,6 +36,13 @@ WHERE namespace = ?1 AND version > ?2 AND version <= ?3
 UNION ALL SELECT version, id, 'purged', made_at, caller FROM purged INDEXED BY purged_version
 WHERE namespace = ?1 AND version > ?2 AND version <= ?3
 ORDER BY version, id
+"""
+_LATEST = """
+SELECT version, id, action, made_at, caller FROM history
+WHERE namespace = ?1 AND version < ?2 AND action <> 'relinked'
+UNION ALL SELECT version, id, 'purged', made_at, caller FROM purged INDEXED BY purged_version
+WHERE namespace = ?1 AND version < ?2
+ORDER BY version DESC, id DESC LIMIT ?3
 """
 _NEXT_VERSION = """
 SELECT max(version) FROM (
@@ -157,13 +164,31 @@ def read_changes(
         last_changes.pop(memory_id, None)  # so that it moves to the end
         last_changes[memory_id] = columns
 
-    changes: list[MemoryChange] = []
-    for version, memory_id, action, made_at, caller in last_changes.values():
-        ((key,),) = connection.execute(_KEY, (namespace, memory_id)).fetchall()
-        changes.append(MemoryChange(version, memory_id, key, action, made_at, caller))
+    changes = _add_keys(connection, namespace, last_changes.values())
 
     ((later,),) = connection.execute(_NEXT_VERSION, (namespace, end, 1)).fetchall()
     has_more = later is not None
     if not has_more:
         end = max(end, number)
     return ChangePage(tuple(changes), end, has_more, since >= forgotten)
+
+
+def read_latest_changes(
+    connection: sqlite3.Connection, namespace: str, before: int | None, limit: int
+) -> list[MemoryChange]:
+    """Return the latest changes, newest first, or those before a version."""
+    end = _LAST_VERSION if before is None else before
+    found = connection.execute(_LATEST, (namespace, end, limit)).fetchall()
+    return _add_keys(connection, namespace, found)
+
+
+def _add_keys(
+    connection: sqlite3.Connection, namespace: str, found: Iterable[tuple[Any, ...]]
+) -> list[MemoryChange]:
+    """Return changes with the keys of their memories now."""
+    changes: list[MemoryChange] = []
+    for version, memory_id, action, made_at, caller in found:
+        ((key,),) = connection.execute(_KEY, (namespace, memory_id)).fetchall()
+        changes.append(MemoryChange(version, memory_id, key, action, made_at, caller))
+
+    return changes

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.recall import Filters
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import MemoryPage, Stats
-from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.protocol import Stats
+from abilities.helpers.stores.query import MemoryPage, Query
 from abilities.helpers.stores.search_text import SEPARATOR
 from abilities.helpers.stores.sqlite.reads import find_row_by_id, load_memory
 from abilities.helpers.stores.sqlite.search import HAS_TERMS, plan_search

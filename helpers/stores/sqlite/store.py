@@ -23,14 +23,13 @@ from abilities.helpers.stores.protocol import (
     Backlinks,
     IntegrityFinding,
     Mark,
-    MemoryPage,
     Recalled,
     ServableStore,
     Stats,
     WalkResult,
     WriteResult,
 )
-from abilities.helpers.stores.query import MemoryLine, Query
+from abilities.helpers.stores.query import MemoryLine, MemoryPage, Query
 from abilities.helpers.stores.requests import check_change, check_names, check_query
 from abilities.helpers.stores.sqlite import listing, past, queries, reads, recall, transfer, walks
 from abilities.helpers.stores.sqlite.access import OPERATOR, StoreAccess
@@ -46,6 +45,7 @@ from abilities.helpers.stores.sqlite.writes import WriteRules
 from abilities.helpers.stores.timeline import (
     ChangePage,
     HistoryLimits,
+    MemoryChange,
     MemoryHistory,
     MemoryName,
 )
@@ -223,6 +223,15 @@ class SqliteStore(ServableStore):
         check_names(namespace)
         return await self.access.read(
             namespace, lambda c: past.read_changes(c, namespace, since, limit)
+        )
+
+    @override
+    async def read_latest_changes(
+        self, namespace: str, before: int | None, limit: int
+    ) -> list[MemoryChange]:
+        check_names(namespace)
+        return await self.access.read(
+            namespace, lambda c: past.read_latest_changes(c, namespace, before, limit)
         )
 
     @override
