@@ -21,7 +21,7 @@ _FORMER_ID = Select(
 
 
 class _LastEntry(NamedTuple):
-    """The last entry of a memory that is more than a link that followed another memory."""
+    """The last entry of a memory, and the version that the memory has since."""
 
     version: int
     action: str
@@ -29,8 +29,8 @@ class _LastEntry(NamedTuple):
 
 _LAST_ENTRY = Select(
     """
-    SELECT version, action FROM history WHERE namespace = %s AND id = %s AND action <> 'relinked'
-    ORDER BY version DESC LIMIT 1
+    SELECT CASE action WHEN 'relinked' THEN previous ELSE version END, action FROM history
+    WHERE namespace = %s AND id = %s ORDER BY version DESC LIMIT 1
     """,
     _LastEntry._make,
 )
