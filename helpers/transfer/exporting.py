@@ -16,7 +16,7 @@ from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.transfer.export_lines import HEADING, format_line
 from abilities.helpers.transfer.exported_pasts import ExportedPasts, match_past, read_end
 from abilities.helpers.transfer.history_lines import format_entry
-from abilities.helpers.transfer.resuming import Place, resume_export
+from abilities.helpers.transfer.resuming import ExportPlace, resume_export
 
 PAGE = 500
 """Memories or entries that are read and written together."""
@@ -60,12 +60,12 @@ async def export(
     with ExportedPasts() as pasts:
         if path is None:
             await _print(HEADING)
-            result = await _Export(store, options, progress, pasts, _print).run(Place())
+            result = await _Export(store, options, progress, pasts, _print).run(ExportPlace())
             sys.stdout.buffer.flush()  # the last lines are still in Python's own buffer
             return result
 
         output = AtomicFile(path)
-        place: Place | None = None
+        place: ExportPlace | None = None
         if options.resume:
             place = await resume_export(output.part_path, pasts)
 
@@ -77,7 +77,7 @@ async def export(
 
             if place is None:
                 await write(HEADING)
-            return await _Export(store, options, progress, pasts, write).run(place or Place())
+            return await _Export(store, options, progress, pasts, write).run(place or ExportPlace())
 
 
 async def _print(lines: bytes) -> None:
@@ -109,7 +109,7 @@ class _Export:
         self._entries = 0
         self._damaged: list[DamagedMemory | DamagedEntry] = []
 
-    async def run(self, place: Place) -> ExportResult:
+    async def run(self, place: ExportPlace) -> ExportResult:
         """Write what follows a place."""
         if self._history and place.memory is None:
             await self._write_history(place.entry or (self._namespace or "", "", 0))

@@ -12,7 +12,7 @@ from abilities.helpers.transfer.sources import get_text
 from abilities.helpers.transfer.streams import Line, read_lines
 
 
-class Place(NamedTuple):
+class ExportPlace(NamedTuple):
     """The last entry and the last memory that an export has written, each None if there is none.
 
     An entry is named by namespace, id and version, a memory by namespace and key.
@@ -22,17 +22,17 @@ class Place(NamedTuple):
     memory: tuple[str, str] | None = None
 
 
-async def resume_export(part: Path, pasts: ExportedPasts) -> Place | None:
+async def resume_export(part: Path, pasts: ExportedPasts) -> ExportPlace | None:
     """Return the place from which to continue, None if there is nothing to continue.
 
     Notes what the part has of the history, and cuts off a line that was torn by a crash.
     """
-    place: Place | None = None
+    place: ExportPlace | None = None
     end = 0
     try:
         async for line in read_lines(part):
             if line.is_whole:
-                place = _move_on(place or Place(), line, pasts)
+                place = _move_on(place or ExportPlace(), line, pasts)
                 end = line.end
     except FileNotFoundError:
         return None
@@ -42,7 +42,7 @@ async def resume_export(part: Path, pasts: ExportedPasts) -> Place | None:
     return place
 
 
-def _move_on(place: Place, line: Line, pasts: ExportedPasts) -> Place:
+def _move_on(place: ExportPlace, line: Line, pasts: ExportedPasts) -> ExportPlace:
     """Return the place after another line of an export."""
     text = get_text(line)
     if line.number == 1 and parse_heading(text):
@@ -51,7 +51,7 @@ def _move_on(place: Place, line: Line, pasts: ExportedPasts) -> Place:
     if is_history(text):
         entry = parse_entry(text)
         pasts.add([entry])
-        return Place(entry=(entry.namespace, entry.id, entry.version))
+        return ExportPlace(entry=(entry.namespace, entry.id, entry.version))
 
     memory = parse_json(text)
     pasts.settle(memory["namespace"], memory["id"])

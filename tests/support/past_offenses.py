@@ -20,7 +20,7 @@ Offense = Callable[[pytest.MonkeyPatch], None]
 
 def lose_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write entries without the last of the links that a change replaced."""
-    describe_before = sqlite_history.describe_before
+    describe_before = history.describe_before
 
     def describe_less(*arguments: Any) -> str:
         before = json.loads(describe_before(*arguments))
@@ -58,14 +58,15 @@ def skip_changes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def read_fewer(store: SqliteStore, *arguments: Any) -> ChangePage:
         page = await read_changes(store, *arguments)
-        return page._replace(changes=[change for change in page.changes if next(numbers) % 5])
+        told = tuple(change for change in page.changes if next(numbers) % 5)
+        return page._replace(changes=told)
 
     monkeypatch.setattr(SqliteStore, "read_changes", read_fewer)
 
 
 def restore_without_tags(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restore memories without their tags."""
-    restore_row = restoring.restore_row
+    restore_row = history.restore_row
 
     def restore_less(*arguments: Any) -> Any:
         return restore_row(*arguments)._replace(tags="[]")
