@@ -19,18 +19,19 @@ export function Conflict({ base, form, rows, theirs, error, onKeep, onOverwrite,
   const titles = theirs
     ? ["Theirs, as it is now", "Yours, as typed"]
     : ["Deleted", "Yours, as typed"];
+  const after = describeForm(mine.form, mine.rows);
   const before = theirs ? describeForm(createForm(theirs.memory), theirs.links) : [];
 
   return html`
     <section class="conflict" aria-labelledby="conflict-title">
       <h2 id="conflict-title" tabindex="-1" ref=${heading}>
-        ${theirs ? "Somebody changed this memory meanwhile" : "Somebody deleted this memory meanwhile"}
+        Somebody ${theirs ? "changed" : "deleted"} this memory meanwhile
       </h2>
       <p>
         Nothing was saved, and nothing is lost. What you did not change is shown, and would be
         saved, as they left it.
       </p>
-      <${SideBySide} titles=${titles} before=${before} after=${describeForm(mine.form, mine.rows)} />
+      <${SideBySide} titles=${titles} before=${before} after=${after} />
       <${Fault} error=${error} />
       <div class="actions">
         <button type="button" class="primary" onClick=${() => onKeep(mine)}>

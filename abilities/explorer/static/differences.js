@@ -5,7 +5,7 @@ const MAX_CELLS = 4_000_000;
 
 // A word, a character of a script without spaces, a run of spaces, or a sign.
 const WORDS =
-  /[\p{Ideographic}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]|[\p{L}\p{N}\p{M}_]+|\s+|./gsu;
+  /[\p{Ideographic}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}]|[\p{L}\p{N}\p{M}_]+|\s+|./gsu;
 const LINES = /[^\n]*\n|[^\n]+/g;
 
 /**

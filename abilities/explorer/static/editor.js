@@ -12,9 +12,9 @@ import { html, useEffect, useState } from "./vendor/htm-preact.js";
 const NO_MEMORY = { memory: null, links: [] };
 
 /**
- * `start` is {memory, links} as it was loaded, or left out for a new memory. The draft with the name
- * `draftKey` takes its place if there is one. `onDone` gets {key, message}, or null if the person
- * left the form; the draft is then kept.
+ * `start` is {memory, links} as it was loaded, or left out for a new memory. The draft with the
+ * name `draftKey` takes its place if there is one. `onDone` gets {key, message}, or null if the
+ * person left the form; the draft is then kept.
  */
 export function Editor({ abilities, start = NO_MEMORY, draftKey, onDone }) {
   const [edited, setEdited] = useState(() => drafts.get(draftKey) ?? createEdited(start));

@@ -144,7 +144,12 @@ function Opened({ id, version, newer }) {
     <div class="opened">
       ${
         latest &&
-        html`<${Select} label="Compare with" options=${COMPARISONS} value=${other} onChange=${setOther} />`
+        html`<${Select}
+          label="Compare with"
+          options=${COMPARISONS}
+          value=${other}
+          onChange=${setOther}
+        />`
       }
       <${RequestStatus} request=${request} />
       ${request.data && html`<${Differences} ...${request.data} />`}
