@@ -31,7 +31,8 @@ class Visitor:
     """Wraps a page.
 
     ``violations`` lists errors, refused loads, requests to other hosts, dialogs and scripts that
-    ran. Console messages that contain one of the ``expected`` texts are none.
+    ran. Console messages that contain one of the ``expected`` texts are none. Dialogs whose types
+    are in ``expected_dialogs`` are accepted once each.
     """
 
     def __init__(self, page: Page, address: str) -> None:
@@ -39,6 +40,7 @@ class Visitor:
         self.address = address
         self.violations: list[str] = []
         self.expected: list[str] = []
+        self.expected_dialogs: list[str] = []
 
         page.add_init_script(
             "window.hacked = () => { document.title = 'HACKED'; console.error('HACKED'); }"
@@ -46,7 +48,7 @@ class Visitor:
         page.on("console", self._check_message)
         page.on("pageerror", lambda error: self.violations.append(f"error: {error}"))
         page.on("request", self._check_request)
-        page.on("dialog", self._refuse_dialog)
+        page.on("dialog", self._answer_dialog)
 
     def go(self, address: str) -> None:
         """Go to a view, and wait until everything on it has loaded."""
@@ -88,6 +90,11 @@ class Visitor:
         if not is_own and not request.url.startswith("data:"):
             self.violations.append(f"request to another host: {request.url}")
 
-    def _refuse_dialog(self, dialog: Dialog) -> None:
+    def _answer_dialog(self, dialog: Dialog) -> None:
+        if dialog.type in self.expected_dialogs:
+            self.expected_dialogs.remove(dialog.type)
+            dialog.accept()
+            return
+
         self.violations.append(f"dialog: {dialog.message}")
         dialog.dismiss()

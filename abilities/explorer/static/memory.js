@@ -108,6 +108,9 @@ function Body({ memory, canWrite, abilities, onChange, onWritten }) {
       setError(problem);
     }
   };
+  const ask = (asked) => {
+    setQuestion({ ...asked, run: () => runOrReload(asked.run, onChange) });
+  };
   const report = (text) => {
     setMessage(text);
     onChange();
@@ -137,7 +140,7 @@ function Body({ memory, canWrite, abilities, onChange, onWritten }) {
       memory=${memory}
       canUndo=${isOffered(abilities, "memory_restore")}
       onEdit=${edit}
-      onAsk=${setQuestion}
+      onAsk=${ask}
       onReport=${report}
       onWritten=${onWritten}
     />`;
@@ -149,6 +152,16 @@ function Body({ memory, canWrite, abilities, onChange, onWritten }) {
     <${Content} memory=${memory}>${actions}<//>
     <${Confirm} question=${question} onClose=${() => setQuestion(null)} />
   `;
+}
+
+/** Runs something; if it is refused, what is shown may be old, so it is loaded again. */
+async function runOrReload(run, reload) {
+  try {
+    await run();
+  } catch (problem) {
+    reload();
+    throw problem;
+  }
 }
 
 function Content({ memory, children }) {
