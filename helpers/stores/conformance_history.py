@@ -257,6 +257,8 @@ async def changes_are_followed_by_their_versions(store: HistoryStore) -> None:
 
     page = await store.read_changes(NAMESPACE, 6, 10)
     expect((page.changes, page.next, page.has_more), ((), 6, False), "then there is nothing new")
+    page = await store.read_changes(NAMESPACE, 7, 10)
+    expect((page.next, page.is_complete), (6, False), "who has seen more is told to begin anew")
     page = await store.read_changes(OTHER_NAMESPACE, 0, 10)
     expect(page.changes, (), "a namespace has changes of its own")
 

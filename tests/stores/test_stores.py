@@ -517,7 +517,7 @@ async def test_a_long_read_takes_neither_a_new_thread_nor_a_new_descriptor(
         threads_before = set(threading.enumerate())
         descriptors_before = len(os.listdir("/proc/self/fd"))
 
-        slow = asyncio.create_task(store._read(NAMESPACE, read_slowly_at_first))
+        slow = asyncio.create_task(store.access.read(NAMESPACE, read_slowly_at_first))
         await asyncio.sleep(0)  # it is queued first
         await store.read("another", ["k"])
         await slow

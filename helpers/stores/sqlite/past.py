@@ -156,7 +156,8 @@ def read_changes(
     number, forgotten = connection.execute(_VERSIONS, (namespace,)).fetchone() or (0, 0)
     ((end,),) = connection.execute(_NEXT_VERSION, (namespace, since, limit)).fetchall()
     if end is None:
-        return ChangePage((), max(since, number), False, since >= forgotten)
+        # A follower of a later state, as after a backup was restored, begins anew from here.
+        return ChangePage((), number, False, forgotten <= since <= number)
 
     last_changes: dict[str, tuple[Any, ...]] = {}
     for columns in connection.execute(_CHANGES, (namespace, since, end)):
