@@ -283,9 +283,14 @@ async def test_a_database_of_version_2_gets_the_table_of_stale_ranks(server: str
         await put(store, "s", links=[("hub", 0.5)])
         await store.close()
         with psycopg.connect(url) as connection:
-            for table in ("stale_ranks", "recall_language", "recall_terms", "recall_recent"):
+            added = ("stale_ranks", "recall_language", "recall_terms", "recall_recent")
+            for table in (*added, "history", "purged"):
                 connection.execute(f"DROP TABLE abilities_data.{table}")
             connection.execute("ALTER TABLE abilities_data.shelf DROP COLUMN doc")
+            connection.execute("ALTER TABLE abilities_data.memories DROP COLUMN expires_at")
+            for column in ("forgotten", "history_bytes"):
+                connection.execute(f"ALTER TABLE abilities_data.versions DROP COLUMN {column}")
+            connection.execute("DROP FUNCTION abilities.begin_read")
             connection.execute("UPDATE abilities.version SET number = 2")
 
         store = PostgresStore(url)
@@ -295,7 +300,7 @@ async def test_a_database_of_version_2_gets_the_table_of_stale_ranks(server: str
 
         with psycopg.connect(url) as connection:
             versions = connection.execute("SELECT number FROM abilities.version ORDER BY 1")
-            assert versions.fetchall() == [(2,), (3,), (4,)]
+            assert versions.fetchall() == [(2,), (3,), (4,), (5,)]
         assert [step.key for step in walk.outcome.steps] == ["s", "hub"]
 
 

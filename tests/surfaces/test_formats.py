@@ -34,6 +34,9 @@ CALLS: dict[str, JsonObject] = {
     "memory_get": {"key": "m1"},
     "query_memories": {"limit": 50},
     "file_list": {"pattern": "*.txt"},
+    "memory_history": {"key": "m0"},
+    "memory_changes": {"since": 3},
+    "memory_list": {"prefix": "m"},
     "recall": {"queries": ["7 8 9", "10"], "max_tokens": 16_000, "detail": "full"},
 }
 
@@ -57,9 +60,10 @@ async def full(roots: Settings) -> Settings:
 
 
 def test_every_reading_and_finding_ability_has_formats() -> None:
-    assert set(CALLS) == FORMATTED
+    assert {*CALLS, "remember"} == FORMATTED
     others = {ability.name for ability in BUILT_IN} - FORMATTED
-    assert others == {"store_memory", "update_memory", "delete_memory", "get_memory_stats"}
+    single = {"store_memory", "update_memory", "delete_memory", "memory_restore"}
+    assert others == {*single, "get_memory_stats"}
 
 
 @pytest.mark.requirement("R1.7.2")

@@ -86,10 +86,10 @@ async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None
             await client.call_tool("no_such_tool", {})
 
     assert [tool.name for tool in tools] == [ability.name for ability in BUILT_IN]
+    writing = {"store_memory", "update_memory", "delete_memory", "remember", "memory_restore"}
     for tool in tools:
-        writes = tool.name in ("store_memory", "update_memory", "delete_memory")
         assert tool.annotations is not None
-        assert tool.annotations.read_only_hint is not writes
+        assert tool.annotations.read_only_hint is (tool.name not in writing)
         assert tool.output_schema is None
 
     assert caught.value.code == -32602
