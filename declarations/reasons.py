@@ -75,7 +75,7 @@ Reason = Literal[
     "key_taken",
     "version_conflict",
     "version_not_found",
-    "not_applied",
+    "rolled_back",
     "purged",
     "read_only",
     "storage_denied",
@@ -206,7 +206,7 @@ FAULTS: dict[Reason, Meaning] = {
     "version_not_found": Meaning(
         "NOT_FOUND", "The history has no such version of this memory; see memory_history."
     ),
-    "not_applied": Meaning(
+    "rolled_back": Meaning(
         "INVALID_INPUT", "Another operation of this call failed, so none of them was made."
     ),
     "purged": Meaning("INVALID_INPUT", "A memory with this id was purged; it is not revived."),

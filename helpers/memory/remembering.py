@@ -56,7 +56,7 @@ class Remembering:
 
         outcomes: list[Outcome] = []
         for change in changes:
-            outcomes.append(Refused("not_applied") if isinstance(change, Change) else change)
+            outcomes.append(Refused("rolled_back") if isinstance(change, Change) else change)
         return outcomes
 
     async def make_all(self, changes: Sequence[Change]) -> list[Outcome]:
@@ -277,7 +277,7 @@ def _choose_outcome(plan: Plan, results: Sequence[WriteResult | Exception]) -> O
     errors = [result for result in results if isinstance(result, Exception)]
 
     for error in errors:
-        if not (isinstance(error, Refused) and error.reason == "not_applied"):
+        if not (isinstance(error, Refused) and error.reason == "rolled_back"):
             return error
 
     if not isinstance(first, WriteResult):

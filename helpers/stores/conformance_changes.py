@@ -91,7 +91,7 @@ async def atomic_changes_are_all_made_or_none(store: MemoryStore) -> None:
         atomic=True,
     )
 
-    expected = ["not_applied", "not_applied", "memory_not_found", "not_applied"]
+    expected = ["rolled_back", "rolled_back", "memory_not_found", "rolled_back"]
     expect(outcomes, expected, "one outcome says what was refused")
     expect(await read_one(store, "a"), before, "a memory is as it was")
     missing = ["memory_not_found"] * 3

@@ -142,7 +142,7 @@ class MemoryStore(Protocol):
         """Make changes one after another in one transaction; return one outcome each, in order.
 
         A change that cannot be made leaves the others alone. If they are ``atomic`` it undoes them
-        all: then its Refused stands in its place, and Refused("not_applied") in all others.
+        all: then its Refused stands in its place, and Refused("rolled_back") in all others.
         """
         ...
 

@@ -218,7 +218,7 @@ async def test_all_or_none(app: Abilities) -> None:
         (store("tea", if_version=9), "version_conflict"),
     ):
         records = await remember(app, store("a"), wrong, store("b", LONG), atomic=True)
-        assert [record["reason"] for record in records] == ["not_applied", reason, "not_applied"]
+        assert [record["reason"] for record in records] == ["rolled_back", reason, "rolled_back"]
         assert await list_keys(app) == ["tea"]
 
     assert (await get(app, "tea"))["version"] == 1

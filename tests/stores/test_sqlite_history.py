@@ -210,9 +210,9 @@ async def test_a_refused_change_of_a_batch_leaves_nothing_behind(tmp_path: Path)
 
         together = await store.change_many(NAMESPACE, changes, atomic=True)
         assert [find_refusal(outcome) for outcome in together] == [
-            "not_applied",
+            "rolled_back",
             "version_conflict",
-            "not_applied",
+            "rolled_back",
         ]
         assert await list_versions(store, "a") == [1]
 

@@ -87,7 +87,7 @@ class PastModel:
                 outcomes.append(str(refusal))
                 if atomic:
                     self.take(before)
-                    alone = ["not_applied"] * len(changes)
+                    alone = ["rolled_back"] * len(changes)
                     return [*alone[:number], str(refusal), *alone[number + 1 :]]
 
         return outcomes

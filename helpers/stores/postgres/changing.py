@@ -128,7 +128,7 @@ async def apply_changes(
 
 def _refuse_others(failure: Exception, place: int, number: int) -> list[WriteResult | Exception]:
     """Return the outcomes of changes that were not made because one of them failed."""
-    outcomes: list[WriteResult | Exception] = [Refused("not_applied") for _ in range(number)]
+    outcomes: list[WriteResult | Exception] = [Refused("rolled_back") for _ in range(number)]
     outcomes[place] = failure
 
     return outcomes

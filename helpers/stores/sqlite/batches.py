@@ -27,7 +27,7 @@ class BatchUndone(Exception):
         """Return the outcomes of that many changes: the error in its place."""
         outcomes: list[WriteResult | Exception] = []
         for place in range(number):
-            outcomes.append(self._error if place == self._place else Refused("not_applied"))
+            outcomes.append(self._error if place == self._place else Refused("rolled_back"))
 
         return outcomes
 
