@@ -148,10 +148,10 @@ def name_action(change: Change, before: Row | None, after: Row | None) -> Action
         return "created"
     if change.kind == "expire":
         return "expired"
+    if before.key != after.key:
+        return "renamed"  # first, because the former key leads to the memory by it
     if before.archived != after.archived:
         return "archived" if after.archived else "revived"
-    if before.key != after.key:
-        return "renamed"
 
     return "changed"
 

@@ -133,3 +133,13 @@ def test_links_that_become_one_in_a_restored_memory_do_so_as_in_a_rename(
     if to_itself > to_new:
         heavier = LinkRow("new", "new", "association", to_itself, "to itself")
     assert restored == {("new", "association"): heavier}
+
+
+def test_a_change_that_renames_is_found_by_the_former_key() -> None:
+    """Whatever else it does: the index of former keys holds what was deleted or renamed."""
+    change = Change("update", "t", key="k", new_key="l", fields={"archived": True})
+    row = create_row(Change("store", "t", key="k", new_id="i"), "n")
+    after = merge_change(change, row, []).row
+
+    assert (after.key, after.archived) == ("l", 1)
+    assert name_action(change, row, after) == "renamed"

@@ -300,10 +300,12 @@ def _name_action(change: Change, old: State | None, new: State | None) -> str:
         return "created"
     if change.kind == "expire":
         return "expired"
+    if old.memory.key != new.memory.key:
+        return "renamed"
     if old.memory.archived != new.memory.archived:
         return "archived" if new.memory.archived else "revived"
 
-    return "changed" if old.memory.key == new.memory.key else "renamed"
+    return "changed"
 
 
 def _move_links(state: State, key: str) -> OwnLinks:
