@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from abilities.helpers.stores.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_values
+from abilities.helpers.stores.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_row
 from abilities.helpers.stores.sqlite.file import StoreFile
 from abilities.helpers.stores.sqlite.indexing import index_texts
 
@@ -89,9 +89,11 @@ def insert_memories(connection: sqlite3.Connection, rows: list[Row]) -> None:
     columns = (*Row._fields, "hash")
     connection.executemany(
         f"INSERT INTO memories ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
-        ((*row, hash_values(row)) for row in rows),
+        ((*row, hash_row(row)) for row in rows),
     )
-    connection.execute("INSERT INTO versions VALUES (?, ?)", (NAMESPACE, len(rows)))
+    connection.execute(
+        "INSERT INTO versions (namespace, number) VALUES (?, ?)", (NAMESPACE, len(rows))
+    )
     connection.executemany(
         f"INSERT INTO shelf VALUES ({', '.join('?' * 12)})",
         sorted(build_shelf_row(memory, row) for memory, row in enumerate(rows, 1)),
