@@ -67,7 +67,7 @@ def test_two_kinds_of_store_keep_the_law_in_lockstep(folder: Path, server: str) 
 @pytest.fixture(scope="module")
 def lives() -> list[Life]:
     """Two lives, always the same."""
-    return list(make_lives(1, 2_000))
+    return list(make_lives(1, 4_000))
 
 
 @pytest.mark.thorough
