@@ -21,7 +21,7 @@ from abilities.helpers.stores.parts import CONTINUES, make_part_key, split_text
 from abilities.helpers.stores.protocol import MemoryStore
 
 _LINKS_PER_READ = 1_000
-_MAX_READS = 5
+_MAX_READS = 25
 
 UNKNOWN_VERSION = -1
 """Stands for the version of a part that another change of the same call makes."""
@@ -188,6 +188,10 @@ def _plan_content(
     before = parts[0].content if parts else None
     if contents[0] != before or "content" in change.fields:
         first = replace(change, fields={**change.fields, "content": contents[0]})
+
+    # The first part stands for all: its version tells that the content has changed.
+    if list(contents) != [part.content for part in parts]:
+        first = replace(first, touches=True)
 
     next_link: JsonObject = {
         "key": make_part_key(change.key or "", 2),

@@ -31,7 +31,8 @@ class Change:
     with its history.
 
     ``fields`` holds only the fields to set, normalized. With ``if_version``, the change is made
-    only if the memory has that version, 0 if there is none. ``new_id`` is the id of a memory that
+    only if the memory has that version, 0 if there is none. A change that ``touches`` a memory
+    gives it a new version even if its own values stay. ``new_id`` is the id of a memory that
     the change creates. The caller chooses it and ``now``, so that repeating a failed transaction
     gives the same state. ``caller`` is what the history says of who made the change.
     """
@@ -47,6 +48,7 @@ class Change:
     new_key: str | None = None
     if_version: int | None = None
     to_version: int | None = None
+    touches: bool = False
     caller: str = ""
 
     @property
@@ -149,6 +151,9 @@ def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMe
         updated.remove("memory_score")  # nobody set it: it only follows the importance
     if merged_links != tuple(links):
         updated.append("links")
+
+    if change.touches and "content" not in updated:
+        updated.append("content")  # in a further part, which is a memory of its own
 
     if updated:
         # A clock that was set back must not make a memory older.

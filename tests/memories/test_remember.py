@@ -395,6 +395,26 @@ def test_what_was_written_is_read_back(
     assert len(keys) == len(split_text(expected))
 
 
+async def test_the_version_of_a_long_content_tells_of_changes_to_any_part(app: Abilities) -> None:
+    """Two who have read it cannot overwrite each other, wherever they write."""
+    book = {"op": "store", "type": "core", "key": "book", "content": "a" * 12_000}
+    versions = [(await remember(app, book))[0]["version"]]
+
+    for operation in (
+        {"op": "append", "key": "book", "content": "b"},
+        {**book, "content": "a" * 12_000},
+        {**book, "content": "a" * 11_000 + "c"},
+    ):
+        (record,) = await remember(app, {**operation, "if_version": versions[-1]})
+        versions.append(record["version"])
+
+    assert versions == sorted(set(versions))
+    late = await remember(app, {**book, "content": "lost?", "if_version": versions[0]})
+    assert late[0]["reason"] == "version_conflict"
+    same = await remember(app, {**book, "content": "a" * 11_000 + "c"})
+    assert same[0]["version"] == versions[-1]
+
+
 async def test_callers_who_append_at_once_lose_nothing(app: Abilities) -> None:
     await remember(app, store("log", "x" * 4_900))
 
