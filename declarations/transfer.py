@@ -23,6 +23,7 @@ from abilities.declarations.memory import (
     Text,
     Type,
 )
+from abilities.declarations.memory_history import Action
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject
 
@@ -116,19 +117,7 @@ class ExportedEntry(Model):
     version: Annotated[int, Field(ge=1)]
     key: Key
     previous: Annotated[int, Field(ge=0)]
-    action: Literal[
-        "created",
-        "changed",
-        "renamed",
-        "archived",
-        "revived",
-        "expired",
-        "restored",
-        "deleted",
-        "imported",
-        "mended",
-        "relinked",
-    ]
+    action: Action
     made_at: Time
     caller: Annotated[str, Field(max_length=200), Text] = ""
     before: Replaced

@@ -6,28 +6,14 @@ undone, the newest first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import orjson
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.memory_history import Action
 from abilities.helpers.stores.changes import FIELD_NAMES, Change, rename_links
 from abilities.helpers.stores.model import LinkRow, Row, dump_sorted_json, hash_values
-
-Action = Literal[
-    "created",
-    "changed",
-    "renamed",
-    "archived",
-    "revived",
-    "expired",
-    "restored",
-    "deleted",
-    "imported",
-    "mended",
-    "relinked",
-]
-"""What became of a memory; "relinked" if only its links followed a memory that was renamed."""
 
 _DERIVED = ("namespace", "version", "updated_at")
 """Columns that a change always sets, and that say nothing about what it changed."""
@@ -168,6 +154,21 @@ def list_changed(entry: Entry) -> list[str]:
         fields.append("links")
 
     return list(dict.fromkeys(fields))  # two columns stand for one field
+
+
+def list_updated(before: State, after: State) -> tuple[str, ...]:
+    """Return the names of the fields in which two states differ; none if one has no memory."""
+    if before.row is None or after.row is None:
+        return ()
+
+    updated: list[str] = []
+    for column in Row._fields:
+        if column not in _DERIVED and _differs(column, before.row, after.row):
+            updated.append(FIELD_NAMES.get(column, column))
+    if before.links != after.links:
+        updated.append("links")
+
+    return tuple(dict.fromkeys(updated))  # two columns stand for one field
 
 
 def rewind(state: State, entries: Iterable[Entry], version: int) -> State:

@@ -3,7 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from abilities.helpers.stores.history import Action, Entry
+from abilities.declarations.memory_history import Action
+from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.model import Row
 
 

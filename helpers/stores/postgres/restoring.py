@@ -1,8 +1,8 @@
 """Restoring earlier versions of memories in PostgreSQL, in a transaction that holds the lock."""
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import FIELD_NAMES, Change
-from abilities.helpers.stores.history import State, restore_links, restore_row, rewind
+from abilities.helpers.stores.changes import Change
+from abilities.helpers.stores.history import State, list_updated, restore_links, restore_row, rewind
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.postgres.history import (
     NO_LINKS,
@@ -36,7 +36,7 @@ async def restore_memory(
 
     row = restore_row(change, existing.row, wanted.row)
     after = State(row, restore_links(row, wanted))
-    updated = _list_updated(before, after)
+    updated = list_updated(before, after)
     if existing.row is not None and not updated:
         return build_result(existing.row)
 
@@ -65,19 +65,3 @@ async def _find_free(connection: Connection, row: Row, rules: StoreRules) -> Exi
 
     await check_quota(connection, row.namespace, rules.quota)
     return existing
-
-
-def _list_updated(before: State, after: State) -> tuple[str, ...]:
-    """Return the names of the fields that differ; none if there was no memory."""
-    if before.row is None or after.row is None:
-        return ()
-
-    updated: list[str] = []
-    for column in Row._fields:
-        is_derived = column in ("version", "updated_at")
-        if not is_derived and getattr(before.row, column) != getattr(after.row, column):
-            updated.append(FIELD_NAMES.get(column, column))
-    if before.links != after.links:
-        updated.append("links")
-
-    return tuple(dict.fromkeys(updated))  # two columns stand for one field

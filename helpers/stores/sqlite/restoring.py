@@ -3,8 +3,8 @@
 import sqlite3
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import FIELD_NAMES, Change, check_version
-from abilities.helpers.stores.history import State, restore_links, restore_row, rewind
+from abilities.helpers.stores.changes import Change, check_version
+from abilities.helpers.stores.history import State, list_updated, restore_links, restore_row, rewind
 from abilities.helpers.stores.mending import list_replaced
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.protocol import WriteResult
@@ -52,7 +52,7 @@ def restore_memory(
 
     row = restore_row(change, present, wanted.row)
     after = State(row, restore_links(row, wanted))
-    updated = _list_updated(before, after)
+    updated = list_updated(before, after)
     if present is not None and not updated:
         memory = load_memory(connection, present, SHOWN_LINKS)
         return WriteResult(memory, False, (), mended, present.version)
@@ -84,19 +84,3 @@ def _save(
 
     memory = load_memory(connection, row, SHOWN_LINKS)
     return WriteResult(memory, created=before.row is None, updated=(), version=row.version)
-
-
-def _list_updated(before: State, after: State) -> tuple[str, ...]:
-    """Return the names of the fields that differ; none if there was no memory."""
-    if before.row is None or after.row is None:
-        return ()
-
-    updated: list[str] = []
-    for column in Row._fields:
-        is_derived = column in ("version", "updated_at")
-        if not is_derived and getattr(before.row, column) != getattr(after.row, column):
-            updated.append(FIELD_NAMES.get(column, column))
-    if before.links != after.links:
-        updated.append("links")
-
-    return tuple(dict.fromkeys(updated))  # two columns stand for one field
