@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.memory_history import Action
 from abilities.helpers.stores.history import (
     ENTRY_BYTES,
-    Action,
     DamagedEntry,
     Entry,
     Links,

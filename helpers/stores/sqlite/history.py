@@ -3,10 +3,10 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
+from abilities.declarations.memory_history import Action
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.history import (
     ENTRY_BYTES,
-    Action,
     Entry,
     LinkName,
     State,
