@@ -14,6 +14,7 @@ from abilities.declarations.fields import OutputFormat
 from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
 from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
+from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.reply.bound import Bound
 
@@ -52,6 +53,7 @@ class Context:
     namespace: str
     files: FileReader
     lister: FileLister
+    searcher: FileSearcher
     memory: MemoryHelper
     max_response_bytes: int
     read_only: bool = False

@@ -143,3 +143,39 @@ DEFAULT_CHANGES = 100
 
 MAX_CHANGES = 500
 """The most changes that a caller may ask one page for."""
+
+MIN_READ_TOKENS = 1_000
+"""The fewest tokens that a caller may ask a mixed batch to take."""
+
+MAX_READ_TOKENS = 250_000
+"""The most tokens that a caller may ask a mixed batch to take."""
+
+MAX_WEIGHT = 9
+"""How much more room than others an item of a mixed batch may be given."""
+
+DEFAULT_GLOB_FILES = 25
+"""Files of one glob in a mixed batch, unless the caller sets another limit."""
+
+MAX_GLOB_FILES = 100
+"""The most files that a caller may ask one glob of a mixed batch for."""
+
+MAX_GLOBS_FILES = 200
+"""Files of all globs of a mixed batch together."""
+
+MAX_HITS = 100
+"""Places that one search of a mixed batch finds."""
+
+DEFAULT_CONTEXT_LINES = 2
+"""Lines shown before and after a hit, unless the caller sets another number."""
+
+MAX_CONTEXT_LINES = 10
+"""The most lines that a caller may ask for before and after a hit."""
+
+MAX_SEARCHED_CHARS = 1_000
+"""Characters of the text or pattern that a search of a mixed batch looks for."""
+
+MAX_NOTE_DAYS = 31
+"""Days of notes that one item of a mixed batch may name."""
+
+MAX_CURSOR_CHARS = 1_200
+"""Characters of where an item goes on: a path, a resume point, and some room."""

@@ -35,6 +35,7 @@ Reason = Literal[
     "changed",
     "memories_changed",
     "invalid_target",
+    "invalid_item",
     "invalid_date",
     "invalid_key",
     "date_not_allowed",
@@ -145,6 +146,10 @@ FAULTS: dict[Reason, Meaning] = {
     "invalid_target": Meaning(
         "INVALID_INPUT",
         "The target's type must be long_term, short_term or stored.",
+    ),
+    "invalid_item": Meaning(
+        "INVALID_INPUT",
+        "An item is a path, or an object with one of file, glob, search, note, memory or recall.",
     ),
     "invalid_date": Meaning("INVALID_INPUT", "date must be YYYY-MM-DD."),
     "invalid_key": Meaning(

@@ -15,6 +15,7 @@ from abilities.builtin.memories import (
 from abilities.builtin.memory_history import memory_changes, memory_history, memory_restore
 from abilities.builtin.memory_list import memory_list
 from abilities.builtin.memory_read_bulk import memory_read_bulk
+from abilities.builtin.read import read
 from abilities.builtin.recall import recall
 from abilities.builtin.remember import remember
 from abilities.declarations.kv_memory import KvBulkReadInput, KvMemoryGetInput
@@ -31,6 +32,7 @@ BUILT_IN = (
     delete_memory,
     get_memory_stats,
     file_list,
+    read,
     recall,
     remember,
     memory_list,

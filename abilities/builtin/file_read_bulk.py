@@ -5,10 +5,11 @@ from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
 from abilities.helpers.files.granting import read_within
 from abilities.helpers.files.reader import FileText
+from abilities.helpers.gather.files import describe_file
 from abilities.helpers.reply.detail import FILE, choose_shape
 from abilities.helpers.reply.envelope import FoundItem, ReplyRecord, build_reply
 from abilities.helpers.reply.filling import Filling
-from abilities.helpers.reply.items import BulkRequest, Item, check_items_size
+from abilities.helpers.reply.items import BulkRequest, check_items_size
 
 DESCRIPTION = """\
 Read up to 25 text files in one call; use it whenever you need more than one file, instead of one \
@@ -31,36 +32,17 @@ async def run(context: Context, arguments: FileReadBulkInput) -> JsonObject:
     shape = choose_shape(FILE, arguments.detail or context.detail)
     request = BulkRequest("paths", arguments.paths, arguments.explicit_arguments(), shape)
     items_size = check_items_size(request)
-    room = Filling(request, items_size, _to_found_item, context.bound)
+    room = Filling(request, items_size, describe_file, context.bound)
     max_chars = arguments.max_chars_per_file
 
     outcomes: list[FoundItem | ReplyRecord | Exception] = []
     for outcome in await read_within(context.files, arguments.paths, max_chars, room):
         if isinstance(outcome, FileText):
-            outcomes.append(_to_found_item(outcome))
+            outcomes.append(describe_file(outcome))
         else:
             outcomes.append(outcome)
 
     return build_reply(request, outcomes, context.bound)
-
-
-def _to_found_item(file: FileText) -> FoundItem:
-    encoding = file.piece.encoding.name
-    data: JsonObject = {
-        "path": file.path,
-        "source": file.source,
-        "content": "",
-        "size_bytes": file.stat.st_size,
-        "modified_at": file.modified_at,
-        "version": file.version,
-    }
-    if encoding != "utf-8":
-        data["encoding"] = encoding
-
-    def continue_at(point: str) -> Item:
-        return f"{file.path}#{point}"
-
-    return FoundItem(data, file.piece, file.original, continue_at, file.stat.st_size)
 
 
 file_read_bulk: Ability = Ability(

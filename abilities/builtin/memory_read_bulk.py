@@ -40,17 +40,8 @@ async def run(context: Context, arguments: MemoryReadBulkInput) -> JsonObject:
 
 def _to_found_item(memory: MemoryText) -> FoundItem:
     target = memory.target
-
-    data = target.to_target()
-    if target.key is None:
-        data["filename"] = target.filename
-    data["content"] = ""
-    data["modified_at"] = memory.modified_at
-    if memory.piece.encoding.name != "utf-8":
-        data["encoding"] = memory.piece.encoding.name
-
     item = target.to_target(target.resume)
-    return FoundItem(data, memory.piece, item, target.to_target, memory.size_bytes)
+    return FoundItem(memory.to_data(), memory.piece, item, target.to_target, memory.size_bytes)
 
 
 memory_read_bulk: Ability = Ability(

@@ -93,7 +93,7 @@ class _Reading(Generic[RecordT]):
         size = file.stat.st_size
         wanted = size
         if size > self._sure_size:
-            wanted = _measure_wanted(file, self._max_chars)
+            wanted = measure_wanted(file, self._max_chars)
         if wanted <= self._sure_size:
             return session.read_open(file, self._max_chars)
 
@@ -163,7 +163,7 @@ class _Reading(Generic[RecordT]):
         return self._room.admit(index, read)
 
 
-def _measure_wanted(file: OpenFile, max_chars: int) -> int:
+def measure_wanted(file: OpenFile, max_chars: int) -> int:
     """Return about how many bytes of a file are wanted; of lines it is not known before."""
     requested = file.request.range
     end = file.stat.st_size

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
+from abilities.declarations.values import JsonObject
 from abilities.helpers.batch import ItemT, ResultT, SecondStep, Worker
 from abilities.helpers.files.confinement import Policy, open_file
 from abilities.helpers.files.open_folders import OpenFolders
@@ -34,6 +35,13 @@ def format_modified_at(status: os.stat_result) -> str:
     return f"{date_and_time}.{nanoseconds // 1_000_000:03}Z"
 
 
+def find_version(status: os.stat_result) -> str:
+    """Return a hash of a file's inode, size and modification time (BLAKE2b, 48 bits)."""
+    # A file replaced within one tick of the clock by one as long still has another inode.
+    stamp = f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+    return blake2b(stamp.encode(), digest_size=6).hexdigest()
+
+
 class FileText(NamedTuple):
     """A file that was read: which root had it, its status, and the requested part.
 
@@ -54,14 +62,23 @@ class FileText(NamedTuple):
 
     @property
     def version(self) -> str:
-        """A hash that changes if the file is replaced or modified.
+        """A hash that changes if the file is replaced or modified."""
+        return find_version(self.stat)
 
-        It stands for the inode, the size and the modification time.
-        """
-        # A file replaced within one tick of the clock by one as long still has another inode.
-        status = self.stat
-        stamp = f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
-        return blake2b(stamp.encode(), digest_size=6).hexdigest()
+    def to_data(self) -> JsonObject:
+        """Return the fields of the file's record, the content empty."""
+        data: JsonObject = {
+            "path": self.path,
+            "source": self.source,
+            "content": "",
+            "size_bytes": self.stat.st_size,
+            "modified_at": self.modified_at,
+            "version": self.version,
+        }
+        if self.piece.encoding.name != "utf-8":
+            data["encoding"] = self.piece.encoding.name
+
+        return data
 
 
 class OpenFile(NamedTuple):

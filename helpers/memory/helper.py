@@ -56,12 +56,26 @@ class DayFile:
 
 @dataclass(frozen=True, slots=True)
 class MemoryText:
-    """A memory that was read, the requested part of it, and the size of the whole."""
+    """A memory that was read, the requested part of it, the size of the whole, and its version."""
 
     target: Target
     piece: Piece
     modified_at: str
     size_bytes: int
+    version: str
+
+    def to_data(self) -> JsonObject:
+        """Return the fields of the record, without the version, the content empty."""
+        data = self.target.to_target()
+        if self.target.key is None:
+            data["filename"] = self.target.filename
+
+        data["content"] = ""
+        data["modified_at"] = self.modified_at
+        if self.piece.encoding.name != "utf-8":
+            data["encoding"] = self.piece.encoding.name
+
+        return data
 
 
 class MemoryHelper:
@@ -306,7 +320,7 @@ class MemoryHelper:
 def _read_note(session: ReadingSession, target: Target, max_chars: int) -> MemoryText:
     """Read the notes of a target. Raises Refused."""
     file = read_note_file(session, target.filename, target.range, max_chars)
-    return MemoryText(target, file.piece, file.modified_at, file.stat.st_size)
+    return MemoryText(target, file.piece, file.modified_at, file.stat.st_size, file.version)
 
 
 def _slice_memory(
@@ -320,5 +334,5 @@ def _slice_memory(
     except Refused as error:
         return error
 
-    size_bytes = len(memory.row.content.encode())
-    return MemoryText(target, piece, memory.row.updated_at, size_bytes)
+    row = memory.row
+    return MemoryText(target, piece, row.updated_at, len(row.content.encode()), str(row.version))

@@ -50,7 +50,7 @@ def _build_memory(
         "key": row.key,
         "content": content,
         "date": row.updated_at[:_DAY_CHARS],
-        **_explain(entry, is_full),
+        **explain_entry(entry, is_full),
     }
 
     if len(content) < len(row.content):
@@ -76,7 +76,7 @@ def _build_note(part: NotePart, entry: RankedEntry, is_full: bool, chars: int | 
     if part.heading:
         record["heading"] = part.heading
 
-    record |= {"content": content, "date": part.day, **_explain(entry, is_full)}
+    record |= {"content": content, "date": part.day, **explain_entry(entry, is_full)}
 
     following = part.build_next(len(content))
     if following is not None:
@@ -95,14 +95,14 @@ def _format_target(target: JsonObject, is_full: bool) -> JsonObject | str:
 
 def _build_failure(error: Exception, entry: RankedEntry, is_full: bool) -> JsonObject:
     fault = Fault.from_exception(error)
-    record: JsonObject = {"key": entry.name, **_explain(entry, is_full)}
+    record: JsonObject = {"key": entry.name, **explain_entry(entry, is_full)}
     if is_full:
         return {**record, "error": fault.to_payload()}
 
     return {**record, "reason": fault.reason}
 
 
-def _explain(entry: RankedEntry, is_full: bool) -> JsonObject:
+def explain_entry(entry: RankedEntry, is_full: bool) -> JsonObject:
     """Return why an entry is there."""
     reasons: JsonObject = {"score": format_score(entry.score)}
     if is_full:

@@ -66,14 +66,14 @@ def _finish_best_first(
     entries: Sequence[Entry], steps: Sequence[Step], room: int
 ) -> list[ReplyRecord]:
     """Return the records of all entries, in the same order; the best are given room first."""
-    best_first = sorted(range(len(steps)), key=lambda place: _find_rank(steps[place]), reverse=True)
+    best_first = sorted(range(len(steps)), key=lambda place: find_rank(steps[place]), reverse=True)
     finished = finish_records([entries[place] for place in best_first], room)
     by_place = dict(zip(best_first, finished, strict=True))
 
     return [by_place[place] for place in range(len(steps))]
 
 
-def _find_rank(step: Step) -> int:
+def find_rank(step: Step) -> int:
     """Return the rank of the link that led to a memory; what a walk began with is above all."""
     if step.link is None:
         return RANK_ONE + 1
@@ -96,7 +96,7 @@ def _build_entry(
     bound: Bound,
     detail: Detail,
 ) -> Entry:
-    trailing = _describe_step(step, direction)
+    trailing = describe_step(step, direction)
     if isinstance(memory, Exception):
         fault = Fault.from_exception(memory)
         return FailedRecord(fault, {"key": step.key}, trailing, choose_shape(MEMORY, detail))
@@ -107,7 +107,7 @@ def _build_entry(
     return draft_memory_record(memory, data, bound, trailing, detail)
 
 
-def _describe_step(step: Step, direction: Direction) -> JsonObject:
+def describe_step(step: Step, direction: Direction) -> JsonObject:
     """Return how a walk reached a memory; nothing for the one that it began with."""
     if step.parent is None or step.link is None:
         return {}

@@ -1,18 +1,24 @@
 """Share the bytes of one reply among its items, counted as they are serialized: whole items first.
 
 The fair level decides which items are small: the highest one to which all of them could be cut
-(the max-min fair allocation of Bertsekas and Gallager, "Data Networks", 6.5.2). Those below it stay
-whole. The larger ones follow whole, in the order asked, as long as there is room; the next one is
-cut where the room ends, and those behind it are left out. So one item of a reply is cut at most.
+(the max-min fair allocation of Bertsekas and Gallager, "Data Networks", 6.5.2; the weighted one if
+items have weights). Those below it stay whole. The larger ones follow whole, the heavier first and
+then in the order asked, as long as there is room; the next one is cut where the room ends, and
+those behind it are left out. So one item of a reply is cut at most.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
 
+from abilities.declarations.limits import MAX_WEIGHT
+
 MIN_SHARE = 64
 """Bytes of content that a cut item gets at least; with less room the item is left out."""
+
+_COMMON_MULTIPLE = math.lcm(*range(1, MAX_WEIGHT + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,42 +95,59 @@ def share(costs: Sequence[Cost], room: int) -> list[int | None]:
     return grants
 
 
-def rank(sizes: Sequence[int], room: int) -> list[int]:
+def rank(sizes: Sequence[int], room: int, weights: Sequence[int] | None = None) -> list[int]:
     """Return the items' indices in the order in which they are granted their room.
 
-    Small ones come first, the smallest at the front, and the others follow as they stand.
+    Small ones come first, those at the front that need the least for their weight; then the others,
+    the heaviest at the front. All else being equal, they stand as they were asked for.
     """
-    level = find_level(sizes, room)
+    if weights is None:
+        weights = [1] * len(sizes)
+
+    level = find_level(sizes, room, weights)
     small: list[int] = []
     large: list[int] = []
 
-    for index, size in enumerate(sizes):
-        if size <= level:
+    for index, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
+        if size <= level * weight:
             small.append(index)
         else:
             large.append(index)
 
-    small.sort(key=sizes.__getitem__)
+    small.sort(key=lambda index: _measure_height(sizes[index], weights[index]))
+    large.sort(key=weights.__getitem__, reverse=True)
     return small + large
 
 
-def find_level(sizes: Sequence[int], room: int) -> int:
+def find_level(sizes: Sequence[int], room: int, weights: Sequence[int] | None = None) -> int:
     """Return the highest level at which items of these sizes fit if they are cut there.
 
-    The room is divided equally, from the smallest item to the largest: what an item does not need
-    raises the level for those after it. If all items fit, that is the size of the largest.
+    At a level an item has that many bytes for each unit of its weight. What an item does not need
+    raises the level for the others. If all items fit, the level is that of the tallest.
     """
+    if weights is None:
+        weights = [1] * len(sizes)
+
     level = 0
+    weight_left = sum(weights)
+    items = list(zip(sizes, weights, strict=True))
+    items.sort(key=lambda item: _measure_height(*item))
 
-    for index, size in enumerate(sorted(sizes)):
-        level = room // (len(sizes) - index)
-        if size > level:
-            return level  # so are all that follow: they are as large or larger
+    for size, weight in items:
+        level = room // weight_left
+        if size > level * weight:
+            return level  # so are all that follow: they are as tall or taller
 
-        level = size
+        level = -(-size // weight)
         room -= size
+        weight_left -= weight
 
     return level
+
+
+def _measure_height(size: int, weight: int) -> int:
+    """Return a number that orders items by their bytes per unit of weight, exactly."""
+    return size * _COMMON_MULTIPLE // weight
 
 
 def measure_escaped(text: str) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from abilities.declarations.detail import Detail
 from abilities.declarations.values import JsonObject, as_object
+from abilities.helpers.reply.render import json_bytes
 
 _DAY_CHARS = len("YYYY-MM-DD")
 
@@ -43,6 +44,31 @@ MEMORY = RecordShape(
     ("key", "reason", "score", "depth", "parent"),
 )
 """A stored memory, alone or in a walk."""
+
+ITEM = RecordShape(
+    (
+        *("input", "success", "content", "items", "date", "source", "matched", "unknown_words"),
+        *("searched", "skipped", "limitsReached", "frontier", "more", "version", "next"),
+    ),
+    ("input", "success", "reason", "message"),
+)
+"""A record of `read`."""
+
+FOUND_FILE = RecordShape(
+    ("path", "content", "source", "version", "next"), ("path", "reason", "message")
+)
+"""A file that a glob found."""
+
+HIT = RecordShape(("path", "content", "source", "next"), ("path", "reason"))
+"""A place that a search found."""
+
+DAY = RecordShape(("date", "content", "version", "next"), ("date", "reason"))
+"""The notes of a day."""
+
+RECALLED = RecordShape(
+    ("key", "filename", "heading", "content", "date", "score", "via", "next"), ("key", "reason")
+)
+"""A memory or a part of a note that answers a question."""
 
 _FOUND = ("key", "content", "date", "score")
 _WRITTEN = ("id", "key", "version", "created", "mended")
@@ -120,7 +146,10 @@ def is_failed(record: JsonObject) -> bool:
 
 def is_cut(record: JsonObject) -> bool:
     """Return whether a part of a record's content is missing; the record is full or concise."""
-    return "truncation" in record or ("next" in record and "content" in record)
+    if "truncation" in record:
+        return True
+
+    return "next" in record and ("content" in record or "items" in record)
 
 
 def _choose(values: JsonObject, names: tuple[str, ...]) -> JsonObject:
@@ -134,6 +163,12 @@ def _choose(values: JsonObject, names: tuple[str, ...]) -> JsonObject:
 
 
 def _flatten_item(item: object) -> object:
-    """Return a path as it is, and of a target its resume point: the record has the others."""
+    """Return a path as it is, and of a target its resume point: the record has the others.
+
+    Anything else becomes its JSON.
+    """
     target = as_object(item)
-    return item if target is None else target["resume"]
+    if target is None:
+        return item
+
+    return target.get("resume") or json_bytes(target).decode()

@@ -130,7 +130,7 @@ class RecordDraft:
         """Return what this item takes of a reply whole, cut, or left out, if that is not given."""
         if left_out is None:
             record = self._leave_out()
-            left_out = _measure_entry(record.payload, record.next_item)
+            left_out = measure_entry(record.payload, record.next_item)
 
         return Cost(
             whole=self.frame_size,
@@ -185,12 +185,12 @@ class RecordDraft:
         """Return the bytes of everything but the content, at the widest that it can become."""
         counts = self._count_changes(len(self._content))
         if not is_cut:
-            return _measure_entry(self._build_payload("", counts), None)
+            return measure_entry(self._build_payload("", counts), None)
 
         next_item = self._found.continue_at(self._piece.widest_resume())
         # The final reason is not known yet; max_chars is the longer one.
         truncation = self._build_truncation("max_chars", _WIDEST_COUNT, next_item)
-        return _measure_entry(self._build_payload("", counts, truncation), next_item)
+        return measure_entry(self._build_payload("", counts, truncation), next_item)
 
     def _build_payload(
         self, content: str, counts: JsonObject, truncation: JsonObject | None = None
@@ -222,7 +222,7 @@ Entry = RecordDraft | FailedRecord | ReplyRecord
 def measure_room(request: BulkRequest, bound: Bound) -> int:
     """Return the bytes that the records and their next items may take in a reply."""
     # Whether there will be a next request is not known yet, so one is counted in any case.
-    empty_reply = _assemble_reply(request, [], [""])
+    empty_reply = assemble_reply(request, [], [""])
     return bound.room - json_size(empty_reply) - _COUNT_DIGITS
 
 
@@ -240,7 +240,7 @@ def build_reply(
     records = finish_records(entries, measure_room(request, bound))
 
     next_items = [record.next_item for record in records if record.next_item is not None]
-    return _assemble_reply(request, records, next_items)
+    return assemble_reply(request, records, next_items)
 
 
 def finish_records(entries: Sequence[Entry], room: int) -> list[ReplyRecord]:
@@ -252,7 +252,7 @@ def finish_records(entries: Sequence[Entry], room: int) -> list[ReplyRecord]:
     grants: Iterator[int | None] = iter(())
     if drafts:  # in a long batch, nothing is left to share when all of it is read
         others = [entry for entry in entries if not isinstance(entry, RecordDraft)]
-        taken = sum(_measure_entry(entry.payload, entry.next_item) for entry in others)
+        taken = sum(measure_entry(entry.payload, entry.next_item) for entry in others)
         grants = iter(_grant_contents(drafts, room - taken))
 
     records: list[ReplyRecord] = []
@@ -299,9 +299,10 @@ def _build_entry(
     return FailedRecord(fault, {"input": text}, shape=shape)
 
 
-def _assemble_reply(
+def assemble_reply(
     request: BulkRequest, records: Sequence[ReplyRecord], next_items: Sequence[Item]
 ) -> JsonObject:
+    """Return a bulk reply of finished records; ``next_items`` are left for its next request."""
     payloads: list[JsonObject] = []
     succeeded = truncated = returned_chars = 0
 
@@ -328,7 +329,7 @@ def _assemble_reply(
     return reply
 
 
-def _measure_entry(payload: JsonObject, next_item: Item | None) -> int:
+def measure_entry(payload: JsonObject, next_item: Item | None) -> int:
     """Return the bytes that a record and its item in the next request add to a reply."""
     size = json_size(payload) + 1  # a comma follows each
     if next_item is not None:

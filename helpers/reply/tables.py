@@ -9,6 +9,9 @@ from abilities.declarations.values import JsonObject, as_object
 _LISTS = ("results", "associatedMemories", "memories", "files")
 """The fields in which answers hold their records."""
 
+_INNER_LISTS = ("memories", "items")
+"""The fields in which a record may hold further ones."""
+
 
 def fill_tables(payload: object) -> object:
     """Return a payload whose records are flat with null for each field that another one has.
@@ -36,10 +39,11 @@ def _has_flat_records(reply: JsonObject) -> bool:
 
 
 def _list_inner(value: object) -> list[object]:
-    """Return the records within a record of `recall`; any other record alone."""
-    inner = (as_object(value) or {}).get("memories")
-    if isinstance(inner, list):
-        return cast(list[object], inner)
+    """Return the records within a record of `recall` or `read`; any other record alone."""
+    fields = as_object(value) or {}
+    for name in _INNER_LISTS:
+        if isinstance(fields.get(name), list):
+            return cast(list[object], fields[name])
 
     return [value]
 

@@ -28,8 +28,8 @@ from abilities.declarations.values import JsonObject, as_object
 _PLACES = ("results", "targetMemory", "associatedMemories", "memories")
 """Where records stand in a payload, one or a list of them; a payload may be a record itself."""
 
-_INNER_PLACE = "memories"
-"""Where records stand within a record of `recall` or within its data."""
+_INNER_PLACES = ("memories", "items")
+"""Where records stand within a record of `recall` or `read`, or within its data."""
 
 _BOUNDARY_BYTES = 4
 """It is paid for with each record, and safe at any length: it stands in no content."""
@@ -168,35 +168,35 @@ def _take_from_list(records: list[object], parts: list[_Part], place: str) -> li
 
 def _take_inner(record: object, parts: list[_Part], place: str) -> object:
     """Return a record of a bulk reply with numbers in the place of records within it."""
-    holder = _find_holder(record, place)
-    if holder is None:
+    name, inner = _find_inner(record, place)
+    if inner is None:
         return record
 
-    inner = cast(list[object], holder[_INNER_PLACE])
-    return _replace_inner(record, _take_from_list(inner, parts, _INNER_PLACE))
+    return _replace_inner(record, name, _take_from_list(inner, parts, name))
 
 
-def _find_holder(record: object, place: str) -> JsonObject | None:
-    """Return what holds the records within a record, itself or its data; None if there are none."""
+def _find_inner(record: object, place: str) -> tuple[str, list[object] | None]:
+    """Return where a record, or its data, holds further records, and these; None for none."""
     fields = as_object(record)
     if fields is None or place != "results":
-        return None
+        return "", None
 
     holder = as_object(fields.get("data")) or fields
-    if not isinstance(holder.get(_INNER_PLACE), list):
-        return None
+    for name in _INNER_PLACES:
+        if isinstance(holder.get(name), list):
+            return name, cast(list[object], holder[name])
 
-    return holder
+    return "", None
 
 
-def _replace_inner(record: object, inner: list[object]) -> JsonObject:
+def _replace_inner(record: object, name: str, inner: list[object]) -> JsonObject:
     """Return a record with other values in the place of the records within it."""
     fields = as_object(record) or {}
     data = as_object(fields.get("data"))
     if data:
-        return {**fields, "data": {**data, _INNER_PLACE: inner}}
+        return {**fields, "data": {**data, name: inner}}
 
-    return {**fields, _INNER_PLACE: inner}
+    return {**fields, name: inner}
 
 
 def _split_record(record: object, place: str) -> _Part | None:
@@ -302,12 +302,11 @@ def _put_into_list(values: list[object], records: Iterator[JsonObject], place: s
 
 def _put_inner(record: object, records: Iterator[JsonObject], place: str) -> object:
     """Return a record of a bulk reply with the records within it."""
-    holder = _find_holder(record, place)
-    if holder is None:
+    name, inner = _find_inner(record, place)
+    if inner is None:
         return record
 
-    inner = cast(list[object], holder[_INNER_PLACE])
-    return _replace_inner(record, _put_into_list(inner, records, _INNER_PLACE))
+    return _replace_inner(record, name, _put_into_list(inner, records, name))
 
 
 def _put_success(record: JsonObject, place: str) -> JsonObject:

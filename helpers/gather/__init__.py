@@ -1,0 +1,1 @@
+"""Gather what the items of a mixed batch name, and share one reply among them."""

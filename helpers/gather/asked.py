@@ -1,0 +1,76 @@
+"""The items of a mixed batch as they were asked for, and where contents are gathered from."""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.read import Kind, ReadItem
+from abilities.helpers.files.lister import FileLister
+from abilities.helpers.files.reader import FileReader
+from abilities.helpers.files.searcher import FileSearcher
+from abilities.helpers.gather.cursors import START, Cursor
+from abilities.helpers.gather.offers import Offer
+from abilities.helpers.memory.helper import MemoryHelper
+from abilities.helpers.reply.items import Item
+
+CALL_SECONDS = 10.0
+"""After that long what was not gathered is answered with a timeout."""
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedItem:
+    """An item of a call.
+
+    ``item`` is what was sent, a path or an object, and ``text`` the same as its record repeats it.
+    ``fields`` are its values, those of the model that belongs to its ``kind``.
+    """
+
+    kind: Kind
+    item: Item
+    text: str
+    fields: ReadItem
+    cursor: Cursor = START
+
+    def go_on(self, cursor: Cursor) -> Item:
+        """Return the item to send for what comes at a cursor."""
+        assert not isinstance(self.item, str)  # a path goes on by its suffix
+        rest = {name: value for name, value in self.item.items() if name != "known"}
+        return {**rest, "after": cursor.format()}
+
+    def begin_offer(self, version: str | None = None) -> Offer:
+        """Return an offer without contents; one is unchanged if the caller knows its version."""
+        return Offer(
+            text=self.text,
+            item=self.item,
+            weight=self.fields.weight,
+            version=version,
+            is_unchanged=version is not None and version == self.fields.known,
+            go_on=self.go_on,
+        )
+
+    def fail(self, fault: Exception) -> Offer:
+        """Return the offer of an item that failed."""
+        return Offer(self.text, self.item, fault=fault)
+
+
+class Sources(NamedTuple):
+    """Where a call's items are gathered from, how much they may bring, and until when."""
+
+    files: FileReader
+    lister: FileLister
+    searcher: FileSearcher
+    memory: MemoryHelper
+    max_bytes: int
+    deadline: float
+
+    async def wait(self, work: Awaitable[ResultT]) -> ResultT:
+        """Return what a part of the call returns. Raises Refused("timeout") if time is over."""
+        try:
+            async with asyncio.timeout_at(self.deadline):
+                return await work
+        except TimeoutError:
+            raise Refused("timeout") from None

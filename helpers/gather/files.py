@@ -1,0 +1,174 @@
+"""Files of a mixed batch, by their paths or by a pattern."""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_GLOBS_FILES
+from abilities.declarations.read import FileItem, GlobItem
+from abilities.helpers.files.globs import Glob
+from abilities.helpers.files.granting import measure_wanted
+from abilities.helpers.files.lister import FoundFile, ListingRequest
+from abilities.helpers.files.paths import express_path, parse_path
+from abilities.helpers.files.reader import FileText, ReadingSession, find_version
+from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown
+from abilities.helpers.gather.offers import Leaf, Offer, UnreadFile, hash_versions
+from abilities.helpers.reply.detail import FOUND_FILE
+from abilities.helpers.reply.envelope import FoundItem
+from abilities.helpers.reply.items import Item
+
+
+class _SizedFile(NamedTuple):
+    """A file that was opened and not read: its version, and about how many bytes are wanted."""
+
+    version: str
+    wanted: int
+
+
+async def gather_files(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+    """Return one offer per item: small files are read at once, of larger ones only their sizes."""
+    if not asked:
+        return []
+
+    sure_size = sources.max_bytes // (4 * len(asked))
+
+    def begin(session: ReadingSession, item: AskedItem) -> FileText | _SizedFile:
+        request = parse_path(_get_path(item))
+        file = session.open(request)
+
+        version = find_version(file.stat)
+        wanted = measure_wanted(file, sources.max_bytes)
+        if wanted > sure_size or version == item.fields.known:
+            os.close(file.fd)
+            return _SizedFile(version, wanted)
+
+        return session.read_open(file, sources.max_bytes)
+
+    offers: list[Offer] = []
+    for item, outcome in zip(asked, await sources.files.map(begin, asked), strict=True):
+        offers.append(_build_offer(item, outcome))
+
+    return offers
+
+
+def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) -> Offer:
+    if isinstance(outcome, Exception):
+        return item.fail(outcome)
+
+    offer = item.begin_offer(outcome.version)
+    if isinstance(outcome, FileText):
+        found = describe_file(outcome)
+        leaf = Leaf(found, len(found.piece.text.encode()))
+    else:
+        leaf = Leaf(UnreadFile(_get_path(item)), outcome.wanted)
+
+    if not isinstance(item.item, str):
+        leaf.continue_at = partial(_continue_file, item)
+
+    offer.leaves.append(leaf)
+    return offer
+
+
+def _continue_file(item: AskedItem, point: str) -> Item:
+    """Return the item for the rest of a file that was asked for by an object."""
+    assert not isinstance(item.item, str)
+    rest = {name: value for name, value in item.item.items() if name != "known"}
+    return {**rest, "file": f"{parse_path(_get_path(item)).path}#{point}"}
+
+
+def _get_path(item: AskedItem) -> str:
+    assert isinstance(item.fields, FileItem)
+    return item.fields.file
+
+
+def describe_file(file: FileText) -> FoundItem:
+    """Return a file that was read as an item that was found."""
+
+    def continue_at(point: str) -> Item:
+        return f"{file.path}#{point}"
+
+    return FoundItem(file.to_data(), file.piece, file.original, continue_at, file.stat.st_size)
+
+
+async def gather_globs(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+    """Return one offer per pattern, with the files that match, unread."""
+    offers: list[Offer] = []
+    left = MAX_GLOBS_FILES
+
+    for item in asked:
+        try:
+            offer = await _gather_glob(item, sources, left)
+        except Exception as error:
+            offer = item.fail(error)
+
+        left -= len(offer.leaves)
+        offers.append(offer)
+
+    return offers
+
+
+async def _gather_glob(item: AskedItem, sources: Sources, most: int) -> Offer:
+    """Return the offer of a pattern with ``most`` files at most. Raises Refused."""
+    fields = item.fields
+    assert isinstance(fields, GlobItem)
+    count, position = parse_countdown(item.cursor.position, fields.limit)
+
+    offer = item.begin_offer()
+    offer.group = {}
+    if item.cursor.resume:
+        # The file may match no more; it is only read on where its reading was cut.
+        path = parse_path(express_path(position)).path
+        source = UnreadFile(f"{path}#{item.cursor.resume}")
+        offer.leaves.append(_build_leaf(path, position, count, source, 0))
+        most -= 1
+
+    limit = min(count, most)
+    if limit <= 0:
+        if count:
+            offer.group["more"] = item.go_on(Cursor(count_down(None, position)))
+        return offer
+
+    request = ListingRequest(parse_pattern(fields.glob, "glob"), position, limit)
+    listing = await sources.wait(sources.lister.list_files(request))
+    if not listing.files and not offer.leaves and not sources.lister.has_workspace:
+        raise Refused("no_workspace")
+
+    for place, file in enumerate(listing.files, start=1):
+        offer.leaves.append(_build_found_leaf(file, count - place))
+
+    if listing.skipped:
+        offer.group["skipped"] = listing.skipped
+    if listing.after is not None:
+        offer.group["more"] = item.go_on(Cursor(count_down(None, listing.after)))
+
+    versions = [f"{file.position} {find_version(file.stat)}" for file in listing.files]
+    offer.version = hash_versions(*versions)
+    offer.is_unchanged = offer.version == fields.known
+    return offer
+
+
+def _build_found_leaf(file: FoundFile, left: int) -> Leaf:
+    source = UnreadFile(file.path)
+    return _build_leaf(file.path, file.position, left, source, file.stat.st_size)
+
+
+def _build_leaf(path: str, position: str, left: int, source: UnreadFile, size: int) -> Leaf:
+    """Return the leaf of a file; ``left`` counts the files that may come behind it."""
+    return Leaf(
+        source,
+        size,
+        position=count_down(left, position),
+        leading={"path": path},
+        shape=FOUND_FILE,
+    )
+
+
+def parse_pattern(pattern: str, field: str) -> Glob:
+    """Return a pattern of an item's field. Raises Refused, which names the field."""
+    try:
+        return Glob(pattern)
+    except Refused as error:
+        raise Refused(error.reason, field, expected=error.expected) from None

@@ -1,0 +1,50 @@
+"""Gather all items of a mixed batch: each kind at once, in the place that has it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.files import gather_files, gather_globs
+from abilities.helpers.gather.memories import gather_memories
+from abilities.helpers.gather.offers import Offer
+from abilities.helpers.gather.recalls import gather_recalls
+from abilities.helpers.gather.searches import gather_searches
+from abilities.helpers.gather.walks import gather_walks, is_walk
+
+Gather = Callable[[Sequence[AskedItem], Sources], Awaitable[list[Offer]]]
+
+
+async def gather(items: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+    """Return one offer per item, in their order. Raises nothing for an item that fails."""
+    offers: dict[int, Offer] = {}
+
+    for gather_kind, places in _divide(items):
+        asked = [items[place] for place in places]
+        found = await gather_kind(asked, sources)
+        offers.update(zip(places, found, strict=True))
+
+    return [offers[place] for place in range(len(items))]
+
+
+def _divide(items: Sequence[AskedItem]) -> list[tuple[Gather, list[int]]]:
+    """Return the places of the items by what gathers them."""
+    places: dict[Gather, list[int]] = {}
+    for place, item in enumerate(items):
+        places.setdefault(_find_gather(item), []).append(place)
+
+    return list(places.items())
+
+
+def _find_gather(item: AskedItem) -> Gather:
+    if item.kind == "memory":
+        return gather_walks if is_walk(item) else gather_memories
+
+    return _GATHERS[item.kind]
+
+
+_GATHERS: dict[str, Gather] = {
+    "file": gather_files,
+    "glob": gather_globs,
+    "search": gather_searches,
+    "note": gather_memories,
+    "recall": gather_recalls,
+}

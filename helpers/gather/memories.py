@@ -1,0 +1,197 @@
+"""Notes and named memories of a mixed batch."""
+
+import re
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_NOTE_DAYS
+from abilities.declarations.read import MemoryItem, NoteItem
+from abilities.declarations.values import JsonObject
+from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.cursors import Cursor
+from abilities.helpers.gather.offers import Leaf, Offer, hash_versions
+from abilities.helpers.memory.helper import MemoryText
+from abilities.helpers.reply.detail import DAY
+from abilities.helpers.reply.envelope import FoundItem
+from abilities.helpers.reply.items import Item
+
+NOTE_FORM = f"long_term, today, yesterday, YYYY-MM-DD, or last N days (1 to {MAX_NOTE_DAYS})"
+"""What names notes, in words."""
+
+_LAST_DAYS = re.compile(r"last ([0-9]{1,2}) days?", re.ASCII)
+
+
+class _Wanted(NamedTuple):
+    """What an item names: one target, or with ``oldest`` those of the days back to that one."""
+
+    targets: list[JsonObject]
+    oldest: date | None = None
+
+
+async def gather_memories(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+    """Return one offer per note, per range of days and per memory that is read alone."""
+    wanted: list[_Wanted | Refused] = []
+    targets: list[JsonObject] = []
+
+    for item in asked:
+        found = _try_to_name(item, sources.memory.today)
+        wanted.append(found)
+        if isinstance(found, _Wanted):
+            targets += found.targets
+
+    outcomes = iter(await _read(targets, sources))
+    offers: list[Offer] = []
+    for item, found in zip(asked, wanted, strict=True):
+        if isinstance(found, Refused):
+            offers.append(item.fail(found))
+            continue
+
+        own = [next(outcomes) for _ in found.targets]
+        if found.oldest is None:
+            offers.append(_offer_one(item, own[0]))
+        else:
+            offers.append(_offer_days(item, found, own))
+
+    return offers
+
+
+async def _read(
+    targets: Sequence[JsonObject], sources: Sources
+) -> Sequence[MemoryText | Exception]:
+    if not targets:
+        return []
+
+    try:
+        return await sources.wait(sources.memory.read(targets, sources.max_bytes))
+    except Refused as error:
+        return [error] * len(targets)
+
+
+def _try_to_name(item: AskedItem, today: date) -> _Wanted | Refused:
+    try:
+        return _name_targets(item, today)
+    except Refused as error:
+        return error
+
+
+def _name_targets(item: AskedItem, today: date) -> _Wanted:
+    """Return what an item names. Raises Refused."""
+    fields = item.fields
+    if isinstance(fields, MemoryItem):
+        return _Wanted([_resume({"type": "stored", "key": fields.memory}, item)])
+
+    assert isinstance(fields, NoteItem)
+    if fields.note == "long_term":
+        return _Wanted([_resume({"type": "long_term"}, item)])
+
+    days = _LAST_DAYS.fullmatch(fields.note)
+    if days is not None:
+        return _name_days(item, today, int(days[1]))
+
+    if fields.note not in ("today", "yesterday") and _parse_day(fields.note) is None:
+        raise Refused("invalid_format", "note", expected={"format": NOTE_FORM})
+
+    return _Wanted([_resume({"type": "short_term", "date": fields.note}, item)])
+
+
+def _resume(target: JsonObject, item: AskedItem) -> JsonObject:
+    """Return a target from where its item goes on."""
+    # The day is part of the cursor, because today is another one after midnight.
+    if item.cursor.position:
+        target["date"] = item.cursor.position
+    if item.cursor.resume:
+        target["resume"] = item.cursor.resume
+
+    return target
+
+
+def _name_days(item: AskedItem, today: date, count: int) -> _Wanted:
+    """Return the targets of the last days, from the newest on. Raises Refused."""
+    if not 1 <= count <= MAX_NOTE_DAYS:
+        raise Refused("invalid_format", "note", expected={"format": NOTE_FORM})
+
+    newest, oldest = today, today - timedelta(days=count - 1)
+    resume = item.cursor.resume
+    if item.cursor.position:
+        first, _, last = item.cursor.position.partition(":")
+        oldest = _parse_day(first) or oldest
+        newest = _parse_day(last) or today
+        if not resume:
+            newest -= timedelta(days=1)
+
+    number = min((newest - oldest).days + 1, MAX_NOTE_DAYS)
+    days = [newest - timedelta(days=ago) for ago in range(number)]
+    targets: list[JsonObject] = [{"type": "short_term", "date": str(day)} for day in days]
+    if resume and targets:
+        targets[0]["resume"] = resume
+
+    return _Wanted(targets, oldest)
+
+
+def _parse_day(text: str) -> date | None:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+
+    # Python takes other forms too, such as 20240229.
+    return day if day.isoformat() == text else None
+
+
+def _offer_one(item: AskedItem, outcome: MemoryText | Exception) -> Offer:
+    """Return the offer of one note or memory."""
+    if isinstance(outcome, Exception):
+        return item.fail(outcome)
+
+    offer = item.begin_offer(outcome.version)
+    position = outcome.target.day
+    offer.leaves.append(_build_leaf(item, outcome, "" if position is None else str(position)))
+    return offer
+
+
+def _offer_days(
+    item: AskedItem, wanted: _Wanted, outcomes: Sequence[MemoryText | Exception]
+) -> Offer:
+    """Return the offer of a range of days: those that have notes, the newest first."""
+    offer = item.begin_offer()
+    offer.group = {}
+    names: set[str] = set()
+    versions: list[str] = []
+
+    for target, outcome in zip(wanted.targets, outcomes, strict=True):
+        leading: JsonObject = {"date": target["date"]}
+        position = f"{wanted.oldest}:{target['date']}"
+        if isinstance(outcome, Exception):
+            if not _is_missing(outcome):
+                offer.leaves.append(Leaf(outcome, 0, position, leading, shape=DAY))
+            continue
+
+        # The settings may name one file for all days of a month.
+        filename = outcome.target.filename
+        if filename in names:
+            continue
+
+        names.add(filename)
+        versions += [filename, outcome.version]
+        leaf = _build_leaf(item, outcome, position)
+        leaf.leading, leaf.shape = leading, DAY
+        offer.leaves.append(leaf)
+
+    offer.version = hash_versions(*versions)
+    offer.is_unchanged = offer.version == item.fields.known
+    return offer
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, Refused) and error.reason == "memory_file_not_found"
+
+
+def _build_leaf(item: AskedItem, memory: MemoryText, position: str) -> Leaf:
+    def continue_at(point: str) -> Item:
+        return item.go_on(Cursor(position, point))
+
+    data = {**memory.to_data(), "version": memory.version}
+    found = FoundItem(data, memory.piece, item.item, continue_at, memory.size_bytes)
+    return Leaf(found, len(memory.piece.text.encode()), position)

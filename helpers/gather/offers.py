@@ -1,0 +1,82 @@
+"""Offers: what the items of a mixed batch would bring, before any of it has its room."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from abilities.declarations.values import JsonObject
+from abilities.helpers.gather.cursors import Cursor
+from abilities.helpers.reply.detail import RecordShape
+from abilities.helpers.reply.envelope import FoundItem
+from abilities.helpers.reply.items import Item
+
+_VERSION_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadFile:
+    """A file that was found, and is read only if there is room for it.
+
+    ``path`` may have a suffix.
+    """
+
+    path: str
+
+
+@dataclass(slots=True)
+class Leaf:
+    """One content that an item brings, or why there is none.
+
+    ``size`` is about how many bytes it takes; of a file that was not read, those on the disk.
+    ``leading``, ``trailing`` and ``shape`` are those of its record within a group, and ``position``
+    its place in the group's cursors. ``continue_at`` takes a resume point and returns the item for
+    the rest, if that is not what the content itself says. A leaf that is ``atomic`` is cut only if
+    a reply has no other content, and then the group goes on behind it.
+    """
+
+    source: FoundItem | UnreadFile | Exception
+    size: int
+    position: str = ""
+    leading: JsonObject = field(default_factory=dict[str, object])
+    trailing: JsonObject | None = None
+    shape: RecordShape | None = None
+    continue_at: Callable[[str], Item] | None = None
+    atomic: bool = False
+
+
+@dataclass(slots=True)
+class Offer:
+    """What one item of a call brings.
+
+    ``text`` is the item as its record repeats it. An item that brings several contents has
+    ``group``, the fields of its record's data beside them. ``version`` stands for all contents,
+    whatever part of them was asked for; ``is_unchanged`` is whether the caller has that one.
+    ``fault`` is why the item failed as a whole. ``go_on`` returns the item to send for what comes
+    at a cursor; an item that ran out of time has one in ``unfinished``.
+    """
+
+    text: str
+    item: Item
+    weight: int = 1
+    leaves: list[Leaf] = field(default_factory=list[Leaf])
+    group: JsonObject | None = None
+    version: str | None = None
+    is_unchanged: bool = False
+    fault: Exception | None = None
+    go_on: Callable[[Cursor], Item] | None = None
+    unfinished: Cursor | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes all contents take together."""
+        return sum(leaf.size for leaf in self.leaves)
+
+
+def hash_versions(*parts: str) -> str:
+    """Return a version that stands for several, which changes with each of them and their order."""
+    digest = blake2b(digest_size=_VERSION_BYTES)
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+
+    return digest.hexdigest()

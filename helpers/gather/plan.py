@@ -1,0 +1,52 @@
+"""Plans: what a reply would hold, told without its contents."""
+
+from collections.abc import Sequence
+
+from abilities.declarations.limits import TOKEN_BYTES
+from abilities.declarations.values import JsonObject, as_object
+from abilities.helpers.gather.filling import Filled
+from abilities.helpers.gather.offers import Offer
+from abilities.helpers.reply.render import json_size
+
+
+def build_plan(
+    offers: Sequence[Offer], filled: Sequence[Filled], reply: JsonObject, request: JsonObject
+) -> JsonObject:
+    """Return the plan of a reply, whose ``next_request`` is the call itself."""
+    results = [
+        _describe(offer, item, record)
+        for offer, item, record in zip(offers, filled, reply["results"], strict=True)
+    ]
+    summary = {**reply["summary"], "reply_bytes": json_size(reply)}
+    return {"results": results, "summary": summary, "next_request": request}
+
+
+def _describe(offer: Offer, filled: Filled, record: JsonObject) -> JsonObject:
+    """Return what there is of an item, and what its record holds."""
+    described: JsonObject = {"input": record["input"]}
+    if offer.fault is not None:
+        return {**described, "reason": _find_reason(record)}
+    if offer.is_unchanged:
+        return {**described, "unchanged": True}
+
+    # Estimated sizes may be less than what came of a file that has grown meanwhile.
+    size = max(offer.size, filled.granted_bytes)
+    described |= {
+        "bytes": size,
+        "tokens": _count_tokens(size),
+        "granted_bytes": filled.granted_bytes,
+        "granted_tokens": _count_tokens(filled.granted_bytes),
+    }
+    if offer.group is not None:
+        described |= {"items": len(offer.leaves), "granted_items": filled.granted_leaves}
+
+    return described
+
+
+def _find_reason(record: JsonObject) -> str:
+    fault = as_object(record.get("error")) or record
+    return str(fault["reason"])
+
+
+def _count_tokens(size: int) -> int:
+    return -(-size // TOKEN_BYTES)

@@ -1,0 +1,159 @@
+"""Questions of a mixed batch, and what answers them."""
+
+from collections.abc import Sequence
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.limits import DEFAULT_RECALL_TOKENS, TOKEN_BYTES
+from abilities.declarations.read import RecallItem
+from abilities.declarations.recall import RecallInput
+from abilities.declarations.values import JsonObject
+from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.cursors import (
+    Cursor,
+    check_place,
+    format_place,
+    parse_end,
+    parse_place,
+)
+from abilities.helpers.gather.offers import Leaf, Offer
+from abilities.helpers.memory.notes import NotePart
+from abilities.helpers.memory.recall_answers import MAX_UNKNOWN_CHARS, MAX_UNKNOWN_WORDS
+from abilities.helpers.memory.recalled import Source, explain_entry
+from abilities.helpers.memory.recalling import RecallResult, hash_ranking
+from abilities.helpers.reply.detail import RECALLED
+from abilities.helpers.reply.envelope import FoundItem
+from abilities.helpers.reply.items import Item
+from abilities.helpers.search.recall import RankedEntry
+from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.text.pieces import Piece, slice_text
+
+ANSWER_BYTES = DEFAULT_RECALL_TOKENS * TOKEN_BYTES
+"""Bytes of contents that a question brings at most; the item in its ``more`` goes on."""
+
+_DAY_CHARS = len("YYYY-MM-DD")
+
+
+async def gather_recalls(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+    """Return one offer per question, with what answers it best first."""
+    offers: list[Offer] = []
+
+    for item in asked:
+        try:
+            offers.append(await _gather_recall(item, sources))
+        except Exception as error:
+            offers.append(item.fail(error))
+
+    return offers
+
+
+async def _gather_recall(item: AskedItem, sources: Sources) -> Offer:
+    """Return the offer of a question. Raises Refused: memories_changed, what the store refuses."""
+    fields = item.fields
+    assert isinstance(fields, RecallItem)
+    arguments = RecallInput(queries=[fields.recall])
+
+    begin, end = parse_place(item.cursor), parse_end(item.cursor)
+    result = await sources.wait(sources.memory.recall(arguments, [begin], ANSWER_BYTES))
+    ranking = result.rankings[0]
+    version = hash_ranking(ranking)
+    check_place(item.cursor, version)
+
+    chosen = _choose_entries(ranking.entries[begin:end], result)
+    stop = begin + len(chosen) if end is None else end
+    offer = item.begin_offer(version)
+    offer.group = {"matched": len(ranking.entries)}
+    unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
+    if unknown:
+        offer.group["unknown_words"] = unknown
+    if 0 < stop < len(ranking.entries):
+        offer.group["more"] = item.go_on(Cursor(format_place(stop - 1, version)))
+
+    for place, (entry, source) in enumerate(chosen, begin):
+        offer.leaves.append(_build_leaf(item, entry, source, format_place(place, version, stop)))
+
+    return offer
+
+
+def _choose_entries(
+    entries: Sequence[RankedEntry], result: RecallResult
+) -> list[tuple[RankedEntry, Source]]:
+    """Return the first entries with their sources, as many as a question brings: one at least."""
+    chosen: list[tuple[RankedEntry, Source]] = []
+    room = ANSWER_BYTES
+
+    for entry in entries:
+        source = result.parts[entry.name] if entry.is_note else result.memories.get(entry.name)
+        if source is None:
+            break
+
+        room -= _measure(source)
+        if room < 0 and chosen:
+            break
+        chosen.append((entry, source))
+
+    return chosen
+
+
+def _measure(source: Source) -> int:
+    if isinstance(source, Exception):
+        return 0
+    if isinstance(source, NotePart):
+        return len(source.content.encode())
+
+    return len(source.row.content.encode())
+
+
+def _build_leaf(item: AskedItem, entry: RankedEntry, source: Source, position: str) -> Leaf:
+    reasons = explain_entry(entry, is_full=True)
+    if isinstance(source, NotePart):
+        return _build_note_leaf(source, reasons, position)
+
+    leading: JsonObject = {"key": entry.name}
+    if isinstance(source, Exception):
+        return Leaf(source, 0, position, leading, reasons, RECALLED)
+
+    return _build_memory_leaf(item, source, position, leading, reasons)
+
+
+def _build_memory_leaf(
+    item: AskedItem, memory: StoredMemory, position: str, leading: JsonObject, reasons: JsonObject
+) -> Leaf:
+    def continue_at(point: str) -> Item:
+        return item.go_on(Cursor(position, point))
+
+    row = memory.row
+    try:
+        piece = slice_text(row.content, item.cursor.find_range(position), len(row.content))
+    except Refused as error:
+        return Leaf(error, 0, position, leading, reasons, RECALLED)
+
+    data: JsonObject = {
+        "content": "",
+        "date": row.updated_at[:_DAY_CHARS],
+        "version": str(row.version),
+    }
+    found = FoundItem(data, piece, item.item, continue_at, len(row.content.encode()))
+    return Leaf(found, len(piece.text.encode()), position, leading, reasons, RECALLED)
+
+
+def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> Leaf:
+    """Return the leaf of a part of a note, which is read on as the note itself."""
+    leading: JsonObject = {"filename": part.target.filename}
+    if part.heading:
+        leading["heading"] = part.heading
+
+    # It is cut only if there is room for less than a thousand characters.
+    note = "long_term" if part.target.day is None else part.day
+    resume = part.piece.resume(part.piece.find_cut(part.section.start))
+    next_item: JsonObject = {"note": note}
+    if part.section.start:
+        next_item["after"] = Cursor("", resume).format()
+
+    def continue_at(point: str) -> Item:
+        return next_item
+
+    content = part.content
+    piece = Piece(content, total_chars=len(content))
+    data: JsonObject = {"content": "", "date": part.day}
+    found = FoundItem(data, piece, next_item, continue_at, len(content.encode()))
+    return Leaf(found, len(content.encode()), position, leading, reasons, RECALLED, atomic=True)

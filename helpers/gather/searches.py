@@ -1,0 +1,78 @@
+"""Searches of a mixed batch: the places in files at which a text stands."""
+
+from collections.abc import Sequence
+
+from abilities.declarations.limits import MAX_HITS
+from abilities.declarations.read import SearchItem
+from abilities.declarations.values import JsonObject
+from abilities.helpers.files.searcher import Hit, SearchRequest
+from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown, split_line
+from abilities.helpers.gather.files import parse_pattern
+from abilities.helpers.gather.offers import Leaf, Offer, hash_versions
+from abilities.helpers.reply.detail import HIT
+from abilities.helpers.reply.envelope import FoundItem
+from abilities.helpers.reply.items import Item
+from abilities.helpers.text.pieces import Piece
+
+
+async def gather_searches(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+    """Return one offer per search, with the places that it found."""
+    offers: list[Offer] = []
+
+    for item in asked:
+        try:
+            offers.append(await _gather_search(item, sources))
+        except Exception as error:
+            offers.append(item.fail(error))
+
+    return offers
+
+
+async def _gather_search(item: AskedItem, sources: Sources) -> Offer:
+    """Return the offer of a search. Raises Refused."""
+    fields = item.fields
+    assert isinstance(fields, SearchItem)
+    count, place = parse_countdown(item.cursor.position, MAX_HITS)
+    request = SearchRequest(
+        text=fields.search,
+        is_regex=fields.regex,
+        glob=parse_pattern(fields.in_, "in"),
+        context=fields.context,
+        limit=count,
+        after=split_line(place),
+    )
+    result = await sources.wait(sources.searcher.search(request))
+
+    offer = item.begin_offer(hash_versions(*(f"{hit.path}\n{hit.text}" for hit in result.hits)))
+    offer.group = {"searched": result.searched}
+    if result.skipped:
+        offer.group["skipped"] = result.skipped
+
+    for number, hit in enumerate(result.hits, start=1):
+        offer.leaves.append(_build_leaf(hit, count - number))
+
+    if result.after is not None:
+        position, line = result.after
+        if result.is_over_time:
+            place = count_down(count - len(result.hits), f"{line}:{position}")
+            offer.unfinished = Cursor(place)
+        else:
+            offer.group["more"] = item.go_on(Cursor(count_down(None, f"{line}:{position}")))
+
+    return offer
+
+
+def _build_leaf(hit: Hit, left: int) -> Leaf:
+    """Return the leaf of a hit; ``left`` counts the hits that may come behind it."""
+
+    # A hit is read on as the part of its file that it is.
+    def continue_at(point: str) -> Item:
+        return hit.path
+
+    size = len(hit.text.encode())
+    data: JsonObject = {"source": hit.source, "content": "", "lines": list(hit.lines)}
+    piece = Piece(hit.text, rest=hit.is_cut)
+    found = FoundItem(data, piece, hit.path, continue_at, size)
+    position = count_down(left, f"{hit.last_line}:{hit.position}")
+    return Leaf(found, size, position, {"path": hit.path}, shape=HIT, atomic=True)
