@@ -1,6 +1,7 @@
 """Turns: work that waits for a thread is taken from each namespace, and each caller, in turn."""
 
 import asyncio
+import math
 import threading
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator
@@ -83,17 +84,17 @@ LONG_SECONDS = 0.02
 """Work of this length is long: several such pieces at a time delay what others ask for."""
 
 PRESENT_SECONDS = 1.0
-"""A namespace counts as present for so long after its last work."""
+"""A namespace counts as present for so long after its last work, and its work as long."""
 
 
 class _OwnSlots:
-    """What one namespace holds, who of it waits to hold more, and when its work was long."""
+    """What one namespace holds, who of it waits to hold more, when it worked, and when for long."""
 
     def __init__(self) -> None:
         self.held = 0
         self.waiting: deque[asyncio.Future[None]] = deque()
         self.last_seen = 0.0
-        self.has_long_work = False
+        self.last_long = -math.inf
 
     @property
     def is_idle(self) -> bool:
@@ -105,7 +106,7 @@ class TurnSlots:
 
     A namespace holds ``most`` of them at a time, so that another one, whose work is short, need not
     wait for the end of work that is long. While another one is present, it holds a single slot if
-    its last work was long: the processors are shared too.
+    work of it was long of late: the processors are shared too.
     """
 
     def __init__(self, size: int, most: int) -> None:
@@ -134,7 +135,8 @@ class TurnSlots:
                 yield
             finally:
                 own.last_seen = loop.time()
-                own.has_long_work = own.last_seen - begun >= LONG_SECONDS
+                if own.last_seen - begun >= LONG_SECONDS:
+                    own.last_long = own.last_seen
                 self._release()
         finally:
             own.held -= 1
@@ -167,7 +169,8 @@ class TurnSlots:
     def _find_most(self, own: _OwnSlots) -> int:
         """Return how many slots a namespace may hold now."""
         present = len(self._own) - ("" in self._own)
-        if own.has_long_work and present > 1:
+        earliest = asyncio.get_running_loop().time() - PRESENT_SECONDS
+        if own.last_long >= earliest and present > 1:
             return 1
 
         return self._most

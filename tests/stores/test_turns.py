@@ -184,6 +184,8 @@ async def test_long_work_of_a_namespace_goes_one_by_one_while_others_are_present
     assert holder.holding == ["A1", "A2", "A3", "A4"]
     await finish(*alone)
 
+    monkeypatch.setattr(turns, "LONG_SECONDS", 3_600.0)  # a short piece between changes nothing
+    await finish(holder.start("A-short"))
     await finish(holder.start("B0"))
     beside = [holder.start(f"A{n}") for n in range(7, 13)]
     await settle()

@@ -34,13 +34,14 @@ SET statement_timeout = '{STATEMENT_SECONDS}s';
 SET lock_timeout = '{LOCK_SECONDS}s';
 SET idle_in_transaction_session_timeout = '{4 * STATEMENT_SECONDS}s';
 SET default_transaction_isolation = 'repeatable read';
+SET max_parallel_workers_per_gather = 0;
 SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
 """
 """What every session sets. A weaker synchronous_commit could lose acknowledged changes.
 
 Repeatable read is for reads, whose transactions begin by themselves; those that begin explicitly
-are read committed.
+are read committed. A search of one caller must not take several processors from the others.
 """
 
 
