@@ -213,7 +213,7 @@ class ReadData(Model):
     )
     size_bytes: int | None = Field(default=None, description="Size of the whole file.")
     modified_at: str | None = Field(default=None, description="Last modification, RFC 3339 UTC.")
-    version: str | None = Field(
+    version: str | int | None = Field(
         default=None, description="Changes with the content; send it as 'known'."
     )
     encoding: str = Field(default="utf-8", description="How it was decoded; default utf-8.")
@@ -277,7 +277,7 @@ class ConciseItemRecord(Model):
     more: dict[str, Any] | None = Field(
         default=None, description="The item that goes on where its own limit ended it."
     )
-    version: str | None = Field(
+    version: str | int | None = Field(
         default=None, description="Changes with the content; send it as 'known'."
     )
     unchanged: Literal[True] | None = Field(

@@ -21,6 +21,7 @@ from abilities.helpers.gather.asked import CALL_SECONDS, AskedItem, Sources
 from abilities.helpers.gather.cursors import parse_cursor
 from abilities.helpers.gather.gathering import gather
 from abilities.helpers.gather.offers import Offer
+from abilities.helpers.gather.plan import build_plan
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item
 from abilities.helpers.reply.render import Format, render
@@ -72,19 +73,16 @@ def _find_bound(context: Context, arguments: ReadInput) -> Bound:
 async def _answer(
     context: Context, arguments: ReadInput, offers: list[Offer], bound: Bound
 ) -> JsonObject:
-    """Return an answer of at most ``max_tokens`` as it is sent. Raises Refused: out_of_range."""
+    """Return an answer that keeps its bound as it is sent. Raises Refused: out_of_range."""
     is_full = (arguments.detail or context.detail) == "full"
     most = room = bound.max_bytes
 
     while True:
         bound = bound._replace(max_bytes=room)
-        answer = await build_answer(arguments, offers, bound, context.files, is_full=is_full)
-        if arguments.max_tokens is None:
-            return answer  # the registry holds it to the bound of the server
-
-        size = _measure(answer, context)
+        answered = await build_answer(arguments, offers, bound, context.files, is_full=is_full)
+        size = _measure(answered.reply, context)
         if size <= most:
-            return answer
+            return build_plan(offers, answered) if arguments.plan else answered.reply
 
         # TOON alone may take more than the JSON that was counted.
         room = min(room * most // size, room - 1)

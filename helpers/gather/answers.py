@@ -1,16 +1,25 @@
-"""Answers to mixed batches: their contents, or the plan of them."""
+"""Replies to mixed batches."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from abilities.declarations.read import ReadInput
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.reader import FileReader
-from abilities.helpers.gather.filling import Filling
+from abilities.helpers.gather.filling import Filled, Filling
 from abilities.helpers.gather.offers import Offer
-from abilities.helpers.gather.plan import build_plan
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.envelope import assemble_reply, measure_room
 from abilities.helpers.reply.items import BulkRequest
+
+
+class Answered(NamedTuple):
+    """The reply to a batch, and what it is made of."""
+
+    reply: JsonObject
+    filled: Sequence[Filled]
+    request: JsonObject
+    """The arguments of the call, without ``plan``."""
 
 
 async def build_answer(
@@ -20,8 +29,8 @@ async def build_answer(
     reader: FileReader,
     *,
     is_full: bool,
-) -> JsonObject:
-    """Return the answer, or with ``plan`` what it would be: the same is done for both."""
+) -> Answered:
+    """Return the reply to a batch, with as much of the offers as its bound allows."""
     given = arguments.explicit_arguments()
     given.pop("plan", None)
     request = BulkRequest("items", arguments.items, given)
@@ -31,8 +40,4 @@ async def build_answer(
 
     records = [item.record for item in filled]
     next_items = [record.next_item for record in records if record.next_item is not None]
-    reply = assemble_reply(request, records, next_items)
-    if not arguments.plan:
-        return reply
-
-    return build_plan(offers, filled, reply, given)
+    return Answered(assemble_reply(request, records, next_items), filled, given)

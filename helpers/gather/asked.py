@@ -41,14 +41,14 @@ class AskedItem:
         rest = {name: value for name, value in self.item.items() if name != "known"}
         return {**rest, "after": cursor.format()}
 
-    def begin_offer(self, version: str | None = None) -> Offer:
+    def begin_offer(self, version: str | int | None = None) -> Offer:
         """Return an offer without contents; one is unchanged if the caller knows its version."""
         return Offer(
             text=self.text,
             item=self.item,
             weight=self.fields.weight,
             version=version,
-            is_unchanged=version is not None and version == self.fields.known,
+            is_unchanged=version is not None and str(version) == self.fields.known,
             go_on=self.go_on,
         )
 

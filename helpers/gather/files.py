@@ -40,7 +40,7 @@ async def gather_files(asked: Sequence[AskedItem], sources: Sources) -> list[Off
         file = session.open(request)
 
         version = find_version(file.stat)
-        wanted = measure_wanted(file, sources.max_bytes)
+        wanted = measure_wanted(file, file.stat.st_size)
         if wanted > sure_size or version == item.fields.known:
             os.close(file.fd)
             return _SizedFile(version, wanted)

@@ -58,11 +58,6 @@ class Filling:
 
         self._allotment = Allotment(room - sum(self._reserved))
 
-    @property
-    def least_room(self) -> int:
-        """The bytes that the records take if no item has a content."""
-        return sum(self._reserved)
-
     async def run(self, reader: FileReader) -> list[Filled]:
         """Return the records of all offers, in their order. Reads files as they are needed."""
         order = self._rank()

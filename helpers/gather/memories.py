@@ -174,7 +174,7 @@ def _offer_days(
             continue
 
         names.add(filename)
-        versions += [filename, outcome.version]
+        versions += [filename, str(outcome.version)]
         leaf = _build_leaf(item, outcome, position)
         leaf.leading, leaf.shape = leading, DAY
         offer.leaves.append(leaf)

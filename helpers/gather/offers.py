@@ -60,7 +60,7 @@ class Offer:
     weight: int = 1
     leaves: list[Leaf] = field(default_factory=list[Leaf])
     group: JsonObject | None = None
-    version: str | None = None
+    version: str | int | None = None
     is_unchanged: bool = False
     fault: Exception | None = None
     go_on: Callable[[Cursor], Item] | None = None

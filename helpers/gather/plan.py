@@ -4,21 +4,21 @@ from collections.abc import Sequence
 
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.values import JsonObject, as_object
+from abilities.helpers.gather.answers import Answered
 from abilities.helpers.gather.filling import Filled
 from abilities.helpers.gather.offers import Offer
 from abilities.helpers.reply.render import json_size
 
 
-def build_plan(
-    offers: Sequence[Offer], filled: Sequence[Filled], reply: JsonObject, request: JsonObject
-) -> JsonObject:
+def build_plan(offers: Sequence[Offer], answered: Answered) -> JsonObject:
     """Return the plan of a reply, whose ``next_request`` is the call itself."""
-    results = [
-        _describe(offer, item, record)
-        for offer, item, record in zip(offers, filled, reply["results"], strict=True)
-    ]
+    reply = answered.reply
+    results: list[JsonObject] = []
+    for offer, filled, record in zip(offers, answered.filled, reply["results"], strict=True):
+        results.append(_describe(offer, filled, record))
+
     summary = {**reply["summary"], "reply_bytes": json_size(reply)}
-    return {"results": results, "summary": summary, "next_request": request}
+    return {"results": results, "summary": summary, "next_request": answered.request}
 
 
 def _describe(offer: Offer, filled: Filled, record: JsonObject) -> JsonObject:

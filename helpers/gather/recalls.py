@@ -15,7 +15,7 @@ from abilities.helpers.gather.cursors import (
     parse_end,
     parse_place,
 )
-from abilities.helpers.gather.offers import Leaf, Offer
+from abilities.helpers.gather.offers import Leaf, Offer, hash_versions
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recall_answers import MAX_UNKNOWN_CHARS, MAX_UNKNOWN_WORDS
 from abilities.helpers.memory.recalled import Source, explain_entry
@@ -55,21 +55,23 @@ async def _gather_recall(item: AskedItem, sources: Sources) -> Offer:
     begin, end = parse_place(item.cursor), parse_end(item.cursor)
     result = await sources.wait(sources.memory.recall(arguments, [begin], ANSWER_BYTES))
     ranking = result.rankings[0]
-    version = hash_ranking(ranking)
-    check_place(item.cursor, version)
+    ranking_hash = hash_ranking(ranking)
+    check_place(item.cursor, ranking_hash)
 
     chosen = _choose_entries(ranking.entries[begin:end], result)
     stop = begin + len(chosen) if end is None else end
-    offer = item.begin_offer(version)
+    offer = item.begin_offer(hash_versions(ranking_hash, *map(_find_version, chosen)))
     offer.group = {"matched": len(ranking.entries)}
     unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
     if unknown:
         offer.group["unknown_words"] = unknown
     if 0 < stop < len(ranking.entries):
-        offer.group["more"] = item.go_on(Cursor(format_place(stop - 1, version)))
+        offer.group["more"] = item.go_on(Cursor(format_place(stop - 1, ranking_hash)))
 
     for place, (entry, source) in enumerate(chosen, begin):
-        offer.leaves.append(_build_leaf(item, entry, source, format_place(place, version, stop)))
+        offer.leaves.append(
+            _build_leaf(item, entry, source, format_place(place, ranking_hash, stop))
+        )
 
     return offer
 
@@ -92,6 +94,17 @@ def _choose_entries(
         chosen.append((entry, source))
 
     return chosen
+
+
+def _find_version(chosen: tuple[RankedEntry, Source]) -> str:
+    """Return what changes if an entry would be shown otherwise: a ranking may stay the same."""
+    _, source = chosen
+    if isinstance(source, Exception):
+        return ""
+    if isinstance(source, NotePart):
+        return source.content
+
+    return str(source.row.version)
 
 
 def _measure(source: Source) -> int:
@@ -130,7 +143,7 @@ def _build_memory_leaf(
     data: JsonObject = {
         "content": "",
         "date": row.updated_at[:_DAY_CHARS],
-        "version": str(row.version),
+        "version": row.version,
     }
     found = FoundItem(data, piece, item.item, continue_at, len(row.content.encode()))
     return Leaf(found, len(piece.text.encode()), position, leading, reasons, RECALLED)

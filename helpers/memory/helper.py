@@ -62,7 +62,7 @@ class MemoryText:
     piece: Piece
     modified_at: str
     size_bytes: int
-    version: str
+    version: str | int
 
     def to_data(self) -> JsonObject:
         """Return the fields of the record, without the version, the content empty."""
@@ -335,4 +335,4 @@ def _slice_memory(
         return error
 
     row = memory.row
-    return MemoryText(target, piece, row.updated_at, len(row.content.encode()), str(row.version))
+    return MemoryText(target, piece, row.updated_at, len(row.content.encode()), row.version)
