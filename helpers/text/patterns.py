@@ -19,8 +19,8 @@ class Pattern(Protocol):
     Assertions, such as that a word begins, look at the bytes before ``pos`` and after ``endpos``.
     """
 
-    def search(self, text: bytes, pos: int = 0) -> Match | None:
-        """Return the first match from a position on."""
+    def search(self, text: bytes, pos: int = 0, endpos: int = ...) -> Match | None:
+        """Return the first match from a position on, that ends at ``endpos`` at the latest."""
         ...
 
     def match(self, text: bytes, pos: int = 0, endpos: int = ...) -> Match | None:
