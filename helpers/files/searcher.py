@@ -120,7 +120,7 @@ class _SearchSession:
     def __init__(self, roots: Sequence[Root], policy: Policy, worker: Worker) -> None:
         self._policy = policy
         self._worker = worker
-        self._deadline = time.monotonic() + SECONDS
+        self._deadline = self._file_deadline = time.monotonic() + SECONDS
         self._walk = FileWalk(roots, policy, worker, SECONDS)
         self._reading = ReadingSession(roots, policy, worker, "not_found")
         self._closing = ExitStack()
@@ -193,11 +193,13 @@ class _SearchSession:
     def _is_over(self, size: int) -> bool:
         """Whether there is no time for a file of a size; there always is for the first one."""
         self._files += 1
+        self._file_deadline = self._deadline
+        now = time.monotonic()
         if self._files == 1:
-            self._deadline = max(self._deadline, time.monotonic() + FIRST_FILE_SECONDS)
+            self._file_deadline = max(self._deadline, now + FIRST_FILE_SECONDS)
             return False
 
-        return self._bytes + size > MAX_BYTES or time.monotonic() > self._deadline
+        return self._bytes + size > MAX_BYTES or now > self._deadline
 
     def _stop_behind_last_hit(self, request: SearchRequest) -> None:
         last = self._result.hits[-1]
@@ -252,7 +254,7 @@ class _SearchSession:
 
     def _check(self) -> None:
         self._worker.check()
-        if time.monotonic() > self._deadline:
+        if time.monotonic() > self._file_deadline:
             raise _OutOfTime
 
 
