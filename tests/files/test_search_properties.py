@@ -3,11 +3,11 @@
 import asyncio
 import tempfile
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import re2
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -177,9 +177,10 @@ def line_matches(text: str, wanted: str, is_regex: bool) -> bool:
     if not is_regex:
         return wanted in text
 
-    options = re2.Options()
+    engine = import_module("re2")  # has no types
+    options = engine.Options()
     options.never_nl = True
-    return re2.compile(wanted, options).search(content) is not None
+    return bool(engine.compile(wanted, options).search(content))
 
 
 def find_naively(lines: list[Line], wanted: str, is_regex: bool, context: int) -> Iterator[Hit]:
