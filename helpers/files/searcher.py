@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.batch import Worker
-from abilities.helpers.files.blocks import Block, cut_block, find_blocks
+from abilities.helpers.files.blocks import TextBlock, cut_block, find_blocks
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.file_walk import FileWalk, FoundFile
 from abilities.helpers.files.globs import Glob
@@ -258,7 +258,7 @@ class _SearchSession:
             raise _OutOfTime
 
 
-def _build_hit(position: str, source: str, text: ShownText, block: Block, line: int) -> Hit:
+def _build_hit(position: str, source: str, text: ShownText, block: TextBlock, line: int) -> Hit:
     """Return a block of a text as a hit, given the number of its first shown line, from 0."""
     first_line = text.number_line(line)
     lines: list[int] = []
