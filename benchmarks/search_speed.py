@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -141,11 +142,11 @@ async def measure(tree: Path, agent: Path, rounds: int) -> dict[str, Timings]:
         async with Abilities.open(settings) as abilities:
             for name, search in SEARCHES.items():
                 variants: dict[str, Work] = {
-                    "ours": lambda search=search: search_all(abilities, search),
-                    "server": lambda search=search: search_through_server(server, tree, search),
+                    "ours": partial(search_all, abilities, search),
+                    "server": partial(search_through_server, server, tree, search),
                 }
                 if ripgrep is not None:
-                    variants["ripgrep"] = lambda search=search: run_ripgrep(ripgrep, tree, search)
+                    variants["ripgrep"] = partial(run_ripgrep, ripgrep, tree, search)
 
                 timings[name] = await run_interleaved(variants, rounds, warmup_rounds=1)
 

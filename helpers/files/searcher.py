@@ -223,7 +223,7 @@ class _SearchSession:
         Raises Refused.
         """
         # Opened anew by its name: whatever has happened to it since it was found, it is confined.
-        file = self._reading.open(parse_path(found.path))
+        file = self._reading.open(parse_path(found.path), found.source)
         raw = self._reading.read_bytes(file, MAX_FILE_BYTES)
         self._bytes += len(raw)
 
@@ -270,7 +270,7 @@ def _build_hit(position: str, source: str, text: ShownText, block: TextBlock, li
         lines.append(text.number_line(line))
 
     following = line + text.raw.count(b"\n", place, block.end)
-    if not text.raw.endswith(b"\n", place, block.end):
+    if not text.raw.endswith(b"\n", block.start, block.end):
         following += 1  # the last line of the file, which has no line end
     last_line = text.number_line(following) - 1
 

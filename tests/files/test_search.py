@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -174,8 +175,6 @@ async def test_own_files_are_never_found(roots: Settings, monkeypatch: pytest.Mo
 
 
 async def test_a_secret_is_neither_found_nor_shown(roots: Settings) -> None:
-    from random import Random
-
     token = "ghp_" + draw(Random(1), WORD, 36)
     write(roots.workspace_dir, a=f"key = '{token}'\nuse(key)\n")
 
