@@ -241,6 +241,7 @@ async def test_a_search_that_takes_too_much_goes_on_in_the_next_call(
     while after is not None:
         result = await search(roots, "tea", is_regex=calls % 2 == 0, after=after)
         assert result.is_over_time == (result.after is not None)
+        assert result.after is None or result.after > after
         assert result.searched <= 1
         found += [hit.path for hit in result.hits]
         after = result.after
@@ -264,8 +265,9 @@ async def test_time_that_ends_within_a_file_loses_no_hit(
     while after is not None:
         result = await search(roots, "^tea", is_regex=True, after=after, limit=10_000)
         lines += [(hit.position, line) for hit in result.hits for line in hit.lines]
-        after = result.after
         assert result.skipped == 0
+        assert result.after is None or result.after > after
+        after = result.after
         calls += 1
 
     assert calls > 3

@@ -237,6 +237,7 @@ async def search_in_pages(tree: Tree, request: SearchRequest) -> list[Hit]:
     while after is not None:
         result: SearchResult = await tree.searcher.search(request._replace(after=after))
         assert result.after is None or len(result.hits) == request.limit
+        assert result.after is None or result.after > after, "a search goes on"
         assert not result.is_over_time
         hits += result.hits
         after = result.after
