@@ -36,6 +36,9 @@ class Timings:
     def __init__(self, rounds: Mapping[str, list[float]]) -> None:
         self._rounds = rounds
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._rounds
+
     def __getitem__(self, name: str) -> float:
         """Return the median seconds of a variant."""
         return statistics.median(self._rounds[name])

@@ -13,7 +13,7 @@ _BEFORE_MATCH = 500  # characters that are shown before the match in a line that
 
 
 @dataclass
-class Block:
+class TextBlock:
     """Lines of a text from the byte ``start`` to ``end``; ``matches`` are positions in them."""
 
     start: int
@@ -21,14 +21,16 @@ class Block:
     matches: list[int]
 
 
-def find_blocks(text: bytes, matches: Iterable[int], context: int, start: int) -> Iterator[Block]:
+def find_blocks(
+    text: bytes, matches: Iterable[int], context: int, start: int
+) -> Iterator[TextBlock]:
     """Yield the blocks of lines that match, with ``context`` lines before and after each.
 
     ``matches`` has a position per matching line, in order. No block begins before ``start``. Blocks
     that would touch are one, unless it would be too long to be shown; then the next one begins
     behind it, so that a search may go on there and find the same.
     """
-    block: Block | None = None
+    block: TextBlock | None = None
 
     for match in matches:
         line = find_line_start(text, match)
@@ -46,13 +48,13 @@ def find_blocks(text: bytes, matches: Iterable[int], context: int, start: int) -
             yield block
             first = max(first, block.end)
 
-        block = Block(first, end, [match])
+        block = TextBlock(first, end, [match])
 
     if block is not None:
         yield block
 
 
-def cut_block(text: bytes, block: Block) -> tuple[str, bool]:
+def cut_block(text: bytes, block: TextBlock) -> tuple[str, bool]:
     """Return what is shown of a block, and whether that is less than the block.
 
     Of a block that is too long, it is the first matching line, or the part of it around the match.

@@ -4,7 +4,7 @@ A line is matched without its line end, LF or CR LF.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, cast
+from typing import Protocol
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.files.redaction import format_mark
@@ -13,9 +13,6 @@ from abilities.helpers.text.patterns import Pattern, compile_line_pattern
 
 MAX_CHARS = 1_000
 """Characters of a literal or pattern."""
-
-MAX_PROGRAM = 10_000
-"""Steps of a compiled pattern. More of them make a search slow, whatever the text is."""
 
 FIELD = "search"
 """The argument that a refusal names."""
@@ -125,10 +122,10 @@ class _PatternMatcher:
 
     def __init__(self, pattern: bytes) -> None:
         compiled = compile_line_pattern(pattern)
-        if compiled is None or compiled.programsize > MAX_PROGRAM:
+        if compiled is None:
             raise Refused("invalid_pattern", FIELD)
 
-        self._pattern = cast(Pattern, compiled)
+        self._pattern: Pattern = compiled
         self._piece = min(_MAX_PIECE, _MAX_STEPS // compiled.programsize)
 
     def find(self, text: bytes, start: int, check: Check) -> Iterator[int]:

@@ -124,8 +124,10 @@ class ReadingSession:
         """
         return self.read_open(self.open(request), max_chars, text_offsets=text_offsets)
 
-    def open(self, request: PathRequest) -> OpenFile:
+    def open(self, request: PathRequest, source: str | None = None) -> OpenFile:
         """Open a request in the first root that has it; `read_open` or the caller closes it.
+
+        With ``source`` that root alone is tried: another one is known not to have the file.
 
         Raises Refused: the reason for an absent file, is_directory, denied, and the reasons of
         `open_file`, `Root.open`.
@@ -137,7 +139,7 @@ class ReadingSession:
             self._own = self._policy.own.find(self._worker.enter)
 
         try:
-            file = self._open_file(request)
+            file = self._open_file(request, source)
         except Refused as error:
             if error.reason != "resource_exhausted" or not (self._kept or self._folders):
                 raise
@@ -145,7 +147,7 @@ class ReadingSession:
             # What is kept open can be opened once more when it is needed.
             self._close_kept()
             self._folders.close()
-            file = self._open_file(request)
+            file = self._open_file(request, source)
 
         try:
             self._refuse_own(file)
@@ -231,10 +233,13 @@ class ReadingSession:
             _, file = self._kept.popitem()
             os.close(file.fd)
 
-    def _open_file(self, request: PathRequest) -> OpenFile:
+    def _open_file(self, request: PathRequest, source: str | None) -> OpenFile:
         """Open a file in the first root that has it; the caller closes it. Raises Refused."""
         reason: Reason = self._absent
         for root in self._roots:
+            if source is not None and root.name != source:
+                continue
+
             if root.name not in self._directories:
                 self._worker.enter(root.find_place(("",)))
                 self._directories[root.name] = self._open_root(root)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.batch import Worker
-from abilities.helpers.files.blocks import Block, cut_block, find_blocks
+from abilities.helpers.files.blocks import TextBlock, cut_block, find_blocks
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.file_walk import FileWalk, FoundFile
 from abilities.helpers.files.globs import Glob
@@ -120,7 +120,7 @@ class _SearchSession:
     def __init__(self, roots: Sequence[Root], policy: Policy, worker: Worker) -> None:
         self._policy = policy
         self._worker = worker
-        self._deadline = time.monotonic() + SECONDS
+        self._deadline = self._file_deadline = time.monotonic() + SECONDS
         self._walk = FileWalk(roots, policy, worker, SECONDS)
         self._reading = ReadingSession(roots, policy, worker, "not_found")
         self._closing = ExitStack()
@@ -193,11 +193,13 @@ class _SearchSession:
     def _is_over(self, size: int) -> bool:
         """Whether there is no time for a file of a size; there always is for the first one."""
         self._files += 1
+        self._file_deadline = self._deadline
+        now = time.monotonic()
         if self._files == 1:
-            self._deadline = max(self._deadline, time.monotonic() + FIRST_FILE_SECONDS)
+            self._file_deadline = max(self._deadline, now + FIRST_FILE_SECONDS)
             return False
 
-        return self._bytes + size > MAX_BYTES or time.monotonic() > self._deadline
+        return self._bytes + size > MAX_BYTES or now > self._deadline
 
     def _stop_behind_last_hit(self, request: SearchRequest) -> None:
         last = self._result.hits[-1]
@@ -221,7 +223,7 @@ class _SearchSession:
         Raises Refused.
         """
         # Opened anew by its name: whatever has happened to it since it was found, it is confined.
-        file = self._reading.open(parse_path(found.path))
+        file = self._reading.open(parse_path(found.path), found.source)
         raw = self._reading.read_bytes(file, MAX_FILE_BYTES)
         self._bytes += len(raw)
 
@@ -252,11 +254,11 @@ class _SearchSession:
 
     def _check(self) -> None:
         self._worker.check()
-        if time.monotonic() > self._deadline:
+        if time.monotonic() > self._file_deadline:
             raise _OutOfTime
 
 
-def _build_hit(position: str, source: str, text: ShownText, block: Block, line: int) -> Hit:
+def _build_hit(position: str, source: str, text: ShownText, block: TextBlock, line: int) -> Hit:
     """Return a block of a text as a hit, given the number of its first shown line, from 0."""
     first_line = text.number_line(line)
     lines: list[int] = []
@@ -268,7 +270,7 @@ def _build_hit(position: str, source: str, text: ShownText, block: Block, line: 
         lines.append(text.number_line(line))
 
     following = line + text.raw.count(b"\n", place, block.end)
-    if not text.raw.endswith(b"\n", place, block.end):
+    if not text.raw.endswith(b"\n", block.start, block.end):
         following += 1  # the last line of the file, which has no line end
     last_line = text.number_line(following) - 1
 

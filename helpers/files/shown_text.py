@@ -15,7 +15,7 @@ class HiddenLines(NamedTuple):
     """How many line ends are behind marks in a shown line; shown lines count from 0."""
 
     line: int
-    count: int
+    line_ends: int
 
 
 class ShownText(NamedTuple):
@@ -29,7 +29,7 @@ class ShownText(NamedTuple):
         number = line + 1
         for hidden in self.hidden:
             if hidden.line < line:
-                number += hidden.count
+                number += hidden.line_ends
 
         return number
 
@@ -44,7 +44,7 @@ class ShownText(NamedTuple):
         line = number
         for hidden in self.hidden:
             if self.number_line(hidden.line) <= number:
-                line = max(line - hidden.count, hidden.line + 1)
+                line = max(line - hidden.line_ends, hidden.line + 1)
 
         skipped = self.raw.split(b"\n", line)
         if len(skipped) <= line:

@@ -19,8 +19,8 @@ class Pattern(Protocol):
     Assertions, such as that a word begins, look at the bytes before ``pos`` and after ``endpos``.
     """
 
-    def search(self, text: bytes, pos: int = 0) -> Match | None:
-        """Return the first match from a position on."""
+    def search(self, text: bytes, pos: int = 0, endpos: int = ...) -> Match | None:
+        """Return the first match from a position on, that ends at ``endpos`` at the latest."""
         ...
 
     def match(self, text: bytes, pos: int = 0, endpos: int = ...) -> Match | None:
@@ -43,6 +43,9 @@ _MAX_MEMORY = 24 * 1024 * 1024
 
 _MAX_LINE_MEMORY = 8 * 1024 * 1024
 
+_MAX_PROGRAM_MEMORY = 1024 * 1024
+"""Room for about 10,000 steps: a larger pattern of a caller is refused."""
+
 
 @functools.cache
 def compile_pattern(pattern: str, *, captures: bool = True) -> Pattern:
@@ -63,7 +66,7 @@ def compile_pattern(pattern: str, *, captures: bool = True) -> Pattern:
 
 
 def compile_line_pattern(pattern: bytes) -> LinePattern | None:
-    """Compile a caller's pattern for UTF-8; None if it is not one that RE2 takes.
+    """Compile a caller's pattern for UTF-8; None if RE2 does not take it, or it is too large.
 
     It never matches a line feed, and ``^`` and ``$`` stand for the ends of each line.
     """
@@ -73,11 +76,13 @@ def compile_line_pattern(pattern: bytes) -> LinePattern | None:
     options.never_nl = True
     options.never_capture = True
     options.log_errors = False  # the pattern is the caller's
-    options.max_mem = _MAX_LINE_MEMORY
 
     try:
         # By itself first: what stands before it may make another pattern of it.
+        options.max_mem = _MAX_PROGRAM_MEMORY
         engine.compile(pattern, options)
+
+        options.max_mem = _MAX_LINE_MEMORY
         compiled: LinePattern = engine.compile(b"(?m)" + pattern, options)
     except engine.error:
         return None
