@@ -67,7 +67,7 @@ def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
     @cache
     def describe(names: tuple[str, ...]) -> bytes:
         chosen = [ability for ability in registry if ability.name in names]
-        return json_bytes([schemas.build_declaration(ability)["mcp"] for ability in chosen])
+        return json_bytes([schemas.describe_fully(ability) for ability in chosen])
 
     # The endpoints have no docstrings: FastAPI would publish them.
     async def list_abilities(request: Request) -> Response:

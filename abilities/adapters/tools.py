@@ -20,6 +20,9 @@ INSTRUCTIONS = (
 
 SERVER_NAME = "agent-abilities"
 
+EXPECTED_RESPONSE_BYTES = 64_000
+"""Clients give answers of this size to their model as they are; larger ones need a hint."""
+
 JSON_TYPE = "application/json"
 
 
@@ -34,12 +37,15 @@ def describe_tool(ability: Ability, settings: Settings) -> JsonObject:
     Its output schema is declared only if the settings ask for structured content.
     """
     tool: JsonObject = {
-        "_meta": {"anthropic/maxResultSizeChars": settings.max_response_bytes},
         "annotations": dict(sorted(build_annotations(ability).items())),
         "description": ability.description,
         "inputSchema": build_input_schema(ability),
         "name": ability.name,
     }
+    if settings.max_response_bytes > EXPECTED_RESPONSE_BYTES:
+        hint = {"anthropic/maxResultSizeChars": settings.max_response_bytes}
+        tool = {"_meta": hint, **tool}
+
     if settings.structured:
         tool["outputSchema"] = build_output_schema(ability)
 
