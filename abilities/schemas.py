@@ -90,20 +90,13 @@ def check_schemas(ability: Ability) -> None:
 
 
 def build_annotations(ability: Ability) -> dict[str, bool]:
-    """Return MCP's hints about what a call does; no ability reaches beyond this machine.
-
-    Those that say what MCP takes for granted are left out, and of an ability that only reads,
-    whether it destroys.
-    """
-    hints = {"openWorldHint": False}
-    if ability.read_only:
-        hints["readOnlyHint"] = True
-    else:
-        hints["destructiveHint"] = ability.destructive
-    if ability.idempotent:
-        hints["idempotentHint"] = True
-
-    return hints
+    """Return MCP's hints about what a call does; no ability reaches beyond this machine."""
+    return {
+        "readOnlyHint": ability.read_only,
+        "destructiveHint": ability.destructive,
+        "idempotentHint": ability.idempotent,
+        "openWorldHint": False,
+    }
 
 
 def build_declaration(ability: Ability) -> JsonObject:

@@ -37,7 +37,7 @@ def describe_tool(ability: Ability, settings: Settings) -> JsonObject:
     Its output schema is declared only if the settings ask for structured content.
     """
     tool: JsonObject = {
-        "annotations": dict(sorted(build_annotations(ability).items())),
+        "annotations": _build_hints(ability),
         "description": ability.description,
         "inputSchema": build_input_schema(ability),
         "name": ability.name,
@@ -51,6 +51,19 @@ def describe_tool(ability: Ability, settings: Settings) -> JsonObject:
 
     tool["title"] = ability.title
     return tool
+
+
+def _build_hints(ability: Ability) -> JsonObject:
+    """Return MCP's hints without those that it assumes, or that mean nothing beside the others."""
+    hints = build_annotations(ability)
+    for name in ("readOnlyHint", "idempotentHint"):
+        if not hints[name]:
+            del hints[name]
+
+    if ability.read_only:
+        del hints["destructiveHint"]
+
+    return dict(sorted(hints.items()))
 
 
 def describe_template(ability: Ability) -> JsonObject:
