@@ -17,7 +17,8 @@ from abilities.helpers.stores.timeline import MemoryName
 
 HISTORY_DESCRIPTION = """\
 List one memory's changes, newest first: when, who, what; also of a deleted memory.
-Read a version by memory_get's as_of, or bring it back by memory_restore."""
+For more, send next_request. Read a version by memory_get's as_of, or bring it back by \
+memory_restore."""
 
 
 async def show_history(context: Context, arguments: MemoryHistoryInput) -> JsonObject:
