@@ -142,6 +142,7 @@ async def test_a_list_keeps_its_bound(
     assert (len(result) <= MOST_BYTES[tools]) != structured, len(result)
 
 
+@pytest.mark.requirement("R3.8.3")
 def test_every_argument_is_offered_or_for_programs() -> None:
     for ability in BUILT_IN:
         brief = schemas.build_input_schema(ability)
