@@ -186,7 +186,7 @@ def test_no_words_repeat_a_keyword(argument: Argument) -> None:
     description = argument.full.get("description", "")
 
     for keyword in BOUNDS:
-        limit = argument.full.get(keyword)
+        limit = argument.full.get(keyword, 0)
         if keyword in argument.brief and limit not in (0, 1):
             assert not says(description, limit), keyword
 
