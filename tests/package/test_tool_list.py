@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from abilities import Ability, Settings, schemas
+from abilities.adapters.tools import describe_tool
 from abilities.builtin.catalog import BUILT_IN
 from tests.support.piped import open_piped
 
@@ -140,6 +141,31 @@ async def test_a_list_keeps_its_bound(
     result = line.partition(b'"result":')[2].removesuffix(b"}")
     assert result.startswith(b'{"tools":[')
     assert (len(result) <= MOST_BYTES[tools]) != structured, len(result)
+
+
+@pytest.mark.parametrize(("size", "hint"), [(40_000, None), (64_000, None), (64_001, 64_001)])
+def test_only_a_bound_that_clients_do_not_expect_is_told(size: int, hint: int | None) -> None:
+    settings = Settings(max_response_bytes=size)
+
+    for ability in BUILT_IN:
+        meta = describe_tool(ability, settings).get("_meta", {})
+        assert meta.get("anthropic/maxResultSizeChars") == hint
+
+
+def test_hints_leave_out_what_the_protocol_assumes() -> None:
+    assumed = {
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": False,
+        "openWorldHint": True,
+    }
+
+    for ability in BUILT_IN:
+        sent = {**assumed, **describe_tool(ability, Settings())["annotations"]}
+        meant = schemas.build_annotations(ability)
+        if ability.read_only:  # what it does not change, it cannot destroy
+            del sent["destructiveHint"], meant["destructiveHint"]
+        assert sent == meant
 
 
 @pytest.mark.requirement("R3.8.3")
