@@ -1,13 +1,13 @@
 """The open application: the abilities that it offers, and the resources that they share."""
 
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
-from abilities.builtin.catalog import list_built_in
+from abilities.declarations.detail import Detail
 from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.definition import Context
@@ -21,7 +21,7 @@ from abilities.helpers.memory.recalling import SecondRanking
 from abilities.helpers.stores import opening
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.workers import WorkerPool
-from abilities.plugins import add_plugins
+from abilities.offer import Offer, build_offer
 from abilities.registry import AbilityRegistry
 from abilities.replies import Reply
 from abilities.settings import Settings
@@ -31,20 +31,6 @@ MAX_ROOTS = 1_000
 
 Middleware = Callable[[str, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
 """Wraps each call of a surface: given the ability's name and the call, it returns the reply."""
-
-
-def build_registry(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
-    """Return the abilities that the settings offer, built-in ones first, and problems with plugins.
-
-    A problem is a sentence for each plugin that could not be loaded.
-    """
-    registry = AbilityRegistry(list_built_in(for_kv_memory=settings.compat == "kv-memory"))
-    problems: list[str] = []
-    if settings.plugins:
-        problems = add_plugins(registry)
-
-    offered = [ability for ability in registry if ability.name not in settings.disabled]
-    return AbilityRegistry(offered, read_only=True), problems
 
 
 class OptionalRoots:
@@ -109,7 +95,7 @@ def open_store(settings: Settings) -> ServableStore:
 class Resources:
     """What an open application makes once, and all of its views share."""
 
-    registry: AbilityRegistry
+    offer: Offer
     problems: list[str]
     policy: Policy
     store: ServableStore
@@ -121,19 +107,19 @@ class Resources:
     def open(cls, settings: Settings) -> Self:
         """Make the resources.
 
-        Raises ValueError for an embedder that is not installed, and for a store that cannot be
-        used.
+        Raises ValueError for an embedder that is not installed, for a store that cannot be used,
+        and for tools that do not exist.
         """
         second_ranking = _open_second_ranking(settings)
 
         # The store comes first: if it cannot be used, no plugin is imported in vain.
         store = open_store(settings)
-        registry, problems = build_registry(settings)
-        return cls(registry, problems, settings.policy, store, second_ranking)
+        offer, problems = build_offer(settings)
+        return cls(offer, problems, settings.policy, store, second_ranking)
 
     async def close(self) -> None:
         """Let the threads end, and finish what the store has begun."""
-        await self.registry.close()  # first, because plugins use the others
+        await self.offer.registry.close()  # first, because plugins use the others
         self.workers.close()
         if self.second_ranking is not None:
             self.second_ranking.close()
@@ -146,12 +132,14 @@ class Resources:
         *,
         read_only: bool = False,
         may_purge: bool | None = None,
+        offer: Offer | None = None,
     ) -> Context:
         """Return the context of one namespace, that of the settings. It is cheap to make.
 
-        ``caller`` is who the history says made its changes. Without ``may_purge`` the settings say
-        whether it may.
+        ``caller`` is who the history says made its changes. Without ``may_purge`` and ``offer`` the
+        settings say whether it may, and which abilities it has.
         """
+        offer = offer or self.offer
         if may_purge is None:
             may_purge = settings.allow_purge
         roots = [self._get_root(place) for place in settings.roots]
@@ -175,8 +163,8 @@ class Resources:
             ),
             max_response_bytes=settings.max_response_bytes,
             read_only=read_only,
-            disabled=settings.disabled,
-            detail=settings.detail,
+            disabled=offer.withheld,
+            detail=_choose_detail(settings, offer),
             caller=caller,
             may_purge=may_purge and not read_only,
         )
@@ -187,6 +175,13 @@ class Resources:
 
         # A required root remembers nothing, so each view may have its own.
         return Root(place.name, place.path)
+
+
+def _choose_detail(settings: Settings, offer: Offer) -> Detail:
+    if offer.is_lean and "detail" not in settings.model_fields_set:
+        return "concise"
+
+    return settings.detail
 
 
 class Abilities:
@@ -205,10 +200,12 @@ class Abilities:
         settings: Settings,
         context: Context,
         middleware: Middleware | None = None,
+        offer: Offer | None = None,
     ) -> None:
         self.settings = settings
         self.context = context
-        self.registry: AbilityRegistry = resources.registry
+        self._offer = offer or resources.offer
+        self.registry: AbilityRegistry = self._offer.registry
         self.problems: list[str] = resources.problems
         self._resources = resources
         self._middleware = middleware
@@ -301,7 +298,8 @@ class Abilities:
             return self
 
         settings = self.settings.for_namespace(namespace)
-        return self._build_view(settings, self.context.caller, read_only, self.context.may_purge)
+        caller, may_purge = self.context.caller, self.context.may_purge
+        return self._build_view(settings, caller, read_only, may_purge, self._offer)
 
     def for_caller(
         self,
@@ -310,11 +308,13 @@ class Abilities:
         namespace: str | None = None,
         read_only: bool = False,
         may_purge: bool | None = None,
+        tools: Sequence[str] = (),
     ) -> Self:
         """Return a view for a surface, or for the holder of a token, whose name is ``caller``.
 
         The history says that the caller made its changes. ``may_purge`` lets it delete memories
-        with their history; None leaves that as it is. Raises ValueError as `for_namespace`.
+        with their history; None leaves that as it is. ``tools`` names profiles and abilities; the
+        view has only those of this one's that are among them. Raises ValueError as `for_namespace`.
         """
         settings = self.settings
         if namespace is not None:
@@ -322,19 +322,21 @@ class Abilities:
         if may_purge is None:
             may_purge = self.context.may_purge
 
-        return self._build_view(settings, caller, read_only or self.context.read_only, may_purge)
+        offer = self._offer.narrow(tools) if tools else self._offer
+        read_only = read_only or self.context.read_only
+        return self._build_view(settings, caller, read_only, may_purge, offer)
 
     def _build_view(
-        self, settings: Settings, caller: str, read_only: bool, may_purge: bool
+        self, settings: Settings, caller: str, read_only: bool, may_purge: bool, offer: Offer
     ) -> Self:
         context = self._resources.build_context(
-            settings, caller, read_only=read_only, may_purge=may_purge
+            settings, caller, read_only=read_only, may_purge=may_purge, offer=offer
         )
-        return type(self)(self._resources, settings, context, self._middleware)
+        return type(self)(self._resources, settings, context, self._middleware, offer)
 
     def with_middleware(self, middleware: Middleware) -> Self:
         """Return a view whose every `reply` goes through the middleware, in place of any other."""
-        return type(self)(self._resources, self.settings, self.context, middleware)
+        return type(self)(self._resources, self.settings, self.context, middleware, self._offer)
 
     def __repr__(self) -> str:
         mode = ", read-only" if self.context.read_only else ""

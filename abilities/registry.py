@@ -4,7 +4,7 @@ A built-in ability runs on the caller's event loop. Any other, of a plugin or of
 runs on a loop of its package, where it cannot hold up other calls.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import partial
 
 from abilities.declarations.faults import Fault, Refused
@@ -74,6 +74,11 @@ class AbilityRegistry:
         if read_only:
             chosen = [ability for ability in chosen if ability.read_only]
 
+        return self.select([ability.name for ability in chosen])
+
+    def select(self, names: Container[str]) -> "AbilityRegistry":
+        """Return a read-only view of the abilities whose names are among these; it may be empty."""
+        chosen = [ability for ability in self if ability.name in names]
         return AbilityRegistry(chosen, read_only=True, loops=self._loops)
 
     async def close(self) -> None:

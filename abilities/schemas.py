@@ -1,4 +1,9 @@
-"""The JSON Schemas of abilities, and their declarations for MCP, OpenAI and Anthropic clients."""
+"""The JSON Schemas of abilities, and their declarations for MCP, OpenAI and Anthropic clients.
+
+The schema of arguments has three forms. The brief one is for models, which get it with every call:
+it has what a model needs to make a call. The full one has every bound, for refusals and for people.
+The exact one accepts exactly the arguments that are accepted, for programs.
+"""
 
 import json
 import math
@@ -6,18 +11,20 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import orjson
 from pydantic import BaseModel
 
 from abilities.declarations.faults import Fault
-from abilities.declarations.fields import EXACT
+from abilities.declarations.fields import BRIEF, EXACT, UNOFFERED, UNSAID
 from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability
 
 MAX_SCHEMA_BYTES = 64 * 1024
 """A schema as JSON; clients send the schemas of all abilities to their models with every call."""
+
+Form = Literal["brief", "full", "exact"]
 
 _MAX_NODES = 10_000
 """Objects and arrays of a schema whose references are replaced by what they refer to."""
@@ -25,17 +32,22 @@ _MAX_NODES = 10_000
 
 def build_input_schema(ability: Ability) -> JsonObject:
     """Return the JSON Schema of an ability's arguments, as models read it."""
+    return _build_schema(ability.input, "brief")
+
+
+def build_full_schema(ability: Ability) -> JsonObject:
+    """Return the JSON Schema of an ability's arguments with all bounds and descriptions."""
     return build_arguments_schema(ability.input)
 
 
 def build_arguments_schema(model: type[BaseModel]) -> JsonObject:
-    """Return the JSON Schema of arguments by their model, as `build_input_schema` does."""
-    return _build_schema(model, exact=False)
+    """Return the JSON Schema of arguments by their model, as `build_full_schema` does."""
+    return _build_schema(model, "full")
 
 
 def build_fault_schema() -> JsonObject:
     """Return the JSON Schema of a fault."""
-    return _build_schema(Fault, exact=False)
+    return _build_schema(Fault, "full")
 
 
 def build_exact_schema(ability: Ability, *, nullable: bool) -> JsonObject:
@@ -43,7 +55,7 @@ def build_exact_schema(ability: Ability, *, nullable: bool) -> JsonObject:
 
     With ``nullable`` it says that null may stand for an optional argument.
     """
-    schema = _build_schema(ability.input, exact=True)
+    schema = _build_schema(ability.input, "exact")
     if not nullable:
         return schema
 
@@ -65,7 +77,7 @@ def build_output_schema(ability: Ability) -> JsonObject:
 
 def build_model_schema(model: type[BaseModel]) -> JsonObject:
     """Return the JSON Schema of a model whose values are sent, in plain form."""
-    return _build_schema(model, exact=False)
+    return _build_schema(model, "full")
 
 
 def check_schemas(ability: Ability) -> None:
@@ -111,6 +123,12 @@ def build_declaration(ability: Ability) -> JsonObject:
     }
 
 
+def describe_fully(ability: Ability) -> JsonObject:
+    """Return an ability as MCP declares it, with the full schema of its arguments."""
+    declared: JsonObject = build_declaration(ability)["mcp"]
+    return {**declared, "inputSchema": build_full_schema(ability)}
+
+
 def format_declaration(ability: Ability) -> str:
     """Return a declaration as the text of its file."""
     return json.dumps(build_declaration(ability), indent=2, ensure_ascii=False) + "\n"
@@ -150,19 +168,23 @@ def _make_nullable(field: JsonObject) -> JsonObject:
     return {"anyOf": [constraints, {"type": "null"}], **outer}
 
 
-def _build_schema(model: type[BaseModel], *, exact: bool) -> JsonObject:
+def _build_schema(model: type[BaseModel], form: Form) -> JsonObject:
     """Return a schema that the caller may change."""
-    return cast(JsonObject, orjson.loads(_encode_schema(model, exact=exact)))
+    return cast(JsonObject, orjson.loads(_encode_schema(model, form)))
 
 
 @cache
-def _encode_schema(model: type[BaseModel], *, exact: bool) -> bytes:
+def _encode_schema(model: type[BaseModel], form: Form) -> bytes:
     """Return a model's schema as JSON; bytes, because what is cached must not change."""
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
     _check_expansion(schema, definitions)
 
-    encoded = orjson.dumps(_simplify(schema, definitions, exact=exact))
+    # The docstring of a model of arguments says nothing that the ability's description does not.
+    if form == "brief":
+        schema.pop("description", None)
+
+    encoded = orjson.dumps(_simplify(schema, definitions, form))
     if len(encoded) > MAX_SCHEMA_BYTES:
         raise ValueError(f"the schema of {model.__name__} is larger than {MAX_SCHEMA_BYTES} bytes")
 
@@ -200,7 +222,7 @@ def _check_expansion(schema: JsonObject, definitions: JsonObject) -> None:
         raise ValueError("the schema is too large, or refers to itself")
 
 
-def _simplify(node: object, definitions: JsonObject, *, exact: bool) -> Any:
+def _simplify(node: object, definitions: JsonObject, form: Form) -> Any:
     """Return a part of a schema in plain form.
 
     References are replaced by what they refer to, because not every client follows them. What tells
@@ -208,14 +230,14 @@ def _simplify(node: object, definitions: JsonObject, *, exact: bool) -> Any:
     """
     if isinstance(node, list):
         items = cast(list[object], node)
-        return [_simplify(item, definitions, exact=exact) for item in items]
+        return [_simplify(item, definitions, form) for item in items]
 
     schema = as_object(node)
     if schema is None:
         return node
 
-    schema = _inline_reference(schema, definitions)
-    schema = _settle_exact(schema, exact=exact)
+    schema = _drop_null(_inline_reference(schema, definitions))
+    schema = _settle_form(_inline_reference(schema, definitions), form)
 
     simple: JsonObject = {}
     for key, value in schema.items():
@@ -223,12 +245,14 @@ def _simplify(node: object, definitions: JsonObject, *, exact: bool) -> Any:
             # These keys are names of fields, and a field may be named "title" too.
             fields: JsonObject = value
             simple[key] = {
-                name: _simplify(field, definitions, exact=exact) for name, field in fields.items()
+                name: _simplify(field, definitions, form)
+                for name, field in fields.items()
+                if form != "brief" or UNOFFERED not in field
             }
         elif key != "title" or not isinstance(value, str):
-            simple[key] = _simplify(value, definitions, exact=exact)
+            simple[key] = _simplify(value, definitions, form)
 
-    return _drop_null(simple)
+    return simple
 
 
 def _inline_reference(schema: JsonObject, definitions: JsonObject) -> JsonObject:
@@ -241,17 +265,38 @@ def _inline_reference(schema: JsonObject, definitions: JsonObject) -> JsonObject
     return schema
 
 
-def _settle_exact(schema: JsonObject, *, exact: bool) -> JsonObject:
-    """Apply the constraints that only exact schemas show, or drop them."""
-    if EXACT not in schema:
-        return schema
-
+def _settle_form(schema: JsonObject, form: Form) -> JsonObject:
+    """Apply what only some forms of a schema show, or drop it."""
     settled = dict(schema)
-    constraints: JsonObject = settled.pop(EXACT)
-    if exact:
-        settled.update(constraints)
+    exact: JsonObject = settled.pop(EXACT, {})
+    brief: JsonObject = settled.pop(BRIEF, {})
+    unsaid: list[str] = settled.pop(UNSAID, [])
+    settled.pop(UNOFFERED, None)
+
+    if form == "exact":
+        settled.update(exact)
+    elif form == "brief":
+        settled.update(brief)
+        for keyword in (*unsaid, *_find_evident(settled)):
+            settled.pop(keyword, None)
 
     return settled
+
+
+def _find_evident(schema: JsonObject) -> list[str]:
+    """Return the keywords of a schema that a model takes for granted.
+
+    It sends nothing empty and no fields that are not described, and leaves out a false flag.
+    """
+    return [key for key, value in _EVIDENT.items() if schema.get(key) is value]
+
+
+_EVIDENT: JsonObject = {
+    "additionalProperties": False,
+    "default": False,
+    "minLength": 1,
+    "minItems": 1,
+}
 
 
 def _drop_null(schema: JsonObject) -> JsonObject:
@@ -260,7 +305,8 @@ def _drop_null(schema: JsonObject) -> JsonObject:
     if len(alternatives) == 1:
         others = dict(schema)
         del others["anyOf"]
-        schema = {**alternatives[0], **others}
+        unsaid: list[str] = [*alternatives[0].get(UNSAID, ()), *schema.get(UNSAID, ())]
+        schema = {**alternatives[0], **others, UNSAID: unsaid}
     elif alternatives:
         schema = {**schema, "anyOf": alternatives}
 

@@ -47,6 +47,16 @@ Names = Annotated[tuple[str, ...], NoDecode]
 """Several names; in the environment one string, with commas between them."""
 
 
+def split_names(text: str) -> tuple[str, ...]:
+    """Return the names in a text with commas between them.
+
+    >>> split_names("read, recall")
+    ('read', 'recall')
+    """
+    names = [name.strip() for name in text.split(",")]
+    return tuple(name for name in names if name)
+
+
 def find_settings_file() -> Path:
     """Return the path of the settings file, which need not exist."""
     return Path(os.environ.get("ABILITIES_CONFIG", HOME / "config.toml")).expanduser().absolute()
@@ -128,6 +138,10 @@ class Settings(StoreSettings):
     short_term_file: str | None = Field(
         default=None, description="Name of a day's notes, for example 'notes/%Y-%m-%d.md'."
     )
+    tools: Names = Field(
+        default=("all",),
+        description="Abilities that are offered: all, lean, files, memory, or their names.",
+    )
     disabled: Names = Field(default=(), description="Abilities that are not offered.")
     plugins: bool = Field(default=True, description="Load abilities that other packages declare.")
     embedder: str | None = Field(
@@ -184,14 +198,20 @@ class Settings(StoreSettings):
         file = TomlConfigSettingsSource(settings_cls, find_settings_file())
         return init_settings, env_settings, file
 
-    @field_validator("deny", "disabled", "allowed_hosts", "authorization_servers", mode="before")
+    @field_validator(
+        "deny", "tools", "disabled", "allowed_hosts", "authorization_servers", mode="before"
+    )
     @classmethod
     def _split_names(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
+        return split_names(value) if isinstance(value, str) else value
 
-        names = [name.strip() for name in value.split(",")]
-        return tuple(name for name in names if name)
+    @field_validator("tools")
+    @classmethod
+    def _check_tools(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("must name a profile or an ability; all is the default")
+
+        return value
 
     @field_validator("deny")
     @classmethod

@@ -6,14 +6,22 @@ from pydantic import Field
 
 from abilities.declarations.detail import Continuation, FailureReason, OptionalDetail
 from abilities.declarations.faults import Fault
-from abilities.declarations.fields import EXACT, Arguments, AskedFormat, Boolean, Integer
+from abilities.declarations.fields import (
+    EXACT,
+    Arguments,
+    AskedFormat,
+    Boolean,
+    Integer,
+    OfferedFormat,
+    Offset,
+    Unsaid,
+)
 from abilities.declarations.limits import (
     DEFAULT_BREADTH,
     DEFAULT_DEPTH,
     DEFAULT_TOTAL,
     MAX_BREADTH,
     MAX_DEPTH,
-    MAX_SAFE_INTEGER,
     MAX_TOTAL,
 )
 from abilities.declarations.memory import Direction, Key, Memory
@@ -23,9 +31,12 @@ from abilities.declarations.records import Truncation
 
 RESUME_PATTERN = "^byte=[0-9]{1,18}(@[0-9a-z]{1,32})?$"
 
-Depth = Annotated[int, Field(ge=1, le=MAX_DEPTH), Integer]
-Breadth = Annotated[int, Field(ge=1, le=MAX_BREADTH), Integer]
-Total = Annotated[int, Field(ge=1, le=MAX_TOTAL), Integer]
+Depth = Annotated[int, Field(ge=1, le=MAX_DEPTH), Unsaid("minimum"), Integer]
+Breadth = Annotated[int, Field(ge=1, le=MAX_BREADTH), Unsaid("minimum"), Integer]
+Total = Annotated[int, Field(ge=1, le=MAX_TOTAL), Unsaid("minimum"), Integer]
+
+AS_WALK = Unsaid("maximum", "default", "description")
+"""What `memory_get` does not say of the limits of a walk, because `bulk_read_memory` does."""
 
 
 class BulkReadMemoryInput(Arguments):
@@ -33,23 +44,14 @@ class BulkReadMemoryInput(Arguments):
 
     other_names: ClassVar[dict[str, str]] = {"totalLimit": "total", "total_limit": "total"}
 
-    key: Key = Field(description="The key of the memory to start from.")
-    depth: Depth = Field(
-        default=DEFAULT_DEPTH, description="How many links deep to go, 1 to 6; default 3."
+    key: Annotated[Key, Unsaid("description")] = Field(
+        description="The key of the memory to start from."
     )
-    breadth: Breadth = Field(
-        default=DEFAULT_BREADTH,
-        description="Memories to take from each memory's links, 1 to 20; default 5.",
-    )
-    total: Total = Field(
-        default=DEFAULT_TOTAL,
-        description="Memories in total, the first included, 1 to 50; default 20.",
-    )
-    direction: Direction = Field(
-        default="out",
-        description="Links to follow: out, in (those that lead to a memory) or both; default out.",
-    )
-    output_format: AskedFormat = None
+    depth: Depth = Field(default=DEFAULT_DEPTH, description="Links in a row.")
+    breadth: Breadth = Field(default=DEFAULT_BREADTH, description="Memories per memory.")
+    total: Total = Field(default=DEFAULT_TOTAL, description="Memories in all, with the first.")
+    direction: Direction = Field(default="out", description="in: links that lead to a memory.")
+    output_format: OfferedFormat = None
     detail: OptionalDetail = None
 
 
@@ -62,40 +64,37 @@ class MemoryGetInput(Arguments):
         "bulk_read": "bulkRead",
     }
 
-    key: Key = Field(description="The memory's key.")
-    links_offset: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer] = Field(
-        default=0, description="How many links to skip; default 0."
+    key: Annotated[Key, Unsaid("description")] = Field(description="The memory's key.")
+    links_offset: Annotated[Offset, Unsaid("description")] = Field(
+        default=0, description="How many links to skip."
     )
-    direction: Direction = Field(
-        default="out",
-        description="Links to show, or to follow: out, in (those that lead to it) or both; "
-        "default out.",
+    direction: Annotated[Direction, Unsaid("default", "description")] = Field(
+        default="out", description="Links to show, or to follow; in: those that lead to it."
     )
-    whole: Annotated[bool, Boolean] = Field(
-        default=False,
-        description="Join a long content that goes on in further memories; default false.",
+    whole: Annotated[bool, Boolean, Unsaid("description")] = Field(
+        default=False, description="Join a long content that goes on in further memories."
     )
-    resume: Annotated[str, Field(json_schema_extra={EXACT: {"pattern": RESUME_PATTERN}})] | None = (
-        Field(default=None, description="Where to go on in the content; next_request has it.")
-    )
-    as_of: Time | None = Field(
-        default=None, description="RFC 3339 time: the memory as it was then."
-    )
+    resume: (
+        Annotated[
+            str,
+            Field(json_schema_extra={EXACT: {"pattern": RESUME_PATTERN}}),
+        ]
+        | None
+    ) = Field(default=None, description="From next_request.")
+    as_of: Time | None = Field(default=None, description="RFC 3339: as it was then.")
     output_format: AskedFormat = None
     detail: OptionalDetail = None
-    bulkRead: Annotated[bool, Boolean] = Field(
-        default=False, description="Follow its links too, as bulk_read_memory does; default false."
+    bulkRead: Annotated[bool, Boolean, Unsaid("description")] = Field(
+        default=False, description="Follow its links too, as bulk_read_memory does."
     )
-    depth: Depth = Field(
-        default=DEFAULT_DEPTH, description="With bulkRead: how many links deep to go, 1 to 6."
+    depth: Annotated[Depth, AS_WALK] = Field(
+        default=DEFAULT_DEPTH, description="With bulkRead: links in a row."
     )
-    breadth: Breadth = Field(
-        default=DEFAULT_BREADTH,
-        description="With bulkRead: memories to take from each memory's links, 1 to 20.",
+    breadth: Annotated[Breadth, AS_WALK] = Field(
+        default=DEFAULT_BREADTH, description="With bulkRead: memories per memory."
     )
-    totalLimit: Total = Field(
-        default=DEFAULT_TOTAL,
-        description="With bulkRead: memories in total, the first included, 1 to 50.",
+    totalLimit: Annotated[Total, AS_WALK] = Field(
+        default=DEFAULT_TOTAL, description="With bulkRead: memories in all, with the first."
     )
 
 

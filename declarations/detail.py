@@ -4,17 +4,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from abilities.declarations.fields import UNOFFERED, Unsaid
+
 Detail = Literal["full", "concise"]
 """All fields of a record, or what a model needs to go on."""
 
 OptionalDetail = Annotated[
     Detail | None,
-    Field(
-        description="full, or concise: only what is needed to go on; default full, unless set "
-        "otherwise."
-    ),
+    Field(description="full, or concise: only what is needed to go on. By default as set."),
+    Unsaid("description"),
 ]
 """The argument `detail`; None leaves it to the settings."""
+
+UnofferedDetail = Annotated[OptionalDetail, Field(json_schema_extra={UNOFFERED: True})]
+"""The same for answers that are short in any case; models are not asked to choose."""
 
 Continuation = Annotated[
     str | None,

@@ -5,15 +5,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from abilities.declarations.faults import Fault
-from abilities.declarations.fields import Arguments, Integer
-from abilities.declarations.limits import MAX_SAFE_INTEGER
+from abilities.declarations.fields import Arguments, Integer, Offset
 from abilities.declarations.memory import Id, Key, LinkData, Memory
 from abilities.declarations.memory_history import Action, ChangeEntry
 from abilities.declarations.model import Model
 from abilities.declarations.moments import Version
 
 Scope = Literal["read", "write"]
-Offset = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer]
 
 
 class SessionInput(Arguments):
@@ -33,10 +31,8 @@ class MemoryViewInput(Arguments):
 
     key: Key | None = Field(default=None, description="The memory's key; or send its id.")
     id: Id | None = Field(default=None, description="The memory's id.")
-    links_offset: Offset = Field(default=0, description="Links to skip; default 0.")
-    backlinks_offset: Offset = Field(
-        default=0, description="Links from other memories to skip; default 0."
-    )
+    links_offset: Offset = Field(default=0, description="Links to skip.")
+    backlinks_offset: Offset = Field(default=0, description="Links from other memories to skip.")
 
 
 class MemoryViewAnswer(Model):

@@ -21,13 +21,22 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 from pydantic_core.core_schema import no_info_after_validator_function
 
-from abilities.declarations.limits import MAX_ITEMS, MAX_READ_CHARS
+from abilities.declarations.limits import MAX_ITEMS, MAX_READ_CHARS, MAX_SAFE_INTEGER
 from abilities.declarations.model import Model
 from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject, as_object, parse_json
 
 EXACT = "x-exact"
 """The schema key for constraints that only programs check; schemas for models leave them out."""
+
+UNSAID = "x-unsaid"
+"""The schema key for the names of keywords that schemas for models leave out."""
+
+BRIEF = "x-brief"
+"""The schema key for keywords as schemas for models have them."""
+
+UNOFFERED = "x-unoffered"
+"""The schema key of arguments that schemas for models leave out."""
 
 _DECIMAL = re.compile(r"-?[0-9]{1,3}(\.[0-9]{1,20})?")
 
@@ -241,6 +250,24 @@ class Checked:
         return {**handler(schema), EXACT: {"pattern": self._pattern}}
 
 
+class Unsaid:
+    """Keywords of a field's schema that a model does not need to make a call.
+
+    Every request to a model holds the schemas that it reads; who breaks a rule that is not in them
+    is told by a refusal.
+    """
+
+    def __init__(self, *keywords: str) -> None:
+        self._keywords = keywords
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonObject:
+        """Tell pydantic the field's JSON schema, with the names of those keywords."""
+        described = handler(schema)
+        return {**described, UNSAID: [*described.get(UNSAID, ()), *self._keywords]}
+
+
 Integer: BeforeValidator = BeforeValidator(_parse_integer)
 Number: BeforeValidator = BeforeValidator(_parse_number)
 Boolean: BeforeValidator = BeforeValidator(_parse_boolean)
@@ -248,17 +275,29 @@ Object: BeforeValidator = BeforeValidator(_parse_object)
 Array: BeforeValidator = BeforeValidator(_parse_array)
 OneOrMore: BeforeValidator = BeforeValidator(_parse_one_or_more)
 
-MaxChars = Annotated[int, Field(ge=1, le=MAX_READ_CHARS), Integer]
+PAGE_SIZE = Unsaid("minimum", "default", "description")
+"""What models are not told of how many entries an answer has at most."""
+
+MaxChars = Annotated[int, Field(ge=1, le=MAX_READ_CHARS), Unsaid("minimum", "description"), Integer]
 """The most characters of an item's content to return, 1 to 100,000."""
+
+Offset = Annotated[
+    int, Field(ge=0, le=MAX_SAFE_INTEGER), Unsaid("minimum", "maximum", "default"), Integer
+]
+"""How many of a list to skip."""
 
 OutputFormat = Literal["json", "text", "toon", "auto"]
 """How an answer is written; ``auto`` is the smallest of the others."""
 
-AskedFormat = Annotated[
+OfferedFormat = Annotated[
     OutputFormat | None,
     Field(description="text leaves contents unescaped; auto is the smallest."),
+    Unsaid("description"),
 ]
 """The format that a call asks for; without one, its surface decides."""
+
+AskedFormat = Annotated[OfferedFormat, Field(json_schema_extra={UNOFFERED: True})]
+"""The same where models are not asked to choose: that is for settings and for programs."""
 
 
 def items_schema(item: JsonObject) -> WithJsonSchema:

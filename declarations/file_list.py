@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from abilities.declarations.detail import OptionalDetail
-from abilities.declarations.fields import EXACT, Arguments, AskedFormat, Integer
+from abilities.declarations.fields import EXACT, PAGE_SIZE, Arguments, AskedFormat, Integer, Unsaid
 from abilities.declarations.limits import (
     DEFAULT_LISTED_FILES,
     MAX_LIST_POSITION_CHARS,
@@ -22,21 +22,27 @@ _PLAIN = r"[^\\\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+$
 _PathPattern = Field(json_schema_extra={EXACT: {"pattern": _RELATIVE + _PLAIN}})
 
 
+Position = Annotated[str, Field(max_length=MAX_LIST_POSITION_CHARS), Text]
+
+
 class FileListInput(Arguments):
     """Arguments of `file_list`."""
 
-    pattern: Annotated[str, Field(min_length=1, max_length=MAX_PATH_CHARS), _PathPattern] = Field(
+    pattern: Annotated[
+        str,
+        Field(min_length=1, max_length=MAX_PATH_CHARS),
+        Unsaid("maxLength"),
+        _PathPattern,
+    ] = Field(
         default="**/*",
-        description=(
-            "Glob over relative paths: '*' and '?' match within a name, '**' any folders, "
-            "'{a,b}' either; default '**/*', all files."
-        ),
+        description="A glob of relative paths: '*' and '?' within a name, '**' any folders, "
+        "'{a,b}' either.",
     )
-    limit: Annotated[int, Field(ge=1, le=MAX_LISTED_FILES), Integer] = Field(
-        default=DEFAULT_LISTED_FILES, description="Most files to return; default 200."
+    limit: Annotated[int, Field(ge=1, le=MAX_LISTED_FILES), PAGE_SIZE, Integer] = Field(
+        default=DEFAULT_LISTED_FILES, description="Most files to return."
     )
-    after: Annotated[str, Field(max_length=MAX_LIST_POSITION_CHARS), Text] | None = Field(
-        default=None, description="Continue after this path; copy it from next_request."
+    after: Annotated[Position | None, Unsaid("maxLength", "description")] = Field(
+        default=None, description="From next_request."
     )
     output_format: AskedFormat = None
     detail: OptionalDetail = None

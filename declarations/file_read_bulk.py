@@ -23,15 +23,12 @@ class FileReadBulkInput(Arguments):
     """Arguments of `file_read_bulk`."""
 
     paths: Paths = Field(
-        description=(
-            "Relative paths of 1 to 25 files, '/' between folders. A path may end in '#L10-L40' "
-            "(lines, from 1, both included; '#L10-' to the end) or in a '#byte=…' resume point "
-            "copied from an earlier answer."
-        )
+        description="Relative, as file_list returns them. A suffix reads a part: '#L10-L40', "
+        "'#L100-' (lines), or '#byte=…' from an answer's 'next'."
     )
     max_chars_per_file: MaxChars = Field(
         default=DEFAULT_READ_CHARS,
-        description="Most characters to return per file; default 20000.",
+        description="Most characters to return per file.",
     )
     output_format: AskedFormat = None
     detail: OptionalDetail = None

@@ -4,13 +4,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import OptionalDetail
-from abilities.declarations.fields import Arguments, Array, AskedFormat, Boolean, Integer
+from abilities.declarations.detail import OptionalDetail, UnofferedDetail
+from abilities.declarations.fields import (
+    BRIEF,
+    Arguments,
+    Array,
+    AskedFormat,
+    Boolean,
+    Integer,
+    Offset,
+    Unsaid,
+)
 from abilities.declarations.limits import (
     DEFAULT_QUERY_MEMORIES,
     MAX_QUERY_MEMORIES,
     MAX_QUERY_TAGS,
-    MAX_SAFE_INTEGER,
     MAX_SEARCH_CHARS,
 )
 from abilities.declarations.memory import (
@@ -33,6 +41,16 @@ from abilities.declarations.model import Model
 from abilities.declarations.moments import ExpiresAt, IfVersion
 from abilities.declarations.records import Truncation
 
+FurtherValues = Annotated[
+    Metadata | None,
+    Field(description="Any further values, at most 4 KiB as JSON; replaces the existing ones."),
+    Unsaid("description", "properties", "additionalProperties"),
+]
+QueryTags = Annotated[
+    list[Annotated[str, Text]], Field(max_length=MAX_QUERY_TAGS), Unsaid("maxItems"), Array
+]
+SortBy = Literal["created_at", "updated_at", "accessed_at", "importance", "access_count"]
+
 
 class StoreMemoryInput(Arguments):
     """Arguments of `store_memory`."""
@@ -40,29 +58,28 @@ class StoreMemoryInput(Arguments):
     type: Type = Field(
         description="core: lasting facts; learning: what was learned; task: work in progress."
     )
-    content: Content = Field(description="What to remember, 1 to 5000 characters.")
-    key: Key | None = Field(
-        default=None,
-        description="A name you choose, like 'project/goals'; storing it again updates.",
+    content: Annotated[Content, Unsaid("description")] = Field(description="What to remember.")
+    key: Annotated[Key | None, Unsaid("description")] = Field(
+        default=None, description="A name you choose, like 'project/goals'."
     )
-    summary: Summary | None = Field(default=None, description="In short.")
-    category: Category | None = Field(
+    summary: Annotated[Summary | None, Unsaid("description")] = Field(
+        default=None, description="In short."
+    )
+    category: Annotated[Category | None, Unsaid("maxLength", "description")] = Field(
         default=None, description="Such as 'preference', 'fact' or 'pattern'."
     )
-    tags: Tags | None = Field(default=None, description="Up to 10 tags of up to 30 characters.")
-    importance: Importance | None = Field(
-        default=None, description="high, medium or low; medium for a new memory."
+    tags: Tags | None = Field(default=None, description="Up to 10 of 30 characters.")
+    importance: Annotated[Importance | None, Unsaid("description")] = Field(
+        default=None, description="medium for a new memory."
     )
-    links: Links | None = Field(
+    links: Annotated[Links | None, Unsaid("description")] = Field(
         default=None, description="Links to add or change, by the other memory's key."
     )
-    memory_score: Score | None = Field(
-        default=None, description="0 to 1; by default importance decides it."
+    memory_score: Annotated[Score | None, Unsaid("description")] = Field(
+        default=None, description="By default importance decides it."
     )
-    metadata: Metadata | None = Field(
-        default=None, description="Any further values, at most 4 KiB as JSON."
-    )
-    id: Id | None = Field(
+    metadata: FurtherValues = None
+    id: Annotated[Id | None, Unsaid("description")] = Field(
         default=None, description="The id of the memory to update; leave out for a new one."
     )
     expires_at: ExpiresAt = None
@@ -70,28 +87,44 @@ class StoreMemoryInput(Arguments):
     detail: OptionalDetail = None
 
 
+AS_STORED = Unsaid("maximum", "maxLength", "description")
+"""What `update_memory` does not say of a value, because `store_memory` does."""
+
+
 class UpdateMemoryInput(Arguments):
     """Arguments of `update_memory`."""
 
-    id: Id = Field(description="The id of the memory to change.")
-    key: Key | None = Field(
+    id: Annotated[Id, Unsaid("description")] = Field(description="The id of the memory to change.")
+    key: Annotated[Key | None, Unsaid("description")] = Field(
         default=None, description="A new key, which no memory has; links to the memory follow."
     )
-    content: Content | None = Field(default=None, description="New content.")
-    summary: Summary | None = Field(default=None, description="'' clears it.")
-    category: Category | None = Field(default=None, description="'' clears it.")
-    tags: Tags | None = Field(default=None, description="All tags; replaces the existing ones.")
-    importance: Importance | None = Field(default=None, description="high, medium or low.")
-    archived: Annotated[bool, Boolean] | None = Field(
+    content: Annotated[Content | None, AS_STORED] = Field(default=None, description="New content.")
+    summary: Annotated[Summary | None, AS_STORED] = Field(default=None, description="'' clears it.")
+    category: Annotated[Category | None, AS_STORED] = Field(
+        default=None, description="'' clears it."
+    )
+    tags: Annotated[Tags | None, AS_STORED] = Field(
+        default=None, description="All tags; replaces the existing ones."
+    )
+    importance: Annotated[Importance | None, AS_STORED] = Field(
+        default=None, description="New importance."
+    )
+    archived: Annotated[Annotated[bool, Boolean] | None, Unsaid("description")] = Field(
         default=None, description="Archive (true) or revive (false)."
     )
-    links: Links | None = Field(default=None, description="Links to add or change.")
-    remove_links: LinkNames | None = Field(default=None, description="Links to remove.")
-    memory_score: Score | None = Field(default=None, description="0 to 1.")
-    metadata: Metadata | None = Field(
-        default=None, description="Further values; replaces the existing ones."
+    links: Annotated[Links | None, AS_STORED] = Field(
+        default=None,
+        description="Links to add or change.",
+        json_schema_extra={BRIEF: {"items": {"type": "object"}}},
     )
-    expires_at: ExpiresAt = None
+    remove_links: LinkNames | None = Field(
+        default=None,
+        description="By key and type.",
+        json_schema_extra={BRIEF: {"items": {"type": "object"}}},
+    )
+    memory_score: Annotated[Score | None, AS_STORED] = Field(default=None, description="New score.")
+    metadata: FurtherValues = None
+    expires_at: Annotated[ExpiresAt, Unsaid("description")] = None
     if_version: IfVersion = None
     detail: OptionalDetail = None
 
@@ -99,51 +132,52 @@ class UpdateMemoryInput(Arguments):
 class DeleteMemoryInput(Arguments):
     """Arguments of `delete_memory`."""
 
-    id: Id = Field(description="The id of the memory.")
-    permanent: Annotated[bool, Boolean] = Field(
+    id: Annotated[Id, Unsaid("description")] = Field(description="The id of the memory.")
+    permanent: Annotated[bool, Boolean, Unsaid("description")] = Field(
         default=False, description="Delete instead of archiving; memory_restore brings it back."
     )
-    purge: Annotated[bool, Boolean] = Field(
+    purge: Annotated[bool, Boolean, Unsaid("description")] = Field(
         default=False,
         description="Delete it with its history: nothing brings it back. Needs the scope 'purge'.",
     )
     if_version: IfVersion = None
-    detail: OptionalDetail = None
+    detail: UnofferedDetail = None
 
 
 class QueryMemoriesInput(Arguments):
     """Arguments of `query_memories`."""
 
     # Tags and category are not held to their lengths here: a longer one only matches nothing.
-    type: Type | None = Field(default=None, description="Only memories of this type.")
-    tags: Annotated[list[Annotated[str, Text]], Field(max_length=MAX_QUERY_TAGS), Array] | None = (
-        Field(default=None, description="With all of these tags, 100 at most.")
+    type: Annotated[Type | None, Unsaid("description")] = Field(
+        default=None, description="Only memories of this type."
+    )
+    tags: Annotated[QueryTags | None, Unsaid("description")] = Field(
+        default=None, description="With all of these tags."
     )
     search: Annotated[str, Field(max_length=MAX_SEARCH_CHARS), Text] | None = Field(
-        default=None,
-        description=(
-            "Terms with spaces between them, such as 'ADR-007 \"Ada Lovelace\"'; "
-            "'' and spaces are no filter."
-        ),
+        default=None, description="Terms, such as 'ADR-007 \"Ada Lovelace\"'."
     )
-    importance: Importance | None = Field(default=None, description="Only of this importance.")
-    category: Annotated[str, Text] | None = Field(
+    importance: Annotated[Importance | None, Unsaid("description")] = Field(
+        default=None, description="Only of this importance."
+    )
+    category: Annotated[Annotated[str, Text] | None, Unsaid("description")] = Field(
         default=None, description="Only of this category."
     )
-    archived: Annotated[bool, Boolean] = Field(
-        default=False, description="Include archived memories; default false."
+    archived: Annotated[bool, Boolean] = Field(default=False, description="Archived ones too.")
+    limit: Annotated[
+        int,
+        Field(ge=1, le=MAX_QUERY_MEMORIES),
+        Unsaid("minimum", "default", "description"),
+        Integer,
+    ] = Field(default=DEFAULT_QUERY_MEMORIES, description="Most memories to return.")
+    offset: Annotated[Offset, Unsaid("description")] = Field(
+        default=0, description="How many memories to skip."
     )
-    limit: Annotated[int, Field(ge=1, le=MAX_QUERY_MEMORIES), Integer] = Field(
-        default=DEFAULT_QUERY_MEMORIES, description="Most memories to return; default 10."
+    sort_by: Annotated[SortBy, Unsaid("description")] = Field(
+        default="accessed_at", description="The order."
     )
-    offset: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer] = Field(
-        default=0, description="How many memories to skip; default 0."
-    )
-    sort_by: Literal["created_at", "updated_at", "accessed_at", "importance", "access_count"] = (
-        Field(default="accessed_at", description="The order; default accessed_at.")
-    )
-    sort_order: Literal["asc", "desc"] = Field(
-        default="desc", description="asc or desc; default desc."
+    sort_order: Annotated[Literal["asc", "desc"], Unsaid("description")] = Field(
+        default="desc", description="Rising or falling."
     )
     output_format: AskedFormat = None
     detail: OptionalDetail = None

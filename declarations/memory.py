@@ -15,7 +15,15 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from abilities.declarations.fields import Array, Checked, Number, Object, build_error
+from abilities.declarations.fields import (
+    UNSAID,
+    Array,
+    Checked,
+    Number,
+    Object,
+    Unsaid,
+    build_error,
+)
 from abilities.declarations.limits import (
     MAX_CATEGORY_CHARS,
     MAX_CONTENT_CHARS,
@@ -167,20 +175,22 @@ Importance = Literal["high", "medium", "low"]
 Direction = Literal["out", "in", "both"]
 """Which links to follow or show: those of a memory, those that lead to it, or both."""
 
-Score = Annotated[float, Field(ge=0, le=1), Number]
+Score = Annotated[float, Field(ge=0, le=1), Unsaid("minimum"), Number]
 Id = Annotated[
-    str, AfterValidator(_check_id), WithJsonSchema({"type": "string", "pattern": ID_PATTERN})
+    str,
+    AfterValidator(_check_id),
+    WithJsonSchema({"type": "string", "pattern": ID_PATTERN, UNSAID: ["pattern"]}),
 ]
 
 # Only said here: `_check_key` checks the length too, so that every wrong key is an invalid_key.
 _KeyLength = Field(json_schema_extra={"minLength": 1, "maxLength": MAX_KEY_CHARS})
-Key = Annotated[str, _KeyLength, Checked(_check_key, pattern=KEY_PATTERN)]
+Key = Annotated[str, _KeyLength, Checked(_check_key, pattern=KEY_PATTERN), Unsaid("maxLength")]
 
 Content = Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS), Text]
 Summary = Annotated[str, Field(max_length=MAX_SUMMARY_CHARS), Text]
 Category = Annotated[str, Field(max_length=MAX_CATEGORY_CHARS), Text]
-Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS), Text]
-Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS), Array]
+Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS), Unsaid("maxLength"), Text]
+Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS), Unsaid("maxItems"), Array]
 LinkType = Annotated[str, Field(min_length=1, max_length=MAX_LINK_TYPE_CHARS), Text]
 LinkTerm = Annotated[str, Field(max_length=MAX_LINK_TERM_CHARS), Text]
 
@@ -198,14 +208,18 @@ Metadata = Annotated[MetadataFields, AfterValidator(_check_metadata), Object]
 class LinkInput(Model):
     """A link to another memory, which need not exist yet."""
 
-    key: Key = Field(description="The key of the memory linked to.")
-    link_weight: Score = Field(
-        default=0.5, description="How strong the link is, 0 to 1; default 0.5."
+    model_config = ConfigDict(json_schema_extra={UNSAID: ["description"]})
+
+    key: Annotated[Key, Unsaid("description")] = Field(
+        description="The key of the memory linked to."
     )
-    type: LinkType = Field(
-        default="association", description="The kind of link; default association."
+    link_weight: Annotated[Score, Unsaid("default", "description")] = Field(
+        default=0.5, description="How strong the link is."
     )
-    term: LinkTerm | None = Field(
+    type: Annotated[LinkType, Unsaid("maxLength", "default", "description")] = Field(
+        default="association", description="The kind of link."
+    )
+    term: Annotated[LinkTerm | None, Unsaid("maxLength", "description")] = Field(
         default=None,
         description="A word or phrase that the link stands for; left out, it stays as it is.",
     )
@@ -214,12 +228,18 @@ class LinkInput(Model):
 class LinkSelector(Model):
     """A link to remove; without a type, all links to that key."""
 
-    key: Key = Field(description="The key of the memory linked to.")
-    type: str | None = Field(default=None, description="Only the link of this kind.")
+    model_config = ConfigDict(json_schema_extra={UNSAID: ["description"]})
+
+    key: Annotated[Key, Unsaid("description")] = Field(
+        description="The key of the memory linked to."
+    )
+    type: Annotated[str | None, Unsaid("description")] = Field(
+        default=None, description="Only the link of this kind."
+    )
 
 
-Links = Annotated[list[LinkInput], Field(max_length=MAX_LINKS), Array]
-LinkNames = Annotated[list[LinkSelector], Field(max_length=MAX_LINKS), Array]
+Links = Annotated[list[LinkInput], Field(max_length=MAX_LINKS), Unsaid("maxItems"), Array]
+LinkNames = Annotated[list[LinkSelector], Field(max_length=MAX_LINKS), Unsaid("maxItems"), Array]
 
 
 class LinkData(Model):

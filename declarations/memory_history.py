@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import OptionalDetail
-from abilities.declarations.fields import Arguments, AskedFormat, Integer
+from abilities.declarations.detail import UnofferedDetail
+from abilities.declarations.fields import PAGE_SIZE, Arguments, AskedFormat, Integer, Unsaid
 from abilities.declarations.limits import (
     DEFAULT_CHANGES,
     DEFAULT_ENTRIES,
@@ -20,9 +20,11 @@ from abilities.declarations.moments import IfVersion, Version
 from abilities.declarations.records import Truncation
 
 HistoryKey = Annotated[
-    Key | None, Field(description="The memory's key, or one that it had; or send its id.")
+    Key | None,
+    Field(description="The memory's key, or one that it had; or send its id."),
+    Unsaid("description"),
 ]
-HistoryId = Annotated[Id | None, Field(description="The memory's id.")]
+HistoryId = Annotated[Id | None, Field(description="The memory's id."), Unsaid("description")]
 
 Action = Literal[
     "created",
@@ -45,11 +47,9 @@ class MemoryHistoryInput(Arguments):
 
     key: HistoryKey = None
     id: HistoryId = None
-    before: Version | None = Field(
-        default=None, description="Only changes before this version; next_request has it."
-    )
-    limit: Annotated[int, Field(ge=1, le=MAX_ENTRIES), Integer] = Field(
-        default=DEFAULT_ENTRIES, description="Most changes to return; default 20."
+    before: Version | None = Field(default=None, description="Only changes before this version.")
+    limit: Annotated[int, Field(ge=1, le=MAX_ENTRIES), PAGE_SIZE, Integer] = Field(
+        default=DEFAULT_ENTRIES, description="Most changes to return."
     )
     output_format: AskedFormat = None
 
@@ -92,11 +92,14 @@ class MemoryRestoreInput(Arguments):
 
     key: HistoryKey = None
     id: HistoryId = None
-    version: Annotated[int, Field(ge=1, le=MAX_SAFE_INTEGER), Integer] = Field(
-        description="The version to restore, from memory_history."
-    )
+    version: Annotated[
+        int,
+        Field(ge=1, le=MAX_SAFE_INTEGER),
+        Unsaid("minimum", "maximum", "description"),
+        Integer,
+    ] = Field(description="The version to restore, from memory_history.")
     if_version: IfVersion = None
-    detail: OptionalDetail = None
+    detail: UnofferedDetail = None
 
 
 class MemoryRestoreAnswer(WriteAnswer):
@@ -117,11 +120,11 @@ class MemoryRestoreAnswer(WriteAnswer):
 class MemoryChangesInput(Arguments):
     """Arguments of `memory_changes`."""
 
-    since: Version = Field(
-        default=0, description="The version to go on from: 'next' of the last answer; default 0."
+    since: Annotated[Version, Unsaid("default", "description")] = Field(
+        default=0, description="The version to go on from: 'next' of the last answer."
     )
-    limit: Annotated[int, Field(ge=1, le=MAX_CHANGES), Integer] = Field(
-        default=DEFAULT_CHANGES, description="Most changes to return; default 100."
+    limit: Annotated[int, Field(ge=1, le=MAX_CHANGES), PAGE_SIZE, Integer] = Field(
+        default=DEFAULT_CHANGES, description="Most changes to return."
     )
     output_format: AskedFormat = None
 

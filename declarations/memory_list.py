@@ -5,7 +5,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from abilities.declarations.detail import FailureReason
-from abilities.declarations.fields import Arguments, AskedFormat, Boolean, Integer
+from abilities.declarations.fields import (
+    Arguments,
+    AskedFormat,
+    Boolean,
+    Integer,
+    Unsaid,
+)
 from abilities.declarations.limits import (
     DEFAULT_LISTED_MEMORIES,
     MAX_KEY_CHARS,
@@ -14,21 +20,24 @@ from abilities.declarations.limits import (
 from abilities.declarations.memory import Text
 from abilities.declarations.model import Model
 
-KeyPart = Annotated[str, Field(max_length=MAX_KEY_CHARS), Text]
+KeyPart = Annotated[str, Field(max_length=MAX_KEY_CHARS), Text, Unsaid("maxLength", "default")]
 
 
 class MemoryListInput(Arguments):
     """Arguments of `memory_list`."""
 
-    prefix: KeyPart = Field(
-        default="", description="What the keys begin with, such as 'project/'; default all."
+    prefix: KeyPart = Field(default="", description="Of the keys, such as 'project/'.")
+    after: Annotated[KeyPart, Unsaid("description")] = Field(
+        default="", description="From next_request."
     )
-    after: KeyPart = Field(default="", description="Continue after this key; next_request has it.")
-    limit: Annotated[int, Field(ge=1, le=MAX_LISTED_MEMORIES), Integer] = Field(
-        default=DEFAULT_LISTED_MEMORIES, description="Most memories to return; default 100."
-    )
-    archived: Annotated[bool, Boolean] = Field(
-        default=False, description="Include archived memories; default false."
+    limit: Annotated[
+        int,
+        Field(ge=1, le=MAX_LISTED_MEMORIES),
+        Unsaid("minimum", "default", "description"),
+        Integer,
+    ] = Field(default=DEFAULT_LISTED_MEMORIES, description="Most memories to return.")
+    archived: Annotated[bool, Boolean, Unsaid("description")] = Field(
+        default=False, description="Archived ones too."
     )
     output_format: AskedFormat = None
 

@@ -5,7 +5,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from abilities.declarations.detail import BrokenRule, Continuation, FailureReason, OptionalDetail
-from abilities.declarations.fields import Arguments, Array, AskedFormat, MaxChars, items_schema
+from abilities.declarations.fields import (
+    UNSAID,
+    Arguments,
+    Array,
+    AskedFormat,
+    MaxChars,
+    items_schema,
+)
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.model import Model
 from abilities.declarations.records import Record, ReplyOf
@@ -18,18 +25,22 @@ TARGET_SCHEMA: JsonObject = {
             "type": "string",
             "enum": ["long_term", "short_term", "stored"],
             "description": (
-                "long_term: the lasting notes; short_term: one day's notes; "
-                "stored: one memory by its key."
+                "long_term: the lasting notes; short_term: a day's; stored: a memory by 'key'."
             ),
         },
         "date": {
             "type": "string",
-            "description": "short_term only: YYYY-MM-DD, 'today' or 'yesterday'; default today.",
+            "description": "short_term: YYYY-MM-DD, 'yesterday' or 'today'.",
+            "default": "today",
         },
-        "key": {"type": "string", "description": "stored only: the memory's key."},
+        "key": {
+            "type": "string",
+            "description": "stored: the memory's key.",
+            UNSAID: ["description"],
+        },
         "resume": {
             "type": "string",
-            "description": "A 'byte=…' resume point copied from an earlier answer.",
+            "description": "'byte=…' from an answer's 'next'.",
         },
     },
     "required": ["type"],
@@ -49,10 +60,13 @@ Targets = Annotated[
 class MemoryReadBulkInput(Arguments):
     """Arguments of `memory_read_bulk`."""
 
-    targets: Targets = Field(description="1 to 25 memories to read, each named by its type.")
+    targets: Targets = Field(
+        description="The memories to read, each named by its type.",
+        json_schema_extra={UNSAID: ["description"]},
+    )
     max_chars_per_item: MaxChars = Field(
         default=DEFAULT_READ_CHARS,
-        description="Most characters to return per memory; default 20000.",
+        description="Most characters to return per memory.",
     )
     output_format: AskedFormat = None
     detail: OptionalDetail = None

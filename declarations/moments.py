@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from abilities.declarations.fields import Checked, Integer, build_error
+from abilities.declarations.fields import Checked, Integer, Unsaid, build_error
 from abilities.declarations.limits import MAX_SAFE_INTEGER
 from abilities.declarations.values import format_utc, utc_now
 
@@ -67,15 +67,19 @@ Time = Annotated[str, Checked(_check_time, pattern=TIME_PATTERN)]
 Expiry = Annotated[str, Checked(_check_expiry, pattern=f"^$|{TIME_PATTERN}")]
 """When a memory expires, or '' for never."""
 
-Version = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Integer]
+Version = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Unsaid("minimum", "maximum"), Integer]
+
+IF_VERSION = "Only if the memory has this version; 0 if there is none."
+"""What `if_version` means, in words."""
 
 IfVersion = Annotated[
     Version | None,
-    Field(description="Only if the memory has this version; 0 if there is none."),
+    Field(description=IF_VERSION),
+    Unsaid("description"),
 ]
 """The version that a change expects; None for any."""
 
-ExpiresAt = Annotated[
-    Expiry | None,
-    Field(description="RFC 3339 time from when on it counts as archived; '' clears it."),
-]
+EXPIRY = "RFC 3339; then archived."
+"""What `expires_at` means, in words."""
+
+ExpiresAt = Annotated[Expiry | None, Field(description=EXPIRY)]

@@ -8,12 +8,14 @@ from abilities.declarations.detail import Detail, FailureReason
 from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
     EXACT,
+    UNOFFERED,
     Arguments,
     Array,
     AskedFormat,
     Boolean,
     Integer,
     OneOrMore,
+    Unsaid,
 )
 from abilities.declarations.limits import (
     DEFAULT_HOPS,
@@ -39,7 +41,8 @@ _ONE_QUESTION: JsonObject = {
 """One string may stand for a list of it, which only programs need to know."""
 
 Question = Annotated[str, Field(min_length=1, max_length=MAX_QUESTION_CHARS), Text]
-Cursor = Annotated[str, Field(pattern=CURSOR_PATTERN)]
+Cursor = Annotated[str, Field(pattern=CURSOR_PATTERN), Unsaid("pattern")]
+Cursors = Annotated[list[Cursor], Field(max_length=MAX_QUESTIONS), Array]
 
 
 class RecallInput(Arguments):
@@ -48,44 +51,43 @@ class RecallInput(Arguments):
     other_names: ClassVar[dict[str, str]] = {"query": "queries"}
 
     queries: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS), OneOrMore] = (
-        Field(
-            description="1 to 8 questions in plain words, up to 1000 characters each.",
-            json_schema_extra=_ONE_QUESTION,
-        )
+        Field(description="Questions in plain words.", json_schema_extra=_ONE_QUESTION)
     )
     max_tokens: Annotated[int, Field(ge=MIN_RECALL_TOKENS, le=MAX_RECALL_TOKENS), Integer] = Field(
         default=DEFAULT_RECALL_TOKENS,
-        description="Size of the whole answer at 4 bytes per token: at least 400, and 300 more "
-        "per further question; default 2000.",
+        description="Of the whole answer.",
     )
-    hops: Annotated[int, Field(ge=0, le=MAX_HOPS), Integer] = Field(
-        default=DEFAULT_HOPS,
-        description="How many links to follow from the best hits, 0 to 2; default 2.",
+    hops: Annotated[int, Field(ge=0, le=MAX_HOPS), Unsaid("minimum"), Integer] = Field(
+        default=DEFAULT_HOPS, description="Links to follow."
     )
-    type: Type | None = Field(default=None, description="Only memories of this type.")
-    tags: Tags | None = Field(default=None, description="Only memories with all of these tags.")
-    category: Category | None = Field(default=None, description="Only of this category.")
-    importance: Importance | None = Field(default=None, description="Only of this importance.")
-    archived: Annotated[bool, Boolean] = Field(
-        default=False, description="Include archived memories; default false."
+    type: Annotated[Type | None, Unsaid("description")] = Field(
+        default=None, description="Only memories of this type."
     )
-    within_days: Annotated[int, Field(ge=1, le=MAX_WITHIN_DAYS), Integer] | None = Field(
-        default=None,
-        description="How many days to look back; leaves out what has not changed since.",
+    tags: Annotated[Tags | None, Unsaid("description")] = Field(
+        default=None, description="Only memories with all of these tags."
     )
+    category: Annotated[Category | None, Unsaid("maxLength", "description")] = Field(
+        default=None, description="Only of this category."
+    )
+    importance: Annotated[Importance | None, Unsaid("description")] = Field(
+        default=None, description="Only of this importance."
+    )
+    archived: Annotated[bool, Boolean, Unsaid("description")] = Field(
+        default=False, description="Archived ones too."
+    )
+    within_days: Annotated[
+        Annotated[int, Field(ge=1, le=MAX_WITHIN_DAYS), Integer] | None,
+        Unsaid("minimum", "maximum", "description"),
+    ] = Field(default=None, description="Only what changed in so many days.")
     notes: Annotated[bool, Boolean] = Field(
-        default=True,
-        description="Look into the lasting notes and those of the last 30 days too; default true. "
-        "Filters by type, tags, category and importance leave notes out.",
+        default=True, description="Search notes too, if nothing else filters."
     )
-    after: Annotated[list[Cursor], Field(max_length=MAX_QUESTIONS), Array] | None = Field(
-        default=None, description="Where to go on, one per question; next_request has them."
+    after: Annotated[Cursors | None, Unsaid("maxItems", "description")] = Field(
+        default=None, description="From next_request."
     )
     output_format: AskedFormat = None
-    detail: Detail = Field(
-        default="concise",
-        description="concise, or full: also why each memory is there, and its properties; "
-        "default concise, whatever is set.",
+    detail: Annotated[Detail, Field(json_schema_extra={UNOFFERED: True})] = Field(
+        default="concise", description="full: also why each memory is there, and its properties."
     )
 
 

@@ -7,7 +7,15 @@ from pydantic import Field, WithJsonSchema
 
 from abilities.declarations.detail import Detail, FailureReason
 from abilities.declarations.faults import Fault
-from abilities.declarations.fields import EXACT, Arguments, Array, AskedFormat, Boolean
+from abilities.declarations.fields import (
+    EXACT,
+    UNOFFERED,
+    UNSAID,
+    Arguments,
+    Array,
+    AskedFormat,
+    Boolean,
+)
 from abilities.declarations.limits import MAX_OPERATIONS
 from abilities.declarations.memory import (
     Category,
@@ -24,7 +32,7 @@ from abilities.declarations.memory import (
     Type,
 )
 from abilities.declarations.model import Model
-from abilities.declarations.moments import Expiry, Version
+from abilities.declarations.moments import EXPIRY, IF_VERSION, Expiry, Version
 from abilities.declarations.records import Summary as Counts
 from abilities.declarations.values import JsonObject
 
@@ -130,60 +138,49 @@ OPERATIONS: Mapping[OperationName, type[Operation]] = {
 }
 
 
-def _link_schema(*names: str) -> JsonObject:
-    fields: JsonObject = {
-        "key": {"type": "string"},
-        "link_weight": {"type": "number"},
-        "type": {"type": "string"},
-        "term": {"type": "string"},
-    }
-    return {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {name: fields[name] for name in names},
-            "required": ["key"],
-        },
-    }
+def _describe(kind: str, description: str) -> JsonObject:
+    """Return the schema of a field whose meaning models read in the ability's description."""
+    return {"type": kind, "description": description, UNSAID: ["description"]}
 
 
 OPERATION_SCHEMA: JsonObject = {
     "type": "object",
     "properties": {
         "op": {"type": "string", "enum": list(OPERATIONS)},
-        "key": {"type": "string", "description": "The memory's key; all but store need it or id."},
+        "key": _describe("string", "The memory's key; all but store need it or id."),
         "id": {"type": "string"},
         "type": {"type": "string", "enum": ["core", "learning", "task"]},
-        "content": {"type": "string", "description": "store, update, append: the text."},
+        "content": _describe("string", "store, update, append: the text."),
         "summary": {"type": "string"},
         "category": {"type": "string"},
         "tags": {"type": "array", "items": {"type": "string"}},
         "importance": {"type": "string", "enum": ["high", "medium", "low"]},
-        "archived": {"type": "boolean", "description": "update: false revives."},
+        "archived": _describe("boolean", "update: false revives."),
         "links": {
-            **_link_schema("key", "link_weight", "type", "term"),
-            "description": "store, update, link: links to add or change.",
+            **_describe("array", "store, update, link: links to add or change."),
+            "items": {
+                "type": "object",
+                "properties": {
+                    "key": {"type": "string"},
+                    "link_weight": {"type": "number", "maximum": 1},
+                    "type": {"type": "string"},
+                    "term": {"type": "string"},
+                },
+            },
         },
         "remove_links": {
-            **_link_schema("key", "type"),
-            "description": "update, unlink: links to remove.",
+            **_describe("array", "update, unlink: links to remove."),
+            "items": {
+                "type": "object",
+                "properties": {"key": {"type": "string"}, "type": {"type": "string"}},
+            },
         },
         "memory_score": {"type": "number"},
         "metadata": {"type": "object"},
-        "to": {"type": "string", "description": "rename: the new key."},
-        "permanent": {
-            "type": "boolean",
-            "description": "delete: delete instead of archiving.",
-        },
-        "expires_at": {
-            "type": "string",
-            "description": "store, update: RFC 3339 time from when on it counts as archived; '' "
-            "clears it.",
-        },
-        "if_version": {
-            "type": "integer",
-            "description": "Only if the memory has this version; 0 if there is none.",
-        },
+        "to": _describe("string", "rename: the new key."),
+        "permanent": _describe("boolean", "delete: delete instead of archiving."),
+        "expires_at": {"type": "string", "description": EXPIRY},
+        "if_version": _describe("integer", IF_VERSION),
     },
     "required": ["op"],
     "additionalProperties": False,
@@ -213,18 +210,13 @@ class RememberInput(Arguments):
     """Arguments of `remember`."""
 
     operations: Operations = Field(
-        description="1 to 50 operations in the order to make them, 200000 bytes in all. Fields are "
-        "those of store_memory and update_memory."
+        description="The operations in the order to make them, 200000 bytes in all.",
+        json_schema_extra={UNSAID: ["description"]},
     )
-    atomic: Annotated[bool, Boolean] = Field(
-        default=False,
-        description="Make all or none: if one fails, the others are not applied; default false.",
-    )
+    atomic: Annotated[bool, Boolean] = Field(default=False, description="All or none.")
     output_format: AskedFormat = None
-    detail: Detail = Field(
-        default="concise",
-        description="concise, or full: also what each one changed; default concise, whatever is "
-        "set.",
+    detail: Annotated[Detail, Field(json_schema_extra={UNOFFERED: True})] = Field(
+        default="concise", description="full: also what each one changed."
     )
 
 

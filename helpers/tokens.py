@@ -44,6 +44,7 @@ class Token(Model):
     scope: Scope
     created_at: str
     label: Annotated[str, Field(max_length=100, description="Who has it.")] = ""
+    tools: Annotated[tuple[str, ...], Field(description="What it is offered; () is all.")] = ()
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     @property
@@ -160,7 +161,9 @@ class TokenFile:
         """Return the token that a caller sent; None for any other text. Raises ValueError."""
         return TokenSet(self._read()).find(text)
 
-    def add(self, namespace: str, scope: Scope, label: str = "") -> tuple[Token, str]:
+    def add(
+        self, namespace: str, scope: Scope, label: str = "", tools: tuple[str, ...] = ()
+    ) -> tuple[Token, str]:
         """Add a token, and return it with its text, which is known only now. Raises ValueError."""
         secret = secrets.token_urlsafe(32)
 
@@ -172,6 +175,7 @@ class TokenFile:
                 scope=scope,
                 created_at=utc_now(),
                 label=label,
+                tools=tools,
                 sha256=_hash_secret(secret),
             )
             self._write([*tokens.values(), token])
@@ -216,7 +220,8 @@ class TokenFile:
 
     def _write(self, tokens: list[Token]) -> None:
         with AtomicFile(self.path).open() as file:
-            file.write(_TOKENS.dump_json(tokens, indent=2) + b"\n")
+            # Without defaults, so that earlier versions can read tokens without tools.
+            file.write(_TOKENS.dump_json(tokens, indent=2, exclude_defaults=True) + b"\n")
 
     @contextmanager
     def _lock(self) -> Generator[None]:

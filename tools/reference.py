@@ -113,7 +113,7 @@ def describe_ability(ability: Ability) -> str:
     return "\n".join(
         [
             f"## {ability.name}\n\n*{ability.title}; {effects}.*\n\n{ability.description}\n",
-            describe_arguments(schemas.build_input_schema(ability)),
+            describe_arguments(schemas.build_full_schema(ability)),
             "Answer:\n\n" + describe_fields(schemas.build_output_schema(ability)),
             *examples,
         ]

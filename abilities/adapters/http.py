@@ -1,7 +1,7 @@
 """Abilities over HTTP: a route per ability, whose payload is that of every surface."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -63,11 +63,11 @@ def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
     ``GET /api/abilities`` lists them; ``POST /api/abilities/NAME`` takes the arguments as JSON.
     """
 
-    # A caller may use all abilities, or those that change nothing: there are two lists at most.
-    @cache
+    # Many callers have one of few lists: a profile, with or without the abilities that write.
+    @lru_cache(maxsize=100)
     def describe(names: tuple[str, ...]) -> bytes:
         chosen = [ability for ability in registry if ability.name in names]
-        return json_bytes([schemas.build_declaration(ability)["mcp"] for ability in chosen])
+        return json_bytes([schemas.describe_fully(ability) for ability in chosen])
 
     # The endpoints have no docstrings: FastAPI would publish them.
     async def list_abilities(request: Request) -> Response:
@@ -75,9 +75,8 @@ def add_ability_routes(app: FastAPI, registry: AbilityRegistry) -> None:
         names = tuple(ability.name for ability in offered)
         return Response(describe(names), media_type=_JSON)
 
-    async def unknown(name: str) -> Response:
-        fault = Fault.from_refusal(registry.explain_unknown(name))
-        return to_response(build_failed_reply(fault), status=404)
+    async def unknown(name: str, request: Request) -> Response:
+        return refuse_unknown(name, get_abilities(request).registry)
 
     summary = "List the abilities and their schemas"
     app.add_api_route("/api/abilities", list_abilities, summary=summary)
@@ -92,6 +91,10 @@ def _add_ability_route(app: FastAPI, ability: Ability) -> None:
     """Add a route for one ability alone, so that OpenAPI has its schemas."""
 
     async def call(request: Request) -> Response:
+        offered = get_abilities(request).registry
+        if ability.name not in offered:
+            return refuse_unknown(ability.name, offered)
+
         return await call_with_body(ability.name, request, {})
 
     body = schemas.build_exact_schema(ability, nullable=True)
@@ -106,6 +109,12 @@ def _add_ability_route(app: FastAPI, ability: Ability) -> None:
             "responses": describe_responses(ability),
         },
     )
+
+
+def refuse_unknown(name: str, registry: AbilityRegistry) -> Response:
+    """Return the response to a call of an ability that a registry does not have."""
+    fault = Fault.from_refusal(registry.explain_unknown(name))
+    return to_response(build_failed_reply(fault), status=404)
 
 
 def describe_responses(ability: Ability) -> JsonObject:

@@ -12,10 +12,11 @@ from langchain_core.tools import BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, PrivateAttr
 from typing_extensions import override
 
-from abilities.application import Abilities, build_registry
+from abilities.application import Abilities
 from abilities.declarations.memory import parse_namespace
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
+from abilities.offer import build_offer
 from abilities.replies import Reply
 from abilities.schemas import build_input_schema
 from abilities.settings import Settings
@@ -42,14 +43,14 @@ def load_tools(
     tool message with status "error".
 
     Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not
-    be shared or does not exist.
+    be shared or does not exist, and for tools in the settings that do not exist.
     """
     if isinstance(source, Abilities):
         registry = source.registry
     else:
         source = source or Settings()
         source.check_roots()
-        registry, _ = build_registry(source)
+        registry = build_offer(source)[0].registry
 
     host = _Host(source)
     chosen = registry.only(*(only or ()), read_only=read_only)

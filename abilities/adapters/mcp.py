@@ -56,7 +56,7 @@ class _Handlers:
     def __init__(self, abilities: Abilities) -> None:
         self._abilities = abilities.for_caller("mcp")
         self._tools: dict[str, types.Tool] = {}
-        self._templates: list[types.ResourceTemplate] = []
+        self._templates: dict[str, types.ResourceTemplate] = {}
 
         for ability in abilities.registry:
             tool = describe_tool(ability, abilities.settings)
@@ -64,7 +64,7 @@ class _Handlers:
 
             if ability.resource is not None:
                 template = describe_template(ability)
-                self._templates.append(types.ResourceTemplate.model_validate(template))
+                self._templates[ability.name] = types.ResourceTemplate.model_validate(template)
 
     async def list_tools(
         self, context: _Context, params: types.PaginatedRequestParams | None
@@ -100,7 +100,9 @@ class _Handlers:
         self, context: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         """List the URIs by which abilities can be read."""
-        return types.ListResourceTemplatesResult(resource_templates=self._templates)
+        registry = self._get_abilities(context).registry
+        templates = [self._templates[name] for name in self._templates if name in registry]
+        return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def read_resource(
         self, context: _Context, params: types.ReadResourceRequestParams

@@ -14,16 +14,8 @@ from abilities.helpers.reply.detail import shape_listed
 from abilities.helpers.reply.render import json_size
 
 DESCRIPTION = """\
-List the files that can be read, by a glob pattern; use it to find paths, then send up to 25 of \
-them to file_read_bulk in one call.
-Patterns are relative, '/' between folders: 'src/**/*.py', '*.{md,txt}', 'docs/**' (all beneath a \
-folder), '**/*' (all).
-The agent directory and the workspace are listed as one, sorted by path; if both have a path, the \
-agent's counts.
-Names that begin with a dot match only a pattern with that dot, such as '.github/**'. Folders \
-behind links, .git, and files that are not shared with agents are left out.
-If 'has_more' is true, send 'next_request' as the arguments of the next call. Nothing is read or \
-changed."""
+List the files that can be read, by a glob, such as 'src/**/*.py'.
+Names with a leading dot match only a pattern with that dot. For more, send next_request."""
 
 
 def parse_listing_request(arguments: FileListInput) -> ListingRequest:

@@ -16,11 +16,9 @@ from abilities.helpers.memory.timeline import build_changes_answer, build_histor
 from abilities.helpers.stores.timeline import MemoryName
 
 HISTORY_DESCRIPTION = """\
-List the changes of one memory, newest first: when, by whom, what became of it, and which fields \
-changed.
-Use it to see what a memory was, then memory_get with 'as_of' to read it as it was at a time, or \
-memory_restore to bring a version back, also of a memory that was deleted. Changes older than \
-'earliest' are forgotten. For what changed in all memories, use memory_changes."""
+List one memory's changes, newest first: when, who, what; also of a deleted memory.
+For more, send next_request. Read a version by memory_get's as_of, or bring it back by \
+memory_restore."""
 
 
 async def show_history(context: Context, arguments: MemoryHistoryInput) -> JsonObject:
@@ -60,9 +58,7 @@ memory_history: Ability = Ability(
 
 
 RESTORE_DESCRIPTION = """\
-Give a memory the values and links that it had in an earlier version; brings back deleted memories.
-memory_history lists the versions. This is a change like any other, and can be undone too. A \
-memory that exists keeps its key; one that was purged cannot be restored."""
+Bring back a version of a memory that memory_history lists, also of a deleted one."""
 
 
 async def restore(context: Context, arguments: MemoryRestoreInput) -> JsonObject:
@@ -82,7 +78,7 @@ async def restore(context: Context, arguments: MemoryRestoreInput) -> JsonObject
 
 memory_restore: Ability = Ability(
     name="memory_restore",
-    title="Restore a version of a memory",
+    title="Restore a memory",
     description=RESTORE_DESCRIPTION,
     input=MemoryRestoreInput,
     answer=MemoryRestoreAnswer,
@@ -93,10 +89,8 @@ memory_restore: Ability = Ability(
 
 
 CHANGES_DESCRIPTION = """\
-List which memories changed since a version, in order; use it to keep a copy up to date, or to see \
-what others wrote.
-Send the answer's 'next' as 'since' of the next call: no change is missed. Contents are not \
-returned; read them with memory_read_bulk. For one memory's changes, use memory_history."""
+List which memories changed since a version, without contents.
+Send the answer's next as since of the next call."""
 
 
 async def list_changes(context: Context, arguments: MemoryChangesInput) -> JsonObject:

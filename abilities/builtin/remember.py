@@ -22,15 +22,10 @@ from abilities.helpers.stores.changes import Kind
 from abilities.validation import validate_arguments
 
 DESCRIPTION = """\
-Store and change up to 50 memories in one call; use it whenever you have more than one thing to \
-remember.
-Each operation has an 'op': store (type, content, and a key that you will remember), update, \
-append (content, at the end), link ('links'), unlink ('remove_links'), rename ('to'), archive, \
-delete. All but store need the memory's 'key' or 'id'. They are made in order, and one that fails \
-leaves the others alone; with 'atomic': true all are made or none. 'if_version' makes one only if \
-nobody changed the memory since you read it.
-With a key, a content may be longer than 5000 characters; memory_get with 'whole': true reads it \
-back. The answer has one short record per operation."""
+Store or change many memories in one call, in order; a failed operation leaves the others alone.
+store (type, content, a key that you choose), update, append (content), link (links), unlink \
+(remove_links), rename (to), archive, delete: all but store need key or id. With a key, content \
+may be of any length. if_version: only if nobody changed it since."""
 
 _KINDS: dict[OperationName, Kind] = {
     "store": "store",
@@ -118,7 +113,7 @@ def _read_json(text: str) -> object:
 
 remember: Ability = Ability(
     name="remember",
-    title="Store and change many memories",
+    title="Change memories",
     description=DESCRIPTION,
     input=RememberInput,
     answer=RememberAnswer,

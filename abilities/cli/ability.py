@@ -77,7 +77,7 @@ def describe(session: Session, name: str, as_json: bool) -> None:
     for line in (heading, "", *ability.description.split("\n"), "", "Arguments:"):
         echo(line, stdout)
 
-    schema = schemas.build_input_schema(ability)
+    schema = schemas.build_full_schema(ability)
     required = schema.get("required", ())
 
     for argument, field in schema.get("properties", {}).items():

@@ -18,7 +18,7 @@ from abilities.cli.text import echo
 from abilities.cli.token_checks import WAY_OUT, find_lock
 from abilities.declarations.faults import Fault, Refused
 from abilities.helpers.tokens import TokenFile
-from abilities.settings import Settings
+from abilities.settings import Settings, split_names
 
 IDLE_SECONDS = 10
 """How long a connection without requests is kept open."""
@@ -38,6 +38,13 @@ Examples:
 """
 
 
+_offer = click.option(
+    "--tools",
+    help="The abilities to offer: all, lean, files, memory, or names with commas between them "
+    "(default: those of the settings).",
+)
+
+
 @click.command(epilog=_SERVE_EXAMPLES)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
@@ -47,15 +54,16 @@ Examples:
     show_default=True,
     help="The port to listen on; 0 takes a free one.",
 )
+@_offer
 @pass_session
-def serve(session: Session, host: str, port: int) -> None:
+def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     """Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).
 
     As long as there never was a token, only this machine can connect. Once there was one (see
     'abilities token') every caller needs one, and the server may listen on other addresses than
     loopback; put a proxy that speaks TLS in front of it.
     """
-    _serve(session, host, port, open_browser=False)
+    _serve(_choose_tools(session, tools), host, port, open_browser=False)
 
 
 @click.command()
@@ -80,13 +88,22 @@ def explore(session: Session, port: int, browser: bool) -> None:
 
 
 @click.command(epilog=_MCP_EXAMPLE)
+@_offer
 @pass_session
-def mcp(session: Session) -> None:
+def mcp(session: Session, tools: str | None) -> None:
     """Serve the abilities to an MCP client over stdin and stdout.
 
     MCP clients start this command themselves, so configure it as the command of a server.
     """
-    asyncio.run(_serve_stdio(session))
+    asyncio.run(_serve_stdio(_choose_tools(session, tools)))
+
+
+def _choose_tools(session: Session, tools: str | None) -> Session:
+    """Return the session with the tools of an option, if that was given."""
+    if tools is None:
+        return session
+
+    return session.override({"tools": split_names(tools)})
 
 
 async def _serve_stdio(session: Session) -> None:

@@ -9,10 +9,11 @@ from typing import TextIO, TypedDict
 import click
 from pydantic import ValidationError
 
-from abilities.application import Abilities, build_registry, open_store
+from abilities.application import Abilities, open_store
 from abilities.cli.errors import UsageErrorInLines
 from abilities.cli.stdout import claim_stdout, divert_stdout
 from abilities.helpers.stores.protocol import ServableStore
+from abilities.offer import build_offer
 from abilities.registry import AbilityRegistry
 from abilities.settings import Settings
 
@@ -22,6 +23,7 @@ class Options(TypedDict, total=False):
 
     workspace_dir: Path
     agent_dir: Path
+    tools: tuple[str, ...]
 
 
 class Session:
@@ -77,7 +79,12 @@ class Session:
     @cached_property
     def _discovery(self) -> tuple[AbilityRegistry, list[str]]:
         with divert_stdout():
-            return build_registry(self.settings)
+            try:
+                offer, problems = build_offer(self.settings)
+            except ValueError as error:
+                raise click.UsageError(str(error)) from None
+
+        return offer.registry, problems
 
     @asynccontextmanager
     async def open_application(self) -> AsyncGenerator[Abilities]:

@@ -7,12 +7,13 @@ from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 
-from abilities.application import build_registry
+from abilities.builtin.profiles import ALL, explain_unknown_tools, select_names
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.file_checks import check_privacy
 from abilities.cli.stdout import divert_stdout
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.secret_names import list_denied
+from abilities.offer import build_registry
 from abilities.settings import Settings, find_settings_file
 
 _EXTRAS = {"mcp": "mcp", "http": "fastapi", "postgres": "psycopg", "graph": "networkx"}
@@ -116,17 +117,20 @@ def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
     """Count the abilities that are offered, and report each plugin that did not load."""
     # Built once with all of them: plugins are discovered only once.
     with divert_stdout():
-        registry, problems = build_registry(settings.model_copy(update={"disabled": ()}))
-    names = {ability.name for ability in registry}
-    words = f"{len(names.difference(settings.disabled))} are offered"
+        registry, problems = build_registry(settings)
+    names = [ability.name for ability in registry]
+    offered = select_names(settings.tools, names).difference(settings.disabled)
+    words = f"{len(offered)} are offered"
 
+    if settings.tools != (ALL,):
+        words += f"; tools: {', '.join(settings.tools)}"
     if settings.disabled:
         words += f"; disabled: {', '.join(settings.disabled)}"
 
     yield Diagnosis("ok", "abilities", words)
 
     # Somebody believes that these are off.
-    unknown = sorted(set(settings.disabled) - names)
+    unknown = sorted(set(settings.disabled).difference(names))
     if unknown:
         yield Diagnosis(
             "unsafe",
@@ -134,6 +138,10 @@ def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
             f"disabled names what is no ability: {', '.join(unknown)}",
             "correct the names; in the environment they stand with commas between them",
         )
+
+    mistake = explain_unknown_tools(settings.tools, names)
+    if mistake is not None:
+        yield Diagnosis("broken", "abilities", f"tools: {mistake}", "correct the names")
 
     for problem in problems:
         # Only a note: the other abilities work without it.

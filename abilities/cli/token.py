@@ -7,13 +7,16 @@ from functools import partial
 
 import click
 
+from abilities.builtin.profiles import explain_unknown_tools
 from abilities.cli.session import Session, pass_session
+from abilities.cli.stdout import divert_stdout
 from abilities.cli.store_checks import recall_tokens
 from abilities.cli.text import echo, escape_text
 from abilities.cli.token_checks import WAY_OUT, find_lock
 from abilities.declarations.faults import Refused
 from abilities.helpers.tokens import Scope, Token, TokenFile, TokenSet
-from abilities.settings import Settings
+from abilities.offer import build_registry
+from abilities.settings import Settings, split_names
 
 MAX_LABEL_CHARS = 100
 
@@ -50,8 +53,14 @@ def token() -> None:
     default="",
     help=f"Who gets the token, for example 'laptop of Ada' (at most {MAX_LABEL_CHARS} characters).",
 )
+@click.option(
+    "--tools",
+    default="",
+    help="Which of the server's abilities are offered: lean, files, memory, or names with commas "
+    "between them (default: all).",
+)
 @pass_session
-def add(session: Session, namespace: str | None, scope: Scope, label: str) -> None:
+def add(session: Session, namespace: str | None, scope: Scope, label: str, tools: str) -> None:
     """Make a token and print it on stdout.
 
     It is printed only this once: the tokens file keeps nothing but its hash.
@@ -62,6 +71,8 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str) -> No
         raise click.BadParameter("must not hold control characters", param_hint="--label")
     if namespace is not None and scope == "metrics":
         raise click.BadParameter("a token for metrics opens no namespace", param_hint="--namespace")
+    names = split_names(tools)
+    _check_tools(session, names, scope)
 
     settings = session.settings
     file = TokenFile(settings.tokens_file)
@@ -69,7 +80,7 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str) -> No
     try:
         settings = settings.for_namespace(namespace or settings.namespace)
         _check_namespaces(settings, file, scope)
-        created, text = file.add(settings.namespace, scope, label)
+        created, text = file.add(settings.namespace, scope, label, names)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
 
@@ -100,7 +111,8 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str) -> No
 def list_(session: Session, as_json: bool) -> None:
     """List the tokens by ID, without their secrets, which nobody keeps.
 
-    A line holds the ID, the scope, the time it was made, the namespace and the label.
+    A line holds the ID, the scope, the time it was made, the namespace, the label, and the tools if
+    not all are offered.
     """
     try:
         tokens = TokenFile(session.settings.tokens_file).tokens()
@@ -113,7 +125,9 @@ def list_(session: Session, as_json: bool) -> None:
 
     for token in tokens:
         namespace = "(all)" if token.scope == "metrics" else token.namespace
-        columns = (token.id, f"{token.scope:<7}", token.created_at, namespace, token.plain_label)
+        columns = [token.id, f"{token.scope:<7}", token.created_at, namespace, token.plain_label]
+        if token.tools:
+            columns.append(f"tools: {','.join(token.tools)}")
         echo("  ".join(columns).rstrip())
 
     if not tokens:
@@ -155,12 +169,27 @@ def _check_namespaces(settings: Settings, file: TokenFile, scope: Scope) -> None
     settings.check_namespaces(namespaces)
 
 
+def _check_tools(session: Session, tools: tuple[str, ...], scope: Scope) -> None:
+    """Raise click.UsageError for tools that a token cannot have."""
+    if not tools:
+        return
+    if scope == "metrics":
+        raise click.BadParameter("a token for metrics has no tools", param_hint="--tools")
+
+    with divert_stdout():
+        registry, _ = build_registry(session.settings)
+    mistake = explain_unknown_tools(tools, [ability.name for ability in registry])
+    if mistake is not None:
+        raise click.BadParameter(mistake, param_hint="--tools")
+
+
 def _describe_scope(token: Token) -> str:
     if token.scope == "metrics":
         return "may read the metrics of all namespaces, and nothing else"
 
     words = "write and purge" if token.scope == "purge" else token.scope
-    return f"may {words} in namespace {token.namespace}"
+    tools = f" with the tools {', '.join(token.tools)}" if token.tools else ""
+    return f"may {words} in namespace {token.namespace}{tools}"
 
 
 def _remember_tokens(session: Session) -> None:

@@ -137,6 +137,7 @@ class Callers:
             namespace=caller.namespace,
             read_only=caller.token.scope == "read",
             may_purge=caller.token.scope == "purge",
+            tools=caller.token.tools,
         )
 
     def _get_view(self, surface: str) -> Abilities:

@@ -136,6 +136,9 @@ def _create_endpoint(
 
     # The endpoints have no docstrings: FastAPI would publish them.
     async def call_by_body(request: Request) -> Response:
+        if name not in get_abilities(request).registry:
+            return _refuse(Fault.from_reason("unknown_address"))
+
         try:
             given = {**_read_path(request), **_read_condition(request, operation)}
         except Refused as refusal:
@@ -144,6 +147,9 @@ def _create_endpoint(
         return await call_with_body(name, request, given)
 
     async def call_by_address(request: Request) -> Response:
+        if name not in get_abilities(request).registry:
+            return _refuse(Fault.from_reason("unknown_address"))
+
         in_query = _read_query(request, operation.lists)
         try:
             given = {**_read_path(request), **_read_condition(request, operation)}

@@ -25,6 +25,7 @@ from abilities import (
 )
 from abilities.application import Resources
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.offer import Offer
 from abilities.server.app import create_app
 from abilities.server.shutdown import GracefulServer
 from tests.support.stores import store_file
@@ -80,7 +81,7 @@ async def serve(folder: Path) -> None:
     )
     registry = AbilityRegistry(FIXTURES, read_only=True)
     store = SqliteStore(store_file(settings))
-    resources = Resources(registry, [], settings.policy, store)
+    resources = Resources(Offer(registry), [], settings.policy, store)
     abilities = Abilities(resources, settings, resources.build_context(settings))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)

@@ -88,7 +88,7 @@ async def test_every_field_is_declared_with_its_bounds_and_default(
     ability = opened.registry.get(name)
     assert ability is not None
 
-    schema = schemas.build_input_schema(ability)
+    schema = schemas.build_full_schema(ability)
 
     assert schema.get("required", []) == REQUIRED[name]
     for field, expected in DECLARED[name].items():

@@ -18,10 +18,10 @@ import pytest
 from abilities import Abilities, AbilityError, AbilityRegistry, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
-from abilities.application import build_registry
 from abilities.builtin.catalog import BUILT_IN
 from abilities.helpers import isolation
 from abilities.helpers.daemons import DaemonExecutor
+from abilities.offer import build_registry
 from abilities.server.app import create_app
 from tests.support.plugins import TAME, install, read_through_the_context, write_distribution
 from tests.support.surfaces import SURFACES, environment

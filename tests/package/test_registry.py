@@ -11,7 +11,6 @@ import pytest
 from pydantic import Field
 
 from abilities import Abilities, Ability, AbilityError, AbilityRegistry, Settings, ability, render
-from abilities.application import build_registry
 from abilities.builtin.catalog import BUILT_IN
 from abilities.declarations.faults import Refused
 from abilities.declarations.fields import Arguments, Integer
@@ -19,6 +18,7 @@ from abilities.declarations.memories import StoreMemoryInput
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject
 from abilities.definition import Context
+from abilities.offer import build_offer, build_registry
 from abilities.validation import validate_arguments
 from tests.support.surfaces import SURFACES
 
@@ -184,7 +184,8 @@ async def test_what_changes_something_runs_once_however_long_its_answer_is(
 
 @pytest.mark.requirement("R4.5.6", "R4.6.5")
 def test_abilities_and_plugins_can_be_switched_off(installed: None) -> None:
-    registry, _ = build_registry(Settings(disabled=("memory_read_bulk", "echo")))
+    offer, _ = build_offer(Settings(disabled=("memory_read_bulk", "echo")))
+    registry = offer.registry
     assert [a.name for a in registry] == [n for n in NAMES if n != "memory_read_bulk"] + [
         "echo_one",
         "echo_two",

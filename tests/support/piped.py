@@ -14,6 +14,7 @@ from abilities.adapters.stdio import serve_pipes
 from abilities.application import Resources
 from abilities.builtin.catalog import BUILT_IN
 from abilities.helpers.stores.opening import open_store
+from abilities.offer import Offer
 
 GIVE_UP_SECONDS = 60.0
 """Only a test that fails waits as long."""
@@ -84,7 +85,7 @@ async def open_piped(
 ) -> AsyncIterator[Piped]:
     """Serve the built-in abilities and ``more`` over pipes, to a client that has said hello."""
     resources = Resources(
-        AbilityRegistry([*BUILT_IN, *more], read_only=True),
+        Offer(AbilityRegistry([*BUILT_IN, *more], read_only=True)).narrow(settings.tools),
         [],
         settings.policy,
         open_store(settings.store_url, max_memories=None),

@@ -24,7 +24,7 @@ from abilities.declarations.suggestions import (
     suggest_argument,
     suggest_value,
 )
-from abilities.schemas import build_input_schema
+from abilities.schemas import build_full_schema
 from abilities.server.app import create_app
 from tests.support.sources import ROOT
 from tests.support.surfaces import SURFACES, environment, python
@@ -450,7 +450,7 @@ async def test_all_wrong_query_parameters_are_told(settings: Settings) -> None:
 def test_every_synonym_leads_to_something_that_exists() -> None:
     names: set[str] = set()
     values: set[str] = set()
-    nodes: list[Any] = [build_input_schema(ability) for ability in BUILT_IN]
+    nodes: list[Any] = [build_full_schema(ability) for ability in BUILT_IN]
     while nodes:
         node = nodes.pop()
         if isinstance(node, dict):

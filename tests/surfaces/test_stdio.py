@@ -89,7 +89,7 @@ async def test_the_tools_are_listed_with_their_marks(settings: Settings) -> None
     writing = {"store_memory", "update_memory", "delete_memory", "remember", "memory_restore"}
     for tool in tools:
         assert tool.annotations is not None
-        assert tool.annotations.read_only_hint is (tool.name not in writing)
+        assert tool.annotations.read_only_hint is (None if tool.name in writing else True)
         assert tool.output_schema is None
 
     assert caught.value.code == -32602

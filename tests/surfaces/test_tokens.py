@@ -360,7 +360,9 @@ def test_the_commands_make_list_and_revoke(apart: Settings) -> None:
     assert run("add", "--scope", "metrics", "--namespace", "bob").exit_code == 2
     assert run("add", "--scope", "read", "--label", "red \x1b[31m").exit_code == 2
 
-    assert json.loads(run("list", "--json").stdout) == [entry.model_dump(exclude={"sha256"})]
+    assert json.loads(run("list", "--json").stdout) == [
+        entry.model_dump(mode="json", exclude={"sha256"})
+    ]
 
     late = run("add", "--namespace", "eve", "--scope", "write")
     assert late.stderr.count("does not exist yet") == 2  # neither folder of this namespace is there

@@ -1,0 +1,68 @@
+"""Profiles: which abilities are offered, by one name for several of them.
+
+Every model that is offered an ability reads its declaration with every call.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from abilities.declarations.suggestions import suggest_value
+
+ALL = "all"
+"""The profile of every ability, those of plugins too."""
+
+LEAN = "lean"
+"""The profile that tells a model least; answers are concise unless the settings say otherwise."""
+
+PROFILES: Mapping[str, tuple[str, ...]] = {
+    LEAN: ("read", "recall", "remember", "file_list"),
+    "files": ("read", "file_read_bulk", "file_list"),
+    "memory": (
+        "memory_read_bulk",
+        "bulk_read_memory",
+        "memory_get",
+        "store_memory",
+        "query_memories",
+        "update_memory",
+        "delete_memory",
+        "get_memory_stats",
+        "recall",
+        "remember",
+        "memory_list",
+        "memory_history",
+        "memory_restore",
+        "memory_changes",
+    ),
+}
+"""The names in each profile but `ALL`; a profile offers those of them that are registered."""
+
+
+def select_names(tools: Iterable[str], registered: Sequence[str]) -> set[str]:
+    """Return the registered names that profiles and names of abilities stand for.
+
+    What is neither is passed over; `explain_unknown_tools` finds it.
+    """
+    selected: set[str] = set()
+    for tool in tools:
+        selected |= set(registered if tool == ALL else PROFILES.get(tool, (tool,)))
+
+    return selected.intersection(registered)
+
+
+def explain_unknown_tools(tools: Iterable[str], registered: Sequence[str]) -> str | None:
+    """Return a sentence about the first name that is no profile and no ability, or None.
+
+    >>> explain_unknown_tools(["lean", "recal"], ["recall"])
+    "'recal' is no profile and no ability; did you mean 'recall'?"
+    """
+    known = [ALL, *PROFILES, *registered]
+
+    for tool in tools:
+        if tool in known:
+            continue
+
+        suggestion = suggest_value(tool, known)
+        if suggestion is not None:
+            return f"{tool!r} is no profile and no ability; did you mean {suggestion!r}?"
+        return f"{tool!r} is no profile and no ability; choose from {', '.join(known)}"
+
+    return None
