@@ -9,12 +9,15 @@ from abilities.declarations.bulk_read_memory import Breadth, Depth, Total
 from abilities.declarations.detail import BrokenRule, FailureReason, OptionalDetail
 from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
+    BRIEF,
     EXACT,
+    UNSAID,
     Arguments,
     Array,
     AskedFormat,
     Boolean,
     Integer,
+    Unsaid,
 )
 from abilities.declarations.limits import (
     DEFAULT_CONTEXT_LINES,
@@ -144,6 +147,9 @@ ITEM_SCHEMA: JsonObject = {
 }
 """The published schema of one item, without the bounds that its model checks."""
 
+_BRIEF_ITEM: JsonObject = {"anyOf": [{"type": "string"}, {"type": "object"}]}
+"""What models read of it: the description of `read` names the fields."""
+
 _ANY_ITEM: JsonObject = {"anyOf": [*ITEM_SCHEMA["anyOf"], {}]}
 
 Items = Annotated[
@@ -157,6 +163,7 @@ Items = Annotated[
             "minItems": 1,
             "maxItems": MAX_ITEMS,
             EXACT: {"items": _ANY_ITEM},
+            BRIEF: {"items": _BRIEF_ITEM},
         }
     ),
 ]
@@ -166,10 +173,14 @@ Items = Annotated[
 class ReadInput(Arguments):
     """Arguments of `read`."""
 
-    items: Items = Field(description="A path, or an object of one kind.")
-    max_tokens: Annotated[int, Field(ge=MIN_READ_TOKENS, le=MAX_READ_TOKENS), Integer] | None = (
-        Field(default=None, description="Size of the whole answer, at 4 bytes per token.")
+    items: Items = Field(
+        description="A path, or an object of one kind.",
+        json_schema_extra={UNSAID: ["description"]},
     )
+    max_tokens: (
+        Annotated[int, Field(ge=MIN_READ_TOKENS, le=MAX_READ_TOKENS), Integer, Unsaid("maximum")]
+        | None
+    ) = Field(default=None, description="Of the whole answer, 4 bytes each.")
     plan: Annotated[bool, Boolean] = Field(
         default=False, description="Only say what there is and what would come."
     )
