@@ -139,11 +139,30 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "registry",
         "settings",
     ),
+    "instructions": (),
+    "prompts": (
+        "application",
+        "declarations",
+        "helpers.memory",
+        "replies",
+        "validation",
+    ),
+    "completion": (
+        "application",
+        "declarations",
+        "helpers.reply",
+        "helpers.stores",
+        "prompts",
+        "replies",
+    ),
     "adapters": (
         "application",
+        "completion",
         "declarations",
         "definition",
         "helpers.reply",
+        "instructions",
+        "prompts",
         "registry",
         "replies",
         "schemas",
@@ -164,12 +183,14 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "adapters",
         "application",
         "builtin",
+        "completion",
         "declarations",
         "definition",
         "explorer",
         "helpers.reply",
         "helpers.tokens",
         "helpers.turns",
+        "prompts",
         "registry",
         "replies",
         "schemas",
@@ -398,6 +419,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.builtin.memory_read_bulk",
         "abilities.definition",
         "abilities.explorer.views",
+        "abilities.helpers.memory.catching_up",
     }
     assert store_users == {
         "abilities.application",  # hands the store on
@@ -409,6 +431,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.cli.store",  # looks after the store
         "abilities.cli.repair",
         "abilities.cli.store_checks",  # asks it whether it answers
+        "abilities.completion",  # tells keys from damaged memories
         "abilities.builtin.memories",  # says what to query
         "abilities.builtin.memory_history",  # says whose history
         "abilities.builtin.remember",  # says what to change
