@@ -73,7 +73,7 @@ def _check(abilities: Abilities, asked: Asked) -> None:
 
     if asked.argument not in arguments:
         raise Refused(
-            "not_one_of",
+            "unknown_argument",
             "argument.name",
             expected={"one_of": arguments},
             did_you_mean=suggest_value(asked.argument, arguments),

@@ -169,14 +169,14 @@ class _Handlers:
         _check_reply(reply)
         return types.CompleteResult(completion=types.Completion.model_validate(reply.payload))
 
-    async def instruct(self, context: _Context, call_next: CallNext) -> HandlerResult:
+    async def instruct(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
         """Answer a request as a middleware of the server, which has one text for all callers.
 
         Instructions must speak of no ability that the caller is not offered.
         """
-        result = await call_next(context)
-        if isinstance(result, dict) and context.method in ("initialize", "server/discover"):
-            result["instructions"] = describe_server(self._get_abilities(context))
+        result = await call_next(ctx)
+        if isinstance(result, dict) and ctx.method in ("initialize", "server/discover"):
+            result["instructions"] = describe_server(self._get_abilities(ctx))
 
         return result
 

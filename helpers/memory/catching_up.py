@@ -54,7 +54,7 @@ class Sources(NamedTuple):
     memories: bool
 
 
-class Entry(NamedTuple):
+class Finding(NamedTuple):
     """A note or a memory: its label, what was read of it, and how many bytes may be shown."""
 
     label: JsonObject
@@ -77,9 +77,9 @@ class Findings:
     """
 
     today: date
-    lasting: list[Entry] = field(default_factory=list)
-    days: list[Entry] = field(default_factory=list)
-    memories: list[Entry] = field(default_factory=list)
+    lasting: list[Finding] = field(default_factory=list)
+    days: list[Finding] = field(default_factory=list)
+    memories: list[Finding] = field(default_factory=list)
     failures: list[JsonObject] = field(default_factory=list)
 
     @property
@@ -126,11 +126,11 @@ async def _add_notes(memory: MemoryHelper, findings: Findings, max_bytes: int) -
         section.append(_to_note(outcome))
 
 
-def _to_note(note: MemoryText) -> Entry:
+def _to_note(note: MemoryText) -> Finding:
     label = note.target.to_target()
     label["filename"] = note.target.filename
     content = replace_markers(note.piece.text)
-    return Entry(label, note.piece, content, len(content.encode()))
+    return Finding(label, note.piece, content, len(content.encode()))
 
 
 async def _add_memories(memory: MemoryHelper, findings: Findings) -> None:
@@ -149,22 +149,26 @@ async def _add_memories(memory: MemoryHelper, findings: Findings) -> None:
             if isinstance(outcome, StoredMemory):
                 found[outcome.row.key] = outcome
 
-    # Python's sort keeps the order in which they changed.
-    for stored in sorted(found.values(), key=_is_ordinary):
+    latest_first = sorted(found.values(), key=_get_time, reverse=True)
+    for stored in sorted(latest_first, key=_is_ordinary):
         findings.memories.append(_to_memory(stored))
+
+
+def _get_time(stored: StoredMemory) -> str:
+    return stored.row.updated_at
 
 
 def _is_ordinary(stored: StoredMemory) -> bool:
     return stored.row.importance != "high" and stored.row.score < HIGH_SCORE
 
 
-def _to_memory(stored: StoredMemory) -> Entry:
+def _to_memory(stored: StoredMemory) -> Finding:
     row = stored.row
     label: JsonObject = {"type": "stored", "key": row.key, "date": row.updated_at[:10]}
     if row.importance != "medium":
         label["importance"] = row.importance
 
-    return Entry(label, Piece(row.content), row.content, MAX_MEMORY_BYTES)
+    return Finding(label, Piece(row.content), row.content, MAX_MEMORY_BYTES)
 
 
 def _add_failure(findings: Findings, target: JsonObject, error: Exception) -> None:
@@ -183,7 +187,7 @@ def format_findings(findings: Findings, opening: str, max_bytes: int) -> str:
     room -= _FRAME_BYTES + json_size(findings.failures)
 
     sections = (findings.lasting, findings.days, findings.memories)
-    sizes = [sum(entry.size for entry in section) for section in sections]
+    sizes = [sum(finding.size for finding in section) for section in sections]
     level = find_level(sizes, max(room, 0))
 
     records: list[JsonObject] = []
@@ -213,19 +217,19 @@ def _format(findings: Findings, opening: str, records: Sequence[JsonObject], lef
     return f"{opening}\n{text}{boundary} {_END}\n"
 
 
-def _choose(section: Sequence[Entry], room: int) -> list[JsonObject]:
+def _choose(section: Sequence[Finding], room: int) -> list[JsonObject]:
     """Return the records of a section that fit, from the front; the last may be cut."""
     records: list[JsonObject] = []
 
-    for entry in section:
-        if entry.size <= room:
-            room -= entry.size
-            records.append(_build_record(entry, entry.max_bytes))
+    for finding in section:
+        if finding.size <= room:
+            room -= finding.size
+            records.append(_build_record(finding, finding.max_bytes))
             continue
 
-        fitting = room - _measure_label(entry.label)
+        fitting = room - _measure_label(finding.label)
         if fitting >= MIN_SHARE:
-            records.append(_build_record(entry, fitting))
+            records.append(_build_record(finding, fitting))
         break
 
     return records
@@ -236,17 +240,17 @@ def _measure_label(label: JsonObject) -> int:
     return json_size({**label, "truncated": True}) + _RECORD_BYTES
 
 
-def _build_record(entry: Entry, max_bytes: int) -> JsonObject:
-    """Return a record with as much of an entry's content as fits into ``max_bytes``."""
-    content = entry.content
-    is_cut = entry.piece.rest
+def _build_record(finding: Finding, max_bytes: int) -> JsonObject:
+    """Return a record with as much of an finding's content as fits into ``max_bytes``."""
+    content = finding.content
+    is_cut = finding.piece.rest
 
     if len(content.encode()) > max_bytes:
         fitting = Bound(max_bytes, "text").count_fitting_chars(content, max_bytes)
-        content = content[: entry.piece.find_cut(fitting)]
+        content = content[: finding.piece.find_cut(fitting)]
         is_cut = True
 
-    record: JsonObject = {"success": True, **entry.label}
+    record: JsonObject = {"success": True, **finding.label}
     if is_cut:
         record["truncated"] = True
 

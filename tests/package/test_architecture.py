@@ -213,6 +213,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.tokens",
         "helpers.transfer",
         "helpers.walk",
+        "prompts",
         "registry",
         "schemas",
         "server",
