@@ -56,7 +56,9 @@ async def connect_over_stdio(settings: Settings, mode: str) -> AsyncIterator[Cli
         yield client
 
 
-WAYS = [f"{kind} {mode}" for kind in ("own", "sdk", "http") for mode in ("auto", "legacy")]
+QUICK = ["own auto", "sdk legacy", "http auto"]
+THOROUGH = ["own legacy", "sdk auto", "http legacy"]
+WAYS = [*QUICK, *(pytest.param(way, marks=pytest.mark.thorough) for way in THOROUGH)]
 
 
 @pytest.fixture(params=WAYS)
