@@ -1,5 +1,6 @@
 """Instructions, prompts and completion: the official client over stdio, on both loops, and HTTP."""
 
+import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -14,8 +15,10 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import PromptReference, ResourceTemplateReference, TextContent
 
-from abilities import Abilities, Settings, parse_text
+from abilities import Abilities, Settings, completion, parse_text, prompts
 from abilities.builtin.catalog import BUILT_IN
+from abilities.helpers.memory.helper import MemoryHelper
+from abilities.helpers.memory.versions import Versions
 from abilities.helpers.tokens import TokenFile
 from abilities.instructions import MAX_INSTRUCTIONS_BYTES, build_instructions
 from abilities.prompts import CATCH_UP_BYTES
@@ -116,16 +119,16 @@ async def test_prompts_and_completions_are_announced_and_listed(
     connect: Connect, roots: Settings
 ) -> None:
     async with connect(roots) as client:
-        prompts = (await client.list_prompts()).prompts
+        listed = (await client.list_prompts()).prompts
         capabilities = client.server_capabilities
 
     assert capabilities.prompts is not None
     assert capabilities.completions is not None
-    assert [prompt.name for prompt in prompts] == ["recall", "remember", "catch_up"]
+    assert [prompt.name for prompt in listed] == ["recall", "remember", "catch_up"]
 
     arguments = [
         (prompt.name, argument.name, argument.required)
-        for prompt in prompts
+        for prompt in listed
         for argument in prompt.arguments or ()
     ]
     assert arguments == [("recall", "question", True), ("remember", "subject", False)]
@@ -285,8 +288,8 @@ async def test_catching_up_shows_what_matters_most_with_labels(
 async def complete_key(client: Client, value: str) -> tuple[list[str], int | None, bool | None]:
     """Return the keys that begin with a value, how many there are, and whether more follow."""
     answer = await client.complete(KEYS, {"name": "key", "value": value})
-    completion = answer.completion
-    return completion.values, completion.total, completion.has_more
+    found = answer.completion
+    return found.values, found.total, found.has_more
 
 
 async def test_keys_are_completed_by_their_beginnings(connect: Connect, roots: Settings) -> None:
@@ -412,3 +415,44 @@ async def test_prompts_and_completions_are_logged_as_calls(
     calls = [vars(record) for record in caplog.records if record.name == "abilities.calls"]
     assert [call["ability"] for call in calls] == ["prompts/catch_up", "completion"]
     assert "private prefix" not in str(calls)
+
+
+async def test_what_takes_too_long_ends_with_a_fault(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "_SECONDS", 0.01)
+    monkeypatch.setattr(completion, "_SECONDS", 0.01)
+
+    async with Abilities.open(roots) as abilities:
+        monkeypatch.setattr(MemoryHelper, "read", wait_forever)
+        monkeypatch.setattr(Versions, "list_memories", wait_forever)
+        replies = [
+            await prompts.fill_prompt(abilities, "catch_up", None),
+            await completion.complete(
+                abilities, completion.Asked("resource", "memory://{key}", "key", "a")
+            ),
+        ]
+
+    assert [reply.payload["error"]["reason"] for reply in replies] == ["timeout", "timeout"]
+
+
+async def wait_forever(*_: object, **__: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_an_unexpected_error_is_logged_and_not_shown(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Versions, "list_memories", fail)
+
+    async with connect_over_http(roots) as client:
+        with pytest.raises(MCPError, match="Unexpected error") as refused:
+            await complete_key(client, "a")
+
+    assert refused.value.error.data["reason"] == "internal"
+    assert "secret detail" not in str(refused.value.error)
+    assert "unexpected error in completion" in caplog.text
+
+
+async def fail(*_: object, **__: object) -> None:
+    raise RuntimeError("secret detail")
