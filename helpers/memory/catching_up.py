@@ -69,7 +69,7 @@ class Finding(NamedTuple):
         return _measure_label(self.label) + size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Findings:
     """What there is to know, each list with the most important first.
 
