@@ -249,7 +249,10 @@ class Abilities:
             chosen = self.settings.output_format
             context = replace(context, output_format=chosen, structured=structured)
 
-        call = partial(self.registry.reply, name, arguments, context)
+        return await self.observe(name, partial(self.registry.reply, name, arguments, context))
+
+    async def observe(self, name: str, call: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Make a call through the middleware if there is one."""
         if self._middleware is None:
             return await call()
 

@@ -17,6 +17,7 @@ from abilities.adapters.messages import (
     format_answer,
     format_error,
 )
+from abilities.adapters.prompts import describe_prompts, describe_server
 from abilities.adapters.shapes import (
     CURRENT_VERSION,
     HANDSHAKE_VERSIONS,
@@ -28,7 +29,6 @@ from abilities.adapters.shapes import (
     names_version,
 )
 from abilities.adapters.tools import (
-    INSTRUCTIONS,
     SERVER_NAME,
     call_tool,
     describe_template,
@@ -48,6 +48,7 @@ _INITIALIZE: Final = "initialize"
 _DISCOVER: Final = "server/discover"
 
 _LISTS: Final[dict[str, Fields]] = {
+    "prompts/list": {"cursor": str},
     "tools/list": {"cursor": str},
     "resources/list": {"cursor": str},
     "resources/templates/list": {"cursor": str},
@@ -69,6 +70,8 @@ _FIRST_FIELDS: Final[dict[Era, dict[str, tuple[str, ...]]]] = {
 }
 
 _CAPABILITIES: Final = {
+    "completions": {},
+    "prompts": {"listChanged": False},
     "resources": {"listChanged": False, "subscribe": False},
     "tools": {"listChanged": False},
 }
@@ -182,7 +185,7 @@ class DirectServer:
 
         return {
             "capabilities": _CAPABILITIES,
-            "instructions": INSTRUCTIONS,
+            "instructions": describe_server(self._abilities),
             "protocolVersion": version,
             "serverInfo": self._identity,
         }
@@ -194,6 +197,9 @@ class DirectServer:
 
         if method == "tools/list":
             return self._build_list("tools", self._describe_tools())
+
+        if method == "prompts/list":
+            return self._build_list("prompts", describe_prompts(self._abilities))
 
         if method == "resources/list":
             # There may be millions of memories, which are found by queries.
@@ -207,7 +213,7 @@ class DirectServer:
             {
                 "cacheScope": "private",
                 "capabilities": _CAPABILITIES,
-                "instructions": INSTRUCTIONS,
+                "instructions": describe_server(self._abilities),
                 "resultType": "complete",
                 "supportedVersions": [CURRENT_VERSION],
                 "ttlMs": 0,

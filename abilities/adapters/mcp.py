@@ -1,6 +1,7 @@
 """Abilities over MCP: each one is a tool of a server on the official SDK's low-level API.
 
-An ability that names a resource can be read at its URIs too, as JSON.
+An ability that names a resource can be read at its URIs too, as JSON. Beside tools and resources
+there are prompts, and completions of their arguments.
 """
 
 from typing import Any, NamedTuple
@@ -8,11 +9,11 @@ from urllib.parse import unquote
 
 import mcp_types as types
 from mcp.server import Server
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
+from abilities.adapters.prompts import describe_prompts, describe_server
 from abilities.adapters.tools import (
-    INSTRUCTIONS,
     JSON_TYPE,
     SERVER_NAME,
     call_tool,
@@ -23,9 +24,12 @@ from abilities.adapters.tools import (
     get_structured,
 )
 from abilities.application import Abilities
+from abilities.completion import Asked, complete
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
+from abilities.prompts import fill_prompt
 from abilities.registry import AbilityRegistry
+from abilities.replies import Reply
 
 _Context = ServerRequestContext[Any]
 
@@ -38,16 +42,21 @@ def create_server(abilities: Abilities) -> Server[Any]:
     handlers = _Handlers(abilities)
 
     # The high-level API derives schemas from functions; ours are given.
-    return Server(
+    server: Server[Any] = Server(
         SERVER_NAME,
         version=get_server_version(),
-        instructions=INSTRUCTIONS,
+        instructions=describe_server(abilities),
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
         on_list_resources=handlers.list_resources,
         on_list_resource_templates=handlers.list_resource_templates,
         on_read_resource=handlers.read_resource,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
+        on_completion=handlers.complete,
     )
+    server.middleware.append(handlers.instruct)
+    return server
 
 
 class _Handlers:
@@ -125,6 +134,54 @@ class _Handlers:
         text = types.TextResourceContents(uri=params.uri, mime_type=JSON_TYPE, text=reply.text)
         return types.ReadResourceResult(contents=[text])
 
+    async def list_prompts(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        """List the prompts that the caller may use."""
+        described = describe_prompts(self._get_abilities(context))
+        return types.ListPromptsResult(
+            prompts=[types.Prompt.model_validate(prompt) for prompt in described]
+        )
+
+    async def get_prompt(
+        self, context: _Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        """Fill a prompt. Raises MCPError: INVALID_PARAMS for an unknown one or wrong arguments."""
+        abilities = self._get_abilities(context)
+        reply = await fill_prompt(abilities, params.name, params.arguments)
+        _check_reply(reply)
+
+        content = types.TextContent(type="text", text=reply.text)
+        return types.GetPromptResult(
+            description=reply.payload["description"],
+            messages=[types.PromptMessage(role="user", content=content)],
+        )
+
+    async def complete(
+        self, context: _Context, params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        """Complete an argument. Raises MCPError: INVALID_PARAMS for one that is not offered."""
+        argument = params.argument
+        if isinstance(params.ref, types.PromptReference):
+            asked = Asked("prompt", params.ref.name, argument.name, argument.value)
+        else:
+            asked = Asked("resource", params.ref.uri, argument.name, argument.value)
+
+        reply = await complete(self._get_abilities(context), asked)
+        _check_reply(reply)
+        return types.CompleteResult(completion=types.Completion.model_validate(reply.payload))
+
+    async def instruct(self, ctx: _Context, call_next: CallNext) -> HandlerResult:
+        """Answer a request as a middleware of the server, which has one text for all callers.
+
+        Instructions must speak of no ability that the caller is not offered.
+        """
+        result = await call_next(ctx)
+        if isinstance(result, dict) and ctx.method in ("initialize", "server/discover"):
+            result["instructions"] = describe_server(self._get_abilities(ctx))
+
+        return result
+
     def _get_abilities(self, context: _Context) -> Abilities:
         """Return the caller's application: over HTTP that in the scope, else the server's own."""
         if context.request is None:
@@ -132,6 +189,13 @@ class _Handlers:
 
         abilities: Abilities = context.request.scope["abilities"]
         return abilities
+
+
+def _check_reply(reply: Reply) -> None:
+    """Raise MCPError for a reply that has failed."""
+    if reply.failed:
+        fault = reply.payload["error"]
+        raise _build_error(fault, fault["message"])
 
 
 def _build_error(data: JsonObject, message: str) -> MCPError:

@@ -11,13 +11,6 @@ from abilities.replies import Reply
 from abilities.schemas import build_annotations, build_input_schema, build_output_schema
 from abilities.settings import Settings
 
-INSTRUCTIONS = (
-    "Read many files or memories in one call instead of one call each. Every item has its own "
-    "outcome; when an answer carries next_request, send it as the next call's arguments to get "
-    "the rest."
-)
-"""What a client's model is told about the server as a whole."""
-
 SERVER_NAME = "agent-abilities"
 
 EXPECTED_RESPONSE_BYTES = 64_000

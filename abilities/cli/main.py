@@ -33,6 +33,12 @@ def _import_abilities() -> Iterable[click.Command]:
     return ability.COMMANDS
 
 
+def _import_catch_up() -> Iterable[click.Command]:
+    from abilities.cli import catch_up
+
+    return catch_up.COMMANDS
+
+
 def _import_servers() -> Iterable[click.Command]:
     from abilities.cli import serve
 
@@ -62,6 +68,7 @@ def _import_tools() -> Iterable[click.Command]:
 
 _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
     **dict.fromkeys(("call", "declarations", "describe", "list"), _import_abilities),
+    "catch-up": _import_catch_up,
     **dict.fromkeys(("explore", "mcp", "serve"), _import_servers),
     **dict.fromkeys(("backup", "check", "export", "import", "restore"), _import_stores),
     **dict.fromkeys(("compact", "purge"), _import_history),

@@ -17,12 +17,14 @@ from typing_extensions import override
 from abilities.adapters.http import add_ability_routes, to_response
 from abilities.adapters.mcp import create_server
 from abilities.application import Abilities
+from abilities.completion import COMPLETION
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES
 from abilities.explorer.routes import add_explorer
 from abilities.helpers.reply.render import render
 from abilities.helpers.tokens import TokenFile
+from abilities.prompts import PROMPTS
 from abilities.replies import Reply, build_failed_reply
 from abilities.server.callers import METRICS, Caller, Callers
 from abilities.server.guard import Guard
@@ -66,8 +68,9 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
     a token.
     """
     settings = abilities.settings
+    prompts = [prompt.call_name for prompt in PROMPTS]
     telemetry = Telemetry(
-        abilities.registry,
+        [*(ability.name for ability in abilities.registry), *prompts, COMPLETION],
         [ability.name for ability in abilities.registry if not ability.read_only],
         lambda: abilities.queue_size,
         lambda: abilities.stuck_threads,

@@ -139,12 +139,31 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "registry",
         "settings",
     ),
+    "instructions": (),
+    "prompts": (
+        "application",
+        "declarations",
+        "helpers.memory",
+        "replies",
+        "validation",
+    ),
+    "completion": (
+        "application",
+        "declarations",
+        "helpers.reply",
+        "helpers.stores",
+        "prompts",
+        "replies",
+    ),
     "adapters": (
         "application",
+        "completion",
         "declarations",
         "definition",
         "helpers.reply",
+        "instructions",
         "offer",
+        "prompts",
         "registry",
         "replies",
         "schemas",
@@ -165,12 +184,14 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "adapters",
         "application",
         "builtin",
+        "completion",
         "declarations",
         "definition",
         "explorer",
         "helpers.reply",
         "helpers.tokens",
         "helpers.turns",
+        "prompts",
         "registry",
         "replies",
         "schemas",
@@ -194,6 +215,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.transfer",
         "helpers.walk",
         "offer",
+        "prompts",
         "registry",
         "schemas",
         "server",
@@ -400,6 +422,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.builtin.memory_read_bulk",
         "abilities.definition",
         "abilities.explorer.views",
+        "abilities.helpers.memory.catching_up",
     }
     assert store_users == {
         "abilities.application",  # hands the store on
@@ -411,6 +434,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.cli.store",  # looks after the store
         "abilities.cli.repair",
         "abilities.cli.store_checks",  # asks it whether it answers
+        "abilities.completion",  # tells keys from damaged memories
         "abilities.builtin.memories",  # says what to query
         "abilities.builtin.memory_history",  # says whose history
         "abilities.builtin.remember",  # says what to change

@@ -44,6 +44,12 @@ ENVELOPE = {
 }
 
 
+COMPLETED = {
+    "ref": {"type": "ref/resource", "uri": "x://{y}"},
+    "argument": {"name": "y", "value": ""},
+}
+
+
 class Case(NamedTuple):
     """A line or body, the code of its error, and the id of its answer."""
 
@@ -104,7 +110,24 @@ CASES = {
         -32601,
         123456789012345678901234567890,
     ),
-    "prompts": Case(build_request(1, "prompts/list"), -32601, 1),
+    "unknown prompt": Case(build_request(1, "prompts/get", {"name": "x"}), -32602, 1),
+    "prompt without name": Case(build_request(1, "prompts/get", {"arguments": {}}), -32602, 1),
+    "prompt without its argument": Case(
+        build_request(1, "prompts/get", {"name": "recall"}), -32602, 1
+    ),
+    "argument of a prompt of a wrong type": Case(
+        build_request(1, "prompts/get", {"name": "recall", "arguments": {"question": 5}}), -32602, 1
+    ),
+    "prompts' cursor of a wrong type": Case(
+        build_request(1, "prompts/list", {"cursor": 5}), -32602, 1
+    ),
+    "completion of nothing": Case(build_request(1, "completion/complete"), -32602, 1),
+    "completion of an unknown kind": Case(
+        build_request(1, "completion/complete", {**COMPLETED, "ref": {"type": "x"}}), -32602, 1
+    ),
+    "completion of an unknown resource": Case(
+        build_request(1, "completion/complete", COMPLETED), -32602, 1
+    ),
     "unknown tool": Case(build_call(1, "memory_gets", key="a"), -32602, 1),
     "call without name": Case(build_request(1, "tools/call", {"arguments": {}}), -32602, 1),
     "name of a wrong type": Case(build_request(1, "tools/call", {"name": 5}), -32602, 1),
@@ -357,6 +380,12 @@ VALUES = st.recursive(
     ),
     max_leaves=12,
 )
+REFERENCES: tuple[Any, ...] = (
+    {"type": "ref/resource", "uri": "memory://{key}"},
+    {"type": "ref/prompt", "name": "remember"},
+    {"name": "key", "value": "a"},
+    {"name": "subject", "value": ""},
+)
 METHODS = st.sampled_from(
     [
         "ping",
@@ -369,11 +398,15 @@ METHODS = st.sampled_from(
         "subscriptions/listen",
         "logging/setLevel",
         "completion/complete",
+        "prompts/list",
+        "prompts/get",
     ]
 )
 PARAMS = VALUES | st.dictionaries(
-    st.sampled_from(["name", "arguments", "uri", "requestId", "_meta", "cursor"]),
-    VALUES | st.sampled_from(["file_list", "memory_get", "memory://a"]),
+    st.sampled_from(
+        ["name", "arguments", "uri", "requestId", "_meta", "cursor", "ref", "argument"]
+    ),
+    VALUES | st.sampled_from(["file_list", "memory_get", "memory://a", "remember", *REFERENCES]),
 )
 MESSAGES = VALUES | st.fixed_dictionaries(
     {},

@@ -128,8 +128,12 @@ ARGUMENTS = st.sampled_from(
 )
 FIELDS = {
     "name": build_mostly(
-        st.sampled_from(["file_read_bulk", "file_list", "memory_get", "file_red_bulk", "x"])
+        st.sampled_from(
+            ["file_read_bulk", "file_list", "memory_get", "file_red_bulk", "x", "remember"]
+        )
     ),
+    "ref": build_mostly(st.just({"type": "ref/resource", "uri": "memory://{key}"})),
+    "argument": build_mostly(st.just({"name": "key", "value": ""})),
     "arguments": build_mostly(ARGUMENTS),
     "cursor": build_mostly(st.text(max_size=3)),
     "uri": build_mostly(st.sampled_from(["memory://none", "x://y"])),
@@ -157,6 +161,7 @@ METHODS = st.sampled_from(
         "resources/templates/list",
         "resources/read",
         "prompts/list",
+        "prompts/get",
         "server/discover",
         "logging/setLevel",
         "subscriptions/listen",
@@ -218,6 +223,12 @@ async def both(
 
 @given(sequence=SEQUENCES)
 @example(sequence=[("initialize", HELLO), ("tools/list", {}), ("resources/templates/list", {})])
+@example(
+    sequence=[("initialize", HELLO), ("prompts/list", {}), ("prompts/get", {"name": "recall"})]
+)
+@example(
+    sequence=[("initialize", HELLO), ("prompts/list", {}), ("prompts/get", {"name": "remember"})]
+)
 @example(sequence=[("initialize", HELLO), ("tools/list", {"_meta": {"progressToken": [1]}})])
 @example(sequence=[("initialize", HELLO), ("tools/list", {"_meta": {"progressToken": True}})])
 @LOTS
@@ -307,14 +318,15 @@ def test_a_client_that_calls_tools_loads_no_package_in_vain(settings: Settings) 
     common = [
         build_request(1, "initialize", HELLO),
         build_request(2, "tools/list", {}),
-        build_request(3, "tools/call", {"name": "file_list", "arguments": {}}),
+        build_request(3, "prompts/list", {}),
+        build_request(4, "tools/call", {"name": "file_list", "arguments": {}}),
     ]
-    rare = build_request(4, "prompts/list", {})
+    rare = build_request(5, "prompts/get", {"name": "remember"})
 
     answers, loaded = record_imports(settings, *common)
     more_answers, more_loaded = record_imports(settings, *common, rare)
 
-    assert [sorted(answers), sorted(more_answers)] == [[1, 2, 3], [1, 2, 3, 4]]
+    assert [sorted(answers), sorted(more_answers)] == [[1, 2, 3, 4], [1, 2, 3, 4, 5]]
     assert not loaded & UNUSED
     assert {"mcp", "mcp_types"} <= more_loaded, "nothing shows in this list"
 
