@@ -21,7 +21,7 @@ TOKEN_BYTES = 4
 INSTRUCTIONS = 4_000
 """Bytes of instructions and of the user's question, before anything is read."""
 
-OFFICIAL_TOOLS = 12_147
+OFFICIAL_TOOLS = 12_169
 """Bytes of the 23 tools of two official servers: filesystem 2026.8.31 and memory 2026.8.31."""
 
 FILES = [f"src/file{number:02}.md" for number in range(25)]
