@@ -36,8 +36,8 @@ _RESOURCE = re.compile(r"[a-z][a-z0-9+.-]*://\{([a-z][a-z0-9_]*)\}")
 class Context:
     """What an ability's ``run`` receives besides its arguments.
 
-    Read files and memories through ``files``, ``lister`` and ``memory``, never with ``open()``:
-    they keep to the caller's directories and namespace, the limits and the deny list.
+    Read files and memories through ``files``, ``lister``, ``searcher`` and ``memory``, never with
+    ``open()``: they keep to the caller's directories and namespace, the limits and the deny list.
 
     An answer that is larger than ``max_response_bytes`` as JSON is refused. If ``read_only`` is
     true, the caller may not change anything, and the registry refuses abilities that would; only if

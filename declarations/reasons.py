@@ -50,6 +50,7 @@ Reason = Literal[
     "too_few",
     "not_one_of",
     "invalid_format",
+    "invalid_pattern",
     "malformed_request",
     "unknown_address",
     "foreign_host",
@@ -168,6 +169,10 @@ FAULTS: dict[Reason, Meaning] = {
     "too_few": Meaning("INVALID_INPUT", "There are too few items."),
     "not_one_of": Meaning("INVALID_INPUT", "The value is not one of those allowed."),
     "invalid_format": Meaning("INVALID_INPUT", "The value does not have the required form."),
+    "invalid_pattern": Meaning(
+        "INVALID_INPUT",
+        "The pattern must be RE2 syntax and not too large: no look-around, no back-references.",
+    ),
     "malformed_request": Meaning(
         "INVALID_INPUT",
         "The request body must be a JSON object, within the size and time limits.",

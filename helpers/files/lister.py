@@ -1,50 +1,19 @@
 """List files as `FileReader` would read them: both roots as one sorted list, the agent's first."""
 
-import os
-import stat
-import time
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from abilities.declarations.faults import Refused
 from abilities.helpers.batch import Worker
-from abilities.helpers.files.confinement import Policy, open_directory, open_file
-from abilities.helpers.files.folders import (
-    Folder,
-    Kind,
-    KindsByRoot,
-    find_first_root,
-    list_keys,
-    read_kinds,
-)
-from abilities.helpers.files.globs import Glob, States
-from abilities.helpers.files.own_files import Snapshot
-from abilities.helpers.files.paths import MAX_COMPONENTS, express_path
+from abilities.helpers.files.confinement import Policy
+from abilities.helpers.files.file_walk import FileWalk, FoundFile
+from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.roots import Root
 from abilities.helpers.workers import WorkerPool
 
 SECONDS = 1.2
 """After that long no further folder is entered: the next call lists the rest. A call has 2 s."""
-
-SHOWN_FOLDERS = 10
-"""Skipped folders that a listing names; the others are only counted."""
-
-_SHOWN_BYTES = 100  # of a skipped folder's path; a longer one is only counted
-
-
-class FoundFile(NamedTuple):
-    """A file that is read by ``path`` from the root ``source``, with its status.
-
-    ``position`` is its place in the order of a listing. It differs from ``path`` if the name itself
-    ends like a range: the file ``name#L2`` is read by ``name#L2#L1-``.
-    """
-
-    path: str
-    position: str
-    source: str
-    stat: os.stat_result
 
 
 @dataclass
@@ -97,251 +66,33 @@ class FileLister:
 
         Raises Refused: timeout, root_unavailable, access_denied, resource_exhausted.
         """
-        (outcome,) = await self._workers.map(
-            self._open_session, _ListingSession.list_files, [request]
-        )
+        (outcome,) = await self._workers.map(self._open_session, _list_files, [request])
         if isinstance(outcome, Exception):
             raise outcome
 
         return outcome
 
-    def _open_session(self, worker: Worker) -> "_ListingSession":
-        return _ListingSession(self._roots, self._policy, worker)
+    def _open_session(self, worker: Worker) -> FileWalk:
+        return FileWalk(self._roots, self._policy, worker, SECONDS)
 
 
-class _ListingSession:
-    """One listing on one thread. Leaves no descriptor behind."""
+def _list_files(walk: FileWalk, request: ListingRequest) -> Listing:
+    """Walk through the roots until the limit is reached or time is over."""
+    listing = Listing()
+    start = request.after
+    if start:
+        start += "\0"  # no position stands between that of a file and this
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, worker: Worker) -> None:
-        self._roots = roots
-        self._policy = policy
-        self._worker = worker
-        self._root_descriptors: dict[int, int] = {}
-        self._closing = ExitStack()
-        self._deadline = time.monotonic() + SECONDS
-        self._listing = Listing()
-        self._own = Snapshot()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closing.close()
-
-    def list_files(self, request: ListingRequest) -> Listing:
-        """Walk through the roots until the limit is reached or time is over."""
-        self._own = self._policy.own.refresh(self._worker.enter)
-        self._open_roots()
-        top = Folder("", 0, self._root_descriptors)
-        listing = self._listing
-
-        # Closing the walk closes the descriptors of the folders that it is in.
-        with closing(self._walk(top, request.glob.start, request)) as files:
-            for file in files:
-                if len(listing.files) == request.limit:
-                    listing.after = listing.files[-1].position
-                    break
-
-                listing.files.append(file)
-
-        return listing
-
-    def _open_roots(self) -> None:
-        for index, root in enumerate(self._roots):
-            self._worker.enter(root.find_place(("",)))
-            descriptor = root.open()
-            if descriptor is not None:
-                self._closing.callback(os.close, descriptor)
-                self._root_descriptors[index] = descriptor
-
-    def _walk(
-        self, folder: Folder, states: States, request: ListingRequest
-    ) -> Generator[FoundFile]:
-        """Yield the files beneath a folder, in the order of their positions.
-
-        When time is over, the walk stops and ``after`` of the listing is the position to go on.
-        """
-        kinds_by_name = self._read_folder(folder)
-
-        for key in sorted(list_keys(kinds_by_name)):
-            name = key.removesuffix("/")
-            is_folder = key != name
-            position = folder.path + key
-
-            contains_start = is_folder and request.after.startswith(position)
-            if position <= request.after and not contains_start:
-                continue
-
-            states_below = request.glob.step(states, name)
-            if not is_folder:
-                if request.glob.accepts(states_below):
-                    file = self._find_file(folder, name, kinds_by_name[name])
-                    if file is not None:
-                        yield file
-                continue
-
-            if not states_below or not self._may_enter(folder, name):
-                continue
-
-            if not contains_start and time.monotonic() > self._deadline:
-                self._listing.after = position
-                return
-
-            yield from self._walk_below(folder, name, kinds_by_name[name], states_below, request)
-            if self._listing.after is not None:
-                return  # time was over further down
-
-    def _walk_below(
-        self,
-        folder: Folder,
-        name: str,
-        kinds: KindsByRoot,
-        states: States,
-        request: ListingRequest,
-    ) -> Generator[FoundFile]:
-        """Walk through a folder, in every root in which a reader would look for its files."""
-        self._worker.check()
-        path = f"{folder.path}{name}/"
-
-        with ExitStack() as closing_folders:
-            descriptors: dict[int, int] = {}
-            for index, parent in folder.descriptors.items():
-                kind = kinds.get(index)
-                if kind == "link":
-                    break  # a reader follows it, and tries no further root
-
-                if kind == "folder":
-                    descriptor = self._open_folder(index, name, parent, path)
-                    if descriptor is None:
-                        break  # after a refusal, a reader tries no further root either
-                    closing_folders.callback(os.close, descriptor)
-                    descriptors[index] = descriptor
-
-            if descriptors:
-                below = Folder(path, folder.depth + 1, descriptors)
-                yield from self._walk(below, states, request)
-
-    def _open_folder(self, index: int, name: str, parent: int, path: str) -> int | None:
-        """Open a folder in one root; one that may not be opened is skipped, and is None."""
-        try:
-            self._enter(index, path)
-            return open_directory(name, parent)
-        except Refused as error:
-            if error.reason == "resource_exhausted":
-                raise
-
-        self._skip_folder(path)
-        return None
-
-    def _read_folder(self, folder: Folder) -> dict[str, KindsByRoot]:
-        """Return each name in a folder with its kind in each root.
-
-        If a folder cannot be read, those of later roots are ignored: a reader would not reach them.
-        """
-        kinds_by_name: dict[str, KindsByRoot] = {}
-
-        for index, descriptor in folder.descriptors.items():
-            kinds = self._read_kinds(index, descriptor, folder.path)
-            if kinds is None:
-                self._skip_folder(folder.path)
+    with closing(walk.find_files(request.glob, start)) as files:
+        for file in files:
+            if len(listing.files) == request.limit:
+                listing.after = listing.files[-1].position
                 break
 
-            for name, kind in kinds.items():
-                kinds_by_name.setdefault(name, {})[index] = kind
-
-        return kinds_by_name
-
-    def _read_kinds(self, index: int, descriptor: int, path: str) -> dict[str, Kind] | None:
-        """Return the names of a folder in one root; None if it cannot be read."""
-        try:
-            self._enter(index, path)
-        except Refused:
-            if not path:
-                raise  # there is nothing beside the root itself
-            return None
-
-        return read_kinds(descriptor)
-
-    def _enter(self, index: int, path: str) -> None:
-        """Go on in a folder or file. Raises Abandoned; Refused: timeout."""
-        self._worker.enter(self._roots[index].find_place(tuple(path.split("/"))))
-
-    def _skip_folder(self, path: str) -> None:
-        """Count a folder that cannot be listed, and name it if its path is short enough to show."""
-        self._listing.skipped += 1
-        if len(self._listing.folders) >= SHOWN_FOLDERS:
-            return
-
-        size = len(path.encode("utf-8", "surrogateescape"))
-        if size <= _SHOWN_BYTES and express_path(path[:-1]) is not None:
-            self._listing.folders.append(path)
-
-    def _may_enter(self, folder: Folder, name: str) -> bool:
-        """Whether files may be looked for in a folder; one that is too deep counts as skipped."""
-        if name == ".git" or self._policy.deny.denies(folder.path + name):
-            return False
-
-        if folder.depth + 1 < MAX_COMPONENTS:
-            return True
-
-        self._skip_folder(f"{folder.path}{name}/")
-        return False
-
-    def _find_file(self, folder: Folder, name: str, kinds: KindsByRoot) -> FoundFile | None:
-        """Return the file that reading this name would give; None if it would give none."""
-        position = folder.path + name
-        if self._policy.deny.denies(position):
-            return None
-
-        path = express_path(position)
-        if path is None:
-            self._listing.skipped += 1
-            return None
-
-        index = find_first_root(kinds)
-        if index is None:
-            return None
-
-        try:
-            self._enter(index, position)
-        except Refused:
-            self._listing.skipped += 1
-            return None
-
-        if kinds[index] == "link":
-            status = self._read_link_status(index, position)
+            listing.files.append(file)
         else:
-            status = _read_status(name, folder.descriptors[index])
+            listing.after = walk.stopped_at
 
-        if status is None or not stat.S_ISREG(status.st_mode):
-            return None
-
-        if (status.st_dev, status.st_ino) in self._own.identities:
-            return None
-
-        if self._policy.deny_hardlinks and status.st_nlink > 1:
-            return None
-
-        return FoundFile(path, position, self._roots[index].name, status)
-
-    def _read_link_status(self, index: int, position: str) -> os.stat_result | None:
-        """Return the status of the file that a link leads to; None if reading it is refused."""
-        try:
-            opened = open_file(self._root_descriptors[index], position.split("/"), self._policy)
-        except Refused:
-            return None
-
-        if isinstance(opened, str):
-            return None
-
-        descriptor, status = opened
-        os.close(descriptor)
-        return status
-
-
-def _read_status(name: str, parent: int) -> os.stat_result | None:
-    """Return a file's status; None if it is gone by now."""
-    try:
-        return os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except OSError:
-        return None
+    listing.skipped = walk.skipped
+    listing.folders = walk.folders
+    return listing

@@ -13,6 +13,7 @@ from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.helpers.batch import ItemT, ResultT, SecondStep, Worker
 from abilities.helpers.files.confinement import Policy, open_file
+from abilities.helpers.files.lines import read_present
 from abilities.helpers.files.open_folders import OpenFolders
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import PathRequest, parse_path
@@ -174,14 +175,31 @@ class ReadingSession:
                 redacts=self._policy.redacts,
             )
         except OSError as error:
-            # The file is open, so other errors do not mean what they mean on opening.
-            if error.errno in _EXHAUSTED:
-                raise Refused("resource_exhausted") from None
-            raise Refused("io_error") from None
+            raise _translate_read_error(error) from None
         finally:
             os.close(file.fd)
 
         return FileText(request.original, request.path, file.root.name, status, piece)
+
+    def read_bytes(self, file: OpenFile, max_bytes: int) -> bytes:
+        """Read all bytes of a file, as they are, and close it.
+
+        Raises Refused: denied, response_too_large for a file that is larger, changed,
+        resource_exhausted, io_error.
+        """
+        size = file.stat.st_size
+        try:
+            if self._policy.own.is_copy(file.fd, size):
+                raise Refused("denied")
+
+            if size > max_bytes:
+                raise Refused("response_too_large")
+
+            return read_present(file.fd, size, 0, size)
+        except OSError as error:
+            raise _translate_read_error(error) from None
+        finally:
+            os.close(file.fd)
 
     def keep(self, index: int, file: OpenFile) -> None:
         """Keep a file open until it is taken again, or the session ends; close one too many."""
@@ -256,6 +274,14 @@ class ReadingSession:
             self._closing.callback(os.close, descriptor)
 
         return descriptor
+
+
+def _translate_read_error(error: OSError) -> Refused:
+    # The file is open, so other errors do not mean what they mean on opening.
+    if error.errno in _EXHAUSTED:
+        return Refused("resource_exhausted")
+
+    return Refused("io_error")
 
 
 class FileReader:

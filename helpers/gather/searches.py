@@ -34,6 +34,11 @@ async def _gather_search(item: AskedItem, sources: Sources) -> Offer:
     fields = item.fields
     assert isinstance(fields, SearchItem)
     count, place = parse_countdown(item.cursor.position, MAX_HITS)
+    if not count:
+        offer = item.begin_offer()
+        offer.group = {}
+        return offer
+
     request = SearchRequest(
         text=fields.search,
         is_regex=fields.regex,

@@ -32,8 +32,16 @@ class Pattern(Protocol):
         ...
 
 
+class LinePattern(Pattern, Protocol):
+    """A compiled pattern that matches within a line; ``programsize`` is how many steps it has."""
+
+    programsize: int
+
+
 _MAX_MEMORY = 24 * 1024 * 1024
 """Bytes that the states of one pattern take at most; if they do not suffice, it becomes slow."""
+
+_MAX_LINE_MEMORY = 8 * 1024 * 1024
 
 
 @functools.cache
@@ -51,4 +59,27 @@ def compile_pattern(pattern: str, *, captures: bool = True) -> Pattern:
     options.max_mem = _MAX_MEMORY
 
     compiled: Pattern = engine.compile(pattern.encode(), options)
+    return compiled
+
+
+def compile_line_pattern(pattern: bytes) -> LinePattern | None:
+    """Compile a caller's pattern for UTF-8; None if it is not one that RE2 takes.
+
+    It never matches a line feed, and ``^`` and ``$`` stand for the ends of each line.
+    """
+    engine = import_module("re2")
+
+    options = engine.Options()
+    options.never_nl = True
+    options.never_capture = True
+    options.log_errors = False  # the pattern is the caller's
+    options.max_mem = _MAX_LINE_MEMORY
+
+    try:
+        # By itself first: what stands before it may make another pattern of it.
+        engine.compile(pattern, options)
+        compiled: LinePattern = engine.compile(b"(?m)" + pattern, options)
+    except engine.error:
+        return None
+
     return compiled

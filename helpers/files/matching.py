@@ -1,0 +1,195 @@
+"""Find the lines of a text in which a literal or a pattern of RE2 occurs.
+
+A line is matched without its line end, LF or CR LF.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol, cast
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.files.redaction import format_mark
+from abilities.helpers.files.secret_shapes import SHAPES
+from abilities.helpers.text.patterns import Pattern, compile_line_pattern
+
+MAX_CHARS = 1_000
+"""Characters of a literal or pattern."""
+
+MAX_PROGRAM = 10_000
+"""Steps of a compiled pattern. More of them make a search slow, whatever the text is."""
+
+FIELD = "search"
+"""The argument that a refusal names."""
+
+# A pattern whose states take too much memory costs some nanoseconds per byte and step. No piece
+# that is searched at once takes longer than about a quarter of a second.
+_MAX_STEPS = 40_000_000
+_MAX_PIECE = 1_000_000
+
+_REPLACEMENT = "\ufffd"
+
+_MARKS = tuple({format_mark(shape.kind) for shape in SHAPES})
+
+Check = Callable[[], None]
+
+
+class Matcher(Protocol):
+    """What is searched for. ``needle`` is in each UTF-8 file that has a match, in its raw bytes."""
+
+    needle: bytes
+
+    def find(self, text: bytes, start: int, check: Check) -> Iterator[int]:
+        """Yield the position of the first match of each line that has one.
+
+        ``text`` is UTF-8; a line begins at ``start``. ``check`` is called now and then, and may
+        raise to stop the search.
+        """
+        ...
+
+
+def build_matcher(text: str, *, is_regex: bool, redacts: bool) -> Matcher:
+    """Return what finds a literal or a pattern of RE2.
+
+    Raises Refused: too_short, too_long, invalid_format for a text with a line break or a lone
+    surrogate, invalid_pattern.
+    """
+    if not text:
+        raise Refused("too_short", FIELD, expected={"min_length": 1})
+
+    if len(text) > MAX_CHARS:
+        raise Refused("too_long", FIELD, expected={"max_length": MAX_CHARS})
+
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError:
+        raise Refused("invalid_format", FIELD, expected={"format": "Unicode text"}) from None
+
+    if "\n" in text or "\r" in text:
+        raise Refused("invalid_format", FIELD, expected={"format": "text within one line"})
+
+    if is_regex:
+        return _PatternMatcher(raw)
+
+    return _LiteralMatcher(raw, find_needle(text, redacts=redacts))
+
+
+def find_needle(text: str, *, redacts: bool) -> bytes:
+    """Return what the raw bytes of every UTF-8 file hold whose shown text holds a literal.
+
+    A literal may begin in the mark of a secret, and end in one: both parts are left out. The result
+    is empty if nothing is certain to be there.
+
+    >>> find_needle("items[", redacts=True), find_needle("secret", redacts=True)
+    (b'items', b'')
+    """
+    if _REPLACEMENT in text:
+        return b""
+
+    if not redacts:
+        return text.encode()
+
+    start, end = 0, len(text)
+    for mark in _MARKS:
+        if text in mark or mark in text:
+            return b""
+
+        for length in range(1, min(len(mark), len(text))):
+            if text.startswith(mark[-length:]):
+                start = max(start, length)
+            if text.endswith(mark[:length]):
+                end = min(end, len(text) - length)
+
+    return text[start:end].encode()
+
+
+class _LiteralMatcher:
+    def __init__(self, literal: bytes, needle: bytes) -> None:
+        self.needle = needle
+        self._literal = literal
+
+    def find(self, text: bytes, start: int, check: Check) -> Iterator[int]:
+        place = text.find(self._literal, start)
+
+        while place >= 0:
+            yield place
+            check()
+            place = text.find(self._literal, find_line_end(text, place))
+
+
+class _PatternMatcher:
+    """Finds a pattern. Whole pieces of a text are searched, and then each line that was found.
+
+    Searching pieces is fast, and finds every line that matches by itself.
+    """
+
+    needle = b""
+
+    def __init__(self, pattern: bytes) -> None:
+        compiled = compile_line_pattern(pattern)
+        if compiled is None or compiled.programsize > MAX_PROGRAM:
+            raise Refused("invalid_pattern", FIELD)
+
+        self._pattern = cast(Pattern, compiled)
+        self._piece = min(_MAX_PIECE, _MAX_STEPS // compiled.programsize)
+
+    def find(self, text: bytes, start: int, check: Check) -> Iterator[int]:
+        # As long, so that positions stay: a line ends before CR LF.
+        lines = text.replace(b"\r\n", b"\n\n")
+
+        while start < len(text):
+            end, following = self._find_piece(text, start)
+
+            while start < end:
+                match = self._pattern.search(lines, start, end)
+                check()
+                if match is None:
+                    break
+
+                place = match.span()[0]
+                if place == end and text[end - 1 : end] == b"\n":
+                    break  # this is the line after the piece
+
+                first = find_line_start(text, place)
+                start = find_line_end(text, place)
+                place_in_line = self._search_line(text[first:start])
+                if place_in_line is not None:
+                    yield first + place_in_line
+
+            start = following
+
+    def _find_piece(self, text: bytes, start: int) -> tuple[int, int]:
+        """Return where a piece of whole lines ends, and where the next one begins.
+
+        A line that is too long for a piece is searched up to there.
+        """
+        end = start + self._piece
+        if end >= len(text):
+            return len(text), len(text)
+
+        last_line_end = text.rfind(b"\n", start, end) + 1
+        if last_line_end > start:
+            return last_line_end, last_line_end
+
+        return end, find_line_end(text, end)
+
+    def _search_line(self, line: bytes) -> int | None:
+        """Return where a pattern matches in a line; None if it does not."""
+        content = line.removesuffix(b"\n").removesuffix(b"\r")
+        match = self._pattern.search(content[: self._piece])
+        if match is None:
+            return None
+
+        return match.span()[0]
+
+
+def find_line_start(text: bytes, place: int) -> int:
+    """Return where the line begins that holds a position; a line end belongs to its line."""
+    return text.rfind(b"\n", 0, place) + 1
+
+
+def find_line_end(text: bytes, place: int) -> int:
+    """Return where the line ends, with its line end, that holds a position."""
+    line_end = text.find(b"\n", place)
+    if line_end < 0:
+        return len(text)
+
+    return line_end + 1
