@@ -7,8 +7,9 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
+from abilities.cli.plans import holds_plan, print_plan
 from abilities.cli.questions import holds_questions, print_answers
-from abilities.cli.text import escape_lines, escape_text
+from abilities.cli.text import escape_lines, escape_text, format_count
 from abilities.declarations.values import JsonObject
 
 _HEADINGS = ("", "item", "from", "characters", "what to know")
@@ -25,6 +26,8 @@ def print_payload(payload: JsonObject, console: Console | None = None) -> None:
         console.print(Text(escape_text(sentence), style="red"))
     elif holds_questions(payload):
         print_answers(payload, console)
+    elif holds_plan(payload):
+        print_plan(payload, console)
     elif "results" in payload and "summary" in payload:
         console.print(_build_table(payload["results"]))
         console.print(_format_summary(payload), highlight=False)
@@ -61,8 +64,13 @@ def _build_success_row(record: JsonObject) -> list[Text]:
     if truncation:
         note = _format_truncation(truncation)
 
+    if "unchanged" in record:
+        note = "unchanged, not sent again"
+    if "items" in data:
+        note = ", ".join(filter(None, [_count_contents(data), note]))
+
     origin = data.get("source") or data.get("date") or data.get("filename", "")
-    chars = f"{len(data['content']):,}"
+    chars = f"{_count_chars(data):,}"
 
     return [
         mark,
@@ -71,6 +79,18 @@ def _build_success_row(record: JsonObject) -> list[Text]:
         Text(chars),
         Text(note, style="dim"),
     ]
+
+
+def _count_contents(data: JsonObject) -> str:
+    return format_count(len(data["items"]), "content", "contents")
+
+
+def _count_chars(data: JsonObject) -> int:
+    """Return the characters of a record's content, or of all its contents."""
+    if "items" in data:
+        return sum(_count_chars(item.get("data", item)) for item in data["items"])
+
+    return len(data.get("content", ""))
 
 
 def _build_failure_row(record: JsonObject) -> list[Text]:

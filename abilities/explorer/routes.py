@@ -51,20 +51,22 @@ async def _read_view(name: str, request: Request) -> Response:
 async def _try_ability(name: str, request: Request) -> Response:
     """Call an ability once, and return its reply as it would be sent in each format.
 
-    The response is ``{"failed": bool, "json": str, "text": str, "toon": str}``, also if the call
-    fails.
+    The response is ``{"failed": bool, "json": str, "text": str, "toon": str, "max_bytes": int}``,
+    also if the call fails; ``max_bytes`` is the bound of a reply.
     """
     try:
         arguments = await _parse_arguments(request)
     except ValueError:
         return _refuse_request()
 
-    reply = await get_abilities(request).reply(name, arguments)
+    abilities = get_abilities(request)
+    reply = await abilities.reply(name, arguments)
     trial: JsonObject = {
         "failed": reply.failed,
         "json": render(reply.payload),
         "text": render(reply.payload, "text"),
         "toon": render(reply.payload, "toon"),
+        "max_bytes": abilities.context.max_response_bytes,
     }
     return to_response(Reply(trial, render(trial), failed=False))
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -170,6 +171,32 @@ def test_a_table_tells_what_did_not_fit_from_what_failed(settings: Settings) -> 
 
     assert "4 of 7 read, 1 failed, 1 cut, 2 left for later" in table
     assert table.count("no room left; next_request fetches it") == 2
+
+
+def test_tables_of_mixed_batches_and_of_their_plans(settings: Settings) -> None:
+    for name in ("a.md", "b.md"):
+        (settings.workspace_dir / name).write_text("word " * 100)
+
+    version = json.loads(run(settings, "call", "read", '{"items": ["a.md"]}').stdout)
+    known = {"file": "a.md", "known": version["results"][0]["data"]["version"]}
+    items = [known, {"glob": "?.md"}, "ok.txt", "none"]
+
+    def show(**arguments: Any) -> str:
+        sent = json.dumps({"items": items, **arguments})
+        done = run(settings, "call", "read", sent, "--pretty", COLUMNS="200")
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
+    for detail in ("full", "concise"):
+        table = show(detail=detail)
+        assert "unchanged, not sent again" in table
+        assert re.search(r"1,000 +2 contents", table)
+        assert "3 of 4 read, 1 failed" in table
+
+    plan = show(plan=True, max_tokens=1_000)
+    assert "unchanged, not sent again" in plan and "not_found" in plan
+    assert re.search(r"1,000 +1,000 +2 of 2 contents", plan)
+    assert "the reply would take" in plan
 
 
 def test_init_makes_an_agent_directory_and_keeps_what_is_there(tmp_path: Path) -> None:

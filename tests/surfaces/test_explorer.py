@@ -340,6 +340,7 @@ async def test_a_tried_call_is_answered_in_every_format(
         "json": render(expected),
         "text": render(expected, "text"),
         "toon": render(expected, "toon"),
+        "max_bytes": roots.max_response_bytes,
     }
 
 

@@ -52,7 +52,8 @@ export function readView(name, args = {}) {
 }
 
 /**
- * Calls an ability once, for its reply in each format: {failed, json, text, toon, payload, error}.
+ * Calls an ability once, for its reply in each format: {failed, json, text, toon, payload, error},
+ * and how many bytes a reply may have at most: {max_bytes}.
  *
  * A refused call has a reply too, so nothing is thrown for it; `error` is set instead.
  */

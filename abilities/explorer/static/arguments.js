@@ -99,14 +99,21 @@ function listChoices(schema) {
   return listOptions(isBoolean ? { enum: ["true", "false"] } : schema);
 }
 
-/** Returns an example of an array's JSON: one item with its type or its first property. */
+/** Returns an example of an array's JSON: one item of each kind. */
 function buildExample(schema) {
   if (schema.type !== "array") return "";
 
-  const properties = schema.items?.properties ?? {};
+  const kinds = schema.items?.anyOf ?? [schema.items ?? {}];
+  return `[${kinds.map(buildItem).join(", ")}]`;
+}
+
+/** Returns an example of an item's JSON, with its type or its first property. */
+function buildItem({ type: kind, properties = {} }) {
+  if (kind === "string") return '"…"';
+
   const type = properties.type?.enum?.[0];
-  if (type) return `[{"type": "${type}"}]`;
+  if (type) return `{"type": "${type}"}`;
 
   const [first = "key"] = Object.keys(properties);
-  return `[{"${first}": "…"}]`;
+  return `{"${first}": "…"}`;
 }

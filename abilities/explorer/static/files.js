@@ -1,13 +1,14 @@
-// The files of both roots: which root each is read from, what that hides, and what a bulk read of
-// some of them returns.
+// The files of both roots: which root each is read from, what that hides, and what reading some of
+// them in one call returns, or would return.
 
 import { replaceParams } from "./address.js";
 import { readView, tryAbility } from "./api.js";
 import { formatBytes, formatCount, showName } from "./format.js";
 import { useDebounced, useRequest } from "./hooks.js";
 import { Name, RequestStatus, TextField, Time } from "./parts.js";
+import { isPlan, Plan } from "./plan.js";
 import { Records, Reply } from "./reply.js";
-import { getArguments } from "./schemas.js";
+import { getArguments, isOffered } from "./schemas.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 const ALL_FILES = "**/*";
@@ -15,7 +16,8 @@ const ALL_FILES = "**/*";
 export function Files({ address, abilities }) {
   const { pattern = "", after = null } = address.params;
   const [selected, setSelected] = useState([]);
-  const [args, setArgs] = useState(null);
+  const [plan, setPlan] = useState(null);
+  const [call, setCall] = useState(null);
 
   const debounced = useDebounced(pattern);
   const request = useRequest(
@@ -28,6 +30,16 @@ export function Files({ address, abilities }) {
   const selection = { paths: selected, limit, isFull: selected.length >= limit };
   const filter = (value) => replaceParams("files", "", { pattern: value });
   const move = (position) => replaceParams("files", "", { pattern, after: position });
+
+  const read = (name, args) => setCall({ name, args });
+  const readSelected = () => {
+    setPlan(null);
+    read("file_read_bulk", { paths: selected });
+  };
+  const startPlan = (maxTokens) => {
+    setCall(null);
+    setPlan({ name: "read", args: buildPlan(selected, pattern || ALL_FILES, maxTokens) });
+  };
 
   const select = (path, isSelected) => {
     const others = selected.filter((other) => other !== path);
@@ -56,10 +68,15 @@ export function Files({ address, abilities }) {
       html`
         <${Selection}
           selection=${selection}
-          onRead=${() => setArgs({ paths: selected })}
+          onRead=${readSelected}
           onClear=${() => setSelected([])}
         />
-        ${args && html`<${BulkRead} key=${JSON.stringify(args)} args=${args} onNext=${setArgs} />`}
+        ${
+          isOffered(abilities, "read") &&
+          html`<${PlanForm} count=${selected.length} onPlan=${startPlan} />`
+        }
+        ${plan && html`<${Call} call=${plan} onNext=${(args) => read("read", args)} />`}
+        ${call && html`<${Call} call=${call} onNext=${(args) => read(call.name, args)} />`}
         <${FileTable} page=${page} selection=${selection} onSelect=${select} />
         <${Pages} isFirst=${!after} next=${page.after} onMove=${move} />
       `
@@ -81,6 +98,37 @@ function Selection({ selection, onRead, onClear }) {
       <span class="faint">${text}</span>
       ${count > 0 && clear}
     </div>
+  `;
+}
+
+/** Returns the arguments that plan to read the selected files, or without any all that match. */
+function buildPlan(paths, pattern, maxTokens) {
+  // A path that begins like an object is sent within one.
+  const files = paths.map((path) => (path.startsWith("{") ? { file: path } : path));
+  const items = files.length ? files : [{ glob: pattern }];
+
+  return { items, plan: true, ...(maxTokens && { max_tokens: maxTokens }) };
+}
+
+function PlanForm({ count, onPlan }) {
+  const [maxTokens, setMaxTokens] = useState("");
+
+  const plan = (event) => {
+    event.preventDefault();
+    onPlan(maxTokens);
+  };
+
+  return html`
+    <form class="question" onSubmit=${plan}>
+      <${TextField}
+        label="Budget in tokens"
+        inputmode="numeric"
+        placeholder="as many as a reply may have"
+        value=${maxTokens}
+        onChange=${setMaxTokens}
+      />
+      <button>Plan ${count ? formatCount(count, "file", "files") : "all that match"}</button>
+    </form>
   `;
 }
 
@@ -165,13 +213,22 @@ function Pages({ isFirst, next, onMove }) {
   `;
 }
 
-function BulkRead({ args, onNext }) {
-  const request = useRequest(() => tryAbility("file_read_bulk", args), []);
+/** Sends a call, and shows its plan or its records. */
+function Call({ call, onNext }) {
+  const request = useRequest(() => tryAbility(call.name, call.args), [call]);
   const reply = request.data;
 
   return html`
     <${RequestStatus} request=${request} error=${request.error ?? reply?.error} />
-    ${reply && html`<${Records} payload=${reply.payload} onNext=${onNext} />`}
-    ${reply && !reply.failed && html`<${Reply} reply=${reply} />`}
+    ${reply && !reply.failed && html`<${Answer} reply=${reply} onNext=${onNext} />`}
+  `;
+}
+
+function Answer({ reply, onNext }) {
+  if (isPlan(reply.payload)) return html`<${Plan} reply=${reply} onRead=${onNext} />`;
+
+  return html`
+    <${Records} payload=${reply.payload} onNext=${onNext} />
+    <${Reply} reply=${reply} />
   `;
 }

@@ -1,6 +1,6 @@
 // A reply as a client gets it: its records for people to read, and each format with its cost.
 
-import { formatBytes, formatNumber, showName } from "./format.js";
+import { formatBytes, formatCount, formatNumber, showName } from "./format.js";
 import { Fault, Name, Sizes } from "./parts.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
@@ -40,6 +40,7 @@ export function Records({ payload, onNext }) {
 
   return html`
     <section class="records" aria-label="Records">
+      <h2 class="unseen">Records</h2>
       <${Summary} ...${summary} />
       ${results.map((record) => html`<${Record} record=${record} />`)}
       ${
@@ -60,13 +61,15 @@ function Summary({ succeeded, requested, failed, truncated, returned_chars: char
 }
 
 function Record({ record }) {
-  const { input, data, error, truncation } = expand(record);
+  const { input, data, error, truncation, unchanged } = expand(record);
 
   return html`
     <article class="record">
       <h3><${Name} of=${input} /></h3>
       ${error && html`<${Fault} error=${{ fault: error }} />`}
-      ${data && html`<${Data} input=${input} data=${data} />`}
+      ${unchanged && html`<p class="faint">Unchanged, not sent again.</p>`}
+      ${data?.items && html`<${Items} data=${data} />`}
+      ${data && !data.items && html`<${Data} input=${input} data=${data} />`}
       ${truncation && html`<${Truncation} ...${truncation} />`}
     </article>
   `;
@@ -74,11 +77,24 @@ function Record({ record }) {
 
 /** Returns a concise record with its fields where a full one has them, and a full one as it is. */
 function expand(record) {
-  const { type, date, key, input = key ?? date ?? type, content, reason, message } = record;
+  const { path, filename, type, date, key, content, items, reason, message } = record;
+  const input = record.input ?? path ?? key ?? filename ?? date ?? type;
 
-  if (content !== undefined) return { input, data: record };
+  if (content !== undefined || items) return { input, data: record };
   if (reason) return { input, error: { code: reason, message: message ?? "" } };
-  return record;
+  return { ...record, input };
+}
+
+/** The contents of an item that brings several, each as a record of its own. */
+function Items({ data }) {
+  const { items, more } = data;
+
+  return html`
+    <p class="faint">
+      ${formatCount(items.length, "content", "contents")}${more && "; its own limit ended it"}
+    </p>
+    <div class="items">${items.map((record) => html`<${Record} record=${record} />`)}</div>
+  `;
 }
 
 function Data({ input, data }) {
@@ -96,11 +112,17 @@ function Data({ input, data }) {
   `;
 }
 
+const CAUSES = {
+  budget: "so that the reply fits",
+  max_chars: "by the limit for each item",
+  time: "because searching took too long",
+};
+
 function Truncation({ reason, returned_chars: returned, total_chars: total }) {
   const range = total
     ? `${formatNumber(returned)} of ${formatNumber(total)}`
     : formatNumber(returned);
-  const cause = reason === "budget" ? "so that the reply fits" : "by the limit for each item";
+  const cause = CAUSES[reason];
 
   return html`<p class="cutoff">Cut after ${range} characters, ${cause}.</p>`;
 }

@@ -4,6 +4,7 @@ import { linkTo } from "./address.js";
 import { tryAbility } from "./api.js";
 import { ArgumentField, listArguments, parseArguments } from "./arguments.js";
 import { Confirm, Fault, TextArea } from "./parts.js";
+import { isPlan, Plan } from "./plan.js";
 import { Records, Reply } from "./reply.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
@@ -53,12 +54,11 @@ function Panel({ ability }) {
     }
   };
 
-  const submit = (event) => {
-    event.preventDefault();
-
+  const start = (more) => {
     let args;
     try {
-      args = json === null ? parseArguments(fields, form) : parseJson(json);
+      const given = json === null ? parseArguments(fields, form) : parseJson(json);
+      args = { ...given, ...more };
     } catch (error) {
       setOutcome({ error });
       return;
@@ -66,6 +66,11 @@ function Panel({ ability }) {
 
     if (annotations.readOnlyHint) call(args);
     else setQuestion(askToCall(name, () => call(args)));
+  };
+
+  const submit = (event) => {
+    event.preventDefault();
+    start({});
   };
 
   const sendNext = (args) => {
@@ -84,6 +89,10 @@ function Panel({ ability }) {
       }
       <div class="actions">
         <${ModeButton} fields=${fields} form=${form} json=${json} onChange=${setJson} />
+        ${
+          canPlan(fields) &&
+          html`<button type="button" onClick=${() => start({ plan: true })}>Plan</button>`
+        }
         <button class="primary">Call ${name}</button>
       </div>
     </form>
@@ -98,6 +107,11 @@ function parseJson(text) {
   } catch {
     throw new Error("This is not valid JSON.");
   }
+}
+
+/** Returns whether an ability can say what its answer would hold. */
+function canPlan(fields) {
+  return fields.some(({ name }) => name === "plan");
 }
 
 function askToCall(name, run) {
@@ -152,9 +166,15 @@ function ModeButton({ fields, form, json, onChange }) {
 }
 
 function Outcome({ error, reply, onNext }) {
+  if (!reply) return html`<${Fault} error=${error} />`;
+
+  const records = isPlan(reply.payload)
+    ? html`<${Plan} reply=${reply} onRead=${onNext} />`
+    : html`<${Records} payload=${reply.payload} onNext=${onNext} />`;
+
   return html`
-    <${Fault} error=${error ?? reply?.error} />
-    ${reply && html`<${Records} payload=${reply.payload} onNext=${onNext} />`}
-    ${reply && html`<${Reply} reply=${reply} />`}
+    <${Fault} error=${reply.error} />
+    ${records}
+    <${Reply} reply=${reply} />
   `;
 }
