@@ -75,20 +75,23 @@ async def _answer(
     """Return an answer of at most ``max_tokens`` as it is sent. Raises Refused: out_of_range."""
     is_full = (arguments.detail or context.detail) == "full"
     most = room = bound.max_bytes
+    is_toon = context.output_format == "toon"
 
     while True:
         bound = bound._replace(max_bytes=room)
         answer = await build_answer(arguments, offers, bound, context.files, is_full=is_full)
-        if arguments.max_tokens is None:
-            return answer  # the registry holds it to the bound of the server
+        if arguments.max_tokens is None and not is_toon:
+            return answer.sent  # as it was counted, it has the bound of the server
 
-        size = _measure(answer, context)
+        size = _measure(answer.reply, context)
         if size <= most:
-            return answer
+            size = _measure(answer.sent, context)  # of a plan, which is longer now and then
+        if size <= most:
+            return answer.sent
 
         # TOON alone may take more than the JSON that was counted.
         room = min(room * most // size, room - 1)
-        if context.output_format != "toon" or room < most // 2:
+        if not is_toon or room < most // 2:
             rule = {"minimum": -(-size // TOKEN_BYTES), "maximum": MAX_READ_TOKENS}
             raise Refused("out_of_range", "max_tokens", expected=rule)
 

@@ -1,6 +1,7 @@
 """Answers to mixed batches: their contents, or the plan of them."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from abilities.declarations.read import ReadInput
 from abilities.declarations.values import JsonObject
@@ -13,6 +14,13 @@ from abilities.helpers.reply.envelope import assemble_reply, measure_room
 from abilities.helpers.reply.items import BulkRequest
 
 
+class Answer(NamedTuple):
+    """A reply, and what is sent: the same, or the plan of it."""
+
+    reply: JsonObject
+    sent: JsonObject
+
+
 async def build_answer(
     arguments: ReadInput,
     offers: Sequence[Offer],
@@ -20,8 +28,8 @@ async def build_answer(
     reader: FileReader,
     *,
     is_full: bool,
-) -> JsonObject:
-    """Return the answer, or with ``plan`` what it would be: the same is done for both."""
+) -> Answer:
+    """Return the answer with its contents, and with ``plan`` what it would be."""
     given = arguments.explicit_arguments()
     given.pop("plan", None)
     request = BulkRequest("items", arguments.items, given)
@@ -33,6 +41,6 @@ async def build_answer(
     next_items = [record.next_item for record in records if record.next_item is not None]
     reply = assemble_reply(request, records, next_items)
     if not arguments.plan:
-        return reply
+        return Answer(reply, reply)
 
-    return build_plan(offers, filled, reply, given)
+    return Answer(reply, build_plan(offers, filled, reply, given))

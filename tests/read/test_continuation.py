@@ -1,13 +1,8 @@
 """Properties of `read`: bound, order, exactly once, one content cut at most, formats."""
 
-import asyncio
-from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
-import pytest
 import toon_format
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -15,13 +10,12 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, parse_text, render
 from abilities.declarations.fields import OutputFormat
+from tests.read.conftest import BOUND, Opened
 from tests.support.read_collecting import Collected, collect, count_cut, is_atomic
-from tests.support.read_samples import TODAY, batches, build_world, today_is
+from tests.support.read_samples import batches
 from tests.support.tier import size
 
 Payload = dict[str, Any]
-
-BOUND = 40_000
 
 EXAMPLES = size("ABILITIES_EXAMPLES", quick=25, full=150)
 some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
@@ -29,33 +23,6 @@ some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 tokens = st.one_of(st.integers(1_000, 4_000), st.integers(4_000, 30_000), st.none())
 formats = st.sampled_from([None, *get_args(OutputFormat)])
 details = st.sampled_from([None, "full", "concise"])
-
-
-class Opened(NamedTuple):
-    """Applications for the same files, notes and memories: without a bound, and with the least."""
-
-    runner: asyncio.Runner
-    unbounded: Abilities
-    bounded: Abilities
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    with today_is(TODAY), asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        yield runner.run(open_both(runner, stack, tmp_path_factory.mktemp("read")))
-        runner.run(stack.aclose())
-
-
-async def open_both(runner: asyncio.Runner, stack: AsyncExitStack, folder: Path) -> Opened:
-    unbounded = await build_world(folder)
-    bounded = unbounded.model_copy(update={"max_response_bytes": BOUND})
-
-    return Opened(
-        runner,
-        await stack.enter_async_context(Abilities.open(unbounded)),
-        await stack.enter_async_context(Abilities.open(bounded)),
-    )
 
 
 def build_request(items: list[Any], **arguments: Any) -> Payload:

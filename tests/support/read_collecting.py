@@ -1,9 +1,10 @@
 """Follow the next requests of a `read` to their end, and put together what came of each item."""
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from abilities import render
 
 Payload = dict[str, Any]
 Read = Callable[[Payload], Awaitable[Payload]]
@@ -132,6 +133,6 @@ def count_cut(reply: Payload) -> int:
     return count
 
 
-def measure_name(record: Payload) -> int:
-    """Return the bytes of a record's input as JSON."""
-    return len(json.dumps(record["input"], ensure_ascii=False).encode())
+def measure_input(record: Payload) -> int:
+    """Return the bytes of the field that repeats an item, with its comma."""
+    return len(render({"input": record["input"]}).encode()) - 1

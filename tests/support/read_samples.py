@@ -88,15 +88,13 @@ async def store_memories(abilities: Abilities) -> None:
         await abilities.call("store_memory", memory)
 
 
-async def build_world(folder: Path) -> Settings:
-    """Make all of it in an empty folder; return settings whose replies are unbounded."""
-    settings = make_unbounded(folder)
-    write_files(folder / "workspace", folder / "agent")
-    write_notes(folder / "agent")
+async def build_world(settings: Settings) -> None:
+    """Make all of it in empty roots and an empty store."""
+    assert settings.workspace_dir is not None
+    write_files(settings.workspace_dir, settings.agent_dir)
+    write_notes(settings.agent_dir)
     async with Abilities.open(settings) as abilities:
         await store_memories(abilities)
-
-    return settings
 
 
 def make_unbounded(folder: Path) -> Settings:
