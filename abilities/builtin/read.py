@@ -80,8 +80,14 @@ async def _answer(
         bound = bound._replace(max_bytes=room)
         answered = await build_answer(arguments, offers, bound, context.files, is_full=is_full)
         size = _measure(answered.reply, context)
+        if size <= most and not arguments.plan:
+            return answered.reply
+
         if size <= most:
-            return build_plan(offers, answered) if arguments.plan else answered.reply
+            plan = build_plan(offers, answered)
+            size = _measure(plan, context)  # now and then it is the longer one
+            if size <= most:
+                return plan
 
         # TOON alone may take more than the JSON that was counted.
         room = min(room * most // size, room - 1)

@@ -16,7 +16,13 @@ from abilities.helpers.files.paths import express_path, parse_path
 from abilities.helpers.files.reader import FileText, ReadingSession, find_version
 from abilities.helpers.gather.asked import AskedItem, Sources
 from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown
-from abilities.helpers.gather.offers import Leaf, Offer, UnreadFile, hash_versions
+from abilities.helpers.gather.offers import (
+    Leaf,
+    Offer,
+    UnreadFile,
+    hash_versions,
+    measure_piece,
+)
 from abilities.helpers.reply.detail import FOUND_FILE
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
@@ -62,7 +68,7 @@ def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) ->
     offer = item.begin_offer(outcome.version)
     if isinstance(outcome, FileText):
         found = describe_file(outcome)
-        leaf = Leaf(found, len(found.piece.text.encode()))
+        leaf = Leaf(found, measure_piece(found.piece))
     else:
         leaf = Leaf(UnreadFile(_get_path(item)), outcome.wanted)
 

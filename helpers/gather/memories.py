@@ -11,7 +11,7 @@ from abilities.declarations.read import MemoryItem, NoteItem
 from abilities.declarations.values import JsonObject
 from abilities.helpers.gather.asked import AskedItem, Sources
 from abilities.helpers.gather.cursors import Cursor
-from abilities.helpers.gather.offers import Leaf, Offer, hash_versions
+from abilities.helpers.gather.offers import Leaf, Offer, hash_versions, measure_piece
 from abilities.helpers.memory.helper import MemoryText
 from abilities.helpers.reply.detail import DAY
 from abilities.helpers.reply.envelope import FoundItem
@@ -194,4 +194,4 @@ def _build_leaf(item: AskedItem, memory: MemoryText, position: str) -> Leaf:
 
     data = {**memory.to_data(), "version": memory.version}
     found = FoundItem(data, memory.piece, item.item, continue_at, memory.size_bytes)
-    return Leaf(found, len(memory.piece.text.encode()), position)
+    return Leaf(found, measure_piece(memory.piece), position)

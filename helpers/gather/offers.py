@@ -9,6 +9,7 @@ from abilities.helpers.gather.cursors import Cursor
 from abilities.helpers.reply.detail import RecordShape
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
+from abilities.helpers.text.pieces import Piece
 
 _VERSION_BYTES = 6
 
@@ -70,6 +71,11 @@ class Offer:
     def size(self) -> int:
         """About how many bytes all contents take together."""
         return sum(leaf.size for leaf in self.leaves)
+
+
+def measure_piece(piece: Piece) -> int:
+    """Return the bytes of a piece's text in UTF-8, in which a marker takes as many as U+FFFD."""
+    return len(piece.text.encode("utf-8", "surrogatepass"))
 
 
 def hash_versions(*parts: str) -> str:

@@ -15,7 +15,7 @@ from abilities.helpers.gather.cursors import (
     parse_end,
     parse_place,
 )
-from abilities.helpers.gather.offers import Leaf, Offer, hash_versions
+from abilities.helpers.gather.offers import Leaf, Offer, hash_versions, measure_piece
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recall_answers import MAX_UNKNOWN_CHARS, MAX_UNKNOWN_WORDS
 from abilities.helpers.memory.recalled import Source, explain_entry
@@ -146,7 +146,7 @@ def _build_memory_leaf(
         "version": row.version,
     }
     found = FoundItem(data, piece, item.item, continue_at, len(row.content.encode()))
-    return Leaf(found, len(piece.text.encode()), position, leading, reasons, RECALLED)
+    return Leaf(found, measure_piece(piece), position, leading, reasons, RECALLED)
 
 
 def _build_note_leaf(part: NotePart, reasons: JsonObject, position: str) -> Leaf:

@@ -8,7 +8,7 @@ from abilities.declarations.read import MemoryItem
 from abilities.declarations.values import JsonObject
 from abilities.helpers.gather.asked import AskedItem, Sources
 from abilities.helpers.gather.cursors import Cursor, check_place, format_place, parse_place
-from abilities.helpers.gather.offers import Leaf, Offer, hash_versions
+from abilities.helpers.gather.offers import Leaf, Offer, hash_versions, measure_piece
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.walk_answers import describe_step, find_rank
 from abilities.helpers.reply.detail import MEMORY
@@ -113,4 +113,4 @@ def _build_leaf(
     data = to_memory_data(memory, key=False, version=True)
     data["metadata"] = {"memory_score": memory.row.score}
     found = FoundItem({**data, "content": ""}, piece, item.item, continue_at, len(content.encode()))
-    return Leaf(found, len(piece.text.encode()), position, leading, trailing, MEMORY)
+    return Leaf(found, measure_piece(piece), position, leading, trailing, MEMORY)

@@ -1,0 +1,1 @@
+"""`read`, the mixed batch."""

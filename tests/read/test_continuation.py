@@ -1,0 +1,120 @@
+"""Properties of `read`: bound, order, exactly once, one content cut at most, formats."""
+
+from functools import partial
+from typing import Any, get_args
+
+import toon_format
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from abilities import Abilities, parse_text, render
+from abilities.declarations.fields import OutputFormat
+from tests.read.conftest import BOUND, Opened
+from tests.support.read_collecting import Collected, collect, count_cut, is_atomic
+from tests.support.read_samples import batches
+from tests.support.tier import size
+
+Payload = dict[str, Any]
+
+EXAMPLES = size("ABILITIES_EXAMPLES", quick=25, full=150)
+some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
+
+tokens = st.one_of(st.integers(1_000, 4_000), st.integers(4_000, 30_000), st.none())
+formats = st.sampled_from([None, *get_args(OutputFormat)])
+details = st.sampled_from([None, "full", "concise"])
+
+
+def build_request(items: list[Any], **arguments: Any) -> Payload:
+    given = {name: value for name, value in arguments.items() if value is not None}
+    return {"items": items, **given}
+
+
+async def read_within(
+    abilities: Abilities, bound: int, is_structured: bool, request: Payload
+) -> Payload:
+    """Return the payload of a reply that keeps its bound as it is sent, in every reading of it."""
+    reply = await abilities.reply("read", request, for_model=True, structured=is_structured)
+    payload = reply.payload
+    assert "error" not in payload, payload
+
+    assert len(reply.text.encode()) <= bound
+    if is_structured:
+        assert len(render(payload).encode()) <= bound
+    assert len(payload["results"]) == len(request["items"])
+    assert count_cut(payload) <= 1
+
+    assert parse_text(render(payload, "text")) == payload
+    if len(reply.text) < 12_000:  # it is slow
+        assert drop_nulls(toon_format.loads(render(payload, "toon"))) == drop_nulls(payload)
+    return payload
+
+
+def drop_nulls(value: Any) -> Any:
+    if isinstance(value, list):
+        return [drop_nulls(inner) for inner in value]
+    if isinstance(value, dict):
+        return {name: drop_nulls(inner) for name, inner in value.items() if inner is not None}
+
+    return value
+
+
+@some
+@given(batches, tokens, formats, details, st.booleans())
+def test_following_brings_each_content_once_within_the_bound(
+    opened: Opened,
+    items: list[Any],
+    max_tokens: int | None,
+    output_format: str | None,
+    detail: str | None,
+    is_structured: bool,
+) -> None:
+    request = build_request(
+        items, max_tokens=max_tokens, output_format=output_format, detail=detail
+    )
+
+    opened.runner.run(follow_and_check(opened, request, is_structured))
+
+
+async def follow_and_check(opened: Opened, request: Payload, is_structured: bool) -> None:
+    everything = {**request}
+    everything.pop("max_tokens", None)
+    expected = await collect(partial(opened.unbounded.call, "read"), everything, 1)
+
+    allowed = await find_allowed(opened.bounded, request, is_structured)
+    bound = min(BOUND, 4 * allowed.get("max_tokens", BOUND))
+    read = partial(read_within, opened.bounded, bound, is_structured)
+    collected = await collect(read, allowed)
+
+    for item, whole in zip(collected, expected, strict=True):
+        check_collected(item, whole)
+
+
+async def find_allowed(abilities: Abilities, request: Payload, is_structured: bool) -> Payload:
+    """Return a request, with as many tokens as the refusal says if it asked for too few."""
+    reply = await abilities.reply("read", request, for_model=True, structured=is_structured)
+    error = reply.payload.get("error")
+    if error is None:
+        return request
+
+    assert (error["reason"], error["field"]) == ("out_of_range", "max_tokens"), error
+    assert error["expected"]["minimum"] > request["max_tokens"]
+    return {**request, "max_tokens": error["expected"]["minimum"]}
+
+
+def check_collected(item: Collected, whole: Collected) -> None:
+    """Check that what came in parts is what comes as a whole."""
+    if whole.error is not None:
+        assert item.error == whole.error
+        return
+
+    assert item.error is None
+    assert [leaf.record for leaf in item.leaves] == [leaf.record for leaf in whole.leaves]
+    for leaf, expected in zip(item.leaves, whole.leaves, strict=True):
+        if is_atomic(leaf) and leaf.content != expected.content:
+            assert leaf.content and str(expected.content).startswith(leaf.content)
+        else:
+            assert leaf.content == expected.content
+
+    assert item.more == whole.more
+    assert item.group == whole.group
