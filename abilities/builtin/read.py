@@ -17,10 +17,10 @@ from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, parse_json
 from abilities.definition import Ability, Context
 from abilities.helpers.gather.answers import build_answer
-from abilities.helpers.gather.asked import CALL_SECONDS, AskedItem, Sources
+from abilities.helpers.gather.asked import CALL_SECONDS, AskedItem, BatchSources
 from abilities.helpers.gather.cursors import parse_cursor
 from abilities.helpers.gather.gathering import gather
-from abilities.helpers.gather.offers import Offer
+from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.gather.plan import build_plan
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item
@@ -44,7 +44,7 @@ async def run(context: Context, arguments: ReadInput) -> JsonObject:
     """
     check_items_size(BulkRequest("items", arguments.items, {}))
     bound = _find_bound(context, arguments)
-    sources = Sources(
+    sources = BatchSources(
         context.files,
         context.lister,
         context.searcher,
@@ -70,7 +70,7 @@ def _find_bound(context: Context, arguments: ReadInput) -> Bound:
 
 
 async def _answer(
-    context: Context, arguments: ReadInput, offers: list[Offer], bound: Bound
+    context: Context, arguments: ReadInput, offers: list[ItemOffer], bound: Bound
 ) -> JsonObject:
     """Return an answer that keeps its bound as it is sent. Raises Refused: out_of_range."""
     is_full = (arguments.detail or context.detail) == "full"
@@ -105,11 +105,11 @@ def _measure(answer: JsonObject, context: Context) -> int:
     return max(len(render(answer, cast(Format, name)).encode()) for name in formats)
 
 
-def _try_to_parse(sent: object) -> AskedItem | Offer:
+def _try_to_parse(sent: object) -> AskedItem | ItemOffer:
     try:
         return _parse_item(sent)
     except Refused as error:
-        return Offer(format_item(sent), "", fault=error)
+        return ItemOffer(format_item(sent), "", fault=error)
 
 
 def _parse_item(sent: object) -> AskedItem:

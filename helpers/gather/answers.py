@@ -6,8 +6,8 @@ from typing import NamedTuple
 from abilities.declarations.read import ReadInput
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.reader import FileReader
-from abilities.helpers.gather.filling import Filled, Filling
-from abilities.helpers.gather.offers import Offer
+from abilities.helpers.gather.offers import ItemOffer
+from abilities.helpers.gather.sharing import Filled, Sharing
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.envelope import assemble_reply, measure_room
 from abilities.helpers.reply.items import BulkRequest
@@ -24,7 +24,7 @@ class Answered(NamedTuple):
 
 async def build_answer(
     arguments: ReadInput,
-    offers: Sequence[Offer],
+    offers: Sequence[ItemOffer],
     bound: Bound,
     reader: FileReader,
     *,
@@ -35,8 +35,8 @@ async def build_answer(
     given.pop("plan", None)
     request = BulkRequest("items", arguments.items, given)
 
-    filling = Filling(offers, measure_room(request, bound), bound, is_full=is_full)
-    filled = await filling.run(reader)
+    sharing = Sharing(offers, measure_room(request, bound), bound, is_full=is_full)
+    filled = await sharing.run(reader)
 
     records = [item.record for item in filled]
     next_items = [record.next_item for record in records if record.next_item is not None]

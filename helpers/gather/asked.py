@@ -11,7 +11,7 @@ from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.gather.cursors import START, Cursor
-from abilities.helpers.gather.offers import Offer
+from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.reply.items import Item
 
@@ -41,9 +41,9 @@ class AskedItem:
         rest = {name: value for name, value in self.item.items() if name != "known"}
         return {**rest, "after": cursor.format()}
 
-    def begin_offer(self, version: str | int | None = None) -> Offer:
+    def begin_offer(self, version: str | int | None = None) -> ItemOffer:
         """Return an offer without contents; one is unchanged if the caller knows its version."""
-        return Offer(
+        return ItemOffer(
             text=self.text,
             item=self.item,
             weight=self.fields.weight,
@@ -52,12 +52,12 @@ class AskedItem:
             go_on=self.go_on,
         )
 
-    def fail(self, fault: Exception) -> Offer:
+    def fail(self, fault: Exception) -> ItemOffer:
         """Return the offer of an item that failed."""
-        return Offer(self.text, self.item, fault=fault)
+        return ItemOffer(self.text, self.item, fault=fault)
 
 
-class Sources(NamedTuple):
+class BatchSources(NamedTuple):
     """Where a call's items are gathered from, how much they may bring, and until when."""
 
     files: FileReader

@@ -14,11 +14,11 @@ from abilities.helpers.files.granting import measure_wanted
 from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.files.paths import express_path, parse_path
 from abilities.helpers.files.reader import FileText, ReadingSession, find_version
-from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown
 from abilities.helpers.gather.offers import (
+    ItemOffer,
     Leaf,
-    Offer,
     UnreadFile,
     hash_versions,
     measure_piece,
@@ -35,7 +35,7 @@ class _SizedFile(NamedTuple):
     wanted: int
 
 
-async def gather_files(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
     """Return one offer per item: small files are read at once, of larger ones only their sizes."""
     if not asked:
         return []
@@ -54,14 +54,14 @@ async def gather_files(asked: Sequence[AskedItem], sources: Sources) -> list[Off
 
         return session.read_open(file, sources.max_bytes)
 
-    offers: list[Offer] = []
+    offers: list[ItemOffer] = []
     for item, outcome in zip(asked, await sources.files.map(begin, asked), strict=True):
         offers.append(_build_offer(item, outcome))
 
     return offers
 
 
-def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) -> Offer:
+def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) -> ItemOffer:
     if isinstance(outcome, Exception):
         return item.fail(outcome)
 
@@ -100,9 +100,9 @@ def describe_file(file: FileText) -> FoundItem:
     return FoundItem(file.to_data(), file.piece, file.original, continue_at, file.stat.st_size)
 
 
-async def gather_globs(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+async def gather_globs(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
     """Return one offer per pattern, with the files that match, unread."""
-    offers: list[Offer] = []
+    offers: list[ItemOffer] = []
     left = MAX_GLOBS_FILES
 
     for item in asked:
@@ -117,7 +117,7 @@ async def gather_globs(asked: Sequence[AskedItem], sources: Sources) -> list[Off
     return offers
 
 
-async def _gather_glob(item: AskedItem, sources: Sources, most: int) -> Offer:
+async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> ItemOffer:
     """Return the offer of a pattern with ``most`` files at most. Raises Refused."""
     fields = item.fields
     assert isinstance(fields, GlobItem)

@@ -2,20 +2,20 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.files import gather_files, gather_globs
 from abilities.helpers.gather.memories import gather_memories
-from abilities.helpers.gather.offers import Offer
+from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.gather.recalls import gather_recalls
 from abilities.helpers.gather.searches import gather_searches
 from abilities.helpers.gather.walks import gather_walks, is_walk
 
-Gather = Callable[[Sequence[AskedItem], Sources], Awaitable[list[Offer]]]
+Gather = Callable[[Sequence[AskedItem], BatchSources], Awaitable[list[ItemOffer]]]
 
 
-async def gather(items: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+async def gather(items: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
     """Return one offer per item, in their order. Raises nothing for an item that fails."""
-    offers: dict[int, Offer] = {}
+    offers: dict[int, ItemOffer] = {}
 
     for gather_kind, places in _divide(items):
         asked = [items[place] for place in places]

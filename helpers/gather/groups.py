@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from abilities.declarations.values import JsonObject
 from abilities.helpers.gather.cursors import Cursor
-from abilities.helpers.gather.offers import Leaf, Offer
+from abilities.helpers.gather.offers import ItemOffer, Leaf
 from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.detail import RecordShape, shape_record
 from abilities.helpers.reply.envelope import FoundItem, RecordDraft, ReplyRecord, measure_entry
@@ -26,7 +26,7 @@ class _Taken(NamedTuple):
 class Group:
     """The contents that were taken of an offer, from the front, and where it goes on."""
 
-    def __init__(self, offer: Offer, shape: RecordShape | None) -> None:
+    def __init__(self, offer: ItemOffer, shape: RecordShape | None) -> None:
         self._offer = offer
         self._shape = shape
         self._taken: list[_Taken] = []

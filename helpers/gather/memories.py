@@ -9,9 +9,9 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_NOTE_DAYS
 from abilities.declarations.read import MemoryItem, NoteItem
 from abilities.declarations.values import JsonObject
-from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor
-from abilities.helpers.gather.offers import Leaf, Offer, hash_versions, measure_piece
+from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions, measure_piece
 from abilities.helpers.memory.helper import MemoryText
 from abilities.helpers.reply.detail import DAY
 from abilities.helpers.reply.envelope import FoundItem
@@ -30,7 +30,7 @@ class _Wanted(NamedTuple):
     oldest: date | None = None
 
 
-async def gather_memories(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+async def gather_memories(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
     """Return one offer per note, per range of days and per memory that is read alone."""
     wanted: list[_Wanted | Refused] = []
     targets: list[JsonObject] = []
@@ -42,7 +42,7 @@ async def gather_memories(asked: Sequence[AskedItem], sources: Sources) -> list[
             targets += found.targets
 
     outcomes = iter(await _read(targets, sources))
-    offers: list[Offer] = []
+    offers: list[ItemOffer] = []
     for item, found in zip(asked, wanted, strict=True):
         if isinstance(found, Refused):
             offers.append(item.fail(found))
@@ -58,7 +58,7 @@ async def gather_memories(asked: Sequence[AskedItem], sources: Sources) -> list[
 
 
 async def _read(
-    targets: Sequence[JsonObject], sources: Sources
+    targets: Sequence[JsonObject], sources: BatchSources
 ) -> Sequence[MemoryText | Exception]:
     if not targets:
         return []
@@ -140,7 +140,7 @@ def _parse_day(text: str) -> date | None:
     return day if day.isoformat() == text else None
 
 
-def _offer_one(item: AskedItem, outcome: MemoryText | Exception) -> Offer:
+def _offer_one(item: AskedItem, outcome: MemoryText | Exception) -> ItemOffer:
     """Return the offer of one note or memory."""
     if isinstance(outcome, Exception):
         return item.fail(outcome)
@@ -153,7 +153,7 @@ def _offer_one(item: AskedItem, outcome: MemoryText | Exception) -> Offer:
 
 def _offer_days(
     item: AskedItem, wanted: _Wanted, outcomes: Sequence[MemoryText | Exception]
-) -> Offer:
+) -> ItemOffer:
     """Return the offer of a range of days: those that have notes, the newest first."""
     offer = item.begin_offer()
     offer.group = {}

@@ -46,7 +46,7 @@ class Leaf:
 
 
 @dataclass(slots=True)
-class Offer:
+class ItemOffer:
     """What one item of a call brings.
 
     ``text`` is the item as its record repeats it. An item that brings several contents has

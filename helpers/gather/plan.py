@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.gather.answers import Answered
-from abilities.helpers.gather.filling import Filled
-from abilities.helpers.gather.offers import Offer
+from abilities.helpers.gather.offers import ItemOffer
+from abilities.helpers.gather.sharing import Filled
 from abilities.helpers.reply.render import json_size
 
 
-def build_plan(offers: Sequence[Offer], answered: Answered) -> JsonObject:
+def build_plan(offers: Sequence[ItemOffer], answered: Answered) -> JsonObject:
     """Return the plan of a reply, whose ``next_request`` is the call itself."""
     reply = answered.reply
     results: list[JsonObject] = []
@@ -21,7 +21,7 @@ def build_plan(offers: Sequence[Offer], answered: Answered) -> JsonObject:
     return {"results": results, "summary": summary, "next_request": answered.request}
 
 
-def _describe(offer: Offer, filled: Filled, record: JsonObject) -> JsonObject:
+def _describe(offer: ItemOffer, filled: Filled, record: JsonObject) -> JsonObject:
     """Return what there is of an item, and what its record holds."""
     described: JsonObject = {"input": record["input"]}
     if offer.fault is not None:

@@ -7,7 +7,7 @@ from abilities.declarations.limits import DEFAULT_RECALL_TOKENS, TOKEN_BYTES
 from abilities.declarations.read import RecallItem
 from abilities.declarations.recall import RecallInput
 from abilities.declarations.values import JsonObject
-from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import (
     Cursor,
     check_place,
@@ -15,7 +15,7 @@ from abilities.helpers.gather.cursors import (
     parse_end,
     parse_place,
 )
-from abilities.helpers.gather.offers import Leaf, Offer, hash_versions, measure_piece
+from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions, measure_piece
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.recall_answers import MAX_UNKNOWN_CHARS, MAX_UNKNOWN_WORDS
 from abilities.helpers.memory.recalled import Source, explain_entry
@@ -33,9 +33,9 @@ ANSWER_BYTES = DEFAULT_RECALL_TOKENS * TOKEN_BYTES
 _DAY_CHARS = len("YYYY-MM-DD")
 
 
-async def gather_recalls(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+async def gather_recalls(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
     """Return one offer per question, with what answers it best first."""
-    offers: list[Offer] = []
+    offers: list[ItemOffer] = []
 
     for item in asked:
         try:
@@ -46,7 +46,7 @@ async def gather_recalls(asked: Sequence[AskedItem], sources: Sources) -> list[O
     return offers
 
 
-async def _gather_recall(item: AskedItem, sources: Sources) -> Offer:
+async def _gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
     """Return the offer of a question. Raises Refused: memories_changed, what the store refuses."""
     fields = item.fields
     assert isinstance(fields, RecallItem)

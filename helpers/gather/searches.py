@@ -6,19 +6,19 @@ from abilities.declarations.limits import MAX_HITS
 from abilities.declarations.read import SearchItem
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.searcher import Hit, SearchRequest
-from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown, split_line
 from abilities.helpers.gather.files import parse_pattern
-from abilities.helpers.gather.offers import Leaf, Offer, hash_versions
+from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions
 from abilities.helpers.reply.detail import HIT
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
 from abilities.helpers.text.pieces import Piece
 
 
-async def gather_searches(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+async def gather_searches(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
     """Return one offer per search, with the places that it found."""
-    offers: list[Offer] = []
+    offers: list[ItemOffer] = []
 
     for item in asked:
         try:
@@ -29,7 +29,7 @@ async def gather_searches(asked: Sequence[AskedItem], sources: Sources) -> list[
     return offers
 
 
-async def _gather_search(item: AskedItem, sources: Sources) -> Offer:
+async def _gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
     """Return the offer of a search. Raises Refused."""
     fields = item.fields
     assert isinstance(fields, SearchItem)

@@ -6,9 +6,9 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.limits import DEFAULT_BREADTH, DEFAULT_DEPTH, DEFAULT_TOTAL
 from abilities.declarations.read import MemoryItem
 from abilities.declarations.values import JsonObject
-from abilities.helpers.gather.asked import AskedItem, Sources
+from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, check_place, format_place, parse_place
-from abilities.helpers.gather.offers import Leaf, Offer, hash_versions, measure_piece
+from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions, measure_piece
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.walk_answers import describe_step, find_rank
 from abilities.helpers.reply.detail import MEMORY
@@ -29,9 +29,9 @@ def is_walk(item: AskedItem) -> bool:
     return any(limit is not None for limit in (fields.depth, fields.breadth, fields.total))
 
 
-async def gather_walks(asked: Sequence[AskedItem], sources: Sources) -> list[Offer]:
+async def gather_walks(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
     """Return one offer per walk, its memories best first."""
-    offers: list[Offer] = []
+    offers: list[ItemOffer] = []
 
     for item in asked:
         try:
@@ -42,7 +42,7 @@ async def gather_walks(asked: Sequence[AskedItem], sources: Sources) -> list[Off
     return offers
 
 
-async def _gather_walk(item: AskedItem, sources: Sources) -> Offer:
+async def _gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
     """Return the offer of a walk. Raises Refused: memories_changed, and what the store refuses."""
     fields = item.fields
     assert isinstance(fields, MemoryItem)

@@ -117,6 +117,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "helpers.files",
+        "helpers.gather",
         "helpers.memory",
         "helpers.reply",
         "helpers.stores",
@@ -432,6 +433,8 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.builtin.memory_read_bulk",
         "abilities.definition",
         "abilities.explorer.views",
+        "abilities.helpers.gather.asked",
+        "abilities.helpers.gather.memories",
         "abilities.helpers.memory.catching_up",
     }
     assert store_users == {

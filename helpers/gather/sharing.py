@@ -14,7 +14,7 @@ from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.gather.files import describe_file
 from abilities.helpers.gather.groups import Group, count_content_bytes
-from abilities.helpers.gather.offers import Leaf, Offer, UnreadFile
+from abilities.helpers.gather.offers import ItemOffer, Leaf, UnreadFile
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import Allotment, rank
 from abilities.helpers.reply.detail import ITEM, RecordShape, choose_shape
@@ -37,13 +37,15 @@ class Filled(NamedTuple):
     granted_leaves: int = 0
 
 
-class Filling:
+class Sharing:
     """The room of one reply, given to one offer after another.
 
     ``room`` is what `measure_room` returns for the call.
     """
 
-    def __init__(self, offers: Sequence[Offer], room: int, bound: Bound, *, is_full: bool) -> None:
+    def __init__(
+        self, offers: Sequence[ItemOffer], room: int, bound: Bound, *, is_full: bool
+    ) -> None:
         self._offers = offers
         self._bound = bound
         self._is_full = is_full
@@ -81,7 +83,7 @@ class Filling:
         weights = [self._offers[index].weight for index in waiting]
         return [waiting[place] for place in rank(sizes, self._allotment.spare, weights)]
 
-    def _settle(self, offer: Offer) -> Filled | None:
+    def _settle(self, offer: ItemOffer) -> Filled | None:
         """Return the record of an offer that needs no room for a content; None for any other."""
         if offer.fault is not None:
             fault = Fault.from_exception(offer.fault)
@@ -97,7 +99,7 @@ class Filling:
 
         return None
 
-    def _leave_out(self, offer: Offer) -> ReplyRecord:
+    def _leave_out(self, offer: ItemOffer) -> ReplyRecord:
         payload = build_left_out(offer.size, {"input": offer.text}, None, self._shape)
         return ReplyRecord(payload, next_item=offer.item)
 
