@@ -13,6 +13,7 @@ from abilities.cli.file_checks import check_privacy
 from abilities.cli.stdout import divert_stdout
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.secret_names import list_denied
+from abilities.helpers.tokens import TokenFile
 from abilities.offer import build_registry
 from abilities.settings import Settings, find_settings_file
 
@@ -142,6 +143,13 @@ def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
     mistake = explain_unknown_tools(settings.tools, names)
     if mistake is not None:
         yield Diagnosis("broken", "abilities", f"tools: {mistake}", "correct the names")
+
+    # What a plugin offered that is gone now; its holder has the rest.
+    for token in TokenFile(settings.tokens_file).load().by_id.values():
+        mistake = explain_unknown_tools(token.tools, names)
+        if mistake is not None:
+            words = f"tools of token {token.id}: {mistake}"
+            yield Diagnosis("note", "tokens", words, "revoke it, and make another")
 
     for problem in problems:
         # Only a note: the other abilities work without it.

@@ -18,8 +18,8 @@ MOST_BYTES: dict[tuple[str, ...], int] = {
     SPECIFIED: 10_000,
     ("all",): 15_000,
     ("lean",): 6_000,
-    ("files",): 4_500,
-    ("memory",): 13_000,
+    ("files",): 3_500,
+    ("memory",): 12_000,
 }
 """What a list may take by the setting `tools`, as JSON."""
 

@@ -254,7 +254,9 @@ async def test_the_options_of_mcp_and_serve_win_over_the_settings(
     assert over_http == CHOICES["files"]
 
 
-def test_doctor_names_the_profile_and_what_is_no_name(roots: Settings) -> None:
+def test_doctor_names_the_profile_and_what_is_no_name(roots: Settings, tmp_path: Path) -> None:
+    roots = choose(roots, "all", tokens_file=tmp_path / "tokens.json")
+
     def diagnose(tools: str) -> str:
         settings = choose(roots, tools)
         return CliRunner().invoke(main, ["doctor"], env=environment(settings)).stdout
@@ -263,6 +265,9 @@ def test_doctor_names_the_profile_and_what_is_no_name(roots: Settings) -> None:
     assert f"{len(NAMES)} are offered" in diagnose("all")
     assert "did you mean 'recall'?" in diagnose("recal")
     assert "tools:" not in diagnose("all")
+
+    token, _ = TokenFile(roots.tokens_file).add("default", "read", tools=("memory_get", "gone"))
+    assert f"tools of token {token.id}: 'gone' is no profile and no ability" in diagnose("all")
 
 
 def test_the_environment_and_the_file_choose(tmp_path: Path) -> None:
