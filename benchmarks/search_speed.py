@@ -180,7 +180,7 @@ def print_timings(kind: str, timings: Timings) -> None:
     line = f"{kind}: ours {1_000 * timings['ours']:.1f} ms"
     line += f", the official server {timings['server'] / timings['ours']:.1f} times as long"
     if "ripgrep" in timings:
-        line += f", ours {timings['ours'] / timings['ripgrep']:.1f} times as long as ripgrep"
+        line += f", ours {timings['ours'] / timings['ripgrep']:.2g} times as long as ripgrep"
 
     print(line)
 
