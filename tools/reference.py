@@ -57,6 +57,11 @@ EXAMPLES: dict[str, list[str]] = {
     "delete_memory": ['{"id": "not an id"}'],
     "get_memory_stats": ["{}"],
     "file_list": ['{"pattern": "*.md"}'],
+    "read": [
+        '{"items": ["notes.md#L2", {"memory": "tea"}, {"search": "first", "in": "*.md"}, '
+        '{"note": "monday"}], "detail": "concise"}',
+        '{"items": ["notes.md", {"glob": "*.md"}], "plan": true}',
+    ],
     "recall": [
         '{"queries": ["What does Ada drink?"]}',
         '{"queries": ["What does Ada drink?"], "detail": "full", "output_format": "text"}',
