@@ -98,14 +98,14 @@ async def test_a_hit_is_a_block_that_reads_as_it_is_shown(roots: Settings) -> No
 
 
 async def test_a_line_matches_without_its_line_end(roots: Settings) -> None:
-    write(roots.workspace_dir, a="")
+    write(roots.workspace_dir, b="no line follows this one\n")
     (roots.workspace_dir / "a.txt").write_bytes(b"one\r\ntwo\r\n\r\nthree\nfour")
 
     async def find(pattern: str) -> list[int]:
         result = await search(roots, pattern, is_regex=True)
         return [line for hit in result.hits for line in hit.lines]
 
-    assert await find("e$") == [1, 4]
+    assert await find("e$") == [1, 4, 1]
     assert await find("^$") == [3]
     assert await find("four$") == [5]
     assert await find(r"o\s+t") == await find(r"one[^z]+") == []
