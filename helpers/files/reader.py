@@ -12,6 +12,7 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
 from abilities.helpers.batch import ItemT, ResultT, SecondStep, Worker
 from abilities.helpers.files.confinement import Policy, open_file
+from abilities.helpers.files.lines import KnownLines
 from abilities.helpers.files.open_folders import OpenFolders
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import PathRequest, parse_path
@@ -86,6 +87,7 @@ class ReadingSession:
         self._directories: dict[str, int | None] = {}
         self._own: Snapshot | None = None
         self._kept: dict[int, OpenFile] = {}
+        self._lines: dict[tuple[int, ...], KnownLines] = {}
         self._folders = OpenFolders()
         self._closing = ExitStack()
 
@@ -155,6 +157,7 @@ class ReadingSession:
                 self._worker.check,
                 text_offsets=text_offsets,
                 redacts=self._policy.redacts,
+                known_lines=self._find_known_lines(file),
             )
         except OSError as error:
             # The file is open, so other errors do not mean what they mean on opening.
@@ -190,6 +193,16 @@ class ReadingSession:
     def check(self) -> None:
         """Raise Abandoned if nobody waits for the current item any more."""
         self._worker.check()
+
+    def _find_known_lines(self, file: OpenFile) -> KnownLines | None:
+        """Return what is known of a file's lines, if lines of it are wanted."""
+        if file.request.range.first_line is None:
+            return None
+
+        status = file.stat
+        times = (status.st_mtime_ns, status.st_ctime_ns)
+        version = (status.st_dev, status.st_ino, status.st_size, *times)
+        return self._lines.setdefault(version, KnownLines())
 
     def _close_kept(self) -> None:
         while self._kept:
