@@ -70,7 +70,7 @@ async def test_ranges_of_one_file_cost_one_search(
         searched += len(raw) if length > 100_000 else 0  # others read what stands around a part
         return raw
 
-    monkeypatch.setattr(lines.os, "pread", count)
+    monkeypatch.setattr(os, "pread", count)
     numbers = [n * 15_000 + 7 for n in range(25)]
     paths = [f"long.log#L{n}-L{n + 1}" for n in (*numbers[::2], *numbers[1::2])]
     async with Abilities.open(roots) as abilities:
