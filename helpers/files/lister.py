@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
@@ -16,10 +17,10 @@ from abilities.helpers.files.folders import (
     Kind,
     KindsByRoot,
     find_first_root,
-    list_keys,
     read_kinds,
 )
 from abilities.helpers.files.globs import Glob, States
+from abilities.helpers.files.known_folders import FolderMemory
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import MAX_COMPONENTS, express_path
 from abilities.helpers.files.roots import Root
@@ -81,6 +82,7 @@ class FileLister:
         self._roots = roots
         self._policy = policy
         self._workers = workers
+        self._memory = FolderMemory()
 
     @property
     def has_workspace(self) -> bool:
@@ -106,16 +108,19 @@ class FileLister:
         return outcome
 
     def _open_session(self, worker: Worker) -> "_ListingSession":
-        return _ListingSession(self._roots, self._policy, worker)
+        return _ListingSession(self._roots, self._policy, worker, self._memory)
 
 
 class _ListingSession:
     """One listing on one thread. Leaves no descriptor behind."""
 
-    def __init__(self, roots: Sequence[Root], policy: Policy, worker: Worker) -> None:
+    def __init__(
+        self, roots: Sequence[Root], policy: Policy, worker: Worker, memory: FolderMemory
+    ) -> None:
         self._roots = roots
         self._policy = policy
         self._worker = worker
+        self._memory = memory
         self._root_descriptors: dict[int, int] = {}
         self._closing = ExitStack()
         self._deadline = time.monotonic() + SECONDS
@@ -161,9 +166,9 @@ class _ListingSession:
 
         When time is over, the walk stops and ``after`` of the listing is the position to go on.
         """
-        kinds_by_name = self._read_folder(folder)
+        names = self._memory.read(folder.descriptors, partial(self._read_kinds, folder.path))
 
-        for key in sorted(list_keys(kinds_by_name)):
+        for key in names.list_from(folder.path, request.after):
             name = key.removesuffix("/")
             is_folder = key != name
             position = folder.path + key
@@ -175,7 +180,7 @@ class _ListingSession:
             states_below = request.glob.step(states, name)
             if not is_folder:
                 if request.glob.accepts(states_below):
-                    file = self._find_file(folder, name, kinds_by_name[name])
+                    file = self._find_file(folder, name, names.kinds[name])
                     if file is not None:
                         yield file
                 continue
@@ -187,7 +192,7 @@ class _ListingSession:
                 self._listing.after = position
                 return
 
-            yield from self._walk_below(folder, name, kinds_by_name[name], states_below, request)
+            yield from self._walk_below(folder, name, names.kinds[name], states_below, request)
             if self._listing.after is not None:
                 return  # time was over further down
 
@@ -233,34 +238,20 @@ class _ListingSession:
         self._skip_folder(path)
         return None
 
-    def _read_folder(self, folder: Folder) -> dict[str, KindsByRoot]:
-        """Return each name in a folder with its kind in each root.
-
-        If a folder cannot be read, those of later roots are ignored: a reader would not reach them.
-        """
-        kinds_by_name: dict[str, KindsByRoot] = {}
-
-        for index, descriptor in folder.descriptors.items():
-            kinds = self._read_kinds(index, descriptor, folder.path)
-            if kinds is None:
-                self._skip_folder(folder.path)
-                break
-
-            for name, kind in kinds.items():
-                kinds_by_name.setdefault(name, {})[index] = kind
-
-        return kinds_by_name
-
-    def _read_kinds(self, index: int, descriptor: int, path: str) -> dict[str, Kind] | None:
-        """Return the names of a folder in one root; None if it cannot be read."""
+    def _read_kinds(self, path: str, index: int, descriptor: int) -> dict[str, Kind] | None:
+        """Return the names of a folder in one root; None for one that cannot be read: skipped."""
         try:
             self._enter(index, path)
         except Refused:
             if not path:
                 raise  # there is nothing beside the root itself
-            return None
+            kinds = None
+        else:
+            kinds = read_kinds(descriptor)
 
-        return read_kinds(descriptor)
+        if kinds is None:
+            self._skip_folder(path)
+        return kinds
 
     def _enter(self, index: int, path: str) -> None:
         """Go on in a folder or file. Raises Abandoned; Refused: timeout."""
