@@ -108,8 +108,11 @@ class ReadingSession:
         """
         return self.read_open(self.open(request), max_chars, text_offsets=text_offsets)
 
-    def open(self, request: PathRequest) -> OpenFile:
+    def open(self, request: PathRequest, *, is_read_later: bool = False) -> OpenFile:
         """Open a request in the first root that has it; `read_open` or the caller closes it.
+
+        A file that ``is_read_later``, if at all, must be confirmed before: it may be a file of the
+        package that was made a moment ago.
 
         Raises Refused: the reason for an absent file, is_directory, denied, and the reasons of
         `open_file`, `Root.open`.
@@ -131,13 +134,12 @@ class ReadingSession:
             self._folders.close()
             file = self._open_file(request)
 
-        try:
-            self._refuse_own(file)
-        except BaseException:
-            os.close(file.fd)
-            raise
-
+        self._refuse_own(file, looks_again=not is_read_later)
         return file
+
+    def confirm(self, file: OpenFile) -> None:
+        """Close a file of the package itself that was opened to be read later. Raises Refused."""
+        self._refuse_own(file, looks_again=True)
 
     def read_open(self, file: OpenFile, max_chars: int, *, text_offsets: bool = False) -> FileText:
         """Read a file and close it.
@@ -177,13 +179,18 @@ class ReadingSession:
             os.close(file.fd)
 
     def take(self, index: int, request: PathRequest) -> OpenFile:
-        """Return a file that was kept; if it was not, or not in this session, open it again."""
+        """Return a file that was kept; if it was not, or not in this session, open it again.
+
+        Raises Refused as `open` does.
+        """
         file = self._kept.get(index)
         if file is None:
             return self.open(request)
 
         self._worker.enter(file.root.find_place(request.parts))
-        return self._kept.pop(index)
+        del self._kept[index]
+        self.confirm(file)
+        return file
 
     def skip_rest(self) -> None:
         """Let the items that no thread has taken yet keep what they have, and close their files."""
@@ -234,16 +241,22 @@ class ReadingSession:
 
         raise Refused(reason)
 
-    def _refuse_own(self, file: OpenFile) -> None:
-        """Raise Refused("denied") for a file of the package itself."""
-        own = self._policy.own
-        status = file.stat
-        if self._own is None or status.st_ctime > self._own.known_until:
-            self._own = own.refresh(self._worker.enter)
-            self._worker.enter(file.root.find_place(file.request.parts))
+    def _refuse_own(self, file: OpenFile, *, looks_again: bool) -> None:
+        """Close a file of the package itself, and raise Refused("denied").
 
-        if (status.st_dev, status.st_ino) in self._own.identities:
-            raise Refused("denied")
+        With ``looks_again``, those made since the last look are looked for if it may be one.
+        """
+        try:
+            own = self._own
+            if own is None or (looks_again and file.stat.st_ctime > own.known_until):
+                own = self._own = self._policy.own.refresh(self._worker.enter)
+                self._worker.enter(file.root.find_place(file.request.parts))
+
+            if (file.stat.st_dev, file.stat.st_ino) in own.identities:
+                raise Refused("denied")
+        except BaseException:
+            os.close(file.fd)
+            raise
 
     def _open_root(self, root: Root) -> int | None:
         """Open a root for the rest of the session; None for an empty one."""
