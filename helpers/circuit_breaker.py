@@ -59,8 +59,8 @@ class WorkPlace(NamedTuple):
 class Visit:
     """One thread's stay in a place on behalf of a call. It is counted once at most, as itself.
 
-    ``ended`` goes from False to True once. ``depth`` only grows: of so many leading names of the
-    path the last is not known to work. Both change under the breaker's lock.
+    ``ended`` goes from False to True once, on the visitor's thread. ``depth`` only grows, under the
+    breaker's lock: of so many leading names of the path the last is not known to work.
     """
 
     place: WorkPlace
@@ -201,6 +201,10 @@ class CircuitBreaker:
 
     def enter(self, place: WorkPlace, call: object) -> Visit | None:
         """Begin a visit, which the caller ends with `leave`. None if work there is refused."""
+        # Without the lock, like most visits: this might as well have been a moment earlier.
+        if place.root not in self._blockages:
+            return Visit(place, call)
+
         with self._lock:
             blockage = self._blockages.get(place.root)
             if (
@@ -215,10 +219,12 @@ class CircuitBreaker:
     def count_stuck(self, visit: Visit) -> None:
         """Count a visit until it ends. One that has ended meanwhile is not counted."""
         with self._lock:
-            if visit.ended:
-                return
-
+            # In this order: `leave` sets the one first and looks for the other then, so that
+            # either the blockage is seen there or the end is seen here.
             blockage = self._blockages.setdefault(visit.place.root, _Blockage())
+            if visit.ended:
+                self._forget_empty(visit.place.root)
+                return
 
             # While work is refused, only trials begin pauses: others may be counted late.
             if not blockage.is_refused(visit.place.path, None):
@@ -240,15 +246,20 @@ class CircuitBreaker:
 
     def leave(self, visit: Visit) -> None:
         """End a visit, and count it no more."""
-        with self._lock:
-            visit.ended = True
-            blockage = self._blockages.get(visit.place.root)
-            if blockage is None:
-                return
+        visit.ended = True
+        if visit.place.root not in self._blockages:
+            return
 
-            blockage.forget(visit)
-            if not blockage.lost:
-                del self._blockages[visit.place.root]
+        with self._lock:
+            blockage = self._blockages.get(visit.place.root)
+            if blockage is not None:
+                blockage.forget(visit)
+                self._forget_empty(visit.place.root)
+
+    def _forget_empty(self, root: str) -> None:
+        """Forget the blockage of a root in which no thread is lost. The lock is held."""
+        if not self._blockages[root].lost:
+            del self._blockages[root]
 
 
 def _contains(folder: Path, path: Path) -> bool:

@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
@@ -18,10 +19,10 @@ from abilities.helpers.files.folders import (
     Kind,
     KindsByRoot,
     find_first_root,
-    list_keys,
     read_kinds,
 )
 from abilities.helpers.files.globs import Glob, States
+from abilities.helpers.files.known_folders import FolderMemory
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import MAX_COMPONENTS, express_path
 from abilities.helpers.files.roots import Root
@@ -50,11 +51,17 @@ class FileWalk:
 
     After ``seconds`` no further folder is entered: the walk stops, and ``stopped_at`` is the
     position to go on from. ``skipped`` counts names that no path can express, and folders that are
-    too large, too deep or may not be read; ``folders`` names some of those folders.
+    too large, too deep or may not be read; ``folders`` names some of those folders. ``memory``
+    outlives the walk.
     """
 
     def __init__(
-        self, roots: Sequence[Root], policy: Policy, worker: Worker, seconds: float
+        self,
+        roots: Sequence[Root],
+        policy: Policy,
+        worker: Worker,
+        memory: FolderMemory,
+        seconds: float,
     ) -> None:
         self.stopped_at: str | None = None
         self.skipped = 0
@@ -62,6 +69,7 @@ class FileWalk:
         self._roots = roots
         self._policy = policy
         self._worker = worker
+        self._memory = memory
         self._root_descriptors: dict[int, int] = {}
         self._closing = ExitStack()
         self._deadline = time.monotonic() + seconds
@@ -100,9 +108,9 @@ class FileWalk:
 
     def _walk(self, folder: Folder, states: States, glob: Glob, start: str) -> Generator[FoundFile]:
         """Yield the files beneath a folder, in the order of their positions."""
-        kinds_by_name = self._read_folder(folder)
+        names = self._memory.read(folder.descriptors, partial(self._read_kinds, folder.path))
 
-        for key in sorted(list_keys(kinds_by_name)):
+        for key in names.list_from(folder.path, start):
             name = key.removesuffix("/")
             is_folder = key != name
             position = folder.path + key
@@ -114,7 +122,7 @@ class FileWalk:
             states_below = glob.step(states, name)
             if not is_folder:
                 if glob.accepts(states_below):
-                    file = self._find_file(folder, name, kinds_by_name[name])
+                    file = self._find_file(folder, name, names.kinds[name])
                     if file is not None:
                         yield file
                 continue
@@ -126,7 +134,7 @@ class FileWalk:
                 self.stopped_at = position
                 return
 
-            kinds = kinds_by_name[name]
+            kinds = names.kinds[name]
             yield from self._walk_below(folder, name, kinds, states_below, glob, start)
             if self.stopped_at is not None:
                 return  # time was over further down
@@ -174,34 +182,20 @@ class FileWalk:
         self._skip_folder(path)
         return None
 
-    def _read_folder(self, folder: Folder) -> dict[str, KindsByRoot]:
-        """Return each name in a folder with its kind in each root.
-
-        If a folder cannot be read, those of later roots are ignored: a reader would not reach them.
-        """
-        kinds_by_name: dict[str, KindsByRoot] = {}
-
-        for index, descriptor in folder.descriptors.items():
-            kinds = self._read_kinds(index, descriptor, folder.path)
-            if kinds is None:
-                self._skip_folder(folder.path)
-                break
-
-            for name, kind in kinds.items():
-                kinds_by_name.setdefault(name, {})[index] = kind
-
-        return kinds_by_name
-
-    def _read_kinds(self, index: int, descriptor: int, path: str) -> dict[str, Kind] | None:
-        """Return the names of a folder in one root; None if it cannot be read."""
+    def _read_kinds(self, path: str, index: int, descriptor: int) -> dict[str, Kind] | None:
+        """Return the names of a folder in one root; None for one that cannot be read: skipped."""
         try:
             self._enter(index, path)
         except Refused:
             if not path:
                 raise  # there is nothing beside the root itself
-            return None
+            kinds = None
+        else:
+            kinds = read_kinds(descriptor)
 
-        return read_kinds(descriptor)
+        if kinds is None:
+            self._skip_folder(path)
+        return kinds
 
     def _enter(self, index: int, path: str) -> None:
         """Go on in a folder or file. Raises Abandoned; Refused: timeout."""

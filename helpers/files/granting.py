@@ -87,7 +87,7 @@ class _Reading(Generic[RecordT]):
         """Open a path; read it at once if there is room for it in any case. Raises Refused."""
         index, path = numbered
         request = parse_path(path)
-        file = session.open(request)
+        file = session.open(request, is_read_later=True)
 
         # Most files are small, and a call with small files is over in one step.
         size = file.stat.st_size
@@ -95,6 +95,7 @@ class _Reading(Generic[RecordT]):
         if size > self._sure_size:
             wanted = measure_wanted(file, self._max_chars)
         if wanted <= self._sure_size:
+            session.confirm(file)
             return session.read_open(file, self._max_chars)
 
         self.has_waiting = True

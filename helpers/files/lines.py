@@ -5,6 +5,7 @@ taken for one that ends there.
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -15,6 +16,7 @@ SCAN_LIMIT = 64 * 1024 * 1024
 """Bytes from the start of a file within which lines are looked for."""
 
 _CHUNK = 256 * 1024
+_FEW_BYTES = 512  # in which line ends are looked for one after another
 
 
 def read_present(fd: int, size: int, position: int, count: int) -> bytes:
@@ -35,36 +37,75 @@ def read_present(fd: int, size: int, position: int, count: int) -> bytes:
     return raw
 
 
-def skip_lines(
-    fd: int, size: int, position: int, count: int, encoding: Encoding, check: Callable[[], None]
+class KnownLines:
+    """Where lines of one file begin, as far as they have been looked for.
+
+    Kept for as long as the file stays the same, so that several parts of it cost one search.
+    """
+
+    def __init__(self) -> None:
+        self._places: list[tuple[int, int]] = []
+
+    def add(self, count: int, position: int) -> None:
+        """Remember that ``count`` lines end before a position."""
+        place = (count, position)
+        index = bisect_left(self._places, place)
+        if self._places[index : index + 1] != [place]:
+            self._places.insert(index, place)
+
+    def find_before(self, count: int, begin: int) -> tuple[int, int]:
+        """Return the last known place before which fewer than ``count`` lines end.
+
+        That is how many do, and its position; ``begin`` is the position of the first line.
+        """
+        # A place with as many may lie anywhere in the next line.
+        index = bisect_left(self._places, (count, 0))
+        return self._places[index - 1] if index else (0, begin)
+
+
+def find_line(
+    fd: int,
+    size: int,
+    begin: int,
+    count: int,
+    encoding: Encoding,
+    check: Callable[[], None],
+    known: KnownLines,
 ) -> int:
-    """Return the byte position after ``count`` line ends, counted from ``position``.
+    """Return the byte position after ``count`` line ends, counted from ``begin``.
 
     If there are fewer, this is the end of the file, which had ``size`` bytes when it was opened.
-    ``check`` is called before each read and may raise to stop the search.
+    ``check`` is called before each read and may raise to stop the search. What the search passes
+    becomes known.
 
     Raises Refused: range_too_far if the search goes beyond the first 64 MiB, changed if the file
     has become shorter; and OSError.
     """
-    while count > 0:
+    if not count:
+        return begin
+
+    passed, position = known.find_before(count, begin)
+    while True:
         check()
-        chunk = os.pread(fd, _CHUNK, position)
+        # Up to the same places wherever it began, so that the limit is the same too.
+        chunk = os.pread(fd, _CHUNK - (position - begin) % _CHUNK, position)
         if not chunk and position < size:
             raise Refused("changed")
         if not chunk:
-            break
+            return position
 
         line_ends = _count_line_ends(chunk, encoding)
-        if line_ends >= count:
-            nth_end = islice(_find_line_ends(chunk, encoding), count - 1, None)
-            return position + next(nth_end)
+        if passed + line_ends >= count:
+            position += _find_line_end(chunk, count - passed, encoding)
+            known.add(count, position)
+            return position
 
-        count -= line_ends
+        passed += line_ends
         position += len(chunk)
         if position > SCAN_LIMIT:
             raise Refused("range_too_far")
 
-    return position
+        known.add(passed, position)
 
 
 def _count_line_ends(chunk: bytes, encoding: Encoding) -> int:
@@ -72,6 +113,28 @@ def _count_line_ends(chunk: bytes, encoding: Encoding) -> int:
         return chunk.count(b"\n")  # much faster than looking at each
 
     return sum(1 for _ in _find_line_ends(chunk, encoding))
+
+
+def _find_line_end(chunk: bytes, count: int, encoding: Encoding) -> int:
+    """Return the position that follows the line end of this number, counted from 1."""
+    if encoding.unit == 2:
+        return next(islice(_find_line_ends(chunk, encoding), count - 1, None))
+
+    # Halving: counting is much faster than looking at each.
+    start, end = 0, len(chunk)
+    while end - start > _FEW_BYTES:
+        middle = (start + end) // 2
+        line_ends = chunk.count(b"\n", start, middle)
+        if line_ends >= count:
+            end = middle
+        else:
+            count -= line_ends
+            start = middle
+
+    for _ in range(count):
+        start = chunk.index(b"\n", start) + 1
+
+    return start
 
 
 def _find_line_ends(chunk: bytes, encoding: Encoding) -> Iterator[int]:

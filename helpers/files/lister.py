@@ -9,6 +9,7 @@ from abilities.helpers.batch import Worker
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.file_walk import FileWalk, FoundFile
 from abilities.helpers.files.globs import Glob
+from abilities.helpers.files.known_folders import FolderMemory
 from abilities.helpers.files.roots import Root
 from abilities.helpers.workers import WorkerPool
 
@@ -50,6 +51,7 @@ class FileLister:
         self._roots = roots
         self._policy = policy
         self._workers = workers
+        self._memory = FolderMemory()
 
     @property
     def has_workspace(self) -> bool:
@@ -73,7 +75,7 @@ class FileLister:
         return outcome
 
     def _open_session(self, worker: Worker) -> FileWalk:
-        return FileWalk(self._roots, self._policy, worker, SECONDS)
+        return FileWalk(self._roots, self._policy, worker, self._memory, SECONDS)
 
 
 def _list_files(walk: FileWalk, request: ListingRequest) -> Listing:

@@ -13,7 +13,7 @@ from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.helpers.batch import ItemT, ResultT, SecondStep, Worker
 from abilities.helpers.files.confinement import Policy, open_file
-from abilities.helpers.files.lines import read_present
+from abilities.helpers.files.lines import KnownLines, read_present
 from abilities.helpers.files.open_folders import OpenFolders
 from abilities.helpers.files.own_files import Snapshot
 from abilities.helpers.files.paths import PathRequest, parse_path
@@ -104,6 +104,7 @@ class ReadingSession:
         self._directories: dict[str, int | None] = {}
         self._own: Snapshot | None = None
         self._kept: dict[int, OpenFile] = {}
+        self._lines: dict[tuple[int, ...], KnownLines] = {}
         self._folders = OpenFolders()
         self._closing = ExitStack()
 
@@ -124,10 +125,14 @@ class ReadingSession:
         """
         return self.read_open(self.open(request), max_chars, text_offsets=text_offsets)
 
-    def open(self, request: PathRequest, source: str | None = None) -> OpenFile:
+    def open(
+        self, request: PathRequest, source: str | None = None, *, is_read_later: bool = False
+    ) -> OpenFile:
         """Open a request in the first root that has it; `read_open` or the caller closes it.
 
-        With ``source`` that root alone is tried: another one is known not to have the file.
+        With ``source`` that root alone is tried: another one is known not to have the file. A file
+        that ``is_read_later``, if at all, must be confirmed before: it may be a file of the package
+        that was made a moment ago.
 
         Raises Refused: the reason for an absent file, is_directory, denied, and the reasons of
         `open_file`, `Root.open`.
@@ -149,13 +154,12 @@ class ReadingSession:
             self._folders.close()
             file = self._open_file(request, source)
 
-        try:
-            self._refuse_own(file)
-        except BaseException:
-            os.close(file.fd)
-            raise
-
+        self._refuse_own(file, looks_again=not is_read_later)
         return file
+
+    def confirm(self, file: OpenFile) -> None:
+        """Close a file of the package itself that was opened to be read later. Raises Refused."""
+        self._refuse_own(file, looks_again=True)
 
     def read_open(self, file: OpenFile, max_chars: int, *, text_offsets: bool = False) -> FileText:
         """Read a file and close it.
@@ -175,6 +179,7 @@ class ReadingSession:
                 self._worker.check,
                 text_offsets=text_offsets,
                 redacts=self._policy.redacts,
+                known_lines=self._find_known_lines(file),
             )
         except OSError as error:
             raise _translate_read_error(error) from None
@@ -211,13 +216,18 @@ class ReadingSession:
             os.close(file.fd)
 
     def take(self, index: int, request: PathRequest) -> OpenFile:
-        """Return a file that was kept; if it was not, or not in this session, open it again."""
+        """Return a file that was kept; if it was not, or not in this session, open it again.
+
+        Raises Refused as `open` does.
+        """
         file = self._kept.get(index)
         if file is None:
             return self.open(request)
 
         self._worker.enter(file.root.find_place(request.parts))
-        return self._kept.pop(index)
+        del self._kept[index]
+        self.confirm(file)
+        return file
 
     def skip_rest(self) -> None:
         """Let the items that no thread has taken yet keep what they have, and close their files."""
@@ -227,6 +237,16 @@ class ReadingSession:
     def check(self) -> None:
         """Raise Abandoned if nobody waits for the current item any more."""
         self._worker.check()
+
+    def _find_known_lines(self, file: OpenFile) -> KnownLines | None:
+        """Return what is known of a file's lines, if lines of it are wanted."""
+        if file.request.range.first_line is None:
+            return None
+
+        status = file.stat
+        times = (status.st_mtime_ns, status.st_ctime_ns)
+        version = (status.st_dev, status.st_ino, status.st_size, *times)
+        return self._lines.setdefault(version, KnownLines())
 
     def _close_kept(self) -> None:
         while self._kept:
@@ -261,16 +281,22 @@ class ReadingSession:
 
         raise Refused(reason)
 
-    def _refuse_own(self, file: OpenFile) -> None:
-        """Raise Refused("denied") for a file of the package itself."""
-        own = self._policy.own
-        status = file.stat
-        if self._own is None or status.st_ctime > self._own.known_until:
-            self._own = own.refresh(self._worker.enter)
-            self._worker.enter(file.root.find_place(file.request.parts))
+    def _refuse_own(self, file: OpenFile, *, looks_again: bool) -> None:
+        """Close a file of the package itself, and raise Refused("denied").
 
-        if (status.st_dev, status.st_ino) in self._own.identities:
-            raise Refused("denied")
+        With ``looks_again``, those made since the last look are looked for if it may be one.
+        """
+        try:
+            own = self._own
+            if own is None or (looks_again and file.stat.st_ctime > own.known_until):
+                own = self._own = self._policy.own.refresh(self._worker.enter)
+                self._worker.enter(file.root.find_place(file.request.parts))
+
+            if (file.stat.st_dev, file.stat.st_ino) in own.identities:
+                raise Refused("denied")
+        except BaseException:
+            os.close(file.fd)
+            raise
 
     def _open_root(self, root: Root) -> int | None:
         """Open a root for the rest of the session; None for an empty one."""

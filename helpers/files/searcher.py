@@ -12,6 +12,7 @@ from abilities.helpers.files.blocks import TextBlock, cut_block, find_blocks
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.file_walk import FileWalk, FoundFile
 from abilities.helpers.files.globs import Glob
+from abilities.helpers.files.known_folders import FolderMemory
 from abilities.helpers.files.matching import Matcher, build_matcher
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import ReadingSession
@@ -121,7 +122,7 @@ class _SearchSession:
         self._policy = policy
         self._worker = worker
         self._deadline = self._file_deadline = time.monotonic() + SECONDS
-        self._walk = FileWalk(roots, policy, worker, SECONDS)
+        self._walk = FileWalk(roots, policy, worker, FolderMemory(), SECONDS)
         self._reading = ReadingSession(roots, policy, worker, "not_found")
         self._closing = ExitStack()
         self._result = SearchResult()

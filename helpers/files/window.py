@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.lines import read_present, skip_lines
+from abilities.helpers.files.lines import KnownLines, find_line, read_present
 from abilities.helpers.files.redaction import REACH, Secret, find_secrets, format_mark, redact
 from abilities.helpers.text.codec import Encoding, decode, detect_encoding
 from abilities.helpers.text.cutting import back_off, splits_character
@@ -92,13 +92,15 @@ def read_piece(
     *,
     text_offsets: bool = False,
     redacts: bool = False,
+    known_lines: KnownLines | None = None,
 ) -> Piece:
     """Read the requested part of a file of ``size`` bytes, ``max_chars`` characters of it at most.
 
     Byte positions count from the start of the file; with ``text_offsets`` from the first byte
     after a byte order mark. ``check`` is called between reads and may raise to stop them. For the
     whole file ``fd`` must stand at its start. With ``redacts`` secrets are replaced by marks; then
-    a piece that begins with one may be longer than ``max_chars`` by that mark.
+    a piece that begins with one may be longer than ``max_chars`` by that mark. Who reads several
+    parts of one file gives its ``known_lines``.
 
     Raises Refused: binary_file, invalid_range, changed, range_too_far; and OSError.
     """
@@ -106,7 +108,7 @@ def read_piece(
     if not requested.is_whole:
         beginning = read_present(fd, size, 0, _LONGEST_BOM)
         file = _describe_file(fd, size, beginning, check, text_offsets, reach)
-        window = _find_window(file, requested)
+        window = _find_window(file, requested, known_lines or KnownLines())
         return _read_window(file, window, max_chars)
 
     count = size
@@ -157,24 +159,27 @@ def _decode_plain(raw: bytes) -> str | None:
     return text
 
 
-def _find_window(file: _OpenFile, requested: Range) -> _Window:
+def _find_window(file: _OpenFile, requested: Range, known: KnownLines) -> _Window:
     if requested.first_line is not None:
-        return _find_lines(file, requested.first_line, requested.last_line)
+        return _find_lines(file, requested.first_line, requested.last_line, known)
 
     return _find_bytes(file, requested)
 
 
-def _find_lines(file: _OpenFile, first_line: int, last_line: int | None) -> _Window:
+def _find_lines(
+    file: _OpenFile, first_line: int, last_line: int | None, known: KnownLines
+) -> _Window:
     """Find lines, counted from 1; a ``last_line`` of None is the end of the file."""
-    begin = file.encoding.bom
-    start = skip_lines(file.fd, file.size, begin, first_line - 1, file.encoding, file.check)
-
-    end = None
-    if last_line is not None:
-        count = last_line - first_line + 1
-        end = skip_lines(file.fd, file.size, start, count, file.encoding, file.check)
+    start = _find_line(file, first_line - 1, known)
+    end = None if last_line is None else _find_line(file, last_line, known)
 
     return _Window(start, end, lead=file.read_before(start))
+
+
+def _find_line(file: _OpenFile, count: int, known: KnownLines) -> int:
+    """Return the position after so many line ends."""
+    begin = file.encoding.bom
+    return find_line(file.fd, file.size, begin, count, file.encoding, file.check, known)
 
 
 def _find_bytes(file: _OpenFile, requested: Range) -> _Window:

@@ -8,13 +8,37 @@ always leads back to the byte it came from. A reader is shown U+FFFD in its plac
 
 import codecs
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-_MARKER_BASE = 0xDC80
+_MARKER_BASE = 0xD800
 """The code point ``_MARKER_BASE + n`` marks n undecodable bytes."""
 
-_MARKERS = re.compile("[\udc81-\udc84]")
+_LONGEST_SEQUENCE = 4
+_MARKERS = [chr(_MARKER_BASE + length) for length in range(1, _LONGEST_SEQUENCE + 1)]
 _ERROR_HANDLER = "abilities.mark"
+
+_ESCAPE_BASE = 0xDC00
+"""The code point ``_ESCAPE_BASE + byte`` is what "surrogateescape" puts in the place of a byte."""
+
+_ESCAPED_BYTES = [chr(_ESCAPE_BASE + byte) for byte in range(0x80, 0x100)]
+
+_CONTINUATIONS = _ESCAPED_BYTES[:64]
+
+# The first two bytes of characters of three and of four (The Unicode Standard, table 3-7), escaped.
+_BEGINNINGS_OF_THREE = (
+    ("\udce0", "[\udca0-\udcbf]"),
+    (
+        "\udce1\udce2\udce3\udce4\udce5\udce6\udce7\udce8\udce9\udcea\udceb\udcec\udcee\udcef",
+        "[\udc80-\udcbf]",
+    ),
+    ("\udced", "[\udc80-\udc9f]"),
+)
+_BEGINNINGS_OF_FOUR = (
+    ("\udcf0", "[\udc90-\udcbf]"),
+    ("\udcf1\udcf2\udcf3", "[\udc80-\udcbf]"),
+    ("\udcf4", "[\udc80-\udc8f]"),
+)
 
 # The codecs module's own functions: `bytes.decode` cannot leave an incomplete end for later.
 _DECODERS = {
@@ -32,6 +56,26 @@ def _mark(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error(_ERROR_HANDLER, _mark)
+
+
+def _list_sequences() -> list[tuple[str, re.Pattern[str], str]]:
+    """Return the undecodable sequences that are longer than a byte: beginnings of characters.
+
+    As long as it may become a character, what does not decode is one sequence (The Unicode
+    Standard, section 3.9: substitution of maximal subparts); any other byte is one by itself.
+    Each has its possible first bytes, its pattern and its marker; longer ones come first.
+    """
+    sequences: list[tuple[str, re.Pattern[str], str]] = []
+
+    for firsts, second in _BEGINNINGS_OF_FOUR:
+        sequences.append((firsts, re.compile(f"[{firsts}]{second}[\udc80-\udcbf]"), _MARKERS[2]))
+    for firsts, second in _BEGINNINGS_OF_FOUR + _BEGINNINGS_OF_THREE:
+        sequences.append((firsts, re.compile(f"[{firsts}]{second}"), _MARKERS[1]))
+
+    return sequences
+
+
+_SEQUENCES = _list_sequences()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +130,28 @@ def decode(raw: bytes, encoding: Encoding, *, final: bool) -> tuple[str, bool]:
     try:
         return decode_bytes(raw, "strict", final)[0], False
     except UnicodeDecodeError:
-        return decode_bytes(raw, _ERROR_HANDLER, final)[0], True
+        if encoding.unit == 2:
+            return decode_bytes(raw, _ERROR_HANDLER, final)[0], True
+
+    # A text in another encoding has many such bytes, and a call for each of them takes long.
+    return _mark_escaped(decode_bytes(raw, "surrogateescape", final)[0]), True
+
+
+def _mark_escaped(text: str) -> str:
+    """Return a text with markers in the place of undecodable bytes, each of which is escaped."""
+    if _has_any(text, _CONTINUATIONS):
+        for firsts, pattern, marker in _SEQUENCES:
+            if _has_any(text, firsts):
+                text = pattern.sub(marker, text)
+
+    for escaped in _ESCAPED_BYTES:
+        text = text.replace(escaped, _MARKERS[0])
+
+    return text
+
+
+def _has_any(text: str, chars: Iterable[str]) -> bool:
+    return any(char in text for char in chars)
 
 
 def byte_length(text: str, encoding: Encoding) -> int:
@@ -101,19 +166,23 @@ def byte_length(text: str, encoding: Encoding) -> int:
 
 
 def _marked_byte_length(text: str, encoding: Encoding) -> int:
-    length = len(_MARKERS.sub("", text).encode(encoding.codec))
+    length = len(text.encode(encoding.codec, "surrogatepass"))
+    marker_size = len(_MARKERS[0].encode(encoding.codec, "surrogatepass"))
 
-    for marker in _MARKERS.findall(text):
-        length += ord(marker) - _MARKER_BASE
+    for size, marker in enumerate(_MARKERS, 1):
+        length += text.count(marker) * (size - marker_size)
 
     return length
 
 
 def replace_markers(text: str) -> str:
     """Return the text as a reader sees it: U+FFFD for each marker."""
-    return _MARKERS.sub("\ufffd", text)
+    for marker in _MARKERS:
+        text = text.replace(marker, "\ufffd")
+
+    return text
 
 
 def count_replaced(text: str) -> int:
     """Return how many characters of a decoded text stand for bytes that do not decode."""
-    return len(_MARKERS.findall(text))
+    return sum(map(text.count, _MARKERS))

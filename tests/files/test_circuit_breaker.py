@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -290,3 +291,21 @@ def test_roots_know_nothing_of_each_other(drive: Drive) -> None:
     visits = [drive.breaker.enter(elsewhere, call) for call in ("one", "two")]
 
     assert None not in visits
+
+
+def test_a_thread_that_comes_back_while_it_is_counted_is_not_counted() -> None:
+    breaker = CircuitBreaker()
+    visit = breaker.enter(WorkPlace("/root", ("a.txt",)), call=1)
+    assert visit is not None
+
+    class Blockages(dict[str, Any]):
+        """Lets the thread leave at the moment at which its visit is about to be counted."""
+
+        def setdefault(self, *arguments: Any) -> Any:
+            breaker.leave(visit)
+            return super().setdefault(*arguments)
+
+    breaker._blockages = Blockages()
+    breaker.count_stuck(visit)
+
+    assert breaker.count_lost() == len(breaker) == 0

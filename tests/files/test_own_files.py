@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from abilities import Abilities, Settings
+from abilities import Abilities, Settings, render
 from abilities.declarations.faults import Refused
+from abilities.declarations.values import JsonObject
 from abilities.helpers.files.own_files import OwnFiles, OwnPlace
 from abilities.helpers.stores.sqlite.backup import backup
 from abilities.helpers.tokens import TokenFile
@@ -119,6 +120,34 @@ async def test_own_files_that_are_made_or_replaced_later_are_denied_at_once(
         ]
         listed = await list_names(abilities)
         assert [name for name in listed if "copy" not in name] == ["a.txt"]
+
+
+@pytest.mark.parametrize("before", [0, 1, 12])
+async def test_a_long_file_that_was_just_made_is_denied_before_it_is_read(
+    own: Settings, before: int
+) -> None:
+    state = own.workspace_dir / "state"
+    long = "# a long line of some other file\n" * 1_000
+    names = [f"long {number}.txt" for number in range(before)]
+    for name in names:
+        (own.workspace_dir / name).write_text(long)
+
+    async with Abilities.open(own) as abilities:
+        assert await list_names(abilities) == ["a.txt", *sorted(names)]
+
+        (state / "new").write_text("# secret\n" * 9_000)
+        (state / "new").replace(state / "settings.toml")
+        os.link(state / "settings.toml", own.workspace_dir / "copy.toml")
+        request: JsonObject | None = {"paths": [*names, "copy.toml", "state/settings.toml"]}
+        reasons: dict[str, str] = {}
+        while request:
+            answer = await abilities.call("file_read_bulk", request)
+            assert "secret" not in render(answer)
+            for record in answer["results"]:
+                reasons[record["input"]] = record.get("error", {}).get("reason", "read")
+            request = answer.get("next_request")
+
+    assert reasons["copy.toml"] == reasons["state/settings.toml"] == "denied"
 
 
 async def test_a_backup_is_denied_wherever_it_lies(own: Settings) -> None:

@@ -1,6 +1,7 @@
 """Properties of the envelope: order and count, the bound, lossless continuation."""
 
 import asyncio
+import codecs
 import os
 from collections.abc import Iterator
 from itertools import product
@@ -16,6 +17,7 @@ from abilities import Abilities, Settings, render
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.reply.budget import count_fitting_chars, measure_escaped
 from abilities.helpers.text.codec import (
+    UTF_8,
     Encoding,
     byte_length,
     count_replaced,
@@ -34,6 +36,8 @@ some = hypothesis_settings(max_examples=EXAMPLES, deadline=None)
 
 ALPHABET = list('abc \n\r\t"\\\u0001\u007fäß世界\u0301\ufe0f\u200d👩👧🇩🇪🇫각\u1100\u1161\ufffd')
 texts = st.text(st.sampled_from(ALPHABET), max_size=300)
+MARKERS = "\ud801\ud802\ud803"
+BOUNDARY_BYTES = "80 8f 90 9f a0 bf c0 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff"
 raws = st.lists(
     st.one_of(texts.map(str.encode), st.binary(max_size=6).filter(lambda raw: 0 not in raw))
 ).map(b"".join)
@@ -86,6 +90,41 @@ def test_decoding_shows_what_python_shows_and_loses_no_byte(raw: bytes) -> None:
     assert replace_markers(text) == raw.decode("utf-8", "replace")
     assert byte_length(text, encoding) == len(raw)
     assert marked == (count_replaced(text) > 0)
+
+
+BROKEN = st.lists(
+    st.sampled_from(
+        [
+            b"a",
+            b"\xc3\xa9",
+            b"\xe2\x82\xac",
+            b"\xf0\x9f\x98\x80",
+            *map(bytes.fromhex, BOUNDARY_BYTES.split()),
+        ]
+    ),
+    max_size=12,
+).map(b"".join)
+
+
+@many
+@given(BROKEN, st.booleans())
+def test_each_sequence_that_does_not_decode_counts_as_python_counts_it(
+    raw: bytes, final: bool
+) -> None:
+    sizes: list[int] = []
+
+    def note(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeDecodeError)
+        sizes.append(error.end - error.start)
+        return "\ufffd", error.end
+
+    codecs.register_error("tests.note", note)
+    expected, consumed = codecs.utf_8_decode(raw, "tests.note", final)
+    text, _ = decode(raw, detect_encoding(b""), final=final)
+
+    assert replace_markers(text) == expected
+    assert [byte_length(char, UTF_8) for char in text if char in MARKERS] == sizes
+    assert byte_length(text, UTF_8) == consumed
 
 
 @many
