@@ -17,7 +17,7 @@ from abilities.declarations.model import Model
 from abilities.declarations.records import Record
 from abilities.definition import Ability, Context, ability
 from abilities.errors import AbilityError
-from abilities.helpers.files.reader import FileText
+from abilities.helpers.files.file_text import FileText
 from abilities.helpers.reply.render import render
 from abilities.helpers.reply.text import parse_text
 from abilities.registry import AbilityRegistry

@@ -17,7 +17,6 @@ from abilities.declarations.fields import (
     AskedFormat,
     Boolean,
     Integer,
-    Unsaid,
 )
 from abilities.declarations.limits import (
     DEFAULT_CONTEXT_LINES,
@@ -177,10 +176,9 @@ class ReadInput(Arguments):
         description="A path, or an object of one kind.",
         json_schema_extra={UNSAID: ["description"]},
     )
-    max_tokens: (
-        Annotated[int, Field(ge=MIN_READ_TOKENS, le=MAX_READ_TOKENS), Integer, Unsaid("maximum")]
-        | None
-    ) = Field(default=None, description="Of the whole answer, 4 bytes each.")
+    max_tokens: Annotated[int, Field(ge=MIN_READ_TOKENS, le=MAX_READ_TOKENS), Integer] | None = (
+        Field(default=None, description="Of the whole answer, 4 bytes each.")
+    )
     plan: Annotated[bool, Boolean] = Field(
         default=False, description="Only say what there is and what would come."
     )

@@ -3,8 +3,8 @@
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer, FileReadBulkInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
+from abilities.helpers.files.file_text import FileText
 from abilities.helpers.files.granting import read_within
-from abilities.helpers.files.reader import FileText
 from abilities.helpers.gather.files import describe_file
 from abilities.helpers.reply.detail import FILE, choose_shape
 from abilities.helpers.reply.envelope import FoundItem, ReplyRecord, build_reply

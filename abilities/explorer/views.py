@@ -31,9 +31,9 @@ from abilities.declarations.memory import LinkData, Memory
 from abilities.declarations.memory_history import ChangeEntry
 from abilities.declarations.values import JsonObject
 from abilities.definition import Context, ability
+from abilities.helpers.files.file_text import format_modified_at
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.lister import Listing
-from abilities.helpers.files.reader import format_modified_at
 from abilities.helpers.memory.helper import DayFile
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.timeline import describe_change, describe_pair

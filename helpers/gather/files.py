@@ -8,12 +8,13 @@ from typing import NamedTuple
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_GLOBS_FILES
 from abilities.declarations.read import FileItem, GlobItem
+from abilities.helpers.files.file_text import FileText, find_version
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.granting import measure_wanted
 from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.files.paths import express_path, parse_path
-from abilities.helpers.files.reader import FileText, ReadingSession, find_version
+from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown
 from abilities.helpers.gather.offers import (

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
+from abilities.helpers.files.file_text import FileText
 from abilities.helpers.files.paths import PathRequest
-from abilities.helpers.files.reader import FileReader, FileText, ReadingSession
+from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.memory.targets import MemoryFiles, Target
 from abilities.helpers.search.terms import Language, weigh_text
 from abilities.helpers.text.codec import replace_markers

@@ -9,6 +9,8 @@ import pytest
 from abilities import Ability, Settings, schemas
 from abilities.adapters.tools import describe_tool
 from abilities.builtin.catalog import BUILT_IN
+from abilities.builtin.read import read
+from abilities.declarations.read import ITEM_SCHEMA, ITEMS, Kind
 from tests.support.piped import open_piped
 
 SPECIFIED = tuple(ability.name for ability in BUILT_IN[:10])
@@ -28,7 +30,7 @@ UNOFFERED = {"output_format", "detail"}
 
 EVIDENT = {
     "after", "archived", "bulkRead", "breadth", "category", "content", "depth", "id", "if_version",
-    "importance", "key", "limit", "link_weight", "max_chars_per_file", "max_chars_per_item",
+    "importance", "items", "key", "limit", "link_weight", "max_chars_per_file", "max_chars_per_item",
     "memory_score", "metadata", "offset", "operations", "paths", "permanent", "queries", "search",
     "sort_by", "sort_order", "summary", "tags", "targets", "term", "type", "version",
     "within_days", "links", "remove_links",
@@ -98,7 +100,8 @@ def walk(
     words += brief.get("description", "") + "\n"
     yield Argument(ability, path, brief, full, words)
 
-    if "items" in full:
+    # An item of several forms is described by its ability.
+    if "items" in full and "anyOf" not in full["items"]:
         yield from walk(ability, f"{path}[]", brief["items"], full["items"], words)
 
     for name, field in full.get("properties", {}).items():
@@ -220,6 +223,17 @@ def test_no_words_repeat_a_keyword(argument: Argument) -> None:
         assert "default" not in description.lower()
     choices = argument.full.get("enum", [])
     assert len(choices) < 2 or f"{choices[0]}, {choices[1]}" not in description
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_every_field_of_an_item_to_read_is_in_the_description(kind: Kind) -> None:
+    fields = schemas.build_arguments_schema(ITEMS[kind])["properties"]
+
+    for name in fields:
+        published = name.removesuffix("_")  # a keyword of Python, such as "in"
+        assert published in ITEM_SCHEMA["anyOf"][1]["properties"]
+        if published != "after":  # copied from an answer
+            assert f'"{published}"' in read.description
 
 
 def test_a_model_reads_no_pattern_and_no_bound_of_a_number_format() -> None:
