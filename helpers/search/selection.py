@@ -32,12 +32,14 @@ _TOTAL_BITS = 40
 
 _MATCHED = 1 << _TOTAL_BITS
 
+_DOC_BITS = 40
+"""Bits of a place in a ranking that hold a memory's number; the score stands above them."""
 
-class Selected(NamedTuple):
-    """A memory's number and its score."""
+_LAST_DOC = (1 << _DOC_BITS) - 1
 
-    doc: int
-    score: int
+
+Selected = tuple[int, int]
+"""A memory's number and its score. Of thousands, records with names would take twice as long."""
 
 
 class BlockPostings(NamedTuple):
@@ -82,49 +84,55 @@ def select_best(
 
 
 class _Best:
-    """The best memories so far; ``least_score`` is a score that at least ``most`` reach."""
+    """The best memories so far; ``least_score`` is a score that at least ``most`` reach.
+
+    A place is a number by which memories are sorted: by falling score and then by number.
+    """
 
     def __init__(self, most: int, least_score: int = 1) -> None:
         self._most = most
         self._scores: list[int] = []
-        self._kept: list[tuple[int, int]] = []
-        self._last_tied = (0, 0)
+        self._places: list[int] = []
+        self._last_tied: Selected = (0, 0)
         self.least_score = least_score
         """The score that a memory needs."""
 
     def add(self, doc: int, score: int) -> None:
-        """Add a memory; one that scores less than ``least_score`` changes nothing."""
-        if score < self.least_score:
-            return
-
-        self._kept.append((-score, doc))
+        """Add a memory that scores ``least_score`` at least."""
+        self._places.append(doc - (score << _DOC_BITS))
         if len(self._scores) < self._most:
             heapq.heappush(self._scores, score)
-        else:
-            heapq.heappushpop(self._scores, score)
+        elif score > self._scores[0]:
+            heapq.heapreplace(self._scores, score)
 
         if len(self._scores) == self._most:
             self.least_score = self._scores[0]
-        if len(self._kept) > 2 * (self._most + MOST_TIED):
-            self._kept = self._cut()
-            if len(self._kept) == self._most + MOST_TIED:
-                self._last_tied = self._kept[-1]
+        if len(self._places) > 2 * (self._most + MOST_TIED):
+            self._places = self._cut()
+            if len(self._places) == self._most + MOST_TIED:
+                self._last_tied = _read_place(self._places[-1])
 
     def find_least(self, doc: int) -> int:
         """Return the score that memories from this number on need."""
         # If enough memories of lower numbers tie with the last, one more tie changes nothing.
-        if self._last_tied[0] == -self.least_score and self._last_tied[1] < doc:
+        last, score = self._last_tied
+        if score == self.least_score and last < doc:
             return self.least_score + 1
 
         return self.least_score
 
     def rank(self) -> list[Selected]:
         """Return the best, and those that tie with the last of them."""
-        return [Selected(doc, -negative) for negative, doc in self._cut()]
+        return list(map(_read_place, self._cut()))
 
-    def _cut(self) -> list[tuple[int, int]]:
-        ranked = sorted(one for one in self._kept if -one[0] >= self.least_score)
+    def _cut(self) -> list[int]:
+        last = _LAST_DOC - (self.least_score << _DOC_BITS)
+        ranked = sorted([place for place in self._places if place <= last])
         return ranked[: self._most + MOST_TIED]
+
+
+def _read_place(place: int) -> Selected:
+    return place & _LAST_DOC, -(place >> _DOC_BITS)
 
 
 class _Search:
@@ -165,9 +173,12 @@ class _Search:
         else:
             sums = self._add_up_lanes(block.docs, least)
 
+        best = self._best
         for number, amount in sums.items():
             matched, total = divmod(amount, _MATCHED)
-            self._best.add(first + number, compute_score(total, matched, self._asked))
+            score = compute_score(total, matched, self._asked)
+            if score >= best.least_score:
+                best.add(first + number, score)
 
     def _divide(self, docs: Mapping[int, bytes], least: int) -> tuple[list[int], list[int]]:
         """Return terms of which a memory needs one to reach a score, and the others."""
