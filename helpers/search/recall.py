@@ -150,10 +150,10 @@ class Entries(Sequence[RankedEntry]):
     """
 
     def __init__(self, columns: Sequence[tuple[Any, ...]]) -> None:
-        self._columns = columns
+        self.columns = columns
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return len(self.columns)
 
     @overload
     def __getitem__(self, place: int) -> RankedEntry: ...
@@ -161,18 +161,18 @@ class Entries(Sequence[RankedEntry]):
     def __getitem__(self, place: slice) -> "Entries": ...
     def __getitem__(self, place: int | slice) -> "RankedEntry | Entries":
         if isinstance(place, slice):
-            return Entries(self._columns[place])
+            return Entries(self.columns[place])
 
-        return RankedEntry._make(self._columns[place])
+        return RankedEntry._make(self.columns[place])
 
     def __iter__(self) -> Iterator[RankedEntry]:
-        return map(RankedEntry._make, self._columns)
+        return map(RankedEntry._make, self.columns)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
     def __hash__(self) -> int:
-        return hash(tuple(self._columns))
+        return hash(tuple(self.columns))
 
 
 @dataclass(frozen=True, slots=True)

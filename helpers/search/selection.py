@@ -151,6 +151,7 @@ class _Search:
         ]
         self._idfs = idfs
         self._best = best
+        self._cuts: dict[tuple[int, ...], dict[int, int]] = {}
 
     @cached_property
     def _lane_filter(self) -> LaneFilter:
@@ -223,24 +224,28 @@ class _Search:
     ) -> dict[int, int]:
         """Return the sums that may reach a score, with what these terms add to them."""
         cuts = self._find_cuts(places, least)
-        terms = [(self._gains[place], decode(docs[place])) for place in places]
-        completed: dict[int, int] = {}
+        # Damage can repeat a memory's number, and so count a term twice.
+        completed = {
+            number: amount
+            for number, amount in sums.items()
+            if amount >= cuts.get(amount >> _TOTAL_BITS, 0)
+        }
 
-        for number, amount in sums.items():
-            # Damage can repeat a memory's number, and so count a term twice.
-            if amount < cuts.get(amount >> _TOTAL_BITS, 0):
-                continue
-
+        terms = [(self._gains[place], decode(docs[place])) for place in places if completed]
+        for number in completed:
             for gains, values in terms:
                 position = bisect_left(values, number << 6)
                 if position < len(values) and values[position] >> 6 == number:
-                    amount += gains[values[position] & HIGHEST_WEIGHT]
-            completed[number] = amount
+                    completed[number] += gains[values[position] & HIGHEST_WEIGHT]
 
         return completed
 
     def _find_cuts(self, places: Collection[int], least: int) -> dict[int, int]:
         """Return the least sum, by the number of terms in it, that may still reach a score."""
+        known = (least, *places)  # most blocks have the same ones
+        if known in self._cuts:
+            return self._cuts[known]
+
         addable = sum(self._highest[place] for place in places)
         cuts: dict[int, int] = {}
 
@@ -248,6 +253,7 @@ class _Search:
             least_total = _find_least_total(least, matched + len(places), self._asked)
             cuts[matched] = matched * _MATCHED + max(0, least_total - addable)
 
+        self._cuts = {known: cuts}
         return cuts
 
     def _add_up_lanes(self, docs: Mapping[int, bytes], least: int) -> dict[int, int]:
