@@ -270,9 +270,8 @@ def _list_best(
     present = [(-score, keys[doc], doc) for doc, score in selected if doc in keys]
 
     entries: list[RankedEntry] = []
-    for negative, key, doc in heapq.nsmallest(MOST_SELECTED, present):
-        words = search.find_words(doc)
-        entries.append(RankedEntry(key, False, -negative, -negative, None, words))
+    for fall, key, doc in heapq.nsmallest(MOST_SELECTED, present):
+        entries.append(RankedEntry(key, False, -fall, -fall, None, search.find_words(doc)))
 
     return entries
 
