@@ -34,7 +34,7 @@ def _replace_indexes(
     connection: sqlite3.Connection, _position: Position, indexes: dict[str, str]
 ) -> Block:
     for name, columns in indexes.items():
-        connection.execute(f"DROP INDEX {name}")
+        connection.execute(f"DROP INDEX IF EXISTS {name}")
         connection.execute(f"CREATE INDEX {name} ON {columns}")
 
     return Block(len(indexes), None)
