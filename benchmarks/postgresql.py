@@ -47,8 +47,8 @@ _SHELF = (
     "access_count",
 )
 COPIED = {
-    "memories": f"SELECT {', '.join(MemoryRow._fields)}, hash FROM memories",
-    "versions": "SELECT namespace, number FROM versions",
+    "memories": f"SELECT {', '.join(MemoryRow._fields[:-1])}, hash, expires_at FROM memories",
+    "versions": "SELECT namespace, number, forgotten, 0 FROM versions",
     "links": f"SELECT namespace, {', '.join(LinkRecord._fields)} FROM links",
     "link_counts": "SELECT namespace, key, outgoing, incoming FROM link_counts",
     "shelf": f"SELECT m.namespace, m.id, m.key, {', '.join(f's.{name}' for name in _SHELF)}, r.doc"
@@ -58,7 +58,7 @@ COPIED = {
     "words": "SELECT namespace, id, lower(content) FROM memories",
     "counters": "SELECT namespace, name, archived, value, number FROM counters",
 }
-"""The tables of a database, and where their rows come from in a generated store."""
+"""The tables of a database, and where their rows come from in a generated store, in their order."""
 
 _Read = Callable[[Connection], Coroutine[Any, Any, WalkResult]]
 

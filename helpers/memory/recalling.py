@@ -4,7 +4,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -13,7 +13,7 @@ from abilities.declarations.recall import RecallInput
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory.notes import NotePart, read_note_parts
 from abilities.helpers.memory.targets import MemoryFiles
-from abilities.helpers.search.recall import Filters, NoteTerms, Ranking, RecallRequest
+from abilities.helpers.search.recall import Entries, Filters, NoteTerms, Ranking, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryStore, Recalled
@@ -163,8 +163,12 @@ def check_cursors(arguments: RecallInput, rankings: Sequence[Ranking]) -> None:
 
 def hash_ranking(ranking: Ranking) -> str:
     """Return a hash of the names and scores in a ranking (BLAKE2b, 48 bits)."""
+    entries: Sequence[tuple[Any, ...]] = ranking.entries
+    if isinstance(ranking.entries, Entries):
+        entries = ranking.entries.columns  # of thousands, each takes a while to make
+
     listed: list[object] = []  # flat, because a tuple per entry takes longer
-    for entry in ranking.entries:
+    for entry in entries:
         listed += entry[:3]
 
     digest = blake2b(orjson.dumps(listed), digest_size=_DIGEST_BYTES)

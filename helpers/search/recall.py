@@ -4,6 +4,7 @@ It ranks the memories of one namespace for several questions at once. Whatever s
 order and the scores are the same, since they depend on the memories alone.
 """
 
+import heapq
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -149,10 +150,10 @@ class Entries(Sequence[RankedEntry]):
     """
 
     def __init__(self, columns: Sequence[tuple[Any, ...]]) -> None:
-        self._columns = columns
+        self.columns = columns
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return len(self.columns)
 
     @overload
     def __getitem__(self, place: int) -> RankedEntry: ...
@@ -160,18 +161,18 @@ class Entries(Sequence[RankedEntry]):
     def __getitem__(self, place: slice) -> "Entries": ...
     def __getitem__(self, place: int | slice) -> "RankedEntry | Entries":
         if isinstance(place, slice):
-            return Entries(self._columns[place])
+            return Entries(self.columns[place])
 
-        return RankedEntry._make(self._columns[place])
+        return RankedEntry._make(self.columns[place])
 
     def __iter__(self) -> Iterator[RankedEntry]:
-        return map(RankedEntry._make, self._columns)
+        return map(RankedEntry._make, self.columns)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
     def __hash__(self) -> int:
-        return hash(tuple(self._columns))
+        return hash(tuple(self.columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
         searches.append(search)
         hits.append((yield from _select(search, request.filters, allowed)))
 
-    docs = {hit.doc: None for selected in hits for hit in selected}
+    docs = {doc: None for selected in hits for doc, _ in selected}
     keys: Mapping[int, str] = {}
     if docs:
         keys = yield FetchKeys(tuple(docs))
@@ -252,10 +253,10 @@ def _select(
     most = 4 * MOST_SELECTED
     while True:
         selected = select_best(search.blocks, search.idfs, most)
-        docs = tuple(hit.doc for hit in selected)
+        docs = tuple(doc for doc, _ in selected)
         passing: Collection[int] = yield FetchPassing(filters, docs)
 
-        hits = [hit for hit in selected if hit.doc in passing]
+        hits = [(doc, score) for doc, score in selected if doc in passing]
         if len(hits) >= MOST_SELECTED or len(selected) < most:
             return hits
 
@@ -266,12 +267,11 @@ def _list_best(
     search: QuestionIndex, selected: Sequence[Selected], keys: Mapping[int, str]
 ) -> list[RankedEntry]:
     """Return the 256 best of the memories that have keys; of equal ones the first by key."""
-    present = [hit for hit in selected if hit.doc in keys]
-    present.sort(key=lambda hit: (-hit.score, keys[hit.doc]))
+    present = [(-score, keys[doc], doc) for doc, score in selected if doc in keys]
 
     entries: list[RankedEntry] = []
-    for doc, score in present[:MOST_SELECTED]:
-        entries.append(RankedEntry(keys[doc], False, score, score, None, search.find_words(doc)))
+    for fall, key, doc in heapq.nsmallest(MOST_SELECTED, present):
+        entries.append(RankedEntry(key, False, -fall, -fall, None, search.find_words(doc)))
 
     return entries
 

@@ -32,12 +32,14 @@ _TOTAL_BITS = 40
 
 _MATCHED = 1 << _TOTAL_BITS
 
+_DOC_BITS = 40
+"""Bits of a place in a ranking that hold a memory's number; the score stands above them."""
 
-class Selected(NamedTuple):
-    """A memory's number and its score."""
+_LAST_DOC = (1 << _DOC_BITS) - 1
 
-    doc: int
-    score: int
+
+Selected = tuple[int, int]
+"""A memory's number and its score. Of thousands, records with names would take twice as long."""
 
 
 class BlockPostings(NamedTuple):
@@ -82,49 +84,55 @@ def select_best(
 
 
 class _Best:
-    """The best memories so far; ``least_score`` is a score that at least ``most`` reach."""
+    """The best memories so far; ``least_score`` is a score that at least ``most`` reach.
+
+    A place is a number by which memories are sorted: by falling score and then by number.
+    """
 
     def __init__(self, most: int, least_score: int = 1) -> None:
         self._most = most
         self._scores: list[int] = []
-        self._kept: list[tuple[int, int]] = []
-        self._last_tied = (0, 0)
+        self._places: list[int] = []
+        self._last_tied: Selected = (0, 0)
         self.least_score = least_score
         """The score that a memory needs."""
 
     def add(self, doc: int, score: int) -> None:
-        """Add a memory; one that scores less than ``least_score`` changes nothing."""
-        if score < self.least_score:
-            return
-
-        self._kept.append((-score, doc))
+        """Add a memory that scores ``least_score`` at least."""
+        self._places.append(doc - (score << _DOC_BITS))
         if len(self._scores) < self._most:
             heapq.heappush(self._scores, score)
-        else:
-            heapq.heappushpop(self._scores, score)
+        elif score > self._scores[0]:
+            heapq.heapreplace(self._scores, score)
 
         if len(self._scores) == self._most:
             self.least_score = self._scores[0]
-        if len(self._kept) > 2 * (self._most + MOST_TIED):
-            self._kept = self._cut()
-            if len(self._kept) == self._most + MOST_TIED:
-                self._last_tied = self._kept[-1]
+        if len(self._places) > 2 * (self._most + MOST_TIED):
+            self._places = self._cut()
+            if len(self._places) == self._most + MOST_TIED:
+                self._last_tied = _read_place(self._places[-1])
 
     def find_least(self, doc: int) -> int:
         """Return the score that memories from this number on need."""
         # If enough memories of lower numbers tie with the last, one more tie changes nothing.
-        if self._last_tied[0] == -self.least_score and self._last_tied[1] < doc:
+        last, score = self._last_tied
+        if score == self.least_score and last < doc:
             return self.least_score + 1
 
         return self.least_score
 
     def rank(self) -> list[Selected]:
         """Return the best, and those that tie with the last of them."""
-        return [Selected(doc, -negative) for negative, doc in self._cut()]
+        return list(map(_read_place, self._cut()))
 
-    def _cut(self) -> list[tuple[int, int]]:
-        ranked = sorted(one for one in self._kept if -one[0] >= self.least_score)
+    def _cut(self) -> list[int]:
+        last = _LAST_DOC - (self.least_score << _DOC_BITS)
+        ranked = sorted([place for place in self._places if place <= last])
         return ranked[: self._most + MOST_TIED]
+
+
+def _read_place(place: int) -> Selected:
+    return place & _LAST_DOC, -(place >> _DOC_BITS)
 
 
 class _Search:
@@ -143,6 +151,7 @@ class _Search:
         ]
         self._idfs = idfs
         self._best = best
+        self._cuts: dict[tuple[int, ...], dict[int, int]] = {}
 
     @cached_property
     def _lane_filter(self) -> LaneFilter:
@@ -165,9 +174,12 @@ class _Search:
         else:
             sums = self._add_up_lanes(block.docs, least)
 
+        best = self._best
         for number, amount in sums.items():
             matched, total = divmod(amount, _MATCHED)
-            self._best.add(first + number, compute_score(total, matched, self._asked))
+            score = compute_score(total, matched, self._asked)
+            if score >= best.least_score:
+                best.add(first + number, score)
 
     def _divide(self, docs: Mapping[int, bytes], least: int) -> tuple[list[int], list[int]]:
         """Return terms of which a memory needs one to reach a score, and the others."""
@@ -212,24 +224,28 @@ class _Search:
     ) -> dict[int, int]:
         """Return the sums that may reach a score, with what these terms add to them."""
         cuts = self._find_cuts(places, least)
-        terms = [(self._gains[place], decode(docs[place])) for place in places]
-        completed: dict[int, int] = {}
+        # Damage can repeat a memory's number, and so count a term twice.
+        completed = {
+            number: amount
+            for number, amount in sums.items()
+            if amount >= cuts.get(amount >> _TOTAL_BITS, 0)
+        }
 
-        for number, amount in sums.items():
-            # Damage can repeat a memory's number, and so count a term twice.
-            if amount < cuts.get(amount >> _TOTAL_BITS, 0):
-                continue
-
+        terms = [(self._gains[place], decode(docs[place])) for place in places if completed]
+        for number in completed:
             for gains, values in terms:
                 position = bisect_left(values, number << 6)
                 if position < len(values) and values[position] >> 6 == number:
-                    amount += gains[values[position] & HIGHEST_WEIGHT]
-            completed[number] = amount
+                    completed[number] += gains[values[position] & HIGHEST_WEIGHT]
 
         return completed
 
     def _find_cuts(self, places: Collection[int], least: int) -> dict[int, int]:
         """Return the least sum, by the number of terms in it, that may still reach a score."""
+        known = (least, *places)  # most blocks have the same ones
+        if known in self._cuts:
+            return self._cuts[known]
+
         addable = sum(self._highest[place] for place in places)
         cuts: dict[int, int] = {}
 
@@ -237,6 +253,7 @@ class _Search:
             least_total = _find_least_total(least, matched + len(places), self._asked)
             cuts[matched] = matched * _MATCHED + max(0, least_total - addable)
 
+        self._cuts = {known: cuts}
         return cuts
 
     def _add_up_lanes(self, docs: Mapping[int, bytes], least: int) -> dict[int, int]:

@@ -103,15 +103,15 @@ def select_plainly(
 
     ranked = sorted(
         (
-            Selected(doc, compute_score(sum(parts), len(parts), len(idfs)))
+            (doc, compute_score(sum(parts), len(parts), len(idfs)))
             for doc, parts in totals.items()
             if allowed is None or doc in allowed
         ),
-        key=lambda one: (-one.score, one.doc),
+        key=lambda one: (-one[1], one[0]),
     )
     if len(ranked) > most:
-        last = ranked[most - 1].score
-        ranked = [one for one in ranked if one.score >= last][: most + selection.MOST_TIED]
+        _, last = ranked[most - 1]
+        ranked = [one for one in ranked if one[1] >= last][: most + selection.MOST_TIED]
 
     return ranked
 
@@ -141,7 +141,7 @@ def test_ties_with_the_last_are_bounded_and_the_lowest_numbers_stay() -> None:
 
     selected = select_best(blocks, [700])
 
-    assert [one.doc for one in selected] == list(range(256 + selection.MOST_TIED))
+    assert [doc for doc, _ in selected] == list(range(256 + selection.MOST_TIED))
 
 
 def test_a_weight_grows_with_the_count_and_falls_with_the_length() -> None:
@@ -157,7 +157,7 @@ def test_a_number_that_damage_repeats_does_no_harm() -> None:
 
     selected = select_best([BlockPostings(0, {0: docs, 1: postings.pack(9, 20)})], [700, 900])
 
-    assert {one.doc for one in selected} == {7, 9}
+    assert {doc for doc, _ in selected} == {7, 9}
 
 
 held = st.sampled_from(((0, 0), (30, 0), (0, 30), (30, 30), (31, 30)))

@@ -1,13 +1,19 @@
 """What a search looks for, and the text that it looks into."""
 
+from contextlib import closing
+from pathlib import Path
+
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abilities.helpers.stores.changes import Change, create_row
-from abilities.helpers.stores.model import Row
+from abilities.helpers.stores.model import IncomingMemory, Row, StoredMemory
+from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import SEPARATOR, fold_searchable, split_search
+from abilities.helpers.stores.sqlite import queries
+from abilities.helpers.stores.sqlite.store import SqliteStore
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=' "'), min_size=1)
 phrases = st.text(st.characters(exclude_categories=["Cs"], exclude_characters='"'), min_size=1)
@@ -87,3 +93,58 @@ def test_a_damaged_memory_has_a_searchable_text(tags: object) -> None:
 
 def make_row() -> Row:
     return create_row(Change("store", "2026-01-01T00:00:00.000Z", key="k"), "a")
+
+
+async def test_a_search_costs_no_more_if_others_have_many_matches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "_SCAN_LIMIT", 10)
+    few, many = [await count_steps(tmp_path / f"{others}.db", others) for others in (100, 1_000)]
+
+    assert many <= few + 1
+
+
+async def count_steps(path: Path, others: int) -> int:
+    """Return the steps of SQLite in a search for what all memories of all namespaces have."""
+    numbers = {"own": 20, "others": others}
+    store = SqliteStore(path)
+    for namespace, number in numbers.items():
+        memories = [make_memory(namespace, f"k{n}") for n in range(number)]
+        await store.import_batch([IncomingMemory(memory) for memory in memories])
+
+    steps = 0
+
+    def count_step() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    with closing(store.access.connect(writing=False)) as connection:
+        connection.set_progress_handler(count_step, 100)
+        page = queries.run_query(connection, "own", Query(search=("wo",), limit=1))
+    await store.close()
+
+    assert page.total == numbers["own"]
+    return steps
+
+
+def make_memory(namespace: str, key: str) -> StoredMemory:
+    time = "2026-01-01T00:00:00.000Z"
+    row = Row(
+        namespace,
+        key,
+        f"{namespace}-{key}",
+        0,
+        0.5,
+        0,
+        "core",
+        "low",
+        "",
+        time,
+        time,
+        "[]",
+        "",
+        "{}",
+        "a word",
+    )
+    return StoredMemory(row, (), 0, time, 0)

@@ -21,7 +21,8 @@ from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.migration import Block, MigrationLog, Position
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.protocol import IntegrityFinding
-from abilities.helpers.stores.sqlite import migration, reader, schema, thread
+from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.sqlite import migration, queries, reader, schema, thread
 from abilities.helpers.stores.sqlite.integrity import check_store
 from abilities.helpers.stores.sqlite.migrations import MIGRATIONS, to_2
 from abilities.helpers.stores.sqlite.migrations.stages import SqliteMigration, SqliteStage
@@ -113,9 +114,9 @@ async def test_a_migrated_store_equals_one_made_at_the_current_version(
 
     assert [finding for finding in findings if finding.state == "damaged"] == []
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-5"]
+    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-6"]
 
-    with connect(tmp_path / "m.db.before-5") as copy:
+    with connect(tmp_path / "m.db.before-6") as copy:
         assert copy.execute("PRAGMA user_version").fetchone() == (1,)
         assert copy.execute("SELECT count(*) FROM memories").fetchone() == (count,)
 
@@ -234,7 +235,7 @@ async def test_a_migration_that_is_killed_goes_on(
     chance = random.Random(7)
 
     kills, halves = 0, 0
-    while kills < KILLS and read_state(path) != (4, False):
+    while kills < KILLS and read_state(path) != (schema.VERSION, False):
         opener = start(OPENER, path, "100000")
         assert opener.stdout is not None
         for _ in range(chance.randrange(1, 12)):
@@ -252,7 +253,7 @@ async def test_a_migration_that_is_killed_goes_on(
 
     assert [finding for finding in findings if finding.state == "damaged"] == []
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert "m.db.before-5" in list_names(tmp_path, "m.db")
+    assert "m.db.before-6" in list_names(tmp_path, "m.db")
     assert not list(tmp_path.glob("m.db-new-*"))
     reached(17, f"{kills} kills of the migration of {COUNT:,} memories, nothing lost")
 
@@ -321,7 +322,7 @@ async def test_a_copy_that_is_killed_is_made_again(tmp_path: Path) -> None:
 
     await check(path)
 
-    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-5"]
+    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-6"]
 
 
 def start(code: str, path: Path, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -356,7 +357,7 @@ async def test_an_old_process_is_refused_before_it_writes(tmp_path: Path) -> Non
 
     assert count == (len(lines) + 1,), "what it wrote before is kept"
 
-    with connect(tmp_path / "m.db.before-5") as copy:
+    with connect(tmp_path / "m.db.before-6") as copy:
         copied = copy.execute("SELECT access_count FROM shelf WHERE memory = 1").fetchone()
 
     assert copied == count, "nothing was written between the copy and the migration"
@@ -377,18 +378,18 @@ async def test_processes_migrate_together(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert len(set(ends)) == 1 and ends[0] > 0, "each goes on once all is done"
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert list_names(tmp_path, "m.db.before") == ["m.db.before-5"]
+    assert list_names(tmp_path, "m.db.before") == ["m.db.before-6"]
 
 
 async def test_a_copy_is_never_replaced(tmp_path: Path) -> None:
-    path, earlier = tmp_path / "m.db", tmp_path / "m.db.before-5"
+    path, earlier = tmp_path / "m.db", tmp_path / "m.db.before-6"
     sqlite_version_1.build(path, sqlite_version_1.make_memories(3))
     earlier.write_text("of another time")
 
     await check(path)
 
     assert earlier.read_text() == "of another time"
-    assert list_names(tmp_path, "m.db.before") == ["m.db.before-5", "m.db.before-5-2"]
+    assert list_names(tmp_path, "m.db.before") == ["m.db.before-6", "m.db.before-6-2"]
 
 
 async def test_nothing_is_changed_without_room_for_the_copy(
@@ -415,7 +416,7 @@ async def test_nothing_is_changed_without_room_for_the_copy(
 
     await check(path)
 
-    assert read_state(path) == (5, False), "with room it is migrated"
+    assert read_state(path) == (6, False), "with room it is migrated"
 
 
 async def test_a_damaged_file_is_refused_and_left_untouched(tmp_path: Path) -> None:
@@ -494,7 +495,7 @@ async def test_closing_interrupts_a_migration_and_the_next_opening_resumes_it(
 
     await check(path)
 
-    assert read_state(path) == (5, False)
+    assert read_state(path) == (6, False)
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
 
 
@@ -566,10 +567,10 @@ def test_a_backup_of_an_older_version_is_restored_and_migrated_when_it_is_opened
     checked = run(path, "check", "--full")
 
     assert checked.exit_code == 0, checked.output
-    assert "The schema version is 5, the current one." in checked.stdout
+    assert "The schema version is 6, the current one." in checked.stdout
     assert "Copies of the store from before a migration: 1" in checked.stdout
     # A path that is broken into lines cannot be copied.
-    assert f"        {path}.before-5\n" in checked.stdout
+    assert f"        {path}.before-6\n" in checked.stdout
 
 
 def test_the_doctor_names_an_older_store_and_leaves_it(tmp_path: Path) -> None:
@@ -630,8 +631,8 @@ def test_the_lock_is_held_for_every_block(tmp_path: Path) -> None:
     os.close(lock)
 
     assert entered[0] == (2, True), "the version moves first"
-    stages = sum(len(MIGRATIONS[version].stages) for version in (2, 3, 4, 5))
-    assert entered[-1] == (5, False) and len(entered) == stages + 2
+    stages = sum(len(MIGRATIONS[version].stages) for version in MIGRATIONS)
+    assert entered[-1] == (6, False) and len(entered) == stages + 2
 
 
 @pytest.mark.thorough
@@ -645,5 +646,27 @@ def test_a_migration_needs_no_more_memory_for_more_memories(
     peak = measure_peak(sys.executable, "-m", "abilities", "call", "get_memory_stats")
 
     assert peak < 128 << 20
-    assert read_state(path) == (5, False)
+    assert read_state(path) == (6, False)
     reached(17, f"{MOST:,} memories migrated within {peak >> 20} MiB")
+
+
+@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("sort_by", ["accessed_at", "created_at", "updated_at", "access_count"])
+@pytest.mark.parametrize("is_migrated", [False, True])
+async def test_a_page_far_behind_the_first_looks_up_no_row_that_it_skips(
+    is_migrated: bool, sort_by: str, archived: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.db"
+    if is_migrated:
+        sqlite_version_1.build(path, sqlite_version_1.make_memories(3))
+    await check(path)
+
+    statements: list[str] = []
+    with connect(path) as connection:
+        connection.set_trace_callback(statements.append)
+        queries.run_query(connection, "a", Query(sort_by=sort_by, archived=archived, offset=2))
+        connection.set_trace_callback(None)
+        (page,) = [one for one in statements if "OFFSET 2" in one]
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {page}").fetchall()
+
+    assert len(plan) == 1 and "COVERING INDEX" in plan[0][-1], plan

@@ -269,6 +269,25 @@ async def check_most_accesses(store: ServableStore) -> None:
     assert parse_line(format_line(counted)).access_count == MAX_ACCESS_COUNT
 
 
+async def test_a_text_that_is_not_utf8_fails_alone_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    await fill_store(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE memories SET summary = CAST(x'ff' AS TEXT) WHERE key = 'k1'")
+
+    connection.close()
+
+    async with open_store(path) as store:
+        for _ in range(2):
+            page = await store.query(NAMESPACE, Query())
+            read = [one.row.key for one in page.memories if isinstance(one, StoredMemory)]
+
+            assert sorted(read) == ["k0", "k2"] and page.total == 3
+            assert (
+                await find_reason(store.read_linked(NAMESPACE, "k1", 0, 1)) == "checksum_mismatch"
+            )
+
+
 async def test_a_damaged_link_stays_damaged_if_its_rank_changes(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     await fill_store(path)

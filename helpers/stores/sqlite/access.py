@@ -10,6 +10,7 @@ from typing import TypeVar
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.stores.sqlite.changing import expire_due
+from abilities.helpers.stores.sqlite.damaged_texts import replace_damage
 from abilities.helpers.stores.sqlite.errors import translate_for_read
 from abilities.helpers.stores.sqlite.expiry import (
     FIRST_DUE,
@@ -76,10 +77,8 @@ class StoreAccess:
         with self._opening:
             connection = self.file.open(writing=writing)
 
-        # A damaged text need not be UTF-8: its hash reveals that, and its neighbors do not fail.
-        # No lone surrogates: what no hash covers is shown, and bound to the next statement.
-        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         if writing:
+            connection.text_factory = replace_damage
             prepare_link_writes(connection)
         connection.create_function("has_terms", -1, has_terms, deterministic=True)
         return connection

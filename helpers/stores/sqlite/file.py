@@ -144,7 +144,7 @@ class StoreFile:
             except BlockingIOError:
                 if time.monotonic() > end:
                     raise Refused("busy") from None
-                time.sleep(0.001)
+                time.sleep(0.0002)
 
         try:
             yield

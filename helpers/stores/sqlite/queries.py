@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Refused
@@ -24,6 +25,9 @@ _SORT_COLUMNS = ("created_at", "updated_at", "accessed_at", "importance", "acces
 _SCAN_LIMIT = 1_000
 """Up to this many memories in a namespace, scanning them beats the index of all namespaces."""
 
+_MATCHES_PER_ROW = 4
+"""Matches in the search index that are looked up in the time in which one memory is scanned."""
+
 
 class Selection(NamedTuple):
     """The memories that match: the FROM and WHERE clauses, and the values to bind.
@@ -39,9 +43,10 @@ class Selection(NamedTuple):
 def run_query(connection: sqlite3.Connection, namespace: str, query: Query) -> MemoryPage:
     """Return a page of matching memories, and how many match."""
     size = read_counter(connection, namespace, "all", "", archived=True)
+    query, fewest = _order_tags(connection, namespace, query, size)
     matches: int | None = None
     if query.search and size > _SCAN_LIMIT:
-        matches = _count_matches(connection, query.search)
+        matches = _count_matches(connection, query.search, _MATCHES_PER_ROW * fewest)
 
     # Sorting all matches costs their number; meeting them in order costs how far apart they lie.
     end = query.offset + query.limit
@@ -60,10 +65,39 @@ def run_query(connection: sqlite3.Connection, namespace: str, query: Query) -> M
     return MemoryPage(tuple(memories), total)
 
 
-def _count_matches(connection: sqlite3.Connection, terms: Sequence[str]) -> int:
-    """Return how many memories of all namespaces have all terms."""
+def _order_tags(
+    connection: sqlite3.Connection, namespace: str, query: Query, size: int
+) -> tuple[Query, int]:
+    """Return a query whose first tag is the rarest one, and how many memories it matches at most.
+
+    ``size`` is the number of memories in the namespace.
+    """
+    numbers: list[int] = [size]
+    for name, value in query.filters:
+        if name != "category":
+            numbers.append(
+                read_counter(connection, namespace, name, str(value), archived=query.archived)
+            )
+
+    tags: list[tuple[int, str]] = []
+    for tag in query.tags:
+        number = read_counter(connection, namespace, "tag", tag, archived=query.archived)
+        tags.append((number, tag))
+        numbers.append(number)
+
+    rarest_first = tuple(tag for _, tag in sorted(tags))
+    return replace(query, tags=rarest_first), min(numbers)
+
+
+def _count_matches(connection: sqlite3.Connection, terms: Sequence[str], most: int) -> int | None:
+    """Return how many memories of all namespaces have all terms; None if they are more than most.
+
+    So a count takes no longer than the namespace is large, whatever the others hold.
+    """
     table, condition, values = plan_search(terms)
-    return _count(connection, Selection(table, condition, [*values]))
+    first = f"(SELECT 1 FROM {table} WHERE {condition} LIMIT ?)"
+    matches = _count(connection, Selection(first, "true", [*values, most + 1]))
+    return matches if matches <= most else None
 
 
 def _read_ids(
@@ -178,7 +212,8 @@ def _count_total(
     """Return how many memories match: from a counter if one knows, else by the cheapest count.
 
     ``matches`` is how many memories of all namespaces have the searched terms, or None if the
-    search index is not used; ``size`` is the number of memories in the namespace.
+    search index is not used, because scanning takes less; ``size`` is the number of memories in the
+    namespace.
     """
     if matches is None:
         if query.counter is None:

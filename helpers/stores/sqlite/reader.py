@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.stores.sqlite.damaged_texts import read_texts
 from abilities.helpers.stores.sqlite.errors import attempt
 from abilities.helpers.stores.sqlite.log import StoreConnection
 from abilities.helpers.stores.sqlite.schema import check_version
@@ -115,7 +116,7 @@ class ReadingThread:
         try:
             check_version(connection)
             self._whose = whose
-            return self._run_until(deadline, partial(work, connection))
+            return self._run_until(deadline, partial(read_texts, connection, work))
         finally:
             if connection.in_transaction:  # an error of the disk has ended it already
                 connection.execute("ROLLBACK")

@@ -77,7 +77,7 @@ class RecallLinks:
         links: dict[str, Ends] = defaultdict(dict)
 
         for columns in self._select(_OUTGOING, keys):
-            source, target, _, weight, _, rank, *_ = columns
+            source, target, _, weight, _, rank, _, _ = columns
             if is_sound_link(columns) and self._is_target_there(target, rank):
                 keep_best(links[source], target, weight)
 

@@ -1,4 +1,4 @@
--- The schema of a memory store, version 5. The keys of every table begin with the namespace.
+-- The schema of a memory store, version 6. The keys of every table begin with the namespace.
 
 -- memories: the memories themselves. hash covers every other column and is checked on each read. The small
 -- columns come first, so that looking up a score does not step over a long content.
@@ -67,8 +67,8 @@ CREATE INDEX purged_version ON purged (namespace, version);
 -- links: the links of the memories, sorted by rank, so that reading the best links of a memory is one range, and
 -- the best links that lead to it are another one, in links_incoming. rank follows the score of the target, and
 -- back_rank that of the source, see LinkRecord; whatever changes one of these memories updates them, or marks them
--- in stale_ranks. hash covers
--- every other column but the namespace.
+-- in stale_ranks. hash covers every other column but the namespace. links_incoming holds all columns, so that
+-- reading the links that lead to a memory takes no look-up per link.
 CREATE TABLE links (
     namespace TEXT NOT NULL,
     source TEXT NOT NULL,
@@ -82,7 +82,7 @@ CREATE TABLE links (
     PRIMARY KEY (namespace, source, rank DESC, weight DESC, target, type)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX links_name ON links (namespace, source, target, type);
-CREATE INDEX links_incoming ON links (namespace, target, back_rank DESC, weight DESC, source, type);
+CREATE INDEX links_incoming ON links (namespace, target, back_rank DESC, weight DESC, source, type, term, hash);
 
 -- link_counts: how many links each key has and how many lead to it, so that these totals cost the same at any
 -- number. A key without links has no row. The triggers below keep them; replacing a link must fire them, which
@@ -128,7 +128,8 @@ CREATE TABLE stale_ranks (
 CREATE INDEX stale_ranks_since ON stale_ranks (namespace, since);
 
 -- shelf: the memory index. It holds what memories are filtered and sorted by, in narrow rows beside the
--- memories, and their access counters, which change when they are read and which no hash covers.
+-- memories, and their access counters, which change when they are read and which no hash covers. Its indexes end
+-- with archived, also those of unarchived memories alone: SQLite compares it again, and would look up each row.
 CREATE TABLE shelf (
     namespace TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -145,15 +146,15 @@ CREATE TABLE shelf (
     PRIMARY KEY (namespace, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX shelf_memory ON shelf (memory, archived, type, importance, category);
-CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id) WHERE archived = 0;
+CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id, archived) WHERE archived = 0;
 CREATE INDEX shelf_accessed_all ON shelf (namespace, accessed_at, id);
-CREATE INDEX shelf_type ON shelf (namespace, type, accessed_at, id) WHERE archived = 0;
-CREATE INDEX shelf_importance ON shelf (namespace, importance, accessed_at, id) WHERE archived = 0;
-CREATE INDEX shelf_importance_order ON shelf (namespace, importance, id) WHERE archived = 0;
-CREATE INDEX shelf_category ON shelf (namespace, category, accessed_at, id) WHERE archived = 0;
-CREATE INDEX shelf_created ON shelf (namespace, created_at, id);
-CREATE INDEX shelf_updated ON shelf (namespace, updated_at, id);
-CREATE INDEX shelf_count ON shelf (namespace, access_count, id);
+CREATE INDEX shelf_type ON shelf (namespace, type, accessed_at, id, archived) WHERE archived = 0;
+CREATE INDEX shelf_importance ON shelf (namespace, importance, accessed_at, id, archived) WHERE archived = 0;
+CREATE INDEX shelf_importance_order ON shelf (namespace, importance, id, archived) WHERE archived = 0;
+CREATE INDEX shelf_category ON shelf (namespace, category, accessed_at, id, archived) WHERE archived = 0;
+CREATE INDEX shelf_created ON shelf (namespace, created_at, id, archived);
+CREATE INDEX shelf_updated ON shelf (namespace, updated_at, id, archived);
+CREATE INDEX shelf_count ON shelf (namespace, access_count, id, archived);
 
 -- tags: the tag index, one row per memory and tag, sorted by last access within a tag.
 CREATE TABLE tags (

@@ -83,27 +83,30 @@ class _LinkPages:
             self._best.append((BestLinks(connection, namespace, "source"), True))
 
         self._invalid = invalid
-        self._streams: dict[str, Iterator[_PlacedLink]] = {}
+        self._streams: dict[str, Iterator[WalkLink]] = {}
 
     def read(self, request: LinkRequest) -> list[WalkLink]:
         """Return the next links of a memory, best first; none if it has no more."""
         if request.key not in self._streams:
             self._streams[request.key] = self._stream(request.key)
 
-        stream = self._streams[request.key]
-        return [placed.link for placed in islice(stream, choose_page(request.offset))]
+        return list(islice(self._streams[request.key], choose_page(request.offset)))
 
-    def _stream(self, key: str) -> Iterator[_PlacedLink]:
-        """Return a memory's links in the walk's direction, best first."""
+    def _stream(self, key: str) -> Iterator[WalkLink]:
+        """Yield a memory's links in the walk's direction, best first."""
+        if len(self._best) == 1:
+            ((best, incoming),) = self._best
+            for record in best.stream(key):
+                yield record.to_walk_link(self._invalid, incoming=incoming)
+            return
+
         streams: list[Iterator[_PlacedLink]] = []
         for best, incoming in self._best:
             streams.append(_place_links(best, key, self._invalid, incoming=incoming))
 
-        if len(streams) == 1:
-            return streams[0]
-
         # Of links in the same place, those of the first stream come first.
-        return heapq.merge(*streams, key=lambda placed: placed.place)
+        for placed in heapq.merge(*streams, key=lambda placed: placed.place):
+            yield placed.link
 
 
 def _place_links(
