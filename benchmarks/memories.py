@@ -17,7 +17,7 @@ from abilities.helpers.stores.sqlite import queries, reads
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import HUB, NAMESPACE, generate
-from benchmarks.measure import Measured, Timings, Work, run_interleaved
+from benchmarks.measure import Measured, Timings, Work, run_shuffled
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ async def compare_sizes(base: Path, sizes: list[int], rounds: int) -> Timings:
         for name, query in PAGES.items():
             variants[f"{name} {size}"] = store.prepare_query(query)
 
-    timings = await run_interleaved(variants, rounds * 3)
+    timings = await run_shuffled(variants, rounds * 3)
 
     for store in stores.values():
         store.close()
@@ -177,7 +177,7 @@ async def measure_popular_score(path: Path, rounds: int, large: int) -> Measured
         change = Change("update", "2026-02-01T00:00:00.000Z", popular.row.id, fields=fields)
         return store.change(NAMESPACE, change)
 
-    timings = await run_interleaved({"change": change_score}, max(rounds // 10, 3), warmup_rounds=1)
+    timings = await run_shuffled({"change": change_score}, max(rounds // 10, 3), warmup_rounds=1)
     await store.close()
 
     what = f"ms to change a score that {large // 10:,} links wait for"
@@ -204,7 +204,7 @@ async def compare_commits(store: ServableStore, rounds: int) -> Timings:
         await asyncio.gather(*writes)
 
     variants = {"one": write_one_by_one, "together": write_together}
-    timings = await run_interleaved(variants, max(rounds // 3, 3))
+    timings = await run_shuffled(variants, max(rounds // 3, 3))
     await store.close()
     return timings
 
@@ -228,7 +228,7 @@ async def measure_readers(base: Path, rounds: int) -> Measured:
         await asyncio.gather(*(walk_all(roots[n::READERS]) for n in range(READERS)))
 
     variants = {"alone": walk_alone, "many": walk_together}
-    timings = await run_interleaved(variants, max(rounds // 3, 3))
+    timings = await run_shuffled(variants, max(rounds // 3, 3))
     inline.close()
     await store.close()
 
