@@ -120,9 +120,7 @@ async def measure_thread(base: Path, rounds: int) -> list[Measured]:
 
     for bound in BOUNDS:
         settings = build_settings(base, bound)
-        inline_reader = FileReader(
-            build_roots(settings), settings.policy, InlineWorkerPool()
-        )
+        inline_reader = FileReader(build_roots(settings), settings.policy, InlineWorkerPool())
         async with Abilities.open(settings) as abilities:
             inline_context = replace(abilities.context, files=inline_reader)
             for kilobytes in (1, 16):
@@ -135,9 +133,7 @@ async def measure_thread(base: Path, rounds: int) -> list[Measured]:
                 timings = await run_shuffled(variants, rounds * 10)
 
                 what = f"async call against the same inline, one call for {workload.label}"
-                results.append(
-                    timings.ratio("5", what, "<= 2x", "thread", "inline", bound=bound)
-                )
+                results.append(timings.ratio("5", what, "<= 2x", "thread", "inline", bound=bound))
 
     return results
 

@@ -100,9 +100,7 @@ async def compare(base: Path, size: int, rounds: int) -> list[Measured]:
                 max_response_bytes=bound,
             )
             with serving(settings, base) as server:
-                timings = await compare_servers(
-                    server.address, rival, server.process.pid, rounds
-                )
+                timings = await compare_servers(server.address, rival, server.process.pid, rounds)
             results.append(
                 timings.ratio(
                     "11b",
@@ -118,9 +116,7 @@ async def compare(base: Path, size: int, rounds: int) -> list[Measured]:
     return results
 
 
-async def compare_servers(
-    address: str, rival: Rival, process_id: int, rounds: int
-) -> Timings:
+async def compare_servers(address: str, rival: Rival, process_id: int, rounds: int) -> Timings:
     """Walk from the same memory through both servers."""
     with closing(connect(address)) as ours, closing(connect(rival.address)) as theirs:
         check_walk(walk(ours), "content")
@@ -177,7 +173,7 @@ def run_kv_memory(database: Path, folder: Path) -> Iterator[Rival]:
     with (
         log.open("wb") as output,
         subprocess.Popen(
-            ["bun", "--preload", str(preload), "run", str(program)],
+            ["bun", "--preload", str(preload), str(program)],
             cwd=folder,
             env=environment,
             stdout=output,

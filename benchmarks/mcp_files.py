@@ -214,9 +214,7 @@ async def measure_bytes(base: Path, _: int) -> list[Measured]:
             sizes = count_bytes(peer, request)
             for size, name in ((sizes.payload, "payload's"), (contents_size, "contents'")):
                 what = f"bytes on the wire of 25 real sources, against the {name} JSON"
-                results.append(
-                    Measured("3", what, "<= 1.1x", sizes.received / size, bound=bound)
-                )
+                results.append(Measured("3", what, "<= 1.1x", sizes.received / size, bound=bound))
 
     return results
 

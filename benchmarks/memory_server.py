@@ -48,11 +48,9 @@ async def measure_memory_server(
     return results
 
 
-async def compare(
-    ours: dict[int, Peer], official: Peer, size: int, rounds: int
-) -> list[Measured]:
+async def compare(ours: dict[int, Peer], official: Peer, size: int, rounds: int) -> list[Measured]:
     """Return the ratios for the same memories."""
-    names = [walk(peer) for peer in ours.values()][0]
+    names = next(walk(peer) for peer in ours.values())
     variants: dict[str, Work] = {
         EACH: partial(open_each, official, names),
         LEVELS: partial(open_levels, official),

@@ -31,7 +31,6 @@ from benchmarks.peers import BOUNDS
 from benchmarks.processes import POSTGRESQL, compare_processes
 from tests.support import postgres
 
-SMALL = 1_000
 LIMITS = {"default": WalkLimits(3, 5, 20), "maximum": WalkLimits(6, 20, 50)}
 GOALS = {"default": "<= 4x", "maximum": "<= 8x"}
 ROOTS = 100
@@ -64,11 +63,14 @@ COPIED = {
 _Read = Callable[[Connection], Coroutine[Any, Any, WalkResult]]
 
 
-async def measure_postgresql(base: Path, rounds: int, large: int) -> list[Measured]:
+async def measure_postgresql(
+    base: Path, rounds: int, sizes: tuple[int, int, int]
+) -> list[Measured]:
     """PostgreSQL: walks at rising sizes, one server process and two, and shared commits."""
+    small, _, large = sizes
     with postgres.started("shared_buffers=1GB", "max_wal_size=8GB", "fsync=on") as node:
-        urls = {size: await create_database(node.url, base, size) for size in (SMALL, large)}
-        results = await measure_walks(urls, rounds, large)
+        urls = {size: await create_database(node.url, base, size) for size in (small, large)}
+        results = await measure_walks(urls, rounds)
 
         for bound in BOUNDS:
             settings = Settings(
@@ -81,7 +83,7 @@ async def measure_postgresql(base: Path, rounds: int, large: int) -> list[Measur
             row = await compare_processes(settings, base, rounds, large, POSTGRESQL)
             results.append(row)
 
-        results.append(await measure_writers(urls[SMALL], rounds))
+        results.append(await measure_writers(urls[small], rounds))
         return results
 
 
@@ -135,7 +137,7 @@ def copy_rows(file: Path, url: str) -> None:
         connection.execute("CHECKPOINT")
 
 
-async def measure_walks(urls: dict[int, str], rounds: int, large: int) -> list[Measured]:
+async def measure_walks(urls: dict[int, str], rounds: int) -> list[Measured]:
     """Walks against reads of the same memories by their ids, and large against small."""
     readers = {size: Reader(url, size) for size, url in urls.items()}
     variants: dict[str, Work] = {}
@@ -155,11 +157,12 @@ async def measure_walks(urls: dict[int, str], rounds: int, large: int) -> list[M
 
     for size in urls:
         for name, goal in GOALS.items():
-            what = f"PostgreSQL: {name} walk against its rows by id, {size:,}"
+            what = f"PostgreSQL: {name} walk against its rows by id, {size:,} memories"
             results.append(timings.ratio("14", what, goal, f"{name} {size}", f"{name} rows {size}"))
 
-    what = f"PostgreSQL: walk at {large:,} against {SMALL:,}"
-    results.append(timings.ratio("14", what, "<= 2x", f"default {large}", f"default {SMALL}"))
+    small, large = urls
+    what = f"PostgreSQL: walk at {large:,} memories against {small:,}"
+    results.append(timings.ratio("14", what, "<= 2x", f"default {large}", f"default {small}"))
     return results
 
 

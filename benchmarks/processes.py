@@ -70,9 +70,7 @@ async def compare_processes(
 
 async def walk_through(ports: list[int], memories: int) -> None:
     """Request walks from all callers at once, spread over some servers."""
-    callers = [
-        walk_from(ports[number % len(ports)], number, memories) for number in range(CALLERS)
-    ]
+    callers = [walk_from(ports[number % len(ports)], number, memories) for number in range(CALLERS)]
     await asyncio.gather(*callers)
 
 

@@ -20,6 +20,7 @@ from tests.support.serving import Server, serving
 
 MEMORIES = 10_000
 
+
 @contextmanager
 def serve_memories(base: Path, bound: int) -> Iterator[Server]:
     """Serve a store of 10,000 memories and the workspace at one bound."""
@@ -65,16 +66,12 @@ async def compare_files(base: Path, workload: Workload, rounds: int) -> list[Mea
                 assert await reader.read_each() == workload.contents
 
                 variants = {"one": reader.read_together, "each": reader.read_each}
-                timings = await run_shuffled(
-                    variants, rounds, processes=[server.process.pid]
-                )
+                timings = await run_shuffled(variants, rounds, processes=[server.process.pid])
 
         what = f"{workload.label} over HTTP, one call against 25 of our own"
         wanted = ">= 5x" if bound == LARGE_BOUND else ""
         note = describe_calls(calls)
-        results.append(
-            timings.ratio("7", what, wanted, "each", "one", bound=bound, note=note)
-        )
+        results.append(timings.ratio("7", what, wanted, "each", "one", bound=bound, note=note))
 
     return results
 
