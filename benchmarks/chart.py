@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from benchmarks.measure import Measured
-from benchmarks.peers import BOUNDS, DEFAULT_BOUND
+from benchmarks.peers import BOUNDS, DEFAULT_BOUND, LARGE_BOUND
 
 CHART = Path(__file__).parent.parent / "docs" / "benchmarks.svg"
 
@@ -25,7 +25,7 @@ SHOWN = (
     "25 files of 256 KB over MCP, against 25 read_text_file",
     "25 files of 16 KB in LangChain, async, against 25 ReadFileTool calls",
     "25 files of 16 KB in LangChain, async, against 25 read_file calls of deepagents at once",
-    "25 files of 16 KB over HTTP, one call against 25 of our own",
+    "25 files of 16 KB over HTTP, one call against 25 calls of our own",
     f"20 linked memories of 10,000 {_MEMORY_SERVER} 20 open_nodes, one name each",
     f"20 linked memories of 10,000 {_MEMORY_SERVER} 4 open_nodes, one level each",
     f"20 linked memories of 10,000 {_MEMORY_SERVER} one open_nodes that knows all names",
@@ -52,7 +52,7 @@ def draw(results: list[Measured], path: Path) -> None:
     }
     rows = [what for what in SHOWN if any((what, bound) in measured for bound in BOUNDS)]
 
-    figure = Figure(figsize=(9, 1.2 + 0.55 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(9, 1.4 + 0.55 * len(rows)), layout="constrained")
     axes = figure.subplots()
     drawn: list[Measured] = []
     for position, what in enumerate(reversed(rows)):
@@ -63,6 +63,7 @@ def draw(results: list[Measured], path: Path) -> None:
                 drawn.append(result)
 
     style_axes(axes, [split_label(what) for what in reversed(rows)], drawn)
+    add_legend(figure)
     figure.savefig(path, transparent=True, metadata={"Date": None})
 
 
@@ -120,14 +121,15 @@ def style_axes(axes: Axes, labels: list[str], drawn: list[Measured]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(INK)
 
+
+def add_legend(figure: Figure) -> None:
+    """Say above the bars what their colors mean."""
+    default = f"max_response_bytes {DEFAULT_BOUND:,} (default), to the last byte"
     keys = [
-        Patch(color=COLORS[bound], label=f"max_response_bytes {bound:,}{describe(bound)}")
-        for bound in BOUNDS
+        Patch(color=COLORS[DEFAULT_BOUND], label=default),
+        Patch(color=COLORS[LARGE_BOUND], label=f"max_response_bytes {LARGE_BOUND:,}"),
+        Patch(facecolor=PALE, hatch="////", edgecolor="white", label="misses our own goal"),
     ]
-    keys.append(Patch(facecolor=PALE, hatch="////", edgecolor="white", label="misses our own goal"))
-    axes.legend(handles=keys, loc="lower right", frameon=False, labelcolor=INK, fontsize=8)
-
-
-def describe(bound: int) -> str:
-    """Return what is special about a bound."""
-    return ", the default, to the last byte" if bound == DEFAULT_BOUND else ""
+    figure.legend(
+        handles=keys, loc="outside upper right", ncols=3, frameon=False, labelcolor=INK, fontsize=8
+    )

@@ -107,15 +107,17 @@ class Timings:
 async def run_shuffled(
     variants: Mapping[str, Work | Prepared],
     rounds: int,
-    warmup_rounds: int = 3,
     *,
+    warmup_rounds: int = 3,
     processes: Iterable[int] = (),
 ) -> Timings:
     """Run all variants ``rounds`` times, each time in another order, after some that do not count.
 
-    The processor time is that of this process and of ``processes``, the ids of servers.
+    At most as many rounds warm up as count. The processor time is that of this process and of
+    ``processes``, the ids of servers.
     """
     timings = Timings(variants)
+    warmup_rounds = min(warmup_rounds, rounds)
     chance = random.Random(1)
     order = list(variants)
     servers = tuple(processes)

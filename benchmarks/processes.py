@@ -9,6 +9,7 @@ from typing import NamedTuple
 import httpx
 
 from abilities import Settings
+from benchmarks.generate import generate
 from benchmarks.measure import Measured, Work, run_shuffled
 from benchmarks.peers import BOUNDS
 from benchmarks.served import MEMORIES, build_settings
@@ -32,7 +33,9 @@ POSTGRESQL = Engine("PostgreSQL", ">= 1.6x")
 
 async def measure_two_processes(base: Path, rounds: int) -> list[Measured]:
     """The same number of walks, spread over one server process and over two."""
+    generate(base / "served.db", MEMORIES)
     results: list[Measured] = []
+
     for bound in BOUNDS:
         settings = build_settings(base, bound)
         results.append(await compare_processes(settings, base, rounds, MEMORIES, SQLITE))

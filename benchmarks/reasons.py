@@ -13,6 +13,11 @@ class Reason(NamedTuple):
     bound: int | None
     why: str
 
+    def explains(self, result: Measured) -> bool:
+        """Return whether it is the limit of a row."""
+        same_bound = self.bound is None or self.bound == result.bound
+        return same_bound and result.what.startswith(self.beginning)
+
 
 REASONS = (
     Reason(
@@ -72,11 +77,12 @@ REASONS = (
 )
 
 
-def find_reason(result: Measured) -> str:
-    """Return why a row falls short, or nothing if that was not found out yet."""
-    for reason in REASONS:
-        same_bound = reason.bound in (None, result.bound)
-        if same_bound and result.what.startswith(reason.beginning):
-            return reason.why
+def list_reasons(short: list[Measured]) -> list[str]:
+    """Return the reasons of rows that fall short, as lines of a Markdown list."""
+    return [format_reason(reason) for reason in REASONS if any(map(reason.explains, short))]
 
-    return ""
+
+def format_reason(reason: Reason) -> str:
+    """Return a reason as a line of a Markdown list."""
+    at = f", at {reason.bound:,}" if reason.bound else ""
+    return f"- {reason.beginning}{at}: {reason.why}."

@@ -1,7 +1,5 @@
 """Our server over HTTP: files and memories in one call, against one call each."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -16,28 +14,17 @@ from benchmarks.mcp_files import MAX_CHARS, describe_calls
 from benchmarks.measure import Measured, Work, run_shuffled
 from benchmarks.peers import BOUNDS, LARGE_BOUND
 from benchmarks.workloads import Workload, copy_sources, write_files
-from tests.support.serving import Server, serving
+from tests.support.serving import serving
 
-MEMORIES = 10_000
-
-
-@contextmanager
-def serve_memories(base: Path, bound: int) -> Iterator[Server]:
-    """Serve a store of 10,000 memories and the workspace at one bound."""
-    with serving(build_settings(base, bound), base) as server:
-        yield server
+MEMORIES = 1_000
 
 
 def build_settings(base: Path, bound: int) -> Settings:
     """Return the settings of a server."""
-    store = base / "served.db"
-    if not store.exists():
-        generate(store, MEMORIES)
-
     return Settings(
         agent_dir=base / "agent",
         workspace_dir=base / "workspace",
-        store_url=f"sqlite:///{store}",
+        store_url=f"sqlite:///{base}/served.db",
         namespace=NAMESPACE,
         max_response_bytes=bound,
     )
@@ -58,7 +45,7 @@ async def compare_files(base: Path, workload: Workload, rounds: int) -> list[Mea
     results: list[Measured] = []
 
     for bound in BOUNDS:
-        with serve_memories(base, bound) as server:
+        with serving(build_settings(base, bound), base) as server:
             async with httpx.AsyncClient(base_url=server.address) as client:
                 reader = HttpReader(client, workload)
                 assert await reader.read_together() == workload.contents
@@ -68,7 +55,7 @@ async def compare_files(base: Path, workload: Workload, rounds: int) -> list[Mea
                 variants = {"one": reader.read_together, "each": reader.read_each}
                 timings = await run_shuffled(variants, rounds, processes=[server.process.pid])
 
-        what = f"{workload.label} over HTTP, one call against 25 of our own"
+        what = f"{workload.label} over HTTP, one call against 25 calls of our own"
         wanted = ">= 5x" if bound == LARGE_BOUND else ""
         note = describe_calls(calls)
         results.append(timings.ratio("7", what, wanted, "each", "one", bound=bound, note=note))
@@ -118,10 +105,11 @@ async def measure_http_memories(base: Path, rounds: int) -> list[Measured]:
     """25 memories over HTTP, in one call and in one call each."""
     what = "25 memories over HTTP, one call against 25 GETs of our own"
     keys = [f"k{n:07}" for n in range(2, 27)]
+    generate(base / "served.db", MEMORIES)
     results: list[Measured] = []
 
     for bound in BOUNDS:
-        with serve_memories(base, bound) as server:
+        with serving(build_settings(base, bound), base) as server:
             async with httpx.AsyncClient(base_url=server.address) as client:
                 variants: dict[str, Work] = {
                     "one": partial(read_memories, client, keys),
@@ -159,10 +147,11 @@ async def get_memories(client: httpx.AsyncClient, keys: list[str]) -> list[str]:
 async def measure_http_walk(base: Path, rounds: int) -> list[Measured]:
     """20 memories over MCP and HTTP, in one walk and one by one."""
     what = "20 memories over MCP and HTTP, bulk_read_memory against 20 memory_get"
+    generate(base / "served.db", MEMORIES)
     results: list[Measured] = []
 
     for bound in BOUNDS:
-        with serve_memories(base, bound) as server:
+        with serving(build_settings(base, bound), base) as server:
             async with Client(f"{server.address}/mcp") as client:
                 walked = await walk(client)
                 keys = list(walked)
