@@ -25,7 +25,7 @@ def print_results(results: list[Measured], console: Console) -> None:
     console.print("Ratios of medians, each from one run; processor: the same ratio in its time.")
     for table in build_tables(Results(results)):
         if table.row_count:
-            console.print(table, width=max(console.width, TABLE_WIDTH), crop=False, soft_wrap=True)
+            console.print(table)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -61,7 +61,7 @@ def main() -> None:
     elif arguments.quick:
         goals = {name: goal for name, goal in goals.items() if name not in NEEDS_ROOM}
 
-    console = Console()
+    console = Console(width=max(Console().width, TABLE_WIDTH))
     results, failed = asyncio.run(measure_goals(goals, effort.rounds, console))
 
     print_results(results, console)

@@ -74,7 +74,7 @@ def prepare_readers(reader: FileReader, workload: Workload) -> dict[str, Work]:
 
     contents = list(workload.contents.values())
     assert [text.encode() for text in contents] == read_barely()
-    assert [read.text for read in read_safely()] == contents
+    assert [read.piece.text for read in read_safely()] == contents
     return {"safe": read_safely, "bare": read_barely}
 
 

@@ -81,7 +81,7 @@ class Timings:
         """Return the ratio of two medians, with the quartiles of the ratios of the rounds."""
         pairs = zip(self._wall[over], self._wall[under], strict=True)
         ratios = [numerator / denominator for numerator, denominator in pairs]
-        low, _, high = statistics.quantiles(ratios, n=4)
+        low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
 
         return Measured(
             goal,

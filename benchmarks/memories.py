@@ -13,7 +13,7 @@ from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.sqlite import queries, reads
+from abilities.helpers.stores.sqlite import queries, reads, walks
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import HUB, HUB_LINKS, NAMESPACE, generate
@@ -109,10 +109,10 @@ class InlineStore:
 
     def walk(self) -> object:
         root = self._choose_root(self._chance)
-        return self._read(lambda c: reads.walk(c, NAMESPACE, root, DEFAULT_LIMITS))
+        return self._read(lambda c: walks.walk(c, NAMESPACE, root, DEFAULT_LIMITS))
 
     def walk_hub(self) -> object:
-        return self._read(lambda c: reads.walk(c, NAMESPACE, HUB, DEFAULT_LIMITS))
+        return self._read(lambda c: walks.walk(c, NAMESPACE, HUB, DEFAULT_LIMITS))
 
     def read_rows(self) -> object:
         """Read the memories of a walk by their keys."""
@@ -131,7 +131,7 @@ class InlineStore:
 
         for _ in range(ROOTS):
             root = self._choose_root(chance)
-            walk = reads.walk(self._connection, NAMESPACE, root, DEFAULT_LIMITS)
+            walk = walks.walk(self._connection, NAMESPACE, root, DEFAULT_LIMITS)
             keys.append([step.key for step in walk.outcome.steps])
 
         return keys

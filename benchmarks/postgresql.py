@@ -51,11 +51,12 @@ COPIED = {
     "versions": "SELECT namespace, number FROM versions",
     "links": f"SELECT namespace, {', '.join(LinkRecord._fields)} FROM links",
     "link_counts": "SELECT namespace, key, outgoing, incoming FROM link_counts",
-    "shelf": f"SELECT m.namespace, m.id, m.key, {', '.join(f's.{name}' for name in _SHELF)}, r.doc"
+    "shelf": "SELECT m.namespace AS namespace, m.id AS id, m.key AS key,"
+    f" {', '.join(f's.{name} AS {name}' for name in _SHELF)}, r.doc AS doc"
     " FROM shelf AS s JOIN memories AS m ON m.rowid = s.memory"
     " JOIN recall_docs AS r ON r.memory = s.memory",
     "tags": "SELECT namespace, tag, archived, accessed_at, id FROM tags",
-    "words": "SELECT namespace, id, lower(content) FROM memories",
+    "words": "SELECT namespace, id, lower(content) AS folded FROM memories",
     "counters": "SELECT namespace, name, archived, value, number FROM counters",
 }
 """The tables of a database, and where their rows come from in a generated store."""
@@ -127,8 +128,11 @@ def copy_rows(file: Path, url: str) -> None:
             connection.execute(f"DROP INDEX {name}".encode())
 
         for table, statement in COPIED.items():
-            with connection.cursor().copy(f"COPY {table} FROM STDIN".encode()) as copy:
-                for row in store.execute(statement):
+            rows = store.execute(statement)
+            columns = ", ".join(column[0] for column in rows.description)
+            command = f"COPY {table} ({columns}) FROM STDIN"
+            with connection.cursor().copy(command.encode()) as copy:
+                for row in rows:
                     copy.write_row(row)
 
         for _, definition in indexes:
@@ -177,13 +181,13 @@ class Reader:
     def prepare_walks(self, limits: WalkLimits) -> Work:
         """Return a function that walks from the next root."""
         walks = self._cycle_walks(limits)
-        return lambda: self.server.read(next(walks))
+        return lambda: self.server.read(NAMESPACE, next(walks))
 
     async def prepare_reads(self, limits: WalkLimits) -> Work:
         """Return a function that reads the memories of the next walk by their ids."""
         ids: list[list[str]] = []
         for root in self._roots:
-            result = await self.server.read(prepare_walk(root, limits))
+            result = await self.server.read(NAMESPACE, prepare_walk(root, limits))
             ids.append(
                 [memory.row.id for memory in result.memories if not isinstance(memory, Exception)]
             )
@@ -192,7 +196,7 @@ class Reader:
 
         def read() -> Coroutine[Any, Any, object]:
             chosen = next(turns)
-            return self.server.read(lambda c: reads.read_ids(c, NAMESPACE, chosen))
+            return self.server.read(NAMESPACE, lambda c: reads.read_ids(c, NAMESPACE, chosen))
 
         return read
 
@@ -212,7 +216,7 @@ class Reader:
         try:
             for _ in range(ROOTS):
                 count = 0
-                await self.server.read(next(walks))
+                await self.server.read(NAMESPACE, next(walks))
                 most = max(most, count)
         finally:
             Select._execute = execute  # type: ignore[method-assign]
