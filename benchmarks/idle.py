@@ -1,4 +1,4 @@
-"""What a call costs right after the same call, after a rival's call, and after a pause.
+"""What a call costs right after the same call, after a rival's call, after a pause, after a write.
 
 Processors slow down and forget while they wait, and a model takes seconds between two calls.
 """
@@ -20,8 +20,9 @@ SITUATIONS = ("after itself", "after a call of the other", f"after {PAUSE * 1000
 
 
 async def measure_idle(base: Path, rounds: int) -> list[Measured]:
-    """25 files of 16 KB over MCP after the same call, after a rival's call, and after a pause."""
+    """25 files of 16 KB over MCP after the same call, a rival's call, a pause, and a write."""
     workload = write_files(base / "workspace", 16)
+    written = write_files(base / "workspace", 16, "written/")
     request: JsonObject = {"paths": workload.names, "max_chars_per_file": MAX_CHARS}
 
     with (
@@ -35,7 +36,12 @@ async def measure_idle(base: Path, rounds: int) -> list[Measured]:
             variants |= prepare_situations(f"ours {bound}", read, theirs)
             variants |= prepare_situations(f"theirs {bound}", theirs, read)
 
+            variants[f"written {bound}"] = Prepared(
+                written.write_again, prepare_ours(peer, {**request, "paths": written.names})
+            )
+
         processes = [official.process_id, *(peer.process_id for peer in ours.values())]
+        workload.settle()
         timings = await run_shuffled(variants, rounds, processes=processes)
 
     results: list[Measured] = []
@@ -69,12 +75,11 @@ def list_situations(timings: Timings, bound: int) -> list[Measured]:
         for situation in SITUATIONS
     ]
 
-    for situation in SITUATIONS[1:]:
-        slower = f"ours {bound} {situation}"
-        usual = f"ours {bound} {SITUATIONS[0]}"
-        results.append(
-            timings.ratio(
-                "1", f"{what}, {situation}, against after itself", "", slower, usual, bound=bound
-            )
-        )
+    usual = f"ours {bound} {SITUATIONS[0]}"
+    slower = {situation: f"ours {bound} {situation}" for situation in SITUATIONS[1:]}
+    slower["written just before"] = f"written {bound}"
+    for situation, name in slower.items():
+        row = f"{what}, {situation}, against after itself"
+        results.append(timings.ratio("1", row, "", name, usual, bound=bound))
+
     return results

@@ -53,7 +53,9 @@ async def measure_reader(base: Path, rounds: int) -> list[Measured]:
 
     for kilobytes, beneath, wanted in READER_GOALS:
         workload = write_files(settings.workspace_dir, kilobytes, beneath)
-        timings = await run_shuffled(prepare_readers(reader, workload), rounds * 10)
+        variants = prepare_readers(reader, workload)
+        workload.settle()
+        timings = await run_shuffled(variants, rounds * 10)
 
         depth = f", {beneath.count('/')} folders deep" if beneath else ""
         what = f"safe reader against a bare loop, {workload.label}{depth}"
@@ -64,15 +66,17 @@ async def measure_reader(base: Path, rounds: int) -> list[Measured]:
 
 def prepare_readers(reader: FileReader, workload: Workload) -> dict[str, Work]:
     """Return the safe way and the bare way to read some files, after checking both."""
+    contents = list(workload.contents.values())
 
     def read_safely() -> list[Any]:
         with open_session(reader) as session:
             return [session.read(parse_path(name), 1_000_000) for name in workload.names]
 
-    def read_barely() -> list[bytes]:
-        return read_bare(workload.folder, workload.names)
+    sizes = {path: len(text) for path, text in zip(workload.paths, contents, strict=True)}
 
-    contents = list(workload.contents.values())
+    def read_barely() -> list[bytes]:
+        return read_bare(sizes)
+
     assert [text.encode() for text in contents] == read_barely()
     assert [read.piece.text for read in read_safely()] == contents
     return {"safe": read_safely, "bare": read_barely}
@@ -88,14 +92,14 @@ def open_session(reader: FileReader) -> Iterator[ReadingSession]:
         yield session
 
 
-def read_bare(folder: Path, names: list[str]) -> list[bytes]:
-    """Read files at the least possible cost: open, read, close."""
+def read_bare(sizes: dict[str, int]) -> list[bytes]:
+    """Read files of known sizes at the least possible cost: open, read, close."""
     contents: list[bytes] = []
 
-    for name in names:
-        descriptor = os.open(f"{folder}/{name}", os.O_RDONLY)
+    for path, size in sizes.items():
+        descriptor = os.open(path, os.O_RDONLY)
         try:
-            contents.append(os.read(descriptor, 1_000_001))
+            contents.append(os.read(descriptor, size + 1))
         finally:
             os.close(descriptor)
 
@@ -130,6 +134,7 @@ async def measure_thread(base: Path, rounds: int) -> list[Measured]:
                     "thread": prepare_call(abilities.context, arguments),
                     "inline": prepare_call(inline_context, arguments),
                 }
+                workload.settle()
                 timings = await run_shuffled(variants, rounds * 10)
 
                 what = f"async call against the same inline, one call for {workload.label}"

@@ -61,6 +61,7 @@ async def compare(base: Path, workload: Workload, rounds: int) -> list[Measured]
         for bound, tool in tools.items():
             variants[f"{bound}"] = lambda read=read, tool=tool: read(tool, request)
 
+        workload.settle()
         timings = await run_shuffled(variants, rounds)
 
         for bound in BOUNDS:

@@ -86,6 +86,7 @@ async def compare_whole(workload: Workload, goals: Goals, rounds: int) -> list[M
             variants[f"{bound}"] = prepare_ours(peer, request)
 
         processes = [official.process_id, *(peer.process_id for peer in ours.values())]
+        workload.settle()
         timings = await run_shuffled(variants, rounds, processes=processes)
 
     results: list[Measured] = []
@@ -178,6 +179,7 @@ async def compare_heads(workload: Workload, rounds: int) -> list[Measured]:
             variants[f"{bound}"] = prepare_heads(peer, workload, HEADS[bound])
 
         processes = [official.process_id, *(peer.process_id for peer in ours.values())]
+        workload.settle()
         timings = await run_shuffled(variants, rounds, processes=processes)
 
     results: list[Measured] = []

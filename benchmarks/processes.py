@@ -17,7 +17,7 @@ from tests.support.serving import serving
 
 CALLERS = 16
 WALKS = 20
-"""Walks of each caller."""
+"""Walks of each caller, at most."""
 
 
 class Engine(NamedTuple):
@@ -47,19 +47,20 @@ async def compare_processes(
     settings: Settings, folder: Path, rounds: int, memories: int, engine: Engine
 ) -> Measured:
     """Return how many more walks per second two server processes answer than one."""
+    walks = min(WALKS, rounds)
     with ExitStack() as stack:
         servers = [stack.enter_context(serving(settings, folder)) for _ in range(2)]
         ports = [httpx.URL(server.address).port or 0 for server in servers]
 
         variants: dict[str, Work] = {
-            "one": partial(walk_through, ports[:1], memories),
-            "two": partial(walk_through, ports, memories),
+            "one": partial(walk_through, ports[:1], memories, walks),
+            "two": partial(walk_through, ports, memories, walks),
         }
         processes = [server.process.pid for server in servers]
         timings = await run_shuffled(variants, max(rounds // 3, 3), processes=processes)
 
-    one = CALLERS * WALKS / timings["one"]
-    two = CALLERS * WALKS / timings["two"]
+    one = CALLERS * walks / timings["one"]
+    two = CALLERS * walks / timings["two"]
     return timings.ratio(
         "16",
         f"{engine.name}: walks per second, two server processes against one",
@@ -71,13 +72,15 @@ async def compare_processes(
     )
 
 
-async def walk_through(ports: list[int], memories: int) -> None:
+async def walk_through(ports: list[int], memories: int, walks: int) -> None:
     """Request walks from all callers at once, spread over some servers."""
-    callers = [walk_from(ports[number % len(ports)], number, memories) for number in range(CALLERS)]
+    callers = [
+        walk_from(ports[number % len(ports)], number, memories, walks) for number in range(CALLERS)
+    ]
     await asyncio.gather(*callers)
 
 
-async def walk_from(port: int, number: int, memories: int) -> None:
+async def walk_from(port: int, number: int, memories: int, walks: int) -> None:
     """Request walks over one connection.
 
     It speaks HTTP by hand, because the servers share the machine with their callers: a real client
@@ -85,7 +88,7 @@ async def walk_from(port: int, number: int, memories: int) -> None:
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
-    for turn in range(WALKS):
+    for turn in range(walks):
         key = 2 + (number * 577 + turn * 31) % (memories - 2)
         path = f"/api/memories/k{key:07}/bulk?depth=6&breadth=20&total=50"
         writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

@@ -53,6 +53,7 @@ async def compare_files(base: Path, workload: Workload, rounds: int) -> list[Mea
                 assert await reader.read_each() == workload.contents
 
                 variants = {"one": reader.read_together, "each": reader.read_each}
+                workload.settle()
                 timings = await run_shuffled(variants, rounds, processes=[server.process.pid])
 
         what = f"{workload.label} over HTTP, one call against 25 calls of our own"

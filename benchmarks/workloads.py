@@ -2,11 +2,15 @@
 
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 LINE = "    return [render(item, width=80) for item in items if item.visible]  # some source code\n"
 FILES = 25
+
+SETTLED_SECONDS = 3.0
+"""After so long a file is no longer compared with the package's own files at each read."""
 
 SOURCES = Path(os.__file__).parent
 PACKAGES = ("asyncio", "email", "http", "importlib", "unittest", "xml/dom")
@@ -30,6 +34,16 @@ class Workload(NamedTuple):
     def paths(self) -> list[str]:
         """The absolute paths."""
         return [str(self.folder / name) for name in self.contents]
+
+    def settle(self) -> None:
+        """Wait until no file counts as written just now, which makes its first reads slower."""
+        written_at = max((self.folder / name).stat().st_ctime for name in self.names)
+        time.sleep(max(written_at + SETTLED_SECONDS - time.time(), 0))
+
+    def write_again(self) -> None:
+        """Write all files again, with the same contents."""
+        for name, content in self.contents.items():
+            (self.folder / name).write_text(content)
 
     def holds_all(self, replies: list[str]) -> bool:
         """Return whether each content stands in one of the replies, whole and unescaped."""
