@@ -13,7 +13,7 @@ from benchmarks.chart import CHART, draw
 from benchmarks.documents import write_documents
 from benchmarks.goals import FULL, NEEDS_ROOM, QUICK, list_goals, measure_goals
 from benchmarks.measure import Measured
-from benchmarks.results import Results, keep_results, load_results, replace_results
+from benchmarks.results import Results, keep_all, keep_some, load_results
 from benchmarks.wording import build_tables
 
 TABLE_WIDTH = 160
@@ -66,10 +66,12 @@ def main() -> None:
 
     print_results(results, console)
     if arguments.keep:
-        kept = replace_results(load_results(), results) if arguments.only else results
-        keep_results(kept, effort)
-        draw(kept, CHART)
-        write_documents(kept)
+        if arguments.only:
+            keep_some(results)
+        else:
+            keep_all(results, effort)
+        draw(load_results(), CHART)
+        write_documents(load_results())
 
     if failed:
         sys.exit(f"These could not be measured: {', '.join(failed)}.")

@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 
 from benchmarks.measure import Measured
 from benchmarks.peers import BOUNDS, DEFAULT_BOUND, LARGE_BOUND
+from benchmarks.wording import format_value
 
 CHART = Path(__file__).parent.parent / "docs" / "benchmarks.svg"
 
@@ -97,7 +98,7 @@ def draw_bar(axes: Axes, position: float, result: Measured) -> None:
     axes.hlines(position, low, high, color=PALE, linewidth=2)
     end = max(result.value, high, 1) * 1.05
 
-    label = f"{result.value:.1f}x"
+    label = format_value(result)
     if result.met is False:
         goal = float(result.wanted.split()[1].rstrip("x"))
         axes.vlines(goal, position - HEIGHT / 2, position + HEIGHT / 2, color=INK, linewidth=1.5)

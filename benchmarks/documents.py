@@ -84,7 +84,7 @@ def write_tokens(results: Results) -> str:
     lines = list_table_head("tokens, as a multiple", *(f"at {bound:,}" for bound in BOUNDS))
     for what in results.list_rows(replies=True):
         if what.startswith("tokens of "):
-            cells = [format_cell(results.find(what, bound), digits=3) for bound in BOUNDS]
+            cells = [format_cell(results.find(what, bound)) for bound in BOUNDS]
             lines.append(format_line(what.removeprefix("tokens of "), *cells))
 
     return "\n".join(lines) + "\n"

@@ -41,7 +41,7 @@ from benchmarks.served import (
 from benchmarks.tokens import measure_tokens
 
 FULL = Effort(30, (1_000, 10_000, 1_000_000), (1_000, 10_000), (1_000, 10_000, 100_000))
-QUICK = Effort(2, (200, 500, 1_000), (1_000,), (1_000,))
+QUICK = Effort(2, (100, 200, 400), (1_000,), (1_000,))
 
 Goal = Callable[[Path, int], Awaitable[list[Measured]]]
 """Measures some rows in a folder with a number of rounds."""

@@ -5,7 +5,7 @@ import platform
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -38,20 +38,28 @@ def load_results(path: Path = RESULTS) -> list[Measured]:
     return results
 
 
-def keep_results(results: list[Measured], effort: Effort) -> None:
-    """Write results.json."""
-    document = {
-        "machine": {
-            "processors": os.cpu_count(),
-            "system": platform.system(),
-            "python": platform.python_version(),
-            "sqlite": sqlite3.sqlite_version,
-        },
-        **effort._asdict(),
-        "results": [{**result._asdict(), "met": result.met} for result in sort_results(results)],
+def keep_all(results: list[Measured], effort: Effort) -> None:
+    """Write results.json: the results of one whole run."""
+    machine = {
+        "processors": os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
     }
+    _write({"machine": machine, **effort._asdict()}, results)
 
-    RESULTS.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+
+def keep_some(results: list[Measured]) -> None:
+    """Write some results into results.json, in place of those of the same rows."""
+    document = orjson.loads(RESULTS.read_bytes())
+    del document["results"]
+    _write(document, replace_results(load_results(), results))
+
+
+def _write(document: dict[str, Any], results: list[Measured]) -> None:
+    rows = [{**result._asdict(), "met": result.met} for result in sort_results(results)]
+    content = orjson.dumps({**document, "results": rows}, option=orjson.OPT_INDENT_2)
+    RESULTS.write_bytes(content + b"\n")
 
 
 def replace_results(old: list[Measured], new: list[Measured]) -> list[Measured]:

@@ -7,14 +7,14 @@ from benchmarks.peers import BOUNDS
 from benchmarks.results import Results
 
 
-def format_cell(result: Measured | None, digits: int = 1) -> str:
+def format_cell(result: Measured | None) -> str:
     """Return a value with its note and its ratio in processor time."""
     if result is None:
         return ""
 
     beside = list_beside(result)
     details = f" ({', '.join(beside)})" if beside else ""
-    return f"{format_value(result, digits)}{details}"
+    return f"{format_value(result)}{details}"
 
 
 def list_beside(result: Measured) -> list[str]:
@@ -23,19 +23,27 @@ def list_beside(result: Measured) -> list[str]:
     if result.note:
         beside.append(result.note)
     if result.processor is not None:
-        beside.append(f"processor {result.processor:.1f}x")
+        beside.append(f"processor {format_ratio(result.processor)}")
 
     return beside
 
 
-def format_value(result: Measured, digits: int = 1) -> str:
-    """Return a value as it is read: a ratio of 4.7x, or a number in the unit of its row."""
+def format_value(result: Measured) -> str:
+    """Return a value as it is read: a ratio of 4.74x, or a number in the unit of its row."""
     if result.value is None:
         return "-"
     if not is_ratio(result):
         return f"{result.value:,.0f}"
 
-    return f"{result.value:.{digits}f}x"
+    return format_ratio(result.value)
+
+
+def format_ratio(ratio: float) -> str:
+    """Return a ratio with two decimals, or with fewer if it is large."""
+    if ratio < 10:
+        return f"{ratio:.2f}x"
+
+    return f"{ratio:.1f}x" if ratio < 100 else f"{ratio:.0f}x"
 
 
 def is_ratio(result: Measured) -> bool:
@@ -55,7 +63,7 @@ def format_result(result: Measured | None) -> str:
     if result is None:
         return ""
 
-    line = format_value(result, digits=2)
+    line = format_value(result)
     if result.low is not None:
         line += f", quartiles {result.low:.2f} to {result.high:.2f}"
     if result.wanted:

@@ -123,7 +123,7 @@ def test_a_row_that_falls_short_stands_in_the_documents() -> None:
 
     filled = fill_blocks(text, Results([short]))
 
-    assert "| a row | 64,000 | at least 2x | 1.5x (processor 1.2x) |" in filled
+    assert "| a row | 64,000 | at least 2x | 1.50x (processor 1.20x) |" in filled
 
 
 def test_a_row_that_is_measured_again_takes_the_place_of_the_old_one() -> None:
