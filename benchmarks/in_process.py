@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from abilities import Abilities, Settings
 from abilities.builtin.file_read_bulk import run as read_files
@@ -21,13 +21,21 @@ from benchmarks.measure import Measured, Work, run_shuffled
 from benchmarks.peers import BOUNDS, LARGE_BOUND
 from benchmarks.workloads import Workload, write_files
 
+
+class ReaderGoal(NamedTuple):
+    """The size of the files in KB, the folders above them, and what is wanted."""
+
+    kilobytes: int
+    beneath: str
+    wanted: str
+
+
 READER_GOALS = (
-    (1, "", "<= 2.8x"),
-    (1, "a/b/c/d/", "<= 3x"),
-    (16, "", "<= 2x"),
-    (256, "", "<= 1.6x"),
+    ReaderGoal(1, "", "<= 2.8x"),
+    ReaderGoal(1, "a/b/c/d/", "<= 3x"),
+    ReaderGoal(16, "", "<= 2x"),
+    ReaderGoal(256, "", "<= 1.6x"),
 )
-"""The size of the files in KB, the folders above them, and what is wanted."""
 
 
 def build_settings(base: Path, bound: int = LARGE_BOUND) -> Settings:
@@ -50,16 +58,17 @@ async def measure_reader(base: Path, rounds: int) -> list[Measured]:
     results: list[Measured] = []
     settings = build_settings(base)
     reader = FileReader(build_roots(settings), settings.policy, WorkerPool())
+    workloads = [
+        write_files(settings.workspace_dir, goal.kilobytes, goal.beneath) for goal in READER_GOALS
+    ]
+    workloads[-1].settle()
 
-    for kilobytes, beneath, wanted in READER_GOALS:
-        workload = write_files(settings.workspace_dir, kilobytes, beneath)
-        variants = prepare_readers(reader, workload)
-        workload.settle()
-        timings = await run_shuffled(variants, rounds * 10)
+    for goal, workload in zip(READER_GOALS, workloads, strict=True):
+        timings = await run_shuffled(prepare_readers(reader, workload), rounds * 10)
 
-        depth = f", {beneath.count('/')} folders deep" if beneath else ""
+        depth = f", {goal.beneath.count('/')} folders deep" if goal.beneath else ""
         what = f"safe reader against a bare loop, {workload.label}{depth}"
-        results.append(timings.ratio("4", what, wanted, "safe", "bare"))
+        results.append(timings.ratio("4", what, goal.wanted, "safe", "bare"))
 
     return results
 
@@ -121,20 +130,20 @@ class InlineWorkerPool(WorkerPool):
 async def measure_thread(base: Path, rounds: int) -> list[Measured]:
     """A call through its thread against the same call inline."""
     results: list[Measured] = []
+    workloads = [write_files(base / "workspace", kilobytes) for kilobytes in (1, 16)]
+    workloads[-1].settle()
 
     for bound in BOUNDS:
         settings = build_settings(base, bound)
         inline_reader = FileReader(build_roots(settings), settings.policy, InlineWorkerPool())
         async with Abilities.open(settings) as abilities:
             inline_context = replace(abilities.context, files=inline_reader)
-            for kilobytes in (1, 16):
-                workload = write_files(settings.workspace_dir, kilobytes)
+            for workload in workloads:
                 arguments = FileReadBulkInput(paths=workload.names)
                 variants = {
                     "thread": prepare_call(abilities.context, arguments),
                     "inline": prepare_call(inline_context, arguments),
                 }
-                workload.settle()
                 timings = await run_shuffled(variants, rounds * 10)
 
                 what = f"async call against the same inline, one call for {workload.label}"
