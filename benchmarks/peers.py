@@ -13,7 +13,7 @@ from typing import Self
 import orjson
 
 from abilities.declarations.values import JsonObject
-from benchmarks.packages import PATH, find_server
+from benchmarks.packages import find_node, find_server
 
 DEFAULT_BOUND = 64_000
 LARGE_BOUND = 1_000_000
@@ -39,7 +39,7 @@ class Peer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PATH": PATH, **environment},
+            env={**os.environ, **environment},
         )
         self.process_id = self._process.pid
         self._last_id = 0
@@ -130,9 +130,9 @@ def start_at_both_bounds(
 
 def start_filesystem_server(workspace: Path) -> Peer:
     """Start the official filesystem server."""
-    return Peer(["node", find_server("server-filesystem"), str(workspace)], {})
+    return Peer([find_node(), find_server("server-filesystem"), str(workspace)], {})
 
 
 def start_memory_server(file: Path) -> Peer:
     """Start the official memory server."""
-    return Peer(["node", find_server("server-memory")], {"MEMORY_FILE_PATH": str(file)})
+    return Peer([find_node(), find_server("server-memory")], {"MEMORY_FILE_PATH": str(file)})
