@@ -5,6 +5,7 @@ Each is a ratio of medians from one shuffled run, with the quartiles of its roun
 
 import argparse
 import asyncio
+import os
 import sys
 
 from rich.console import Console
@@ -50,6 +51,9 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     """Measure, print and, with --keep, save."""
+    # A container may set it, and then each server that is started compiles every module again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
     arguments = parse_arguments()
     effort = QUICK if arguments.quick else FULL
     if arguments.rounds:
