@@ -52,20 +52,35 @@ def describe_row(results: Results, what: str, bound: int) -> str:
     if result is None or result.value is None:
         return ""
 
-    calls = f", {result.note}" if result.note else ""
-    return f"{what}: {format_value(result)} as fast in replies of up to {bound:,} bytes{calls}"
+    return f"{what}: {format_times(result)} as fast in {describe_replies(result, bound)}"
+
+
+def describe_replies(result: Measured, bound: int) -> str:
+    """Return how many replies a row takes, and their bound."""
+    if result.note == "1 call":
+        return f"one reply of up to {bound:,} bytes"
+
+    return f"{result.note.removesuffix(' calls')} replies of up to {bound:,} bytes"
 
 
 def write_headline(results: Results) -> str:
     """Return what 25 files cost at both bounds, for README."""
-    ratios = [results.find(_SINGLE, bound) for bound in BOUNDS]
-    default, large = (format_value(result) if result else "?" for result in ratios)
+    default = results.find(_SINGLE, DEFAULT_BOUND)
+    large = results.find(_SINGLE, LARGE_BOUND)
+    if default is None or large is None:
+        return ""
 
     return wrap(
         f"25 files of 16 KB do not fit into one reply of {DEFAULT_BOUND:,} bytes, the default of"
-        f" `max_response_bytes`. To the last byte they are {default} as fast as 25 single reads of"
-        f" the official filesystem server; in one reply of up to {LARGE_BOUND:,} bytes, {large}."
+        f" `max_response_bytes`. In {describe_replies(default, DEFAULT_BOUND)}, to the last byte, they"
+        f" are {format_times(default)} as fast as 25 single reads of the official filesystem server;"
+        f" in {describe_replies(large, LARGE_BOUND)}, {format_times(large)}."
     )
+
+
+def format_times(result: Measured) -> str:
+    """Return a ratio in words: 4.74 times."""
+    return f"{format_value(result).removesuffix('x')} times"
 
 
 def write_comparison(results: Results) -> str:

@@ -25,12 +25,7 @@ from benchmarks.memories import measure_memories
 from benchmarks.memory_server import measure_memory_server
 from benchmarks.postgresql import measure_postgresql
 from benchmarks.processes import measure_two_processes
-from benchmarks.resources import (
-    measure_characters,
-    measure_import,
-    measure_memory,
-    measure_start,
-)
+from benchmarks.resources import measure_characters, measure_memory
 from benchmarks.results import Effort, sort_results
 from benchmarks.served import (
     measure_http_files,
@@ -38,6 +33,7 @@ from benchmarks.served import (
     measure_http_real_files,
     measure_http_walk,
 )
+from benchmarks.starting import measure_import, measure_start
 from benchmarks.tokens import measure_tokens
 
 FULL = Effort(30, (1_000, 10_000, 1_000_000), (1_000, 10_000), (1_000, 10_000, 100_000))

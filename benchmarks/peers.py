@@ -28,7 +28,7 @@ HELLO = {
 
 
 class Peer:
-    """A running server after its handshake.
+    """A running server; a context manager makes the handshake, and ends it.
 
     ``received`` is the length of the last line in bytes, and ``process_id`` the server's.
     """
@@ -46,8 +46,7 @@ class Peer:
         self.received = 0
 
     def __enter__(self) -> Self:
-        self.request("initialize", HELLO)
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self.greet()
         return self
 
     def __exit__(
@@ -56,6 +55,15 @@ class Peer:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def greet(self) -> None:
+        """Make the handshake, before the first call."""
+        self.request("initialize", HELLO)
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def stop(self) -> None:
+        """End the server."""
         self._process.kill()
         self._process.communicate()
 

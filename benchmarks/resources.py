@@ -1,21 +1,13 @@
-"""What calls and servers need: memory, time to start, and characters around contents."""
+"""What calls need: memory, and characters around contents."""
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from abilities import Abilities, render
 from benchmarks.in_process import build_settings
-from benchmarks.measure import Measured, Work, run_shuffled
-from benchmarks.peers import (
-    BOUNDS,
-    DEFAULT_BOUND,
-    LARGE_BOUND,
-    Peer,
-    start_filesystem_server,
-    start_ours,
-)
+from benchmarks.measure import Measured
+from benchmarks.peers import BOUNDS, DEFAULT_BOUND, LARGE_BOUND
 from benchmarks.workloads import FILES, LINE
 
 RECORD_SIZES = {DEFAULT_BOUND: 2_000, LARGE_BOUND: 25_000}
@@ -83,74 +75,6 @@ async def measure_memory(base: Path, _: int) -> list[Measured]:
 
     huge.unlink()
     return results
-
-
-async def measure_import(_: Path, rounds: int) -> list[Measured]:
-    """The time that importing the package adds to an interpreter."""
-
-    def prepare(code: str) -> Callable[[], object]:
-        return lambda: subprocess.run([sys.executable, "-c", code], check=True)
-
-    variants = {"bare": prepare("pass"), "ours": prepare("import abilities")}
-    timings = await run_shuffled(variants, rounds)
-
-    milliseconds = (timings["ours"] - timings["bare"]) * 1000
-    return [Measured("19", "ms to import abilities", "<= 250 ms", milliseconds)]
-
-
-async def measure_start(base: Path, rounds: int) -> list[Measured]:
-    """From spawn to the first answer of `abilities mcp`, and its resident memory."""
-    (base / "workspace" / "notes.md").write_text("# Notes\n")
-    resident: dict[str, int] = {}
-
-    def read_first_note(name: str, start: Callable[[], Peer], tool: str, path: str) -> None:
-        argument = {"paths": [path]}
-        with start() as peer:
-            assert "# Notes" in peer.call(tool, argument)
-            resident[name] = read_resident(peer.process_id)
-
-    workspace = base / "workspace"
-    variants: dict[str, Work] = {
-        "ours": lambda: read_first_note(
-            "ours",
-            lambda: start_ours(base, workspace, bound=DEFAULT_BOUND),
-            "file_read_bulk",
-            "notes.md",
-        ),
-        "theirs": lambda: read_first_note(
-            "theirs",
-            lambda: start_filesystem_server(workspace),
-            "read_multiple_files",
-            str(workspace / "notes.md"),
-        ),
-    }
-    timings = await run_shuffled(variants, rounds, warmup_rounds=1)
-
-    started = timings["ours"] * 1000
-    size = resident["ours"] / 2**20
-    return [
-        Measured(
-            "19",
-            "ms from starting abilities mcp to its first answer",
-            "<= 320 ms",
-            started,
-            note=f"the filesystem server: {timings['theirs'] * 1000:.0f} ms",
-        ),
-        Measured(
-            "19",
-            "MiB resident in abilities mcp after its first answer",
-            "<= 50 MiB",
-            size,
-            note=f"the filesystem server: {resident['theirs'] / 2**20:.0f} MiB",
-        ),
-    ]
-
-
-def read_resident(process_id: int) -> int:
-    """Return the bytes of memory that a process holds, as ps(1) counts them."""
-    command = ["ps", "-o", "rss=", "-p", str(process_id)]
-    done = subprocess.run(command, capture_output=True, check=True)
-    return int(done.stdout) * 1024
 
 
 async def measure_characters(base: Path, _: int) -> list[Measured]:
