@@ -72,9 +72,9 @@ def write_headline(results: Results) -> str:
 
     return wrap(
         f"25 files of 16 KB do not fit into one reply of {DEFAULT_BOUND:,} bytes, the default of"
-        f" `max_response_bytes`. In {describe_replies(default, DEFAULT_BOUND)}, to the last byte, they"
-        f" are {format_times(default)} as fast as 25 single reads of the official filesystem server;"
-        f" in {describe_replies(large, LARGE_BOUND)}, {format_times(large)}."
+        f" `max_response_bytes`. In {describe_replies(default, DEFAULT_BOUND)}, to the last byte,"
+        f" they are {format_times(default)} as fast as 25 single reads of the official filesystem"
+        f" server; in {describe_replies(large, LARGE_BOUND)}, {format_times(large)}."
     )
 
 
