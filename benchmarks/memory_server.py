@@ -16,7 +16,6 @@ from benchmarks.peers import BOUNDS, Peer, start_at_both_bounds, start_memory_se
 SIZES = (1_000, 10_000)
 DEPTH = 3
 RETRIEVED = 20
-SEARCH = "word 77 "
 
 EACH = f"{RETRIEVED} open_nodes, one name each"
 LEVELS = f"{DEPTH + 1} open_nodes, one level each"
@@ -50,18 +49,20 @@ async def measure_memory_server(
 
 async def compare(ours: dict[int, Peer], official: Peer, size: int, rounds: int) -> list[Measured]:
     """Return the ratios for the same memories."""
-    names = next(walk(peer) for peer in ours.values())
+    names = walk(ours[BOUNDS[0]])
+    rare = f"{size - 223}"  # of one memory's name and text, and of no longer number
     variants: dict[str, Work] = {
         EACH: partial(open_each, official, names),
         LEVELS: partial(open_levels, official),
         KNOWN: partial(open_nodes, official, names),
-        "search": partial(search_nodes, official),
+        "search": partial(search_nodes, official, rare),
     }
     for bound, peer in ours.items():
         variants[f"walk {bound}"] = partial(peer.call, "bulk_read_memory", {"key": ROOT})
-        variants[f"query {bound}"] = partial(peer.call, "query_memories", {"search": SEARCH})
+        variants[f"query {bound}"] = partial(query_memories, peer, rare)
 
     check_contents(ours, official, names)
+    check_searches(ours, official, rare)
     processes = [official.process_id, *(peer.process_id for peer in ours.values())]
     timings = await run_shuffled(variants, rounds, processes=processes)
 
@@ -103,14 +104,11 @@ def check_contents(ours: dict[int, Peer], official: Peer, names: list[str]) -> N
 
     for peer in ours.values():
         assert read_walk(peer) == texts
-        query = peer.call("query_memories", {"search": SEARCH})
-        assert describe(77) in query
 
     assert open_nodes(official, names) == texts
     assert open_each(official, names) == texts
     found = open_levels(official)
     assert {name: found[name] for name in names} == texts
-    assert describe(77) in search_nodes(official)
 
 
 def walk(peer: Peer) -> list[str]:
@@ -127,9 +125,25 @@ def read_walk(peer: Peer) -> dict[str, str]:
     return {memory["key"]: memory["data"]["content"] for memory in memories}
 
 
-def search_nodes(official: Peer) -> str:
-    """Search the official server's memories."""
-    return official.call("search_nodes", {"query": SEARCH})
+def check_searches(ours: dict[int, Peer], official: Peer, text: str) -> None:
+    """Check that both find the one memory with a text."""
+    found = [describe(int(text))]
+
+    assert list(search_nodes(official, text).values()) == found
+    for peer in ours.values():
+        assert query_memories(peer, text) == found
+
+
+def query_memories(peer: Peer, text: str) -> list[str]:
+    """Return the contents of our memories with a text."""
+    payload = parse_text(peer.call("query_memories", {"search": text}))
+    return [memory["content"] for memory in payload["memories"]]
+
+
+def search_nodes(official: Peer, text: str) -> dict[str, str]:
+    """Return the official server's memories with a text."""
+    graph: dict[str, Any] = orjson.loads(official.call("search_nodes", {"query": text}))
+    return collect_texts(graph)
 
 
 def open_graph(official: Peer, names: list[str]) -> dict[str, Any]:
