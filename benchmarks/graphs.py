@@ -59,9 +59,10 @@ def write_kv_memory(file: Path, size: int) -> None:
 
 def import_graph(file: Path, store: Path) -> None:
     """Import a graph in either format into a store of ours."""
-    subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "abilities", "import", str(file)],
-        check=True,
         env={**os.environ, "ABILITIES_STORE_URL": f"sqlite:///{store}"},
-        stderr=subprocess.PIPE,
+        capture_output=True,
+        text=True,
     )
+    assert done.returncode == 0, done.stderr
