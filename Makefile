@@ -55,10 +55,10 @@ vendor: .venv/python  ## Fetch the explorer's libraries again from the npm regis
 conformance: .venv/conformance  ## Run MCP's conformance tool and Inspector against real servers
 	@$(BIN)/python -m tests.conformance
 
-bench: .venv/bench  ## Measure every goal against other servers (half an hour); writes results.json and the chart
+bench: .venv/bench  ## Measure every goal against other programs (an hour); writes results.json, the chart and the tables of the documents
 	@$(BIN)/python -m benchmarks --keep
 
-bench-quick: .venv/bench  ## Run make bench with fewer rounds and memories (two minutes)
+bench-quick: .venv/bench  ## Try all of make bench with tiny counts, and keep nothing (two minutes)
 	@$(BIN)/python -m benchmarks --quick
 
 bench-recall: .venv/bench  ## Measure what recall finds; DATA=path adds a file in the form of LoCoMo

@@ -1,145 +1,84 @@
-"""Measure every goal: `make bench`.
+"""Measure every goal against other programs: `make bench`.
 
-Each is a ratio of medians from one interleaved run, with the quartiles of its rounds.
+Each is a ratio of medians from one shuffled run, with the quartiles of its rounds.
 """
 
 import argparse
 import asyncio
 import os
-import platform
-import sqlite3
-import tempfile
-from collections.abc import Awaitable, Callable
-from functools import partial
-from pathlib import Path
-from typing import NamedTuple
+import sys
 
-import orjson
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.chart import draw
-from benchmarks.files import GOALS_OF_FILES
+from benchmarks.chart import CHART, draw
+from benchmarks.documents import write_documents
+from benchmarks.goals import FULL, NEEDS_ROOM, QUICK, list_goals, measure_goals
 from benchmarks.measure import Measured
-from benchmarks.memories import measure_memories
-from benchmarks.postgresql import measure_postgresql
-from benchmarks.resources import GOALS_OF_RESOURCES, measure_goal_18
-from benchmarks.rivals import measure_memory_server
-from benchmarks.served import measure_servers
-from benchmarks.tokens import measure_tokens
+from benchmarks.results import Results, keep_all, keep_some, load_results
+from benchmarks.wording import build_tables
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results.json"
-CHART = HERE.parent / "docs" / "benchmarks.svg"
-
-QUICK_ROUNDS = 4
-QUICK_MEMORIES = 20_000
-
-Goal = Callable[[Path, int], Awaitable[list[Measured]]]
-"""Measures some goals in a folder with a number of rounds."""
-
-
-class Size(NamedTuple):
-    """How much is measured: rounds per measurement, and memories in the largest store."""
-
-    rounds: int
-    memories: int
-
-
-async def measure_all(size: Size, console: Console, *, quick: bool) -> list[Measured]:
-    """Measure every goal, and print which one is running; quickly without files of a gibibyte."""
-    goals: list[Goal] = [
-        *GOALS_OF_FILES,
-        *GOALS_OF_RESOURCES,
-        measure_tokens,
-        measure_servers,
-        measure_memory_server,
-        partial(measure_memories, large=size.memories),
-        partial(measure_postgresql, large=size.memories),
-    ]
-    if quick:
-        goals.remove(measure_goal_18)
-
-    results: list[Measured] = []
-    with tempfile.TemporaryDirectory() as folder:
-        base = Path(folder)
-        for name in ("agent", "workspace"):
-            (base / name).mkdir()
-
-        for number, goal in enumerate(goals, 1):
-            console.print(f"{number:2} of {len(goals)}  {describe_goal(goal)}")
-            results += await goal(base, size.rounds)
-
-    return sorted(results, key=lambda result: int(result.goal))
-
-
-def describe_goal(goal: Goal) -> str:
-    """Return the first line of the docstring of a goal's function."""
-    function = goal.func if isinstance(goal, partial) else goal
-    return (function.__doc__ or "").partition("\n")[0]
+TABLE_WIDTH = 160
+"""Columns at least, for the table that is printed."""
 
 
 def print_results(results: list[Measured], console: Console) -> None:
-    """Print the table."""
-    title = "Ratios of medians, each from one run"
-    table = Table("goal", "what", "wanted", "measured", "quartiles", "", title=title)
-
-    for result in results:
-        quartiles = "" if result.low is None else f"{result.low:.2f} to {result.high:.2f}"
-        verdict = "met" if result.met else "[red]short[/]"
-        value = f"{result.value:.2f}"
-        table.add_row(result.goal, result.what, result.wanted, value, quartiles, verdict)
-
-    console.print(table)
-
-
-def save_results(results: list[Measured], size: Size) -> None:
-    """Write results.json and draw the chart."""
-    document = {
-        "machine": {
-            "processors": os.cpu_count(),
-            "system": platform.system(),
-            "python": platform.python_version(),
-            "sqlite": sqlite3.sqlite_version,
-        },
-        "rounds": size.rounds,
-        "memories": size.memories,
-        "results": [{**result._asdict(), "met": result.met} for result in results],
-    }
-
-    RESULTS.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
-    draw(results, CHART)
+    """Print what was measured, in a table that is wide enough to be read."""
+    console.print("Ratios of medians, each from one run; processor: the same ratio in its time.")
+    for table in build_tables(Results(results)):
+        if table.row_count:
+            console.print(table)
 
 
 def parse_arguments() -> argparse.Namespace:
     """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30, help="rounds per measurement")
+    parser.add_argument("--rounds", type=int, help=f"rounds per measurement ({FULL.rounds})")
     parser.add_argument(
-        "--memories", type=int, default=1_000_000, help="memories in the largest store"
+        "--only", nargs="+", choices=list(list_goals(FULL)), metavar="GOAL", help="measure these"
     )
-    parser.add_argument("--keep", action="store_true", help="write results.json and the chart")
     parser.add_argument(
-        "--quick",
+        "--keep",
         action="store_true",
-        help=f"{QUICK_ROUNDS} rounds and {QUICK_MEMORIES:,} memories, without goal 18",
+        help="write results.json, the chart and the documents' tables; with --only, their rows",
     )
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="try everything, with tiny counts")
+    arguments = parser.parse_args()
+
+    if arguments.quick and arguments.keep:
+        parser.error("--quick measures too little to be kept")
+    return arguments
 
 
 def main() -> None:
     """Measure, print and, with --keep, save."""
-    arguments = parse_arguments()
-    size = Size(arguments.rounds, arguments.memories)
-    if arguments.quick:
-        size = Size(QUICK_ROUNDS, QUICK_MEMORIES)
+    # A container may set it, and then each server that is started compiles every module again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-    console = Console()
-    results = asyncio.run(measure_all(size, console, quick=arguments.quick))
+    arguments = parse_arguments()
+    effort = QUICK if arguments.quick else FULL
+    if arguments.rounds:
+        effort = effort._replace(rounds=arguments.rounds)
+
+    goals = list_goals(effort)
+    if arguments.only:
+        goals = {name: goals[name] for name in arguments.only}
+    elif arguments.quick:
+        goals = {name: goal for name, goal in goals.items() if name not in NEEDS_ROOM}
+
+    console = Console(width=max(Console().width, TABLE_WIDTH))
+    results, failed = asyncio.run(measure_goals(goals, effort.rounds, console))
 
     print_results(results, console)
     if arguments.keep:
-        save_results(results, size)
+        if arguments.only:
+            keep_some(results)
+        else:
+            keep_all(results, effort)
+        draw(load_results(), CHART)
+        write_documents(load_results())
+
+    if failed:
+        sys.exit(f"These could not be measured: {', '.join(failed)}.")
 
 
 if __name__ == "__main__":

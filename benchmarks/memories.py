@@ -3,7 +3,7 @@
 import asyncio
 import random
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import cycle
 from pathlib import Path
 from typing import TypeVar
@@ -16,14 +16,13 @@ from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite import queries, reads, walks
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.walk import WalkLimits
-from benchmarks.generate import HUB, NAMESPACE, generate
-from benchmarks.measure import Measured, Timings, Work, run_interleaved
+from benchmarks.generate import HUB, HUB_LINKS, NAMESPACE, generate
+from benchmarks.measure import Measured, Timings, Work, run_shuffled
+from benchmarks.peers import DEFAULT_BOUND
 
 T = TypeVar("T")
 
 DEFAULT_LIMITS = WalkLimits(3, 5, 20)
-SMALL = 1_000
-MIDDLE = 10_000
 ROOTS = 200
 WRITERS = 64
 READERS = 64
@@ -34,43 +33,49 @@ PAGES = {
     "importance": Query(importance="high"),
     "tag": Query(tags=("t7",)),
 }
+LABELS = {
+    "stats": "statistics",
+    "unfiltered": "a page of all",
+    "type": "a page of one type",
+    "importance": "a page of one importance",
+    "tag": "a page of one tag",
+}
 
 
-async def measure_memories(base: Path, rounds: int, large: int) -> list[Measured]:
+async def measure_memories(base: Path, rounds: int, sizes: tuple[int, int, int]) -> list[Measured]:
     """Walks, pages and statistics at rising sizes, commits, many callers, a popular score."""
-    sizes = sorted({SMALL, MIDDLE, large})
+    small, middle, large = sizes
     for size in sizes:
         generate(base / f"{size}.db", size)
 
     timings = await compare_sizes(base, sizes, rounds)
     walk = f"walk {large}"
+    hub = f"walk from a hub of {min(HUB_LINKS, large - 1):,} links at {large:,} memories"
     results = [
         timings.ratio(
             "8",
-            f"walk at {large:,} memories against {SMALL:,}",
+            f"walk at {large:,} memories against {small:,}",
             "<= 2.5x",
             walk,
-            f"walk {SMALL}",
+            f"walk {small}",
         ),
-        timings.ratio(
-            "9", f"walk from a hub of 10,000 links at {large:,}", "<= 2x", f"hub {large}", walk
-        ),
+        timings.ratio("9", f"{hub} against a plain one", "<= 2x", f"hub {large}", walk),
     ]
-    for size in (SMALL, large):
-        what = f"walk against its rows by key, {size:,}"
+    for size in (small, large):
+        what = f"walk against its rows by key, {size:,} memories"
         results.append(timings.ratio("10", what, "<= 4x", f"walk {size}", f"rows {size}"))
     for name in ("stats", *PAGES):
-        what = f"{name} at {large:,} against {MIDDLE:,}"
-        results.append(timings.ratio("13", what, "<= 1.5x", f"{name} {large}", f"{name} {MIDDLE}"))
+        what = f"{LABELS[name]} at {large:,} memories against {middle:,}"
+        results.append(timings.ratio("13", what, "<= 1.5x", f"{name} {large}", f"{name} {middle}"))
 
-    results.append(await measure_popular_score(base / f"{large}.db", rounds, large))
+    results += await measure_popular_score(base / f"{large}.db", rounds, large)
     results.append(await measure_writers(base, rounds))
-    results.append(await measure_readers(base, rounds))
+    results.append(await measure_readers(base / f"{middle}.db", rounds, middle))
     results.append(await measure_characters(base))
     return results
 
 
-async def compare_sizes(base: Path, sizes: list[int], rounds: int) -> Timings:
+async def compare_sizes(base: Path, sizes: tuple[int, ...], rounds: int) -> Timings:
     """Return the timings of all reads on stores of all sizes."""
     stores = {size: InlineStore(base / f"{size}.db", size) for size in sizes}
     variants: dict[str, Work] = {}
@@ -83,7 +88,7 @@ async def compare_sizes(base: Path, sizes: list[int], rounds: int) -> Timings:
         for name, query in PAGES.items():
             variants[f"{name} {size}"] = store.prepare_query(query)
 
-    timings = await run_interleaved(variants, rounds * 3)
+    timings = await run_shuffled(variants, rounds * 3)
 
     for store in stores.values():
         store.close()
@@ -163,25 +168,38 @@ async def measure_characters(base: Path) -> Measured:
 
     payload["metadata"]["frontier"] = []
     beyond = len(render(payload)) / len(keys) - len(content)
-    return Measured("20", "characters beyond its content, a memory in a walk", "<= 450", beyond)
+    what = "characters beyond its content, a memory in a walk in JSON"
+    return Measured("20", what, "<= 450", beyond, bound=DEFAULT_BOUND)
 
 
-async def measure_popular_score(path: Path, rounds: int, large: int) -> Measured:
-    """Change the score of the memory that a tenth of all link to, whose ranks change with it."""
+async def measure_popular_score(path: Path, rounds: int, large: int) -> list[Measured]:
+    """Change the score of the memory that a tenth of all link to, and of one that few link to."""
     store = SqliteStore(path)
-    popular = await store.read_linked(NAMESPACE, "k0000001", 0, 0)
     turns = iter(range(10_000))
+    variants = {
+        "popular": await prepare_score_change(store, "k0000001", turns),
+        "plain": await prepare_score_change(store, "k0000007", turns),
+    }
+    timings = await run_shuffled(variants, max(rounds // 3, 3))
+    await store.close()
+
+    changed = f"change of the score of a memory that {large // 10:,} links lead to"
+    return [
+        Measured("12", f"ms for a {changed}", "<= 1000 ms", timings["popular"] * 1000),
+        timings.ratio("12", f"{changed}, against a plain one", "<= 25x", "popular", "plain"),
+    ]
+
+
+async def prepare_score_change(store: SqliteStore, key: str, turns: Iterator[int]) -> Work:
+    """Return a function that changes the score of a memory, each time to another one."""
+    memory = await store.read_linked(NAMESPACE, key, 0, 0)
 
     def change_score() -> Awaitable[object]:
         fields = {"memory_score": next(turns) % 97 / 97}
-        change = Change("update", "2026-02-01T00:00:00.000Z", popular.row.id, fields=fields)
+        change = Change("update", "2026-02-01T00:00:00.000Z", memory.row.id, fields=fields)
         return store.change(NAMESPACE, change)
 
-    timings = await run_interleaved({"change": change_score}, max(rounds // 10, 3), warmup_rounds=1)
-    await store.close()
-
-    what = f"ms to change a score that {large // 10:,} links wait for"
-    return Measured("12", what, "<= 1000 ms", timings["change"] * 1000)
+    return change_score
 
 
 async def measure_writers(base: Path, rounds: int) -> Measured:
@@ -204,17 +222,16 @@ async def compare_commits(store: ServableStore, rounds: int) -> Timings:
         await asyncio.gather(*writes)
 
     variants = {"one": write_one_by_one, "together": write_together}
-    timings = await run_interleaved(variants, max(rounds // 3, 3))
+    timings = await run_shuffled(variants, max(rounds // 3, 3))
     await store.close()
     return timings
 
 
-async def measure_readers(base: Path, rounds: int) -> Measured:
+async def measure_readers(path: Path, rounds: int, size: int) -> Measured:
     """Walks of 64 callers through the store's thread, against the same number inline."""
-    path = base / f"{MIDDLE}.db"
-    inline = InlineStore(path, MIDDLE)
+    inline = InlineStore(path, size)
     store = SqliteStore(path)
-    roots = [f"k{2 + n * 29 % (MIDDLE - 2):07}" for n in range(READS)]
+    roots = [f"k{2 + n * 29 % (size - 2):07}" for n in range(READS)]
 
     def walk_alone() -> None:
         for _ in range(READS):
@@ -228,9 +245,9 @@ async def measure_readers(base: Path, rounds: int) -> Measured:
         await asyncio.gather(*(walk_all(roots[n::READERS]) for n in range(READERS)))
 
     variants = {"alone": walk_alone, "many": walk_together}
-    timings = await run_interleaved(variants, max(rounds // 3, 3))
+    timings = await run_shuffled(variants, max(rounds // 3, 3))
     inline.close()
     await store.close()
 
-    what = "walks a second of 64 callers against one inline"
+    what = "walks per second, 64 callers through their thread against one inline"
     return timings.ratio("15", what, ">= 0.8x", "alone", "many")

@@ -2,23 +2,22 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from abilities.declarations.values import JsonObject
+import orjson
 
-HERE = Path(__file__).parent
-PACKAGES = HERE / "package.json"
-NPM = HERE.parent / ".venv" / "npm"
-PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-"""With the environment's own Node.js first."""
+from abilities.declarations.values import JsonObject
+from benchmarks.packages import find_node, find_server
 
 DEFAULT_BOUND = 64_000
 LARGE_BOUND = 1_000_000
+BOUNDS = (DEFAULT_BOUND, LARGE_BOUND)
 """Two values of ``max_response_bytes``: the default, and room for 25 whole files in one reply."""
 
 HELLO = {
@@ -29,7 +28,10 @@ HELLO = {
 
 
 class Peer:
-    """A running server after its handshake; ``received`` is the last line's length in bytes."""
+    """A running server; a context manager makes the handshake, and ends it.
+
+    ``received`` is the length of the last line in bytes, and ``process_id`` the server's.
+    """
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -37,14 +39,14 @@ class Peer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PATH": PATH, **environment},
+            env={**os.environ, **environment},
         )
+        self.process_id = self._process.pid
         self._last_id = 0
         self.received = 0
 
     def __enter__(self) -> Self:
-        self.request("initialize", HELLO)
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self.greet()
         return self
 
     def __exit__(
@@ -53,6 +55,15 @@ class Peer:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def greet(self) -> None:
+        """Make the handshake, before the first call."""
+        self.request("initialize", HELLO)
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def stop(self) -> None:
+        """End the server."""
         self._process.kill()
         self._process.communicate()
 
@@ -84,56 +95,52 @@ class Peer:
         self._process.stdin.flush()
 
 
+def read_to_the_end(peer: Peer, tool: str, arguments: JsonObject) -> list[str]:
+    """Call one of our tools, follow next_request to the last byte, and return the replies."""
+    replies = [peer.call(tool, arguments)]
+    while request := find_next_request(replies[-1]):
+        replies.append(peer.call(tool, request))
+
+    return replies
+
+
+def find_next_request(reply: str) -> JsonObject | None:
+    """Return what fetches the rest of a reply: its first line says it, in each of our formats."""
+    first_line, _, _ = reply.partition("\n")
+    request: JsonObject | None = orjson.loads(first_line).get("next_request")
+    return request
+
+
 def start_ours(
-    agent: Path, workspace: Path, store: Path | None = None, *, bound: int = LARGE_BOUND
+    base: Path, workspace: Path, store: Path | None = None, *, bound: int = LARGE_BOUND
 ) -> Peer:
-    """Start ``abilities mcp`` on two roots; ``bound`` is the most bytes of a reply."""
+    """Start ``abilities mcp``; ``bound`` is the most bytes of a reply."""
     environment = {
-        "ABILITIES_AGENT_DIR": str(agent),
+        "ABILITIES_AGENT_DIR": str(base / "agent"),
         "ABILITIES_WORKSPACE_DIR": str(workspace),
         "ABILITIES_MAX_RESPONSE_BYTES": str(bound),
-        "ABILITIES_STORE_URL": f"sqlite:///{store or agent / 'memory.db'}",
+        "ABILITIES_STORE_URL": f"sqlite:///{store or base / 'memory.db'}",
     }
     return Peer([sys.executable, "-m", "abilities", "mcp"], environment)
 
 
+@contextmanager
+def start_at_both_bounds(
+    base: Path, workspace: Path, store: Path | None = None
+) -> Iterator[dict[int, Peer]]:
+    """Start ``abilities mcp`` twice, at the default bound and at the large one."""
+    with ExitStack() as stack:
+        yield {
+            bound: stack.enter_context(start_ours(base, workspace, store, bound=bound))
+            for bound in BOUNDS
+        }
+
+
 def start_filesystem_server(workspace: Path) -> Peer:
     """Start the official filesystem server."""
-    return Peer(["node", find_script("server-filesystem"), str(workspace)], {})
+    return Peer([find_node(), find_server("server-filesystem"), str(workspace)], {})
 
 
 def start_memory_server(file: Path) -> Peer:
     """Start the official memory server."""
-    return Peer(["node", find_script("server-memory")], {"MEMORY_FILE_PATH": str(file)})
-
-
-def find_script(name: str) -> str:
-    """Return the path of an official server; all are installed with npm on first use."""
-    installed = NPM / "package.json"
-    if not installed.exists() or installed.read_text() != PACKAGES.read_text():
-        install_servers()
-
-    return str(NPM / "node_modules" / "@modelcontextprotocol" / name / "dist" / "index.js")
-
-
-def install_servers() -> None:
-    """Install the official servers beside the environment."""
-    npm = shutil.which("npm", path=PATH)
-    assert npm, "the official servers need Node.js and npm; `make bench` installs them"
-
-    NPM.mkdir(parents=True, exist_ok=True)
-    shutil.copy(PACKAGES, NPM)
-    subprocess.run(
-        [
-            npm,
-            "install",
-            "--silent",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--no-package-lock",
-        ],
-        cwd=NPM,
-        check=True,
-        env={**os.environ, "PATH": PATH},
-    )
+    return Peer([find_node(), find_server("server-memory")], {"MEMORY_FILE_PATH": str(file)})

@@ -25,12 +25,12 @@ from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import WalkResult
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import NAMESPACE, generate
-from benchmarks.measure import Measured, Work, run_interleaved
+from benchmarks.measure import Measured, Work, run_shuffled
 from benchmarks.memories import WRITERS, compare_commits
-from benchmarks.served import measure_processes
+from benchmarks.peers import BOUNDS
+from benchmarks.processes import POSTGRESQL, compare_processes
 from tests.support import postgres
 
-SMALL = 1_000
 LIMITS = {"default": WalkLimits(3, 5, 20), "maximum": WalkLimits(6, 20, 50)}
 GOALS = {"default": "<= 4x", "maximum": "<= 8x"}
 ROOTS = 100
@@ -51,11 +51,12 @@ COPIED = {
     "versions": "SELECT namespace, number, forgotten, 0 FROM versions",
     "links": f"SELECT namespace, {', '.join(LinkRecord._fields)} FROM links",
     "link_counts": "SELECT namespace, key, outgoing, incoming FROM link_counts",
-    "shelf": f"SELECT m.namespace, m.id, m.key, {', '.join(f's.{name}' for name in _SHELF)}, r.doc"
+    "shelf": "SELECT m.namespace AS namespace, m.id AS id, m.key AS key,"
+    f" {', '.join(f's.{name} AS {name}' for name in _SHELF)}, r.doc AS doc"
     " FROM shelf AS s JOIN memories AS m ON m.rowid = s.memory"
     " JOIN recall_docs AS r ON r.memory = s.memory",
     "tags": "SELECT namespace, tag, archived, accessed_at, id FROM tags",
-    "words": "SELECT namespace, id, lower(content) FROM memories",
+    "words": "SELECT namespace, id, lower(content) AS folded FROM memories",
     "counters": "SELECT namespace, name, archived, value, number FROM counters",
 }
 """The tables of a database, and where their rows come from in a generated store, in their order."""
@@ -63,25 +64,27 @@ COPIED = {
 _Read = Callable[[Connection], Coroutine[Any, Any, WalkResult]]
 
 
-async def measure_postgresql(base: Path, rounds: int, large: int) -> list[Measured]:
-    """Walks at rising sizes on PostgreSQL, one server process and two, and shared commits."""
+async def measure_postgresql(
+    base: Path, rounds: int, sizes: tuple[int, int, int]
+) -> list[Measured]:
+    """PostgreSQL: walks at rising sizes, one server process and two, and shared commits."""
+    small, _, large = sizes
     with postgres.started("shared_buffers=1GB", "max_wal_size=8GB", "fsync=on") as node:
-        urls = {size: await create_database(node.url, base, size) for size in (SMALL, large)}
-        results = await measure_walks(urls, rounds, large)
+        urls = {size: await create_database(node.url, base, size) for size in (small, large)}
+        results = await measure_walks(urls, rounds)
 
-        folder = base / "postgresql"
-        for name in ("agent", "work"):
-            (folder / name).mkdir(parents=True)
-        settings = Settings(
-            agent_dir=folder / "agent",
-            workspace_dir=folder / "work",
-            store_url=urls[large],
-            namespace=NAMESPACE,
-            max_response_bytes=1_000_000,
-        )
-        results.append(await measure_processes(settings, folder, rounds, large, "on PostgreSQL, "))
+        for bound in BOUNDS:
+            settings = Settings(
+                agent_dir=base / "agent",
+                workspace_dir=base / "workspace",
+                store_url=urls[large],
+                namespace=NAMESPACE,
+                max_response_bytes=bound,
+            )
+            row = await compare_processes(settings, base, rounds, large, POSTGRESQL)
+            results.append(row)
 
-        results.append(await measure_writers(urls[SMALL], rounds))
+        results.append(await measure_writers(urls[small], rounds))
         return results
 
 
@@ -125,8 +128,11 @@ def copy_rows(file: Path, url: str) -> None:
             connection.execute(f"DROP INDEX {name}".encode())
 
         for table, statement in COPIED.items():
-            with connection.cursor().copy(f"COPY {table} FROM STDIN".encode()) as copy:
-                for row in store.execute(statement):
+            rows = store.execute(statement)
+            columns = ", ".join(column[0] for column in rows.description)
+            command = f"COPY {table} ({columns}) FROM STDIN"
+            with connection.cursor().copy(command.encode()) as copy:
+                for row in rows:
                     copy.write_row(row)
 
         for _, definition in indexes:
@@ -135,7 +141,7 @@ def copy_rows(file: Path, url: str) -> None:
         connection.execute("CHECKPOINT")
 
 
-async def measure_walks(urls: dict[int, str], rounds: int, large: int) -> list[Measured]:
+async def measure_walks(urls: dict[int, str], rounds: int) -> list[Measured]:
     """Walks against reads of the same memories by their ids, and large against small."""
     readers = {size: Reader(url, size) for size, url in urls.items()}
     variants: dict[str, Work] = {}
@@ -145,7 +151,7 @@ async def measure_walks(urls: dict[int, str], rounds: int, large: int) -> list[M
             variants[f"{name} {size}"] = reader.prepare_walks(limits)
             variants[f"{name} rows {size}"] = await reader.prepare_reads(limits)
 
-    timings = await run_interleaved(variants, rounds * 5, warmup_rounds=20)
+    timings = await run_shuffled(variants, rounds * 5, warmup_rounds=20)
     round_trips = max([await reader.count_round_trips() for reader in readers.values()])
     for reader in readers.values():
         await reader.server.close()
@@ -155,11 +161,12 @@ async def measure_walks(urls: dict[int, str], rounds: int, large: int) -> list[M
 
     for size in urls:
         for name, goal in GOALS.items():
-            what = f"PostgreSQL: {name} walk against its rows by id, {size:,}"
+            what = f"PostgreSQL: {name} walk against its rows by id, {size:,} memories"
             results.append(timings.ratio("14", what, goal, f"{name} {size}", f"{name} rows {size}"))
 
-    what = f"PostgreSQL: walk at {large:,} against {SMALL:,}"
-    results.append(timings.ratio("14", what, "<= 2x", f"default {large}", f"default {SMALL}"))
+    small, large = urls
+    what = f"PostgreSQL: walk at {large:,} memories against {small:,}"
+    results.append(timings.ratio("14", what, "<= 2x", f"default {large}", f"default {small}"))
     return results
 
 
@@ -174,13 +181,13 @@ class Reader:
     def prepare_walks(self, limits: WalkLimits) -> Work:
         """Return a function that walks from the next root."""
         walks = self._cycle_walks(limits)
-        return lambda: self.server.read(next(walks))
+        return lambda: self.server.read(NAMESPACE, next(walks))
 
     async def prepare_reads(self, limits: WalkLimits) -> Work:
         """Return a function that reads the memories of the next walk by their ids."""
         ids: list[list[str]] = []
         for root in self._roots:
-            result = await self.server.read(prepare_walk(root, limits))
+            result = await self.server.read(NAMESPACE, prepare_walk(root, limits))
             ids.append(
                 [memory.row.id for memory in result.memories if not isinstance(memory, Exception)]
             )
@@ -189,7 +196,7 @@ class Reader:
 
         def read() -> Coroutine[Any, Any, object]:
             chosen = next(turns)
-            return self.server.read(lambda c: reads.read_ids(c, NAMESPACE, chosen))
+            return self.server.read(NAMESPACE, lambda c: reads.read_ids(c, NAMESPACE, chosen))
 
         return read
 
@@ -209,7 +216,7 @@ class Reader:
         try:
             for _ in range(ROOTS):
                 count = 0
-                await self.server.read(next(walks))
+                await self.server.read(NAMESPACE, next(walks))
                 most = max(most, count)
         finally:
             Select._execute = execute  # type: ignore[method-assign]
@@ -228,6 +235,6 @@ def prepare_walk(root: str, limits: WalkLimits) -> _Read:
 async def measure_writers(url: str, rounds: int) -> Measured:
     """Writers that share commits, against one after another."""
     timings = await compare_commits(PostgresStore(url), rounds)
-    rate = WRITERS / timings["together"]
-    what = f"PostgreSQL: 64 writers sharing commits ({rate:,.0f} a second), one by one"
-    return timings.ratio("17", what, ">= 1x", "one", "together")
+    what = "PostgreSQL: 64 writers sharing commits against one after another"
+    note = f"{WRITERS / timings['together']:,.0f} per second"
+    return timings.ratio("17", what, ">= 1x", "one", "together", note=note)

@@ -1,171 +1,197 @@
-"""The goals about servers: bulk calls against single ones, and one process against two."""
+"""Our server over HTTP: files and memories in one call, against one call each."""
 
-import asyncio
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import httpx
 from mcp import Client
+from mcp.types import TextContent
 
-from abilities import Abilities, Settings
+from abilities import Settings, parse_text
+from abilities.declarations.values import JsonObject
 from benchmarks.generate import NAMESPACE, generate
-from benchmarks.measure import Measured, run_interleaved
-from benchmarks.peers import LARGE_BOUND
+from benchmarks.mcp_files import MAX_CHARS, describe_calls
+from benchmarks.measure import Measured, Work, run_shuffled
+from benchmarks.peers import BOUNDS, LARGE_BOUND
+from benchmarks.workloads import Workload, copy_sources, write_files
 from tests.support.serving import serving
 
-MEMORIES = 10_000
-FILES = 25
-CALLERS = 16
-WALKS = 20
-"""Walks of each caller."""
+MEMORIES = 1_000
 
 
-async def measure_servers(base: Path, rounds: int) -> list[Measured]:
-    """Bulk calls against single ones over HTTP and MCP; walks with one and with two processes."""
-    generate(base / "served.db", MEMORIES)
-    folder = base / "served"
-    for name in ("agent", "work"):
-        (folder / name).mkdir(parents=True)
-
-    settings = Settings(
-        agent_dir=folder / "agent",
-        workspace_dir=folder / "work",
+def build_settings(base: Path, bound: int) -> Settings:
+    """Return the settings of a server."""
+    return Settings(
+        agent_dir=base / "agent",
+        workspace_dir=base / "workspace",
         store_url=f"sqlite:///{base}/served.db",
         namespace=NAMESPACE,
-        max_response_bytes=LARGE_BOUND,
+        max_response_bytes=bound,
     )
-    names = [f"{n}.txt" for n in range(FILES)]
-    for name in names:
-        (settings.workspace_dir / name).write_text("text " * 3_200)
 
-    with serving(settings, folder) as server:
-        results = await measure_http(server.address, names, rounds)
-        results.append(await measure_mcp(server.address, settings, rounds))
 
-    results.append(await measure_processes(settings, folder, rounds, MEMORIES))
+async def measure_http_files(base: Path, rounds: int) -> list[Measured]:
+    """25 files of 16 KB over HTTP, in one call and in one call each."""
+    return await compare_files(base, write_files(base / "workspace", 16), rounds)
+
+
+async def measure_http_real_files(base: Path, rounds: int) -> list[Measured]:
+    """25 real sources over HTTP, in one call and in one call each."""
+    return await compare_files(base, copy_sources(base / "workspace"), rounds)
+
+
+async def compare_files(base: Path, workload: Workload, rounds: int) -> list[Measured]:
+    """Read files from a server at each bound."""
+    results: list[Measured] = []
+
+    for bound in BOUNDS:
+        with serving(build_settings(base, bound), base) as server:
+            async with httpx.AsyncClient(base_url=server.address) as client:
+                reader = HttpReader(client, workload)
+                assert await reader.read_together() == workload.contents
+                calls = reader.calls
+                assert await reader.read_each() == workload.contents
+
+                variants = {"one": reader.read_together, "each": reader.read_each}
+                workload.settle()
+                timings = await run_shuffled(variants, rounds, processes=[server.process.pid])
+
+        what = f"{workload.label} over HTTP, one call against 25 calls of our own"
+        wanted = ">= 5x" if bound == LARGE_BOUND else ""
+        note = describe_calls(calls)
+        results.append(timings.ratio("7", what, wanted, "each", "one", bound=bound, note=note))
+
     return results
 
 
-async def measure_http(address: str, names: list[str], rounds: int) -> list[Measured]:
-    """Files and memories over HTTP, in one call and in one call each."""
+class HttpReader:
+    """Reads files over one connection; ``calls`` counts the calls of the last read."""
+
+    def __init__(self, client: httpx.AsyncClient, workload: Workload) -> None:
+        self._client = client
+        self._names = workload.names
+        self.calls = 0
+
+    async def read_together(self) -> dict[str, str]:
+        """Read all files to the last byte."""
+        self.calls = 0
+        return await self._read(self._names)
+
+    async def read_each(self) -> dict[str, str]:
+        """Read each file to its last byte."""
+        contents: dict[str, str] = {}
+        for name in self._names:
+            contents |= await self._read([name])
+
+        return contents
+
+    async def _read(self, names: list[str]) -> dict[str, str]:
+        """Read files, and follow next_request."""
+        contents = dict.fromkeys(names, "")
+        request: JsonObject | None = {"paths": names, "max_chars_per_file": MAX_CHARS}
+
+        while request:
+            response = await self._client.post("/api/abilities/file_read_bulk", json=request)
+            self.calls += 1
+            reply = response.json()
+            for record in reply["results"]:
+                if record["success"]:
+                    contents[record["data"]["path"]] += record["data"]["content"]
+            request = reply.get("next_request")
+
+        return contents
+
+
+async def measure_http_memories(base: Path, rounds: int) -> list[Measured]:
+    """25 memories over HTTP, in one call and in one call each."""
+    what = "25 memories over HTTP, one call against 25 GETs of our own"
     keys = [f"k{n:07}" for n in range(2, 27)]
+    generate(base / "served.db", MEMORIES)
+    results: list[Measured] = []
 
-    async with httpx.AsyncClient(base_url=address) as client:
+    for bound in BOUNDS:
+        with serving(build_settings(base, bound), base) as server:
+            async with httpx.AsyncClient(base_url=server.address) as client:
+                variants: dict[str, Work] = {
+                    "one": partial(read_memories, client, keys),
+                    "each": partial(get_memories, client, keys),
+                }
+                assert await read_memories(client, keys) == await get_memories(client, keys)
+                timings = await run_shuffled(variants, rounds, processes=[server.process.pid])
 
-        async def read_files(chosen: list[str]) -> int:
-            body = {"paths": chosen}
-            response = await client.post("/api/abilities/file_read_bulk", json=body)
-            return int(response.json()["summary"]["returned_chars"])
+        row = timings.ratio("7", what, ">= 5x", "each", "one", bound=bound, note="1 call")
+        results.append(row)
 
-        async def read_each_file() -> int:
-            return sum([await read_files([name]) for name in names])
-
-        async def read_memories() -> int:
-            body = {"targets": [{"type": "stored", "key": key} for key in keys]}
-            response = await client.post("/api/abilities/memory_read_bulk", json=body)
-            return int(response.json()["summary"]["returned_chars"])
-
-        async def read_each_memory() -> int:
-            total = 0
-            for key in keys:
-                response = await client.get(f"/api/memories/{key}")
-                total += len(response.json()["data"]["content"])
-            return total
-
-        # Both ways must read the same, or the comparison says nothing.
-        assert await read_files(names) == await read_each_file() == FILES * 16_000
-        assert await read_memories() == await read_each_memory() > 0
-
-        variants = {
-            "files": lambda: read_files(names),
-            "file": read_each_file,
-            "memories": read_memories,
-            "memory": read_each_memory,
-        }
-        timings = await run_interleaved(variants, rounds)
-
-    files = f"25x16 KB over HTTP, {LARGE_BOUND:,} bytes, one call against 25"
-    memories = "25 memories over HTTP, one call against 25 GETs"
-    return [
-        timings.ratio("7", files, ">= 5x", "file", "files"),
-        timings.ratio("7", memories, ">= 5x", "memory", "memories"),
-    ]
+    return results
 
 
-async def measure_mcp(address: str, settings: Settings, rounds: int) -> Measured:
-    """A walk over MCP, in one call and memory by memory."""
-    async with Abilities.open(settings) as abilities:
-        walk = await abilities.call("bulk_read_memory", {"key": "k0000005"})
+async def read_memories(client: httpx.AsyncClient, keys: list[str]) -> list[str]:
+    """Return the contents of memories, read in one call."""
+    body = {"targets": [{"type": "stored", "key": key} for key in keys]}
+    response = await client.post("/api/abilities/memory_read_bulk", json=body)
+    reply = response.json()
 
-    keys = [walk["targetMemory"]["key"], *(memory["key"] for memory in walk["associatedMemories"])]
-    assert len(keys) == 20
-
-    async with Client(f"{address}/mcp") as client:
-
-        async def get_each() -> None:
-            for key in keys:
-                result = await client.call_tool("memory_get", {"key": key})
-                assert not result.is_error
-
-        variants = {
-            "bulk": lambda: client.call_tool("bulk_read_memory", {"key": keys[0]}),
-            "single": get_each,
-        }
-        timings = await run_interleaved(variants, rounds)
-
-    what = "20 memories over MCP, bulk_read_memory against 20 memory_get"
-    return timings.ratio("11", what, ">= 5x", "single", "bulk")
+    assert "next_request" not in reply
+    return [record["data"]["content"] for record in reply["results"]]
 
 
-async def measure_processes(
-    settings: Settings, folder: Path, rounds: int, memories: int, prefix: str = ""
-) -> Measured:
-    """The same number of walks, spread over one server process and over two."""
-    with ExitStack() as stack:
-        servers = [stack.enter_context(serving(settings, folder)) for _ in range(2)]
-        ports = [httpx.URL(server.address).port or 0 for server in servers]
+async def get_memories(client: httpx.AsyncClient, keys: list[str]) -> list[str]:
+    """Return the contents of memories, read one by one."""
+    contents: list[str] = []
+    for key in keys:
+        response = await client.get(f"/api/memories/{key}")
+        contents.append(response.json()["data"]["content"])
 
-        async def walk_through(chosen: list[int]) -> None:
-            callers = [
-                walk_from(chosen[number % len(chosen)], number, memories)
-                for number in range(CALLERS)
-            ]
-            await asyncio.gather(*callers)
-
-        variants = {"one": lambda: walk_through(ports[:1]), "two": lambda: walk_through(ports)}
-        timings = await run_interleaved(variants, max(rounds // 3, 3))
-
-    one = CALLERS * WALKS / timings["one"]
-    two = CALLERS * WALKS / timings["two"]
-    what = f"{prefix}walks a second, two server processes against one ({two:,.0f} and {one:,.0f})"
-    return timings.ratio("16", what, ">= 1.7x", "one", "two")
+    return contents
 
 
-async def walk_from(port: int, number: int, memories: int) -> None:
-    """Request walks over one connection.
+async def measure_http_walk(base: Path, rounds: int) -> list[Measured]:
+    """20 memories over MCP and HTTP, in one walk and one by one."""
+    what = "20 memories over MCP and HTTP, bulk_read_memory against 20 memory_get"
+    generate(base / "served.db", MEMORIES)
+    results: list[Measured] = []
 
-    It speaks HTTP by hand, because the servers share the machine with their callers: a real client
-    would take more of it than they do.
-    """
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for bound in BOUNDS:
+        with serving(build_settings(base, bound), base) as server:
+            async with Client(f"{server.address}/mcp") as client:
+                walked = await walk(client)
+                keys = list(walked)
+                assert len(keys) == 20
+                assert await get_each(client, keys) == walked
 
-    for turn in range(WALKS):
-        key = 2 + (number * 577 + turn * 31) % (memories - 2)
-        path = f"/api/memories/k{key:07}/bulk?depth=6&breadth=20&total=50"
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                variants: dict[str, Work] = {
+                    "one": partial(walk, client),
+                    "each": partial(get_each, client, keys),
+                }
+                timings = await run_shuffled(variants, rounds, processes=[server.process.pid])
 
-        head = await reader.readuntil(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200"), head
-        await reader.readexactly(parse_content_length(head))
+        row = timings.ratio("11", what, ">= 5x", "each", "one", bound=bound, note="1 call")
+        results.append(row)
 
-    writer.close()
+    return results
 
 
-def parse_content_length(head: bytes) -> int:
-    """Return the length of the body that follows a response's head."""
-    for line in head.lower().split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name == b"content-length":
-            return int(value)
+async def walk(client: Client) -> dict[str, str]:
+    """Return the contents of a walk's memories by their keys."""
+    payload = await call_tool(client, "bulk_read_memory", {"key": "k0000005"})
+    memories = [payload["targetMemory"], *payload["associatedMemories"]]
+    return {memory["key"]: memory["data"]["content"] for memory in memories}
 
-    raise AssertionError(head)
+
+async def get_each(client: Client, keys: list[str]) -> dict[str, str]:
+    """Return the contents of memories by their keys, read one by one."""
+    contents: dict[str, str] = {}
+    for key in keys:
+        memory = await call_tool(client, "memory_get", {"key": key})
+        contents[key] = memory["data"]["content"]
+
+    return contents
+
+
+async def call_tool(client: Client, name: str, arguments: JsonObject) -> JsonObject:
+    """Call a tool and return its payload."""
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error
+
+    text = "".join(part.text for part in result.content if isinstance(part, TextContent))
+    return parse_text(text)
