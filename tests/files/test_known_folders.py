@@ -7,7 +7,7 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.declarations.values import JsonObject
-from abilities.helpers.files import folders, known_folders, lister
+from abilities.helpers.files import file_walk, folders, known_folders
 from abilities.helpers.files.folders import Kind
 from abilities.helpers.files.known_folders import FolderMemory
 
@@ -31,7 +31,7 @@ async def test_pages_of_a_large_folder_read_it_once_until_it_changes(
         reads += os.path.samestat(os.fstat(descriptor), many.stat())
         return folders.read_kinds(descriptor)
 
-    monkeypatch.setattr(lister, "read_kinds", count)
+    monkeypatch.setattr(file_walk, "read_kinds", count)
     monkeypatch.setattr(known_folders, "LARGE", 20)
     monkeypatch.setattr(known_folders, "SETTLED_SECONDS", 0.0)
 

@@ -30,7 +30,8 @@ UNOFFERED = {"output_format", "detail"}
 
 EVIDENT = {
     "after", "archived", "bulkRead", "breadth", "category", "content", "depth", "id", "if_version",
-    "importance", "items", "key", "limit", "link_weight", "max_chars_per_file", "max_chars_per_item",
+    "importance", "items", "key", "limit", "link_weight", "max_chars_per_file",
+    "max_chars_per_item",
     "memory_score", "metadata", "offset", "operations", "paths", "permanent", "queries", "search",
     "sort_by", "sort_order", "summary", "tags", "targets", "term", "type", "version",
     "within_days", "links", "remove_links",
