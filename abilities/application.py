@@ -13,9 +13,9 @@ from abilities.declarations.values import JsonObject
 from abilities.definition import Context
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.lister import FileLister
-from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.files.roots import Root, RootPlace
+from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.memory.recalling import SecondRanking
 from abilities.helpers.stores import opening

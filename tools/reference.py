@@ -57,6 +57,7 @@ EXAMPLES: dict[str, list[str]] = {
     "delete_memory": ['{"id": "not an id"}'],
     "get_memory_stats": ["{}"],
     "file_list": ['{"pattern": "*.md"}'],
+    "read": ['{"items": ["notes.md#L1", {"memory": "tea"}, {"note": "last 7 days"}]}'],
     "recall": [
         '{"queries": ["What does Ada drink?"]}',
         '{"queries": ["What does Ada drink?"], "detail": "full", "output_format": "text"}',

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
 from abilities.helpers.files.globs import Glob
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from abilities.declarations.read import ReadInput
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.reader import FileReader
-from abilities.helpers.gather.filling import Filling
+from abilities.helpers.gather.filling import BatchFilling
 from abilities.helpers.gather.offers import Offer
 from abilities.helpers.gather.plan import build_plan
 from abilities.helpers.reply.bound import Bound
@@ -14,7 +14,7 @@ from abilities.helpers.reply.envelope import assemble_reply, measure_room
 from abilities.helpers.reply.items import BulkRequest
 
 
-class Answer(NamedTuple):
+class BatchAnswer(NamedTuple):
     """A reply, and what is sent: the same, or the plan of it."""
 
     reply: JsonObject
@@ -28,19 +28,19 @@ async def build_answer(
     reader: FileReader,
     *,
     is_full: bool,
-) -> Answer:
+) -> BatchAnswer:
     """Return the answer with its contents, and with ``plan`` what it would be."""
     given = arguments.explicit_arguments()
     given.pop("plan", None)
     request = BulkRequest("items", arguments.items, given)
 
-    filling = Filling(offers, measure_room(request, bound), bound, is_full=is_full)
+    filling = BatchFilling(offers, measure_room(request, bound), bound, is_full=is_full)
     filled = await filling.run(reader)
 
     records = [item.record for item in filled]
     next_items = [record.next_item for record in records if record.next_item is not None]
     reply = assemble_reply(request, records, next_items)
     if not arguments.plan:
-        return Answer(reply, reply)
+        return BatchAnswer(reply, reply)
 
-    return Answer(reply, build_plan(offers, filled, reply, given))
+    return BatchAnswer(reply, build_plan(offers, filled, reply, given))

@@ -37,7 +37,7 @@ class Filled(NamedTuple):
     granted_leaves: int = 0
 
 
-class Filling:
+class BatchFilling:
     """The room of one reply, given to one offer after another.
 
     ``room`` is what `measure_room` returns for the call.

@@ -70,6 +70,16 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.walk",
         "helpers.workers",
     ),
+    "helpers.gather": (
+        "declarations",
+        "helpers.files",
+        "helpers.memory",
+        "helpers.reply",
+        "helpers.search",
+        "helpers.stores",
+        "helpers.text",
+        "helpers.walk",
+    ),
     "helpers.transfer": ("declarations", "helpers.durable", "helpers.stores"),
     "errors": ("declarations",),
     "definition": ("declarations", "helpers.files", "helpers.memory", "helpers.reply"),
@@ -107,6 +117,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "helpers.files",
+        "helpers.gather",
         "helpers.memory",
         "helpers.reply",
         "helpers.stores",
@@ -398,6 +409,8 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.builtin.memory_read_bulk",
         "abilities.definition",
         "abilities.explorer.views",
+        "abilities.helpers.gather.asked",
+        "abilities.helpers.gather.memories",
     }
     assert store_users == {
         "abilities.application",  # hands the store on

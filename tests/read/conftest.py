@@ -46,9 +46,7 @@ def opened(
         runner.run(applications.aclose())
 
 
-async def open_both(
-    runner: asyncio.Runner, stack: AsyncExitStack, unbounded: Settings
-) -> Opened:
+async def open_both(runner: asyncio.Runner, stack: AsyncExitStack, unbounded: Settings) -> Opened:
     """Return the applications; the stack closes them."""
     await build_world(unbounded)
     bounded = unbounded.model_copy(update={"max_response_bytes": BOUND})

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, render
 from tests.read.conftest import Opened
+from tests.read.test_continuation import details, formats, tokens
 from tests.support.read_collecting import measure_input
 from tests.support.read_samples import batches
 from tests.support.tier import size
-from tests.read.test_continuation import details, formats, tokens
 
 Payload = dict[str, Any]
 

@@ -20,7 +20,16 @@ TODAY = date(2026, 1, 20)
 
 Item = str | dict[str, Any]
 
-_PARTS = ["a plain line\n", '"\t\\"\n', "世界\r\n", "e\u0301", "👩\u200d👧", "\u0001", "äöü ", "word "]
+_PARTS = [
+    "a plain line\n",
+    '"\t\\"\n',
+    "世界\r\n",
+    "e\u0301",
+    "👩\u200d👧",
+    "\u0001",
+    "äöü ",
+    "word ",
+]
 _SMALL, _MIDDLE = 40, 8
 _MEMORIES = 30
 
@@ -81,7 +90,9 @@ async def store_memories(abilities: Abilities) -> None:
     """Store memories that link to each other, and one that takes several parts."""
     numbers = random.Random(7)
     for number in range(_MEMORIES):
-        content = f"tea {number} {make_text(200 + number, numbers.choice([20, 300, 4_000]))}"[:4_900]
+        content = f"tea {number} {make_text(200 + number, numbers.choice([20, 300, 4_000]))}"[
+            :4_900
+        ]
         linked = numbers.sample(range(_MEMORIES), numbers.choice([0, 2, 6]))
         links = [{"key": f"k{other}", "link_weight": 0.7} for other in linked if other != number]
         memory = {"type": "core", "key": f"k{number}", "content": content, "links": links}
