@@ -55,7 +55,7 @@ class ReadItem(Arguments):
     """What all items have: their share of the room, and the version that the caller holds."""
 
     weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT), Integer] = 1
-    known: Annotated[str, BeforeValidator(_format_version), Field(max_length=64)] | None = None
+    known: Annotated[str, Field(max_length=64), BeforeValidator(_format_version)] | None = None
 
 
 class ContinuedItem(ReadItem):

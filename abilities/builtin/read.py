@@ -72,7 +72,11 @@ def _find_bound(context: Context, arguments: ReadInput) -> Bound:
 async def _answer(
     context: Context, arguments: ReadInput, offers: list[ItemOffer], bound: Bound
 ) -> JsonObject:
-    """Return an answer that keeps its bound as it is sent. Raises Refused: out_of_range."""
+    """Return an answer that keeps its bound as it is sent.
+
+    Raises Refused: out_of_range if ``max_tokens`` has no room for it, response_too_large if nothing
+    has.
+    """
     is_full = (arguments.detail or context.detail) == "full"
     most = room = bound.max_bytes
 
@@ -92,6 +96,8 @@ async def _answer(
         # TOON alone may take more than the JSON that was counted.
         room = min(room * most // size, room - 1)
         if context.output_format != "toon" or room < most // 2:
+            if arguments.max_tokens is None:
+                raise Refused("response_too_large")
             rule = {"minimum": -(-size // TOKEN_BYTES), "maximum": MAX_READ_TOKENS}
             raise Refused("out_of_range", "max_tokens", expected=rule)
 

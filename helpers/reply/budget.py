@@ -134,9 +134,8 @@ def find_level(sizes: Sequence[int], room: int, weights: Sequence[int] | None = 
     items.sort(key=lambda item: _measure_height(*item))
 
     for size, weight in items:
-        level = room // weight_left
-        if size > level * weight:
-            return level  # so are all that follow: they are as tall or taller
+        if size * weight_left > room * weight:
+            return room // weight_left  # all that follow are as tall or taller
 
         level = -(-size // weight)
         room -= size

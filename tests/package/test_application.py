@@ -47,8 +47,8 @@ async def test_objects_say_what_they_hold(roots: Settings) -> None:
 
         assert repr(AbilityRegistry()) == "<AbilityRegistry: empty>"
         assert repr(only) == "<AbilityRegistry: memory_get, file_list>"
-        assert repr(abilities) == "<Abilities: 16 in namespace 'default'>"
-        assert repr(reading) == "<Abilities: 11 in namespace 'other', read-only>"
+        assert repr(abilities) == "<Abilities: 17 in namespace 'default'>"
+        assert repr(reading) == "<Abilities: 12 in namespace 'other', read-only>"
 
 
 def test_roots_that_never_existed_are_forgotten_and_no_others(

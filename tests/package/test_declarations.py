@@ -35,6 +35,7 @@ def test_a_tool_name_leads_to_its_ability_everywhere() -> None:
         "delete_memory",
         "get_memory_stats",
         "file_list",
+        "read",
         "recall",
         "remember",
         "memory_list",

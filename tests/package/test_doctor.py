@@ -46,7 +46,7 @@ def test_a_sound_configuration_is_not_blamed(sound: Settings) -> None:
     words = {finding.about: finding.words for finding in asyncio.run(diagnose(sound))}
     assert words["store"].endswith("answers: 1 memory in namespace default")
     assert words["tokens"] == "1 token, 0 with write scope; namespaces: default"
-    assert words["abilities"] == "16 are offered"
+    assert words["abilities"] == "17 are offered"
 
 
 def test_a_disabled_name_that_disables_nothing(sound: Settings) -> None:

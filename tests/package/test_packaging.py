@@ -121,7 +121,7 @@ print(json.dumps([__import__("abilities").__file__, helpers.WHOSE, content, len(
         str(installed / "abilities" / "__init__.py"),
         "the user’s helpers",
         "found",
-        16,
+        17,
     ]
 
 

@@ -34,6 +34,13 @@ CALLS: dict[str, JsonObject] = {
     "memory_get": {"key": "m1"},
     "query_memories": {"limit": 50},
     "file_list": {"pattern": "*.txt"},
+    "read": {
+        "items": [
+            {"glob": "*.txt", "weight": 3},
+            {"memory": "m0", "depth": 2, "breadth": 20},
+            *("0.txt#L2", "none.txt", {"note": "long_term"}, {"recall": "7 8 9"}),
+        ]
+    },
     "memory_history": {"key": "m0"},
     "memory_changes": {"since": 3},
     "memory_list": {"prefix": "m"},

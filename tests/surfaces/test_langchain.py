@@ -37,6 +37,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "delete_memory": {"id": KNOWN},
     "get_memory_stats": {},
     "file_list": {"pattern": "*.toml"},
+    "read": {"items": ["pyproject.toml#L1-L3", {"memory": "known"}, {"note": "today"}]},
     "recall": {"queries": ["known text"]},
     "remember": {"operations": [{"op": "append", "key": "known", "content": "more"}]},
     "memory_list": {"prefix": "kn"},
@@ -151,7 +152,7 @@ async def test_a_bare_tool_node_does_the_same(settings: Settings) -> None:
 
 
 def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> None:
-    assert len(load_tools(settings)) == 16
+    assert len(load_tools(settings)) == 17
     assert [tool.name for tool in load_tools(settings, only=["memory_read_bulk"])] == [
         "memory_read_bulk"
     ]
