@@ -180,6 +180,7 @@ async def main() -> list[Cost]:
             await prepare(abilities, folder)
             every_tool, read_alone = measure_tools(abilities), measure_tools(abilities, ["read"])
             one_call = await call_all(abilities, list_one_call())
+            assert one_call == await call_all(abilities, list_one_call())
             three_calls = await call_all(abilities, list_three_calls())
             costs = {
                 "one at a time": count_cost(OFFICIAL_TOOLS, await read_one_at_a_time(abilities)),
