@@ -3,12 +3,11 @@
 import asyncio
 import math
 import threading
-import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from queue import Empty
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -27,14 +26,13 @@ class TurnQueue(Generic[Item]):
     """
 
     def __init__(self) -> None:
-        self._signals: deque[bool] = deque()  # True for an item, False for an end
-        self._sleepers: list[threading.Lock] = []
+        self._signals: SimpleQueue[bool] = SimpleQueue()  # True for an item, False for an end
         self._lock = threading.Lock()
         self._namespaces: OrderedDict[str, OrderedDict[str, deque[Item]]] = OrderedDict()
 
     def __len__(self) -> int:
         """Return how many items wait."""
-        return len(self._signals)
+        return self._signals.qsize()
 
     def put(self, namespace: str, item: Item) -> None:
         """Add an item of a namespace and of the current caller."""
@@ -43,12 +41,12 @@ class TurnQueue(Generic[Item]):
         with self._lock:
             callers = self._namespaces.setdefault(namespace, OrderedDict())
             callers.setdefault(caller, deque()).append(item)
-            self._signal(is_item=True)
+
+        self._signals.put(True)
 
     def put_end(self) -> None:
         """Let one `get` return None, once all items that were put before are taken."""
-        with self._lock:
-            self._signal(is_item=False)
+        self._signals.put(False)
 
     def has_others(self, namespace: str, caller: str) -> bool:
         """Return whether an item of another namespace or caller waits."""
@@ -58,57 +56,26 @@ class TurnQueue(Generic[Item]):
 
     def get(self, timeout: float | None = None) -> Item | None:
         """Take the next item, or None for an end. Raises queue.Empty after ``timeout`` seconds."""
-        end = None if timeout is None else time.monotonic() + timeout
-
-        while True:
-            with self._lock:
-                if self._signals:
-                    return self._take()
-
-                alarm = threading.Lock()
-                alarm.acquire()
-                self._sleepers.append(alarm)
-
-            # Whoever is woken looks again: another thread may have come first.
-            if not alarm.acquire(timeout=-1 if end is None else max(end - time.monotonic(), 0)):
-                self._stop_waiting(alarm)
+        return self._take(is_item=self._signals.get(timeout=timeout))
 
     def get_nowait(self) -> Item | None:
         """Take the next item, or None for an end. Raises queue.Empty."""
-        with self._lock:
-            if not self._signals:
-                raise Empty
-            return self._take()
+        return self._take(is_item=self._signals.get_nowait())
 
-    def _signal(self, *, is_item: bool) -> None:
-        """Wake one thread that waits. The lock is held."""
-        self._signals.append(is_item)
-        if self._sleepers:
-            # Only one, and the one that ran last: what it works with is still in the caches.
-            self._sleepers.pop().release()
-
-    def _stop_waiting(self, alarm: threading.Lock) -> None:
-        """Raise queue.Empty, unless the thread was woken at the last moment."""
-        with self._lock:
-            if alarm in self._sleepers:
-                self._sleepers.remove(alarm)
-                raise Empty
-
-    def _take(self) -> Item | None:
-        """Take what is next. The lock is held, and something is there."""
-        is_item = self._signals.popleft()
+    def _take(self, *, is_item: bool) -> Item | None:
         if not is_item:
             return None
 
-        namespace, callers = self._namespaces.popitem(last=False)
-        caller, items = callers.popitem(last=False)
-        item = items.popleft()
+        with self._lock:
+            namespace, callers = self._namespaces.popitem(last=False)
+            caller, items = callers.popitem(last=False)
+            item = items.popleft()
 
-        # Whoever has more goes to the back.
-        if items:
-            callers[caller] = items
-        if callers:
-            self._namespaces[namespace] = callers
+            # Whoever has more goes to the back.
+            if items:
+                callers[caller] = items
+            if callers:
+                self._namespaces[namespace] = callers
 
         return item
 

@@ -6,8 +6,8 @@ from typing import Self
 
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-MOST_FOLDERS = 8
-"""Folders that are kept open at once."""
+MOST_FOLDERS = 16
+"""Folders that are kept open at once; more only if one path has more."""
 
 
 class OpenFolders:
@@ -37,14 +37,10 @@ class OpenFolders:
         if not names:
             return root
 
-        key = (root, tuple(names))
-        descriptor = self._descriptors.get(key)
+        folder = tuple(names)
+        descriptor = self._descriptors.get((root, folder))
         if descriptor is None:
-            if len(self._descriptors) >= MOST_FOLDERS:
-                self.close()
-
-            descriptor = _open_folder(root, names)
-            self._descriptors[key] = descriptor
+            descriptor = self._open_below_kept(root, folder)
 
         return descriptor
 
@@ -54,16 +50,21 @@ class OpenFolders:
             _, descriptor = self._descriptors.popitem()
             os.close(descriptor)
 
+    def _open_below_kept(self, root: int, names: tuple[str, ...]) -> int:
+        """Open a folder that no link leads to: one ``openat`` per component that is not open."""
+        depth = len(names) - 1
+        while depth and (root, names[:depth]) not in self._descriptors:
+            depth -= 1
 
-def _open_folder(root: int, names: Sequence[str]) -> int:
-    """Open a folder that no link leads to: one ``openat`` per component."""
-    parent = root
-    for name in names:
+        parent = self._descriptors[root, names[:depth]] if depth else root
+        opened: dict[tuple[int, tuple[str, ...]], int] = {}
         try:
-            child = os.open(name, DIRECTORY_FLAGS, dir_fd=parent)
+            for end in range(depth + 1, len(names) + 1):
+                parent = os.open(names[end - 1], DIRECTORY_FLAGS, dir_fd=parent)
+                opened[root, names[:end]] = parent
         finally:
-            if parent != root:
-                os.close(parent)
-        parent = child
+            if len(self._descriptors) + len(opened) > MOST_FOLDERS:
+                self.close()
+            self._descriptors |= opened
 
-    return parent
+        return parent
