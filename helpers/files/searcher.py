@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
-
 from abilities.helpers.files.globs import Glob
 
 
