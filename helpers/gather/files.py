@@ -124,17 +124,19 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> Ite
     assert isinstance(fields, GlobItem)
     count, position = parse_countdown(item.cursor.position, fields.limit)
 
+    if item.cursor.resume:
+        most -= 1
+    limit = max(min(count, most), 0)
+
     offer = item.begin_offer()
     offer.group = {}
     if item.cursor.resume:
         # The file may match no more; it is only read on where its reading was cut.
         path = parse_path(express_path(position)).path
         source = UnreadFile(f"{path}#{item.cursor.resume}")
-        offer.leaves.append(_build_leaf(path, position, count, source, 0))
-        most -= 1
+        offer.leaves.append(_build_leaf(path, position, limit, source, 0))
 
-    limit = min(count, most)
-    if limit <= 0:
+    if not limit:
         if count:
             offer.group["more"] = item.go_on(Cursor(count_down(None, position)))
         return offer
@@ -145,7 +147,7 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> Ite
         raise Refused("no_workspace")
 
     for place, file in enumerate(listing.files, start=1):
-        offer.leaves.append(_build_found_leaf(file, count - place))
+        offer.leaves.append(_build_found_leaf(file, limit - place))
 
     if listing.skipped:
         offer.group["skipped"] = listing.skipped

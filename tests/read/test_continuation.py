@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from abilities import Abilities, parse_text, render
+from abilities import Abilities, Settings, parse_text, render
 from abilities.declarations.fields import OutputFormat
 from tests.read.conftest import BOUND, Opened
 from tests.support.read_collecting import Collected, collect, count_cut, is_atomic
@@ -100,6 +100,29 @@ async def find_allowed(abilities: Abilities, request: Payload, is_structured: bo
     assert (error["reason"], error["field"]) == ("out_of_range", "max_tokens"), error
     assert error["expected"]["minimum"] > request["max_tokens"]
     return {**request, "max_tokens": error["expected"]["minimum"]}
+
+
+GLOB = {"glob": "*.txt", "limit": 80}
+
+
+async def test_globs_that_share_their_bound_of_files_bring_no_more_in_parts(
+    roots: Settings,
+) -> None:
+    """The third of these gets 40 files, and its first reply, which has fewer, counts the rest."""
+    assert roots.workspace_dir is not None
+    for number in range(120):
+        (roots.workspace_dir / f"{number:03}.txt").write_text(f"{number} " * 100)
+    request: Payload = {"items": [{**GLOB}, {**GLOB}, {**GLOB, "weight": 9}]}
+    whole_settings = roots.model_copy(update={"max_response_bytes": 1_000_000})
+
+    async with Abilities.open(whole_settings) as abilities:
+        expected = await collect(partial(abilities.call, "read"), request, 1)
+    async with Abilities.open(roots) as abilities:
+        collected = await collect(partial(abilities.call, "read"), {**request, "max_tokens": 5_000})
+
+    assert [len(item.leaves) for item in expected] == [80, 80, 40]
+    for item, whole in zip(collected, expected, strict=True):
+        check_collected(item, whole)
 
 
 def check_collected(item: Collected, whole: Collected) -> None:

@@ -100,7 +100,7 @@ CASES: list[tuple[Payload, Change]] = [
 
 
 def name_case(value: object) -> str:
-    return value.__name__ if callable(value) else str(value)
+    return str(getattr(value, "__name__", value))
 
 
 @pytest.mark.parametrize("detail", ["full", "concise"])
@@ -162,11 +162,12 @@ async def test_unchanged_files_are_not_read(
     read: list[str] = []
     pread, plain = os.pread, os.read
 
-    def note(fd: int) -> None:
+    def note(fd: int) -> int:
         read.append(os.readlink(f"/proc/self/fd/{fd}"))
+        return fd
 
-    monkeypatch.setattr(os, "pread", lambda fd, *rest: (note(fd), pread(fd, *rest))[1])
-    monkeypatch.setattr(os, "read", lambda fd, *rest: (note(fd), plain(fd, *rest))[1])
+    monkeypatch.setattr(os, "pread", lambda fd, *rest: pread(note(fd), *rest))
+    monkeypatch.setattr(os, "read", lambda fd, *rest: plain(note(fd), *rest))
 
     answer = await app.call("read", {"items": items})
 
