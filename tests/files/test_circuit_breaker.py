@@ -295,8 +295,7 @@ def test_roots_know_nothing_of_each_other(drive: Drive) -> None:
 
 def test_a_thread_that_comes_back_while_it_is_counted_is_not_counted() -> None:
     breaker = CircuitBreaker()
-    visit = breaker.enter(WorkPlace("/root", ("a.txt",)), call=1)
-    assert visit is not None
+    visit = Visit(WorkPlace("/root", ("a.txt",)), call=1)
 
     class Blockages(dict[str, Any]):
         """Lets the thread leave at the moment at which its visit is about to be counted."""
