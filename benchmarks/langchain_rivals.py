@@ -62,9 +62,9 @@ def build_sync_rivals(workload: Workload) -> dict[str, Work]:
 
     rivals: dict[str, Work] = {
         ONE_BY_ONE: lambda: [single.invoke(call) for call in single_calls],
-        TOGETHER: lambda: single.batch(single_calls),
+        TOGETHER: lambda: single.batch([*single_calls]),
         DEEPAGENTS: lambda: [deep.invoke(call) for call in deep_calls],
-        DEEPAGENTS_TOGETHER: lambda: deep.batch(deep_calls),
+        DEEPAGENTS_TOGETHER: lambda: deep.batch([*deep_calls]),
         DOWNLOAD: lambda: backend.download_files(paths),
     }
     for name, read in rivals.items():

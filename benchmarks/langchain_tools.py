@@ -1,5 +1,6 @@
 """Files in LangChain: one call of our tool against LangChain's and deepagents' own ways."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ async def compare(base: Path, workload: Workload, rounds: int) -> list[Measured]
     for mode, (read, rivals) in ways.items():
         variants: dict[str, Work] = {**rivals}
         for bound, tool in tools.items():
-            variants[f"{bound}"] = lambda read=read, tool=tool: read(tool, request)
+            variants[f"{bound}"] = partial(read, tool, request)
 
         workload.settle()
         timings = await run_shuffled(variants, rounds)

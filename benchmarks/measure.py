@@ -59,7 +59,7 @@ class Timings:
         self._processor: dict[str, list[float]] = {name: [] for name in self._wall}
 
     def __contains__(self, name: object) -> bool:
-        return name in self._rounds
+        return name in self._wall
 
     def __getitem__(self, name: str) -> float:
         """Return the median seconds of a variant."""

@@ -23,7 +23,7 @@ from abilities import Abilities, Settings
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.searcher import SearchRequest
 from benchmarks import peers
-from benchmarks.measure import Timings, Work, run_interleaved
+from benchmarks.measure import Timings, Work, run_shuffled
 
 FILES = 2_000
 FOLDERS = 80
@@ -148,7 +148,7 @@ async def measure(tree: Path, agent: Path, rounds: int) -> dict[str, Timings]:
                 if ripgrep is not None:
                     variants["ripgrep"] = partial(run_ripgrep, ripgrep, tree, search)
 
-                timings[name] = await run_interleaved(variants, rounds, warmup_rounds=1)
+                timings[name] = await run_shuffled(variants, rounds, warmup_rounds=1)
 
     return timings
 

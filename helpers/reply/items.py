@@ -5,15 +5,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.reply.detail import RecordShape
 from abilities.helpers.reply.render import json_bytes, json_size
+from abilities.helpers.text.ranges import split_suffix
 
 MAX_ITEM_CHARS = 1024
 """A longer item cannot be valid; only the beginning that its record repeats is counted."""
 
 MAX_ITEMS_BYTES = 8192
-"""All items of one call together, as JSON."""
+"""All items of one call together, as JSON, without what says where they go on."""
+
+MAX_CONTINUED_BYTES = 2 * MAX_ITEMS_BYTES
+"""The same with that, so that the request for the rest of a call is never too long."""
+
+_PLACES = ("resume", "after")
+"""Fields of an item that say where it goes on."""
 
 INPUT_CHARS = 200
 """How much of an invalid item its record repeats."""
@@ -39,21 +46,45 @@ class BulkRequest(NamedTuple):
 
 def check_items_size(request: BulkRequest) -> int:
     """Return the size of all items of a call together, in bytes. Raises Refused: too_long."""
+    total = _measure(request.items)
+    if total <= MAX_ITEMS_BYTES:
+        return total
+
+    asked = _measure([_strip_place(item) for item in request.items])
+    if asked > MAX_ITEMS_BYTES or total > MAX_CONTINUED_BYTES:
+        rule = {"max_bytes": MAX_ITEMS_BYTES}
+        raise Refused("too_long", request.items_argument, expected=rule)
+
+    return total
+
+
+def _measure(items: Sequence[object]) -> int:
+    """Return the bytes of items as JSON."""
     texts: list[str] = []
 
-    for item in request.items:
+    for item in items:
         text = format_item(item)
         if len(text) > MAX_ITEM_CHARS:
             # It fails by itself, and one bad item must not fail the others.
             text = text[:INPUT_CHARS]
         texts.append(text)
 
-    total = json_size(texts) - 1 - len(texts)  # without the brackets and commas between them
-    if total > MAX_ITEMS_BYTES:
-        rule = {"max_bytes": MAX_ITEMS_BYTES}
-        raise Refused("too_long", request.items_argument, expected=rule)
+    return json_size(texts) - 1 - len(texts)  # without the brackets and commas between them
 
-    return total
+
+def _strip_place(item: object) -> object:
+    """Return an item without what says where it goes on."""
+    if isinstance(item, str):
+        return split_suffix(item)[0]
+
+    fields = as_object(item)
+    if fields is None:
+        return item
+
+    fields = {name: value for name, value in fields.items() if name not in _PLACES}
+    if isinstance(fields.get("file"), str):
+        fields["file"] = split_suffix(fields["file"])[0]
+    return fields
 
 
 def format_item(item: object) -> str:

@@ -3,14 +3,14 @@
 import re
 import subprocess
 import sys
+import time
 from functools import partial
 
 import pytest
 
-from benchmarks import measure
 from benchmarks.documents import BLOCKS, DOCUMENTS, fill_blocks
 from benchmarks.goals import QUICK, list_goals, measure_goal
-from benchmarks.measure import Measured, Prepared, read_processor_time, run_shuffled
+from benchmarks.measure import Measured, Prepared, Work, read_processor_time, run_shuffled
 from benchmarks.peers import BOUNDS
 from benchmarks.results import Results, load_results, replace_results
 
@@ -61,8 +61,8 @@ async def test_what_comes_before_a_variant_is_not_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: clock.now)
-    variants = {
+    monkeypatch.setattr(time, "perf_counter", lambda: clock.now)
+    variants: dict[str, Work | Prepared] = {
         "plain": partial(clock.advance, 2.0),
         "prepared": Prepared(partial(clock.advance, 5.0), partial(clock.advance, 3.0)),
     }
