@@ -24,8 +24,9 @@ def build_plan(offers: Sequence[ItemOffer], answered: Answered) -> JsonObject:
 def _describe(offer: ItemOffer, filled: Filled, record: JsonObject) -> JsonObject:
     """Return what there is of an item, and what its record holds."""
     described: JsonObject = {"input": record["input"]}
-    if offer.fault is not None:
-        return {**described, "reason": _find_reason(record)}
+    reason = _find_reason(record)
+    if reason not in (None, "response_budget"):
+        return {**described, "reason": reason}
     if offer.is_unchanged:
         return {**described, "unchanged": True}
 
@@ -43,9 +44,10 @@ def _describe(offer: ItemOffer, filled: Filled, record: JsonObject) -> JsonObjec
     return described
 
 
-def _find_reason(record: JsonObject) -> str:
+def _find_reason(record: JsonObject) -> str | None:
     fault = as_object(record.get("error")) or record
-    return str(fault["reason"])
+    reason: str | None = fault.get("reason")
+    return reason
 
 
 def _count_tokens(size: int) -> int:
