@@ -234,7 +234,7 @@ class ItemTruncation(Model):
     """What is missing from an item, and how to fetch it."""
 
     reason: Literal["max_chars", "budget", "time"] = Field(
-        description="budget: the room in the reply; time: a search took too long."
+        description="budget: the room in the reply; time: looking for it took too long."
     )
     returned_chars: int = Field(description="Characters of content in this record.")
     total_chars: int | None = Field(default=None, description="Characters there are, if known.")

@@ -151,7 +151,10 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> Ite
 
     if listing.skipped:
         offer.group["skipped"] = listing.skipped
-    if listing.after is not None:
+    missing = limit - len(listing.files)
+    if listing.after is not None and missing:
+        offer.unfinished = Cursor(count_down(missing, listing.after))
+    elif listing.after is not None:
         offer.group["more"] = item.go_on(Cursor(count_down(None, listing.after)))
 
     versions = [f"{file.position} {find_version(file.stat)}" for file in listing.files]

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any, get_args
 
+import pytest
 import toon_format
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from abilities import Abilities, Settings, parse_text, render
 from abilities.declarations.fields import OutputFormat
+from abilities.helpers.files import lister
 from tests.read.conftest import BOUND, Opened
 from tests.support.read_collecting import Collected, collect, count_cut, is_atomic
 from tests.support.read_samples import batches
@@ -141,3 +143,28 @@ def check_collected(item: Collected, whole: Collected) -> None:
 
     assert item.more == whole.more
     assert item.group == whole.group
+
+
+async def test_a_glob_that_takes_too_long_goes_on(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        folder = roots.workspace_dir / f"folder{number}"
+        folder.mkdir(parents=True)
+        (folder / "file.txt").write_text(f"file {number}\n")
+
+    monkeypatch.setattr(lister, "SECONDS", 0.0)
+    contents: list[str] = []
+    calls = 0
+    request: Payload | None = {"items": [{"glob": "**/*.txt", "limit": 5}], "detail": "concise"}
+
+    async with Abilities.open(roots) as abilities:
+        while request is not None:
+            answer = await abilities.call("read", request)
+            (record,) = answer["results"]
+            contents += [item["content"] for item in record["items"]]
+            request = answer.get("next_request")
+            calls += 1
+
+    assert contents == [f"file {number}\n" for number in range(5)]
+    assert calls > 2
