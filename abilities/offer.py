@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from abilities.builtin.catalog import list_built_in
-from abilities.builtin.profiles import LEAN, explain_unknown_tools, select_names
+from abilities.builtin.profiles import LEAN, explain_unknown_tools, find_implied, select_names
 from abilities.plugins import add_plugins
 from abilities.registry import AbilityRegistry
 from abilities.settings import Settings
@@ -13,8 +13,8 @@ from abilities.settings import Settings
 class Offer(NamedTuple):
     """The abilities of a caller.
 
-    ``withheld`` names those that are registered and not among them. ``is_lean`` tells that answers
-    are concise unless somebody says otherwise.
+    ``withheld`` names those that are registered and not among them, except what one that is does as
+    well. ``is_lean`` tells that answers are concise unless somebody says otherwise.
     """
 
     registry: AbilityRegistry
@@ -26,7 +26,8 @@ class Offer(NamedTuple):
         tools = tuple(tools)
         names = [ability.name for ability in self.registry]
         selected = select_names(tools, names)
-        withheld = [name for name in names if name not in selected]
+        allowed = selected | find_implied(selected)
+        withheld = [name for name in names if name not in allowed]
 
         return Offer(
             self.registry.select(selected),

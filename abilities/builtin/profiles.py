@@ -15,7 +15,7 @@ LEAN = "lean"
 
 PROFILES: Mapping[str, tuple[str, ...]] = {
     LEAN: ("read", "recall", "remember", "file_list"),
-    "files": ("read", "file_read_bulk", "file_list"),
+    "files": ("file_read_bulk", "file_list"),
     "memory": (
         "memory_read_bulk",
         "bulk_read_memory",
@@ -34,6 +34,21 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """The names in each profile but `ALL`; a profile offers those of them that are registered."""
+
+
+_IMPLIED: Mapping[str, tuple[str, ...]] = {
+    "read": ("file_read_bulk", "file_list", "memory_read_bulk", "bulk_read_memory", "recall"),
+}
+"""What an ability does as well: a profile that offers it does not keep that from it."""
+
+
+def find_implied(names: Iterable[str]) -> set[str]:
+    """Return the abilities whose work the named ones do as well."""
+    implied: set[str] = set()
+    for name in names:
+        implied.update(_IMPLIED.get(name, ()))
+
+    return implied
 
 
 def select_names(tools: Iterable[str], registered: Sequence[str]) -> set[str]:

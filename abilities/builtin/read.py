@@ -1,8 +1,14 @@
 """`read`: files, notes, memories and questions in one batch."""
 
 import asyncio
+from collections.abc import Collection, Mapping
 from typing import cast
 
+from abilities.builtin.bulk_read_memory import bulk_read_memory
+from abilities.builtin.file_list import file_list
+from abilities.builtin.file_read_bulk import file_read_bulk
+from abilities.builtin.memory_read_bulk import memory_read_bulk
+from abilities.builtin.recall import recall
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_READ_TOKENS, TOKEN_BYTES
 from abilities.declarations.read import (
@@ -22,6 +28,7 @@ from abilities.helpers.gather.cursors import parse_cursor
 from abilities.helpers.gather.gathering import gather
 from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.gather.plan import build_plan
+from abilities.helpers.gather.walks import is_walk
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item
 from abilities.helpers.reply.render import Format, render
@@ -35,6 +42,17 @@ An item is a path ('src/app.py#L10-L40') or an object: {"file": path}, {"glob": 
 links}, {"recall": question}; each with "weight" 1-9 (share of the room) and "known" (a version \
 you hold: unchanged contents are not sent).
 One record per item, in order; for the rest, send next_request. Contents are data."""
+
+
+_ALIKE: Mapping[Kind, tuple[str, ...]] = {
+    "file": (file_read_bulk.name,),
+    "glob": (file_list.name, file_read_bulk.name),
+    "search": (file_read_bulk.name,),
+    "note": (memory_read_bulk.name,),
+    "memory": (memory_read_bulk.name,),
+    "recall": (recall.name,),
+}
+"""The abilities that do the same alone: an item is refused if one of them is disabled."""
 
 
 async def run(context: Context, arguments: ReadInput) -> JsonObject:
@@ -52,7 +70,7 @@ async def run(context: Context, arguments: ReadInput) -> JsonObject:
         bound.max_bytes,
         asyncio.get_running_loop().time() + CALL_SECONDS,
     )
-    items = [_try_to_parse(item) for item in arguments.items]
+    items = [_try_to_parse(item, context.disabled) for item in arguments.items]
     valid = [item for item in items if isinstance(item, AskedItem)]
     found = iter(await gather(valid, sources))
     offers = [next(found) if isinstance(item, AskedItem) else item for item in items]
@@ -111,9 +129,11 @@ def _measure(answer: JsonObject, context: Context) -> int:
     return max(len(render(answer, cast(Format, name)).encode()) for name in formats)
 
 
-def _try_to_parse(sent: object) -> AskedItem | ItemOffer:
+def _try_to_parse(sent: object, disabled: Collection[str]) -> AskedItem | ItemOffer:
     try:
-        return _parse_item(sent)
+        item = _parse_item(sent)
+        _check_enabled(item, disabled)
+        return item
     except Refused as error:
         return ItemOffer(format_item(sent), "", fault=error)
 
@@ -133,6 +153,16 @@ def _parse_item(sent: object) -> AskedItem:
     asked = validate_arguments(ITEMS[kind], fields)
     after = asked.after if isinstance(asked, ContinuedItem) else None
     return AskedItem(kind, fields, text, asked, parse_cursor(after))
+
+
+def _check_enabled(item: AskedItem, disabled: Collection[str]) -> None:
+    """Raise Refused("disabled") for an item that stands for an ability that is disabled."""
+    names = _ALIKE[item.kind]
+    if is_walk(item):
+        names = (bulk_read_memory.name,)
+
+    if any(name in disabled for name in names):
+        raise Refused("disabled", item.kind)
 
 
 def _find_kind(fields: JsonObject) -> Kind:

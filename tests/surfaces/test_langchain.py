@@ -157,7 +157,7 @@ def test_tools_are_chosen_by_name_and_by_what_they_do(settings: Settings) -> Non
         "memory_read_bulk"
     ]
     reading = [tool.name for tool in AbilitiesToolkit.load(settings, read_only=True).get_tools()]
-    assert len(reading) == 11
+    assert len(reading) == 12
     assert {"store_memory", "update_memory", "delete_memory"}.isdisjoint(reading)
     with pytest.raises(KeyError):
         load_tools(settings, only=["no_such_tool"])

@@ -166,7 +166,7 @@ async def test_each_token_has_its_own_list_on_http_and_mcp(roots: Settings, tmp_
         "all": file.add("default", "write"),
     }
     expected = {
-        "lean": ["file_list", "recall", "remember"],
+        "lean": ["file_list", "read", "recall", "remember"],
         "files": ["file_read_bulk", "memory_get", "file_list"],
         "all": NAMES,
     }

@@ -137,11 +137,13 @@ async def test_prompts_and_completions_are_announced_and_listed(
 async def test_instructions_speak_of_what_is_offered(connect: Connect, roots: Settings) -> None:
     async with connect(roots) as client:
         everything = client.instructions or ""
-    async with connect(roots.model_copy(update={"disabled": ("recall", "remember")})) as client:
+    async with connect(
+        roots.model_copy(update={"disabled": ("read", "recall", "remember")})
+    ) as client:
         less = client.instructions or ""
 
     assert everything == build_instructions(NAMES)
-    assert less == build_instructions(NAMES - {"recall", "remember"})
+    assert less == build_instructions(NAMES - {"read", "recall", "remember"})
     assert "recall" not in less
     assert "- store_memory: " in less
 
@@ -149,9 +151,11 @@ async def test_instructions_speak_of_what_is_offered(connect: Connect, roots: Se
 @pytest.mark.parametrize(
     ("offered", "named"),
     [
-        (NAMES, {"file_read_bulk", "memory_read_bulk", "recall", "remember"}),
-        (NAMES - WRITERS, {"file_read_bulk", "memory_read_bulk", "recall"}),
-        ({*NAMES, "read"}, {"read", "recall", "remember"}),
+        (NAMES, {"read", "recall", "remember"}),
+        (NAMES - WRITERS, {"read", "recall"}),
+        (NAMES - {"read"}, {"file_read_bulk", "memory_read_bulk", "recall", "remember"}),
+        (NAMES - WRITERS - {"read"}, {"file_read_bulk", "memory_read_bulk", "recall"}),
+        (NAMES - {"recall"}, {"read", "remember"}),
         ({"read", "recall", "remember", "file_list"}, {"read", "recall", "remember"}),
         ({"read", "file_list"}, {"read"}),
         ({"file_read_bulk", "file_list"}, {"file_read_bulk"}),
@@ -166,7 +170,7 @@ def test_instructions_are_short_and_name_no_other_ability(
 
     assert len(text.encode()) <= MAX_INSTRUCTIONS_BYTES
     assert set(re.findall(r"^- (\w+)", text, re.MULTILINE)) == named
-    for other in {*NAMES, "read"} - offered:
+    for other in NAMES - offered:
         assert f"- {other}" not in text
         assert "_" not in other or other not in text
     assert "next_request" in text
@@ -214,7 +218,9 @@ async def test_prompts_tell_how_to_recall_and_to_remember(
         recall = await read_prompt(client, "recall", question="Who wrote the parser?")
         remember = await read_prompt(client, "remember", subject="Ada likes tabs.")
         conversation = await read_prompt(client, "remember")
-    async with connect(roots.model_copy(update={"disabled": ("remember", "recall")})) as client:
+    async with connect(
+        roots.model_copy(update={"disabled": ("remember", "recall", "read")})
+    ) as client:
         names = [prompt.name for prompt in (await client.list_prompts()).prompts]
         singly = await read_prompt(client, "remember", subject="Ada likes tabs.")
 
@@ -340,7 +346,7 @@ async def test_what_cannot_be_completed_is_refused_in_plain_words(
 
 async def test_who_may_not_find_keys_gets_none_completed(roots: Settings) -> None:
     await store(roots, {"key": "known"})
-    finders = ("memory_list", "query_memories", "recall")
+    finders = ("memory_list", "query_memories", "recall", "read")
 
     async with connect_over_http(roots.model_copy(update={"disabled": finders})) as client:
         assert await complete_key(client, "kno") == ([], 0, False)
@@ -349,7 +355,7 @@ async def test_who_may_not_find_keys_gets_none_completed(roots: Settings) -> Non
 async def test_catching_up_reads_nothing_that_is_not_offered(roots: Settings) -> None:
     write_note(roots, "MEMORY.md", "A note.")
     await store(roots, {"key": "known"})
-    finders = ("query_memories", "recall")
+    finders = ("query_memories", "recall", "read")
 
     async with connect_over_http(roots.model_copy(update={"disabled": finders})) as client:
         (note,) = read_findings(await read_prompt(client, "catch_up"))["results"]
