@@ -61,8 +61,13 @@ def list_prompts(abilities: Abilities) -> list[Prompt]:
 
 
 def list_offered(abilities: Abilities) -> list[str]:
-    """Return the names of the abilities that a caller is offered."""
-    return [ability.name for ability in abilities.offered]
+    """Return the names of the abilities that a caller is offered, as a model is told of them."""
+    names = [ability.name for ability in abilities.offered]
+    if "recall" not in abilities.context.disabled:
+        return names
+
+    # The words about `read` are of questions too, which it then refuses.
+    return [name for name in names if name != "read"]
 
 
 def find_prompt(abilities: Abilities, name: str) -> Prompt:
