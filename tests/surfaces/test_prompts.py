@@ -137,9 +137,7 @@ async def test_prompts_and_completions_are_announced_and_listed(
 async def test_instructions_speak_of_what_is_offered(connect: Connect, roots: Settings) -> None:
     async with connect(roots) as client:
         everything = client.instructions or ""
-    async with connect(
-        roots.model_copy(update={"disabled": ("read", "recall", "remember")})
-    ) as client:
+    async with connect(roots.model_copy(update={"disabled": ("recall", "remember")})) as client:
         less = client.instructions or ""
 
     assert everything == build_instructions(NAMES)
@@ -218,9 +216,7 @@ async def test_prompts_tell_how_to_recall_and_to_remember(
         recall = await read_prompt(client, "recall", question="Who wrote the parser?")
         remember = await read_prompt(client, "remember", subject="Ada likes tabs.")
         conversation = await read_prompt(client, "remember")
-    async with connect(
-        roots.model_copy(update={"disabled": ("remember", "recall", "read")})
-    ) as client:
+    async with connect(roots.model_copy(update={"disabled": ("remember", "recall")})) as client:
         names = [prompt.name for prompt in (await client.list_prompts()).prompts]
         singly = await read_prompt(client, "remember", subject="Ada likes tabs.")
 
