@@ -22,7 +22,7 @@ from typing import NamedTuple
 from abilities import Abilities, Settings
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.searcher import SearchRequest
-from benchmarks import peers
+from benchmarks import packages, peers
 from benchmarks.measure import Timings, Work, run_shuffled
 
 FILES = 2_000
@@ -86,7 +86,7 @@ def write_line(chance: random.Random, words: list[str]) -> str:
 
 def find_ripgrep() -> str | None:
     """Return a `rg` that is on the path, or that npm has installed with the official servers."""
-    installed = list(peers.NPM.glob("node_modules/@vscode/ripgrep-*/bin/rg"))
+    installed = list(packages.NPM.glob("node_modules/@vscode/ripgrep-*/bin/rg"))
     if installed:
         return str(installed[0])
 

@@ -45,6 +45,10 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     if case.path.endswith(_NAMED_EITHER_WAY) and is_nameless:
         body["key"] = "any"
 
+    # Nor how many tokens the records of so many items need.
+    if "items" in body and not _has_room_for_items(body):
+        del body["max_tokens"]
+
     if "queries" not in body:
         return
 
@@ -74,11 +78,14 @@ def filter_body(context: Any, body: Any) -> bool:
     """Leave out what other tests try.
 
     That is metadata over 4 KiB or with integers over 64 bits, and recalls with cursors, with too
-    few tokens for their questions, or with a question that is a list as JSON.
+    few tokens for their questions, or with a question that is a list as JSON; and mixed batches
+    that are too long.
     """
     if not isinstance(body, dict):
         return True
     if "queries" in body and not _has_room(body):
+        return False
+    if "items" in body and len(json.dumps(body["items"])) > 8_000:
         return False
 
     metadata = body.get("metadata")
@@ -96,6 +103,14 @@ def _has_room(body: dict[str, Any]) -> bool:
     tokens = body.get("max_tokens", 16_000)
     is_enough = not isinstance(tokens, int) or tokens >= 400 + 300 * (len(queries) - 1)
     return is_enough and not body.get("after") and len(json.dumps(queries)) <= 8_000
+
+
+def _has_room_for_items(body: dict[str, Any]) -> bool:
+    items, tokens = body["items"], body.get("max_tokens")
+    if not isinstance(items, list) or not isinstance(tokens, int | float):
+        return True
+
+    return 4 * tokens >= 1_000 + 300 * len(items) + 4 * len(json.dumps(items))
 
 
 def _has_large_integer(value: Any) -> bool:

@@ -69,9 +69,12 @@ async def test_every_surface_offers_what_was_chosen(tools: str, roots: Settings)
     assert lists == dict.fromkeys(lists, CHOICES[tools])
 
 
-@pytest.mark.parametrize("surface", [name for name in SURFACES if "mcp" not in name])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "call", [pytest.param(SURFACES[name], id=name) for name in SURFACES if "mcp" not in name]
+)
 async def test_what_is_not_chosen_is_refused_as_what_is_disabled(
-    surface: str, roots: Settings
+    call: Any, roots: Settings
 ) -> None:
     answers: list[object] = []
 
@@ -81,7 +84,6 @@ async def test_what_is_not_chosen_is_refused_as_what_is_disabled(
             update={"disabled": tuple({*NAMES} - {"memory_get", "store_memory"})},
         ),
     ):
-        call = SURFACES[surface]
         try:
             answers.append(await call(settings, "memory_get", {"key": "k", "bulkRead": True}))
             answers.append(await call(settings, "file_list", {}))
