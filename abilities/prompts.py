@@ -152,21 +152,13 @@ async def _write_recall(abilities: Abilities, arguments: Arguments) -> str:
     assert isinstance(arguments, RecallPromptInput)
     offered = list_offered(abilities)
 
+    call = 'Call read once, with {"recall": …} for each of them: my question,'
     if "recall" in offered:
-        how = (
-            "Call recall once, with my question and up to seven more that ask for the same in "
-            "other words, or for parts of it. Name people, things, numbers and identifiers: it "
-            "finds words, not meanings."
-        )
-    else:
-        how = (
-            'Call read once, with {"recall": …} for my question and for up to seven more that '
-            "ask for the same in other words, or for parts of it. Name people, things, numbers "
-            "and identifiers: it finds words, not meanings."
-        )
+        call = "Call recall once, with my question"
 
     steps = [
-        how,
+        f"{call} and up to seven more that ask for the same in other words, or for parts of it. "
+        "Name people, things, numbers and identifiers: it finds words, not meanings.",
         "If the answer is not there, ask again with other words, or send 'next_request' for the "
         "next memories. Stop after three calls.",
     ]

@@ -78,6 +78,20 @@ def parse_json(text: str | bytes) -> Any:
     return from_json(text, allow_inf_nan=False)
 
 
+def unwrap_json(value: object) -> object:
+    """Return what a string of JSON holds; anything else as it is.
+
+    Some clients encode nested arguments twice.
+    """
+    if not isinstance(value, str):
+        return value
+
+    try:
+        return cast(object, parse_json(value))
+    except ValueError:
+        return value
+
+
 def utc_now() -> str:
     """Return the time in RFC 3339 UTC with milliseconds: '2026-02-03T04:05:06.789Z'."""
     return format_utc(datetime.now(UTC))

@@ -20,7 +20,7 @@ from abilities.declarations.read import (
     ReadInput,
 )
 from abilities.declarations.suggestions import suggest_value
-from abilities.declarations.values import JsonObject, as_object, parse_json
+from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.definition import Ability, Context
 from abilities.helpers.gather.answers import build_answer
 from abilities.helpers.gather.asked import CALL_SECONDS, AskedItem, BatchSources
@@ -144,7 +144,7 @@ def _parse_item(sent: object) -> AskedItem:
     if isinstance(sent, str) and not sent.startswith("{"):
         return AskedItem("file", sent, text, FileItem.model_construct(file=sent))
 
-    fields = as_object(_read_json(sent) if isinstance(sent, str) else sent)
+    fields = as_object(unwrap_json(sent))
     if fields is None:
         raise Refused("invalid_item", expected={"one_of": list(ITEMS)})
 
@@ -176,14 +176,6 @@ def _find_kind(fields: JsonObject) -> Kind:
         guesses = [suggest_value(name, ITEMS) for name in fields]
         meant = next(filter(None, guesses), None)
     raise Refused("invalid_item", expected={"one_of": list(ITEMS)}, did_you_mean=meant)
-
-
-def _read_json(text: str) -> object:
-    # Some clients send an object within a list as JSON text.
-    try:
-        return cast(object, parse_json(text))
-    except ValueError:
-        return None
 
 
 read: Ability = Ability(

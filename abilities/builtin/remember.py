@@ -1,7 +1,5 @@
 """`remember`: many writes in one call."""
 
-from typing import cast
-
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_OPERATIONS_BYTES
 from abilities.declarations.memory import KEY_RULE
@@ -13,7 +11,7 @@ from abilities.declarations.remember import (
     RememberInput,
 )
 from abilities.declarations.suggestions import suggest_value
-from abilities.declarations.values import JsonObject, as_object, parse_json
+from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.definition import Ability, Context
 from abilities.helpers.memory.remember_answers import build_remember_answer
 from abilities.helpers.memory.writer import Write
@@ -67,10 +65,7 @@ def _try_to_parse(sent: object) -> Write | Refused:
 
 def _parse_operation(sent: object) -> Write:
     """Return an operation as it is made. Raises Refused for one that is wrong, as for a call."""
-    if isinstance(sent, str):
-        sent = _read_json(sent)
-
-    fields = as_object(sent)
+    fields = as_object(unwrap_json(sent))
     if fields is None:
         raise Refused("wrong_type", "operation", expected={"type": "object"})
 
@@ -100,15 +95,6 @@ def _parse_name(name: object) -> OperationName:
     reason: Reason = "missing_argument" if name is None else "not_one_of"
     meant = suggest_value(name, names)
     raise Refused(reason, "op", expected={"one_of": names}, did_you_mean=meant)
-
-
-def _read_json(text: str) -> object:
-    """Return what a string of JSON holds; any other string as it is."""
-    # Some clients encode nested arguments twice.
-    try:
-        return cast(object, parse_json(text))
-    except ValueError:
-        return text
 
 
 remember: Ability = Ability(

@@ -1,7 +1,7 @@
 """The items of a mixed batch as they were asked for, and where contents are gathered from."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -74,3 +74,22 @@ class BatchSources(NamedTuple):
                 return await work
         except TimeoutError:
             raise Refused("timeout") from None
+
+
+GatherOne = Callable[[AskedItem, BatchSources], Awaitable[ItemOffer]]
+"""Returns the offer of an item, or raises why it fails."""
+
+
+async def gather_each(
+    gather_one: GatherOne, asked: Sequence[AskedItem], sources: BatchSources
+) -> list[ItemOffer]:
+    """Return one offer per item; one that fails fails alone."""
+    offers: list[ItemOffer] = []
+
+    for item in asked:
+        try:
+            offers.append(await gather_one(item, sources))
+        except Exception as error:
+            offers.append(item.fail(error))
+
+    return offers

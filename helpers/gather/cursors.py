@@ -44,17 +44,18 @@ def parse_cursor(text: str | None) -> Cursor:
     cursor = Cursor(position, resume)
     is_resume = not resume or resume.startswith("byte=")
     if not slash or not is_resume:
-        raise _invalid()
+        raise invalid_cursor()
 
     try:
         cursor.parse_resume()
     except Refused:
-        raise _invalid() from None
+        raise invalid_cursor() from None
 
     return cursor
 
 
-def _invalid() -> Refused:
+def invalid_cursor() -> Refused:
+    """Return the refusal of a cursor that no answer can have handed out."""
     rule = {"format": "as next_request has it"}
     return Refused("invalid_format", "after", expected=rule)
 
@@ -71,7 +72,7 @@ def parse_countdown(position: str, limit: int) -> tuple[int, str]:
 
     left, colon, rest = position.partition(":")
     if not colon or (left and not (left.isascii() and left.isdigit() and len(left) <= 3)):
-        raise _invalid()
+        raise invalid_cursor()
 
     return min(int(left or limit), limit), rest
 
@@ -112,7 +113,7 @@ def _split_place(cursor: Cursor) -> tuple[int, str, int | None]:
     place, _, rest = cursor.position.partition(".")
     version, _, end = rest.partition(".")
     if not _is_place(place) or not version or (end and not _is_place(end)):
-        raise _invalid()
+        raise invalid_cursor()
 
     return int(place), version, int(end) if end else None
 
@@ -128,6 +129,6 @@ def split_line(place: str) -> tuple[str, int]:
 
     line, colon, path = place.partition(":")
     if not colon or not (line.isascii() and line.isdigit() and len(line) <= 12):
-        raise _invalid()
+        raise invalid_cursor()
 
     return path, int(line)

@@ -1,14 +1,15 @@
 """Gather all items of a mixed batch: each kind at once, in the place that has it."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
-from abilities.helpers.gather.asked import AskedItem, BatchSources
+from abilities.helpers.gather.asked import AskedItem, BatchSources, gather_each
 from abilities.helpers.gather.files import gather_files, gather_globs
 from abilities.helpers.gather.memories import gather_memories
 from abilities.helpers.gather.offers import ItemOffer
-from abilities.helpers.gather.recalls import gather_recalls
-from abilities.helpers.gather.searches import gather_searches
-from abilities.helpers.gather.walks import gather_walks, is_walk
+from abilities.helpers.gather.recalls import gather_recall
+from abilities.helpers.gather.searches import gather_search
+from abilities.helpers.gather.walks import gather_walk, is_walk
 
 Gather = Callable[[Sequence[AskedItem], BatchSources], Awaitable[list[ItemOffer]]]
 
@@ -36,15 +37,17 @@ def _divide(items: Sequence[AskedItem]) -> list[tuple[Gather, list[int]]]:
 
 def _find_gather(item: AskedItem) -> Gather:
     if item.kind == "memory":
-        return gather_walks if is_walk(item) else gather_memories
+        return _GATHER_WALKS if is_walk(item) else gather_memories
 
     return _GATHERS[item.kind]
 
 
+_GATHER_WALKS: Gather = partial(gather_each, gather_walk)
+
 _GATHERS: dict[str, Gather] = {
     "file": gather_files,
     "glob": gather_globs,
-    "search": gather_searches,
+    "search": partial(gather_each, gather_search),
     "note": gather_memories,
-    "recall": gather_recalls,
+    "recall": partial(gather_each, gather_recall),
 }

@@ -10,7 +10,7 @@ from abilities.declarations.limits import MAX_NOTE_DAYS
 from abilities.declarations.read import MemoryItem, NoteItem
 from abilities.declarations.values import JsonObject
 from abilities.helpers.gather.asked import AskedItem, BatchSources
-from abilities.helpers.gather.cursors import Cursor
+from abilities.helpers.gather.cursors import Cursor, invalid_cursor
 from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions, measure_piece
 from abilities.helpers.memory.helper import MemoryText
 from abilities.helpers.reply.detail import DAY
@@ -115,19 +115,27 @@ def _name_days(item: AskedItem, today: date, count: int) -> _Wanted:
     newest, oldest = today, today - timedelta(days=count - 1)
     resume = item.cursor.resume
     if item.cursor.position:
-        first, _, last = item.cursor.position.partition(":")
-        oldest = _parse_day(first) or oldest
-        newest = _parse_day(last) or today
-        if not resume:
-            newest -= timedelta(days=1)
+        oldest, newest = _parse_span(item.cursor.position)
 
+    # A day was read already unless the item goes on within it.
+    skipped = 1 if item.cursor.position and not resume else 0
     number = min((newest - oldest).days + 1, MAX_NOTE_DAYS)
-    days = [newest - timedelta(days=ago) for ago in range(number)]
+    days = [newest - timedelta(days=ago) for ago in range(skipped, number)]
     targets: list[JsonObject] = [{"type": "short_term", "date": str(day)} for day in days]
     if resume and targets:
         targets[0]["resume"] = resume
 
     return _Wanted(targets, oldest)
+
+
+def _parse_span(position: str) -> tuple[date, date]:
+    """Return the oldest day of a range and the last one that was read. Raises Refused."""
+    first, _, last = position.partition(":")
+    oldest, newest = _parse_day(first), _parse_day(last)
+    if oldest is None or newest is None:
+        raise invalid_cursor()
+
+    return oldest, newest
 
 
 def _parse_day(text: str) -> date | None:

@@ -33,20 +33,7 @@ ANSWER_BYTES = DEFAULT_RECALL_TOKENS * TOKEN_BYTES
 _DAY_CHARS = len("YYYY-MM-DD")
 
 
-async def gather_recalls(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
-    """Return one offer per question, with what answers it best first."""
-    offers: list[ItemOffer] = []
-
-    for item in asked:
-        try:
-            offers.append(await _gather_recall(item, sources))
-        except Exception as error:
-            offers.append(item.fail(error))
-
-    return offers
-
-
-async def _gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
+async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
     """Return the offer of a question. Raises Refused: memories_changed, what the store refuses."""
     fields = item.fields
     assert isinstance(fields, RecallItem)

@@ -1,7 +1,5 @@
 """Searches of a mixed batch: the places in files at which a text stands."""
 
-from collections.abc import Sequence
-
 from abilities.declarations.limits import MAX_HITS
 from abilities.declarations.read import SearchItem
 from abilities.declarations.values import JsonObject
@@ -16,20 +14,7 @@ from abilities.helpers.reply.items import Item
 from abilities.helpers.text.pieces import Piece
 
 
-async def gather_searches(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
-    """Return one offer per search, with the places that it found."""
-    offers: list[ItemOffer] = []
-
-    for item in asked:
-        try:
-            offers.append(await _gather_search(item, sources))
-        except Exception as error:
-            offers.append(item.fail(error))
-
-    return offers
-
-
-async def _gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
+async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
     """Return the offer of a search. Raises Refused."""
     fields = item.fields
     assert isinstance(fields, SearchItem)

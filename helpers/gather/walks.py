@@ -29,20 +29,7 @@ def is_walk(item: AskedItem) -> bool:
     return any(limit is not None for limit in (fields.depth, fields.breadth, fields.total))
 
 
-async def gather_walks(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
-    """Return one offer per walk, its memories best first."""
-    offers: list[ItemOffer] = []
-
-    for item in asked:
-        try:
-            offers.append(await _gather_walk(item, sources))
-        except Exception as error:
-            offers.append(item.fail(error))
-
-    return offers
-
-
-async def _gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
+async def gather_walk(item: AskedItem, sources: BatchSources) -> ItemOffer:
     """Return the offer of a walk. Raises Refused: memories_changed, and what the store refuses."""
     fields = item.fields
     assert isinstance(fields, MemoryItem)

@@ -11,7 +11,7 @@ from abilities.declarations.memory import KEY_RULE, is_key
 from abilities.declarations.memory_read_bulk import TARGET_SCHEMA
 from abilities.declarations.mistakes import MAX_MISTAKES, Mistake, explain_unknown
 from abilities.declarations.suggestions import suggest_argument, suggest_value
-from abilities.declarations.values import JsonObject, as_object, parse_json
+from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.helpers.text.ranges import WHOLE, Range, parse_range
 
 TargetType = Literal["long_term", "short_term", "stored"]
@@ -101,7 +101,7 @@ def parse_target(target: object, files: MemoryFiles, today: date) -> Target:
     invalid_date, missing_argument, invalid_key, invalid_range.
     """
     # Some clients send null for a field that they leave out.
-    sent = as_object(_unwrap_json(target)) or {}
+    sent = as_object(unwrap_json(target)) or {}
     fields = {name: value for name, value in sent.items() if value is not None}
 
     kind = fields.pop("type", None)
@@ -164,17 +164,6 @@ class _Checks:
             )
             self.mistakes.append(mistake)
             return None
-
-
-def _unwrap_json(target: object) -> object:
-    # Some clients send an object within a list as JSON text.
-    if not isinstance(target, str):
-        return target
-
-    try:
-        return parse_json(target)
-    except ValueError:
-        return target
 
 
 def _join_mistakes(wrong: Sequence[Mistake], unknown: Sequence[Mistake]) -> list[Mistake]:

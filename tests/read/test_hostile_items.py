@@ -196,6 +196,18 @@ async def test_a_forged_cursor_breaks_nothing(item: Payload, cursor: str, app: A
         assert record["error"]["code"] == "INVALID_INPUT", record
 
 
+@pytest.mark.parametrize("days", ["0001-01-01:0001-01-01", "x:y", "2026-01-01", ":", "9:9"])
+async def test_forged_days_break_nothing(days: str, app: Abilities) -> None:
+    item = {"note": "last 7 days", "after": f"/{days}"}
+    record, other = (await app.call("read", {"items": [item, "ok.txt"]}))["results"]
+
+    assert other["data"]["content"] == "fine\n"
+    if days.startswith("0001"):
+        assert record["data"]["items"] == []
+    else:
+        check_fault(record, "invalid_format", "after")
+
+
 async def test_a_cursor_reaches_no_file_that_a_path_does_not(
     app: Abilities, filled: Settings
 ) -> None:
