@@ -12,7 +12,7 @@ INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: .venv/demo  ## Read 25 files and 6 memories as an agent would
+demo: .venv/demo  ## Show an agent's first minute: find, read, recall, walk, and what it saves
 	@$(BIN)/abilities demo
 
 test: .venv/dev  ## Show every behavior once (four minutes on two idle cores)

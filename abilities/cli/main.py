@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -174,10 +175,11 @@ def init(session: Session, directory: Path | None) -> None:
 @main.command()
 @pass_session
 def demo(session: Session) -> None:
-    """Read 25 files and 6 memories the way an agent would.
+    """Show an agent's first minute on your files, in thirty lines.
 
-    Runs twice, as a LangChain agent and as an MCP client, on files of the workspace and on sample
-    memories. Your own memories are neither read nor changed.
+    Finds and reads files of the workspace, answers a question from sample memories, follows their
+    links, and compares what LangChain and MCP give a model. Your own memories are neither read nor
+    changed.
     """
     workspace = session.shareable_settings.workspace_root
     if workspace is None:
@@ -189,12 +191,12 @@ def demo(session: Session) -> None:
     from abilities.cli.demo import run_demo
 
     # The demonstration also acts as an MCP client, and MCP is an optional dependency.
-    try:
-        asyncio.run(run_demo(workspace.path))
-    except ImportError:
+    if find_spec("mcp") is None:
         raise click.UsageError(
             "the demonstration needs MCP; run: pip install 'agent-abilities[mcp]'"
-        ) from None
+        )
+
+    asyncio.run(run_demo(workspace.path))
 
 
 def _create_notes(path: Path) -> bool:
