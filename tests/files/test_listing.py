@@ -492,10 +492,10 @@ def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
     glob.accepts(states)
 
 
-NAMES = strategies.lists(strategies.text("ab*[.", min_size=1, max_size=4), min_size=1, max_size=4)
+COMPONENTS = strategies.lists(strategies.text("ab*[.", min_size=1, max_size=4), min_size=1, max_size=4)
 
 
-@given(NAMES, strategies.integers(0, 20), strategies.text("ab*[./", max_size=2))
+@given(COMPONENTS, strategies.integers(0, 20), strategies.text("ab*[./", max_size=2))
 @settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
 def test_a_beginning_matches_the_paths_that_begin_with_it(
     names: list[str], length: int, end: str
