@@ -24,14 +24,23 @@ from tools import reference, specification
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PLUGIN = ROOT / "examples" / "plugin"
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = (ROOT / "README.md").read_text()
+NOT_RUN = ("make ", "pip ", "git ", "cd ", "abilities serve", "abilities setup ")
 SERVED = "http://127.0.0.1:8642"
+
+
+def find_blocks(path: Path) -> list[tuple[str, str]]:
+    """Return the language and the code of each block of a page."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text(), re.M | re.S)
+
+
+READ_IN_ORDER = [ROOT / "README.md", ROOT / "docs" / "tutorial.md"]
+"""What a newcomer pastes from the top down; the blocks of other pages stand alone."""
 BLOCKS = [
     (path.name, number, language, code)
     for path in DOCUMENTS
-    for number, (language, code) in enumerate(
-        re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text(), re.M | re.S)
-    )
+    for number, (language, code) in enumerate(find_blocks(path))
 ]
 
 
@@ -110,17 +119,21 @@ def test_the_example_of_a_plugin_is_a_package_whose_ability_every_surface_offers
 
 @pytest.mark.parametrize("code", list_blocks("python"))
 def test_a_python_block_runs(code: str, tmp_path: Path, roots: Settings) -> None:
-    """A server runs at another port for the blocks that call one."""
     for folder in (tmp_path, roots.workspace_dir):
         (folder / "README.md").write_text("# A project\n")
 
+    run_python(code, tmp_path, dict(os.environ), roots)
+
+
+def run_python(code: str, folder: Path, variables: dict[str, str], served: Settings) -> None:
+    """Run a block; a server runs at another port for one that calls it."""
     with ExitStack() as stack:
         if SERVED in code:
-            server = stack.enter_context(serving(roots, tmp_path))
+            server = stack.enter_context(serving(served, folder))
             code = code.replace(SERVED, server.address)
 
         command = [sys.executable, "-W", "error", "-c", code]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
+        done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, timeout=120)
 
     assert done.returncode == 0, done.stderr.decode()
 
@@ -163,21 +176,54 @@ def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None
                 "UPDATE memories SET score = 80 WHERE key = (SELECT min(key) FROM memories)"
             )
 
+    run_console(code, tmp_path, variables)
+
+
+def run_console(code: str, folder: Path, variables: dict[str, str]) -> None:
+    """Run the commands of a block, and compare what they print."""
     steps = re.split(r"^\$ ", code, flags=re.M)[1:]
     assert steps
 
     for step in steps:
         command, _, expected = step.partition("\n")
-        if command.startswith(("make ", "pip ", "git ", "cd ", "abilities serve")):
+        if command.startswith(NOT_RUN):
             continue
 
         command = re.sub(r"^abilities\b", f"{sys.executable} -m abilities", command)
         done = subprocess.run(
-            command, shell=True, cwd=tmp_path, capture_output=True, timeout=120, env=variables
+            command, shell=True, cwd=folder, capture_output=True, timeout=120, env=variables
         )
         printed = "\n".join(line.rstrip() for line in done.stdout.decode().splitlines())
         pattern = re.escape(expected.rstrip()).replace(r"\.\.\.", ".*")
         assert re.fullmatch(pattern, printed.rstrip(), re.S), printed + done.stderr.decode()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", READ_IN_ORDER, ids=lambda path: path.stem)
+def test_a_newcomer_can_paste_block_after_block(
+    path: Path, tmp_path: Path, roots: Settings
+) -> None:
+    """In an empty folder, with an empty home, from the top of the page down."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    variables = {**kept, "HOME": str(tmp_path), "COLUMNS": "80"}
+    (roots.workspace_dir / "README.md").write_text("# A project\n")
+
+    languages: list[str] = []
+    for language, code in find_blocks(path):
+        languages.append(language)
+        if language == "console":
+            run_console(code, folder, variables)
+        elif language == "python":
+            run_python(code, folder, variables, roots)
+
+    assert languages.count("console") > 1 and languages.count("python") > 1
+
+
+def test_the_readme_is_short() -> None:
+    text = re.sub(r"^```.*?^```$|<!--.*?-->|^\[[^\]]*\]: [^\n]*$", "", README, flags=re.M | re.S)
+    assert 700 <= len(text.split()) <= 1_000
 
 
 def test_the_readme_leads_with_the_two_commands() -> None:
@@ -206,6 +252,12 @@ def test_links_between_documents_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text())
         if not target.startswith("http")
     ]
+    # Package indexes show README too, where only whole addresses lead somewhere.
+    links += [
+        (ROOT / "README.md", target.partition("#"))
+        for target in re.findall(r"/(?:blob/main|agent-abilities/main)/([^)\s]+)", README)
+    ]
+    assert not re.search(r"\]\((?!https://)", README)
     assert len(links) > 30
     for path, (name, _, section) in links:
         target = path.parent / name if name else path
@@ -217,8 +269,8 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert section in anchors, f"{path}: #{section}"
 
 
-def test_every_setting_is_in_the_readme() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_every_setting_is_on_its_page() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text()
     assert [name for name in Settings.model_fields if f"`{name}`" not in text] == []
 
 
