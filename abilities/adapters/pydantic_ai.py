@@ -5,11 +5,15 @@ from functools import partial
 from typing import Any
 
 from pydantic_ai import RunContext, Tool, ToolFailed, ToolReturn
+from pydantic_core import SchemaValidator, core_schema
 
 from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import find_namespace
 from abilities.application import Abilities
 from abilities.settings import Settings
+
+_OBJECT = SchemaValidator(core_schema.dict_schema())
+"""Without it, arguments that are no object end the run instead of being told to the model."""
 
 
 def load_tools(
@@ -40,6 +44,7 @@ def _build_tool(function: Function) -> Tool[Any]:
         takes_ctx=True,
     )
     tool.strict = False  # strict schemas have no optional arguments
+    tool.function_schema.validator = _OBJECT
     return tool
 
 

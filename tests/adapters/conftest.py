@@ -1,6 +1,9 @@
 """Fixtures for the tests of adapters, which know nothing of those of the other tests."""
 
+import asyncio
 import os
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,3 +39,12 @@ def tenants(tmp_path: Path) -> Settings:
 
     template = tmp_path / "tenants" / "{namespace}"
     return Settings(agent_dir=template, workspace_dir=template)
+
+
+@pytest.fixture
+def default_loop() -> Iterator[None]:
+    """An event loop for code that has none; frameworks would make one, and never close it."""
+    with closing(asyncio.new_event_loop()) as loop:
+        asyncio.set_event_loop(loop)
+        yield
+        asyncio.set_event_loop(None)

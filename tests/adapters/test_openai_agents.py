@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,13 +106,11 @@ async def test_arguments_that_are_not_json_are_told_to_the_model(settings: Setti
     assert "a.txt" in nothing
 
 
+@pytest.mark.usefixtures("default_loop")
 def test_an_agent_without_an_event_loop_does_the_same(tenants: Settings) -> None:
     agent = Agent(name="reader", model=Scripted([WHO]), tools=load_tools(tenants))
 
-    with closing(asyncio.new_event_loop()) as loop:
-        asyncio.set_event_loop(loop)  # else the SDK makes one, and never closes it
-        result = Runner.run_sync(agent, "Who?", run_config=WITHOUT_TRACE)
-        asyncio.set_event_loop(None)
+    result = Runner.run_sync(agent, "Who?", run_config=WITHOUT_TRACE)
 
     assert result.final_output == "Done."
 
