@@ -100,12 +100,9 @@ def try_framework(framework: Framework, console: Console) -> Outcome:
     versions = find_versions(framework)
     console.print(f"{framework.package} {versions[framework.package]} is installed.")
 
-    failed, output = run(
-        framework,
-        [framework.python, "-m", "pytest", "--no-header", "-p", "no:cacheprovider"]
-        # The fixtures of the other tests need what is not installed here.
-        + ["--confcutdir", framework.tests.parent, framework.tests],
-    )
+    # The fixtures of the other tests need what is not installed here.
+    command = ["-m", "pytest", "-p", "no:cacheprovider", "--confcutdir", framework.tests.parent]
+    failed, output = run(framework, [framework.python, *command, framework.tests])
     lines = output.strip().splitlines()
     passed = lines[-1] if lines else "no test ran"
     if failed:
@@ -130,12 +127,10 @@ def install(framework: Framework) -> str:
         if failed:
             return output
 
-    failed, output = run(
-        framework,
-        [framework.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        + ["--upgrade", "--editable", f"{ROOT}{framework.extras}", framework.package]
-        + ["pytest", "pytest-asyncio"],
-    )
+    options = ["--quiet", "--disable-pip-version-check", "--upgrade"]
+    wanted_packages = [framework.package, "pytest", "pytest-asyncio"]
+    command = ["-m", "pip", "install", *options, "--editable", f"{ROOT}{framework.extras}"]
+    failed, output = run(framework, [framework.python, *command, *wanted_packages])
     if failed:
         return output
 

@@ -19,19 +19,14 @@ def load_tools(
     only: Sequence[str] | None = None,
     read_only: bool = False,
 ) -> list[FunctionTool]:
-    """Return the abilities as tools for an ``Agent``, in runs on any event loop.
+    """Return the abilities as tools for an ``Agent``.
 
-    ``source`` is an open application, or settings (by default those of the environment) from which
-    one is opened at the first call; it stays open, on one background loop, until the process ends.
-    ``only`` names the tools to load, ``read_only`` leaves out those that change something.
+    The arguments, and what is raised for them, are those of `load_functions`.
 
     The namespace of a run is ``agent.run(..., function_invocation_kwargs={"namespace": name})``, by
-    default that of the settings; one that cannot be a namespace is the application's mistake, and
-    the run ends with MiddlewareFailure. A tool's result is the answer in the format that the call
-    or the settings name. If the call failed as a whole it is the text of the fault.
-
-    Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not
-    be shared or does not exist, and for tools in the settings that do not exist.
+    default that of the settings; one that cannot be a namespace ends the run with
+    MiddlewareFailure. A tool's result is the text of the answer, or of the fault if the call failed
+    as a whole.
     """
     functions = load_functions(source, only=only, read_only=read_only, caller="agent-framework")
     return [AbilityTool(function) for function in functions]

@@ -22,19 +22,14 @@ def load_tools(
     only: Sequence[str] | None = None,
     read_only: bool = False,
 ) -> list[BaseTool]:
-    """Return the abilities as tools for an ``Agent``, for sync and async code on any event loop.
+    """Return the abilities as tools for an ``Agent``.
 
-    ``source`` is an open application, or settings (by default those of the environment) from which
-    one is opened at the first call; it stays open, on one background loop, until the process ends.
-    ``only`` names the tools to load, ``read_only`` leaves out those that change something.
+    The arguments, and what is raised for them, are those of `load_functions`.
 
     CrewAI tells a tool nothing about its run, so the namespace is that of the source: load the
-    tools of another one from ``abilities.for_namespace(name)``. A tool's result is the answer in
-    the format that the call or the settings name. A call that failed as a whole is a ToolFailure
-    with the text of the fault.
-
-    Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not
-    be shared or does not exist, and for tools in the settings that do not exist.
+    tools of another one from ``abilities.for_namespace(name)``. A tool's result is the text of the
+    answer. A call that failed as a whole is a ToolFailure with the text of the fault, and no result
+    is kept for a later call.
     """
     functions = load_functions(source, only=only, read_only=read_only, caller="crewai")
     return [AbilityTool.from_function(function) for function in functions]

@@ -19,19 +19,13 @@ def load_tools(
     only: Sequence[str] | None = None,
     read_only: bool = False,
 ) -> list[BaseTool]:
-    """Return the abilities as tools for an ``LlmAgent``, in sessions on any event loop.
+    """Return the abilities as tools for an ``LlmAgent``.
 
-    ``source`` is an open application, or settings (by default those of the environment) from which
-    one is opened at the first call; it stays open, on one background loop, until the process ends.
-    ``only`` names the tools to load, ``read_only`` leaves out those that change something.
+    The arguments, and what is raised for them, are those of `load_functions`.
 
-    The namespace of a call is ``namespace`` in the state of the session, by default that of the
-    settings; one that cannot be a namespace is the application's mistake, and the run ends with
-    ValueError. The model gets ``{"result": text}``, or ``{"error": text}`` if the call failed as a
-    whole, with the answer in the format that the call or the settings name.
-
-    Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not
-    be shared or does not exist, and for tools in the settings that do not exist.
+    The namespace of a run is ``namespace`` in the state of its session, by default that of the
+    settings; one that cannot be a namespace ends the run with ValueError. The model gets
+    ``{"result": text}``, or ``{"error": text}`` if the call failed as a whole.
     """
     functions = load_functions(source, only=only, read_only=read_only, caller="google-adk")
     return [AbilityTool(function) for function in functions]

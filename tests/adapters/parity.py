@@ -111,7 +111,8 @@ async def check_parity(through: Through, folder: Path) -> None:
     """Check that a model sees of each call the text and the payload of `Abilities.reply`.
 
     What a write answers is compared with that of the same write on a copy of the sample, without
-    the ids, times and versions that are new.
+    the ids, times and versions that are new; statistics without who was read, which is counted
+    some time after the reading.
     """
     sample, twin = folder / "sample", folder / "twin"
     identifier = await fill(sample)
@@ -131,7 +132,7 @@ async def check_parity(through: Through, folder: Path) -> None:
     for call, expected, found in zip(calls, replies, seen, strict=True):
         assert found.failed in (None, expected.failed), call
 
-        if call.name in CHANGING:
+        if call.name in CHANGING or call.name == "get_memory_stats":
             assert hide_new_values(found.text) == hide_new_values(expected.text), call
         else:
             check_same(call, expected, found)
@@ -152,7 +153,9 @@ def check_same(call: Call, expected: Reply, found: Seen) -> None:
 
 
 def hide_new_values(text: str) -> str:
-    """Return a text without ids, times and versions."""
+    """Return a text without ids, times, versions and what was read how often."""
+    text = re.sub(r',"most_accessed":\{.*\}(?=\}$)', "", text)
+    text = re.sub(r'"access_count":\d+', '"access_count":0', text)
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     return re.sub(r'"version": ?"?[\w-]+"?', '"version": 1', text)
