@@ -100,8 +100,9 @@ def try_framework(framework: Framework, console: Console) -> Outcome:
     versions = find_versions(framework)
     console.print(f"{framework.package} {versions[framework.package]} is installed.")
 
-    # The fixtures of the other tests need what is not installed here.
-    command = ["-m", "pytest", "-p", "no:cacheprovider", "--confcutdir", framework.tests.parent]
+    # The fixtures of the other tests need what is not installed here, and a framework may warn.
+    command = ["-m", "pytest", "-W", "default", "-p", "no:cacheprovider", "--disable-warnings"]
+    command += ["--confcutdir", str(framework.tests.parent)]
     failed, output = run(framework, [framework.python, *command, framework.tests])
     lines = output.strip().splitlines()
     passed = lines[-1] if lines else "no test ran"

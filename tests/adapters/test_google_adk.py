@@ -118,7 +118,6 @@ async def test_the_namespace_is_in_the_state_of_the_session(tenants: Settings) -
             await run(tools, WHO, state={"namespace": wrong})
 
 
-@pytest.mark.filterwarnings("ignore:The `plugins` argument:DeprecationWarning")  # ADK's own
 async def test_an_agent_that_is_a_tool_has_the_namespace_of_its_caller(tenants: Settings) -> None:
     inner = Scripted(calls=[WHO])
     reader = LlmAgent(name="reader", description="", model=inner, tools=load_tools(tenants))
