@@ -51,7 +51,7 @@ class Framework(NamedTuple):
 
     @property
     def example(self) -> Path:
-        return ROOT / "examples" / "frameworks" / f"{self.name}.py"
+        return ROOT / "examples" / "frameworks" / f"with_{self.name}.py"
 
 
 FRAMEWORKS = (

@@ -48,7 +48,7 @@ def build_crew(tools: Sequence[BaseTool], calls: Sequence[Call]) -> tuple[Crew, 
         role="reader", goal="Read.", backstory="None.", llm=model, tools=list(tools), max_iter=1_000
     )
     task = Task(description="Read.", expected_output="Text.", agent=agent)
-    return Crew(agents=[agent], tasks=[task], tracing=False), model
+    return Crew(agents=[agent], tasks=[task], cache=True, tracing=False), model
 
 
 def find_texts(model: Scripted) -> list[str]:
