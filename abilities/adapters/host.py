@@ -55,8 +55,12 @@ class Host:
         """Call an ability as `call` does, from a thread that may wait for the reply."""
         return self.run_sync(self.call(name, arguments, namespace))
 
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the background loop; may be awaited on any event loop."""
+        return await asyncio.wrap_future(_submit_to_background(work))
+
     def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine, from a thread that may wait for its result."""
+        """Run a coroutine on the background loop, from a thread that may wait for its result."""
         return _submit_to_background(work).result()
 
     async def _get_abilities(self) -> Abilities:

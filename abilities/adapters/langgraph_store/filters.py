@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import ge, gt, le, lt
-from typing import cast
+from typing import Any, cast
 
 from langgraph.store.base import MatchCondition
 
-_COMPARISONS: Mapping[str, Callable[[object, object], bool]] = {
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "$gt": gt,
     "$gte": ge,
     "$lt": lt,

@@ -1,5 +1,6 @@
 """`AbilitiesStore`: LangGraph's long-term memory over the memories of an application."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from langgraph.store.base import BaseStore, Op, Result, TTLConfig
@@ -11,6 +12,8 @@ from abilities.application import Abilities
 from abilities.declarations.faults import Fault, Refused
 from abilities.errors import AbilityError
 from abilities.settings import Settings
+
+_BATCHES_AT_ONCE = 16
 
 
 class AbilitiesStore(BaseStore):
@@ -46,6 +49,7 @@ class AbilitiesStore(BaseStore):
         self._host = Host(source, "langgraph")
         self._namespace = namespace
         self._max_scanned = max_scanned
+        self._turns = asyncio.Semaphore(_BATCHES_AT_ONCE)  # of the background loop
 
     @override
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -53,11 +57,13 @@ class AbilitiesStore(BaseStore):
 
     @override
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        return await self._run(check_operations(ops))
+        return await self._host.run(self._run(check_operations(ops)))
 
     async def _run(self, ops: Sequence[Op]) -> list[Result]:
         view = await self._host.get_view(self._namespace)
         try:
-            return await run_batch(view.context, ops, self._max_scanned)
+            # The others wait here and not for the store, which would refuse them after seconds.
+            async with self._turns:
+                return await run_batch(view.context, ops, self._max_scanned)
         except Refused as error:
             raise AbilityError(Fault.from_refusal(error)) from None
