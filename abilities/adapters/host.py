@@ -36,6 +36,11 @@ class Host:
         Without a namespace it is that of the settings. Raises ValueError for one that cannot be a
         namespace, and for settings from which no application can be opened.
         """
+        abilities = await self.get_view(namespace)
+        return await abilities.reply(name, arguments, for_model=True)
+
+    async def get_view(self, namespace: str | int | None = None) -> Abilities:
+        """Return the application as the framework sees it; raises ValueError as `call` does."""
         abilities = self._view
         if abilities is None:
             opened = await self._get_abilities()
@@ -44,11 +49,19 @@ class Host:
         if namespace is not None:
             abilities = abilities.for_namespace(parse_namespace(namespace))
 
-        return await abilities.reply(name, arguments, for_model=True)
+        return abilities
 
     def call_sync(self, name: str, arguments: object, namespace: str | int | None = None) -> Reply:
         """Call an ability as `call` does, from a thread that may wait for the reply."""
-        return _submit_to_background(self.call(name, arguments, namespace)).result()
+        return self.run_sync(self.call(name, arguments, namespace))
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the background loop; may be awaited on any event loop."""
+        return await asyncio.wrap_future(_submit_to_background(work))
+
+    def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the background loop, from a thread that may wait for its result."""
+        return _submit_to_background(work).result()
 
     async def _get_abilities(self) -> Abilities:
         """Return the open application; the first call opens it."""
