@@ -46,6 +46,9 @@ class Replacement(AbilitiesStore):
         """Do nothing, for the same reason."""
         return 0
 
+    def _cursor(self) -> "NoConnection":
+        return NoConnection()
+
 
 class AsyncReplacement(Replacement):
     """The same for the tests of asynchronous stores."""

@@ -26,9 +26,7 @@ SUITES = {
 }
 
 _MOCKS = "it tests its own mock, not a store"
-_VECTORS = (
-    "it expects vectors: their configuration, cosines as scores, or single fields as documents"
-)
+_VECTORS = "it expects vectors: their configuration, cosines as scores, single fields"
 _CURSOR = "it reaches into the tables of its own store"
 _OWN_FUNCTION = "it tests a function of its own store"
 
@@ -57,16 +55,10 @@ EXPECTED: Mapping[str, str] = {
     "checkpoint-postgres test_omit_expired_disabled_preserves_expired_rows": _CURSOR,
     "checkpoint-postgres test_omit_expired_refresh_ttl_only_refreshes_live_rows": _CURSOR,
     "checkpoint-postgres test_omit_expired_search_pagination": _CURSOR,
-    "checkpoint-postgres test_vector_store_initialization": _CURSOR,
-    "checkpoint-postgres test_vector_insert_with_auto_embedding": _CURSOR,
-    "checkpoint-postgres test_vector_update_with_embedding": _CURSOR,
-    "checkpoint-postgres test_vector_search_with_filters": _CURSOR,
-    "checkpoint-postgres test_vector_search_pagination": _CURSOR,
-    "checkpoint-postgres test_vector_search_edge_cases": _CURSOR,
-    "checkpoint-postgres test_embed_with_path_sync": _CURSOR,
-    "checkpoint-postgres test_embed_with_path_operation_config": _CURSOR,
-    "checkpoint-postgres test_scores": _CURSOR,
-    "checkpoint-postgres test_non_ascii": _CURSOR,
+    "checkpoint-postgres test_vector_store_initialization": _VECTORS,
+    "checkpoint-postgres test_embed_with_path_sync": _VECTORS,
+    "checkpoint-postgres test_embed_with_path_operation_config": _VECTORS,
+    "checkpoint-postgres test_scores": _VECTORS,
 }
 """Tests that cannot pass over our store, and why."""
 
@@ -111,10 +103,10 @@ def run_suite(suite: str, folder: Path, store_url: str) -> set[str]:
     A test with several cases has failed if one of them has.
     """
     files = [f"tests/{name}" for name in SUITES[suite]]
-    options = ["-p", "tools.langgraph_stores", "-c", os.devnull, "--rootdir", ".", "-q", "-rA"]
+    options = ["-p", "tools.langgraph_stores", "-c", os.devnull, "--rootdir", "."]
+    options += ["-o", "asyncio_mode=auto", "--tb=no", "-q", "-rA"]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "pytest", *options]
-        + ["-o", "asyncio_mode=auto", "--tb=no", *files],
+        [sys.executable, "-W", "ignore", "-m", "pytest", *options, *files],
         cwd=folder / suite,
         env={**os.environ, "PYTHONPATH": str(ROOT), "STORE_URL": store_url},
         capture_output=True,

@@ -176,7 +176,7 @@ def find_expiry(minutes: float | None) -> str:
 def _find_time(minutes: float) -> str:
     try:
         return format_utc(datetime.now(UTC) + timedelta(minutes=minutes))
-    except OverflowError:
+    except (OverflowError, ValueError):
         raise ValueError(f"ttl must be a number of minutes, not {minutes}") from None
 
 
