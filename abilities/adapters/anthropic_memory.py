@@ -225,8 +225,8 @@ async def _explain(work: Awaitable[T]) -> T:
     """Await a call of the files; a refusal becomes a sentence for the model."""
     try:
         return await work
-    except ValueError:
-        raise ToolError(f"Error: Paths begin with {_ROOT}/ and hold no '..'.") from None
+    except ValueError as error:
+        raise ToolError(f"Error: {error}") from None
     except AbilityError as error:
         if error.fault.reason == "version_conflict":
             raise _Conflict from None

@@ -53,7 +53,7 @@ class MemoryFiles:
     """The memories of a namespace as files beneath ``root``.
 
     ``source`` is as `load_tools` takes it. Methods raise AbilityError if a call is refused, and
-    ValueError for a path that can be no memory's.
+    ValueError for a path or a text that can be no memory's.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class MemoryFiles:
         """Return the key of a file's memory. Raises ValueError."""
         key = path.removeprefix(self._root)
         if not path.startswith(self._root) or not _is_path(key):
-            raise ValueError(f"a path has the form {self._root}folder/file")
+            raise ValueError(f"a path has the form {self._root}folder/file, without '..'")
 
         return key
 
@@ -117,6 +117,8 @@ class MemoryFiles:
         """Create or replace files, and return the reason why each was not written, or None."""
         operations: list[JsonObject] = []
         for path, text in files:
+            if not text:
+                raise ValueError("a memory holds at least one character")
             operation: JsonObject = {"op": "store", "type": NEW_TYPE, "key": self.find_key(path)}
             operation["content"] = text
             if if_version is not None:

@@ -492,7 +492,9 @@ def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
     glob.accepts(states)
 
 
-COMPONENTS = strategies.lists(strategies.text("ab*[.", min_size=1, max_size=4), min_size=1, max_size=4)
+COMPONENTS = strategies.lists(
+    strategies.text("ab*[.", min_size=1, max_size=4), min_size=1, max_size=4
+)
 
 
 @given(COMPONENTS, strategies.integers(0, 20), strategies.text("ab*[./", max_size=2))

@@ -225,12 +225,10 @@ def _strip(path: str) -> str:
 
 
 def _widen(root: str, pattern: str) -> str:
-    """Return a glob of this package that finds at least what deepagents' pattern matches."""
-    name = pattern.rpartition("/")[2]
-    if "/" in pattern.strip("/"):
-        wide = "**/*"
-    else:
-        wide = f"**/{name}".replace("[^", "[!") if name else "**/*"
+    """Return a glob of this package that finds what deepagents' pattern matches, and maybe more."""
+    wide = pattern.strip("/").replace("[^", "[!")
+    if "/" not in pattern.rstrip("/"):
+        wide = f"**/{wide}"  # it names a file at any depth
 
     return f"{root}/{wide}".lstrip("/")
 
