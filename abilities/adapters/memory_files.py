@@ -11,7 +11,7 @@ from abilities.adapters.host import Host
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault
 from abilities.declarations.limits import MAX_LISTED_MEMORIES, MAX_OPERATIONS, MAX_QUERY_MEMORIES
-from abilities.declarations.memory import is_key
+from abilities.declarations.memory import is_key, parse_namespace
 from abilities.declarations.values import JsonObject
 from abilities.errors import AbilityError
 from abilities.settings import Settings
@@ -52,8 +52,8 @@ class Listing(NamedTuple):
 class MemoryFiles:
     """The memories of a namespace as files beneath ``root``.
 
-    ``source`` is as `load_tools` takes it. Methods raise AbilityError if a call is refused, and
-    ValueError for a path or a text that can be no memory's.
+    ``source`` is as `load_tools` takes it; a wrong namespace raises ValueError. Methods raise
+    AbilityError if a call is refused, and ValueError for a path or a text that can be no memory's.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class MemoryFiles:
             source.check_roots()
 
         self.host = Host(source, caller)
-        self._namespace = namespace
+        self._namespace = None if namespace is None else parse_namespace(namespace)
         self._root = root.rstrip("/") + "/"
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from abilities import Abilities, Settings
 from abilities.adapters.deepagents import FileBackend, MemoryBackend, create_backend
@@ -282,7 +282,7 @@ async def test_a_deep_agent_reads_files_and_writes_memories(roots: Settings) -> 
 
     async with Abilities.open(roots) as abilities:
         agent = create_deep_agent(model, backend=create_backend(abilities))
-        state = await agent.ainvoke({"messages": [("user", "Remember when we ship.")]})
+        state = await agent.ainvoke({"messages": [HumanMessage("Remember when we ship.")]})
         memory = await abilities.call("memory_get", {"key": "ship.md"})
 
     read, _, refused, back = (m.text for m in state["messages"] if isinstance(m, ToolMessage))

@@ -23,6 +23,7 @@ from abilities.adapters.host import Host
 from abilities.adapters.memory_files import MemoryFile
 from abilities.application import Abilities
 from abilities.declarations.limits import MAX_ITEMS, MAX_LISTED_FILES, MAX_READ_CHARS
+from abilities.declarations.memory import parse_namespace
 from abilities.declarations.values import JsonObject
 from abilities.errors import AbilityError
 from abilities.settings import Settings
@@ -54,7 +55,7 @@ class FileBackend(SynchronousBackend):
             source.check_roots()
 
         super().__init__(Host(source, CALLER))
-        self._namespace = namespace
+        self._namespace = None if namespace is None else parse_namespace(namespace)
 
     @override
     async def als(self, path: str) -> LsResult:
