@@ -22,9 +22,22 @@ from tests.support.sources import list_sources
 from tools import reference, specification
 
 ROOT = Path(__file__).parent.parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+FRAMEWORKS = ROOT / "examples" / "frameworks"
 PLUGIN = ROOT / "examples" / "plugin"
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+IN_SUITE = ("anthropic_memory", "deepagents", "functions")
+"""The frameworks that are tested with everything else, and not by `make adapters`."""
+LANGCHAIN = ROOT / "docs" / "frameworks" / "langchain.md"
+EXAMPLES = [
+    *sorted((ROOT / "examples").glob("*.py")),
+    *(FRAMEWORKS / f"with_{name}.py" for name in IN_SUITE),
+]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    LANGCHAIN,
+]
+FRAMEWORK_PAGES = sorted({*(ROOT / "docs" / "frameworks").glob("[a-z]*.md")} - {LANGCHAIN})
 README = (ROOT / "README.md").read_text()
 NOT_RUN = ("make ", "pip ", "git ", "cd ", "abilities serve", "abilities setup ")
 SERVED = "http://127.0.0.1:8642"
@@ -50,6 +63,24 @@ def list_blocks(language: str) -> list[Any]:
     ]
     assert blocks, language
     return blocks
+
+
+@pytest.mark.parametrize("page", FRAMEWORK_PAGES, ids=lambda page: page.stem)
+def test_the_page_of_a_framework_shows_its_example(page: Path) -> None:
+    """The example itself is run by the suite, or beside the framework by make adapters."""
+    example = FRAMEWORKS / f"with_{page.stem.replace('-', '_')}.py"
+
+    assert f"```python\n{example.read_text()}```" in page.read_text()
+
+
+def test_every_adapter_of_a_framework_has_a_page_an_example_and_tests() -> None:
+    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests/adapters").glob("test_*")}
+    names = tested | set(IN_SUITE)
+
+    assert {page.stem.replace("-", "_") for page in FRAMEWORK_PAGES} == names
+    assert {path.stem.removeprefix("with_") for path in FRAMEWORKS.glob("*.py")} == names
+    adapters = {path.stem for path in (ROOT / "abilities" / "adapters").iterdir()}
+    assert names <= adapters
 
 
 @pytest.mark.thorough
@@ -248,7 +279,7 @@ def test_the_page_of_the_specification_is_that_of_the_requirements() -> None:
 def test_links_between_documents_lead_somewhere() -> None:
     links = [
         (path, target.partition("#"))
-        for path in (*DOCUMENTS, PLUGIN / "README.md")
+        for path in (*DOCUMENTS, *FRAMEWORK_PAGES, PLUGIN / "README.md")
         for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text())
         if not target.startswith("http")
     ]
