@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all coverage lint types torture torture-quick failover mutants browser reference specification vendor conformance bench bench-quick bench-recall clean
+.PHONY: help demo test test-all coverage lint types torture torture-quick adapters failover mutants browser reference specification vendor conformance bench bench-quick bench-recall clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -36,6 +36,9 @@ torture: .venv/torture  ## Test durability, confinement and fuzzing at full size
 
 torture-quick: .venv/torture  ## Run make torture at small sizes (less than ten minutes)
 	@$(BIN)/python -m tools.torture --quick
+
+adapters: .venv/demo  ## Test the adapters for agent frameworks, each beside its framework (half an hour, once); ONLY=name tests one
+	@$(BIN)/python -m tools.adapters $(ONLY)
 
 failover: .venv/dev  ## Kill the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)
 	@$(BIN)/python -m tools.failover
@@ -68,7 +71,7 @@ mutants: .venv/mutation  ## Mutate the code of seven modules, and check that tes
 	@$(BIN)/python -m tools.mutation
 
 clean:  ## Remove the environment and caches
-	@rm -rf .venv .lint .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .coverage build dist *.egg-info
+	@rm -rf .venv .lint .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .adapters .coverage build dist *.egg-info
 
 .venv/python: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
