@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Iterable, Mapping, Sequence
 
 from langgraph.store.base import (
@@ -27,8 +28,14 @@ from abilities.helpers.memory.writer import Write
 
 _log = logging.getLogger("abilities")
 
-_MAX_TRIES = 5
-"""How often puts are made anew if others delete the same items meanwhile."""
+_MAX_TRIES = 10
+"""How often puts are made anew if others put or delete the same items meanwhile."""
+
+_PAUSE = 0.05
+"""Seconds that they wait at most before that."""
+
+_CONTENTION = ("busy", "key_taken")
+"""What is refused if others write the parts of the same long value at the same time."""
 
 _ALIKE: Mapping[type[Op], str] = {
     GetOp: "memory_read_bulk",
@@ -169,30 +176,43 @@ async def _make_puts(memory: MemoryHelper, puts: _Puts, absent: set[str]) -> Non
     """Make all puts in one transaction; what is absent need not be deleted. Raises Refused."""
     writes = {key: write for key, write in puts.items() if key not in absent}
 
-    for _ in range(_MAX_TRIES):
+    for tries in range(_MAX_TRIES):
         if not writes:
             return
 
         operations = [write or Write("delete", {"key": key}) for key, write in writes.items()]
         outcomes = await memory.writer.remember(operations, atomic=True)
-        failures: dict[str, Exception] = {}
-        for key, outcome in zip(writes, outcomes, strict=True):
-            if isinstance(outcome, Exception) and not _is_rolled_back(outcome):
-                failures[key] = outcome
-
-        # Somebody else has deleted it meanwhile, and the whole transaction was undone.
-        gone = [key for key, error in failures.items() if _is_missing(error)]
+        failures = _find_failures(zip(writes, outcomes, strict=True))
         if not failures:
             return
-        if len(gone) < len(failures):
-            raise next(error for error in failures.values() if not _is_missing(error))
-        writes = {key: write for key, write in writes.items() if key not in gone}
+
+        # Nothing was made. Whatever was deleted meanwhile need not be deleted again.
+        for key, error in failures.items():
+            if error.reason == "memory_not_found":
+                del writes[key]
+            elif error.reason not in _CONTENTION or tries == _MAX_TRIES - 1:
+                raise error
+
+        await asyncio.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - nothing secret
 
     raise Refused("busy")
 
 
-def _is_rolled_back(error: Exception) -> bool:
-    return isinstance(error, Refused) and error.reason == "rolled_back"
+def _find_failures(outcomes: Iterable[tuple[str, object]]) -> dict[str, Refused]:
+    """Return why writes failed that were not only undone with the others.
+
+    Raises an exception that nobody expects.
+    """
+    failures: dict[str, Refused] = {}
+
+    for key, outcome in outcomes:
+        if isinstance(outcome, Refused):
+            if outcome.reason != "rolled_back":
+                failures[key] = outcome
+        elif isinstance(outcome, Exception):
+            raise outcome
+
+    return failures
 
 
 def _list_results(
