@@ -10,6 +10,7 @@ from rich.console import Console
 from abilities import schemas
 from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.errors import UsageErrorInLines
+from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.table import print_payload
 from abilities.cli.text import echo, echo_payload
@@ -91,6 +92,7 @@ def describe(session: Session, name: str, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("arguments", metavar="JSON", default="{}")
 @click.option("--pretty", is_flag=True, help="Print a table for people instead of JSON.")
+@take_namespace()
 @pass_session
 def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     """Call an ability and print its answer.

@@ -5,6 +5,7 @@ import asyncio
 import click
 
 from abilities.cli.errors import explain_errors
+from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, format_count
 from abilities.declarations.values import utc_now
@@ -17,6 +18,7 @@ _UNREACHED = (
 
 
 @click.command()
+@whole_store
 @pass_session
 def compact(session: Session) -> None:
     """Forget the changes that are older or larger than the settings allow.
@@ -38,29 +40,26 @@ async def _compact(session: Session) -> int:
 
 @click.command()
 @click.argument("key")
-@click.option("--namespace", help="The namespace of the memory (default: the configured one).")
+@take_namespace("The namespace of the memory (default: the configured one).")
 @click.option("--yes", is_flag=True, help="Do not ask for a confirmation.")
 @pass_session
-def purge(session: Session, key: str, namespace: str | None, yes: bool) -> None:
+def purge(session: Session, key: str, yes: bool) -> None:
     """Delete the memory with KEY for good, together with its history.
 
     Nothing brings it back, and no import does. The further parts of a long content are deleted too.
     """
-    try:
-        settings = session.settings.for_namespace(namespace or session.settings.namespace)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-
     if not yes:
         click.confirm(f"Delete {key!r} and its history for good?", abort=True, err=True)
 
     with explain_errors():
-        asyncio.run(_purge(session, settings.namespace, key))
+        asyncio.run(_purge(session, key))
 
     echo(f"Purged it. {_UNREACHED}", err=True)
 
 
-async def _purge(session: Session, namespace: str, key: str) -> None:
+async def _purge(session: Session, key: str) -> None:
+    namespace = session.settings.namespace
+
     async with session.open_store() as store:
         await Writer(namespace, store, "cli").purge(MemoryName(key=key))
 

@@ -17,7 +17,8 @@ from typing_extensions import override
 
 from abilities.cli.errors import escape_errors, explain_errors
 from abilities.cli.logs import show_store_messages, show_warnings
-from abilities.cli.session import Options, Session, pass_session
+from abilities.cli.options import find_options, keep_option, take_namespace
+from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo
 
 _STARTER_NOTES = """\
@@ -108,41 +109,38 @@ class _Commands(click.Group):
 @click.option(
     "--workspace-dir",
     type=click.Path(path_type=Path),
+    expose_value=False,
+    callback=keep_option,
     help="The folder to read files from (default: the current one, unless it must not be shared, "
     "such as '/' or your home).",
 )
 @click.option(
     "--agent-dir",
     type=click.Path(path_type=Path),
+    expose_value=False,
+    callback=keep_option,
     help="The agent's own folder, searched first (default: ~/.abilities/agent).",
 )
+@take_namespace()
 @click.pass_context
-def main(context: click.Context, /, workspace_dir: Path | None, agent_dir: Path | None) -> None:
+def main(context: click.Context, /) -> None:
     """Read many files and many memories in one call.
 
     Settings come from these options, then from ABILITIES_… environment variables, then from
     ~/.abilities/config.toml. 'abilities doctor' shows which are in use and what is wrong with them.
     """
-    options = Options()
-
-    # An option that was not given must be absent, so that the environment and the file count.
-    if workspace_dir is not None:
-        options["workspace_dir"] = workspace_dir
-
-    if agent_dir is not None:
-        options["agent_dir"] = agent_dir
-
     # Connections that are tried again are no news to whoever typed a command. A server has a log,
     # and these warnings stay in it.
     logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
     show_warnings()
     show_store_messages()
-    context.obj = Session(options)
+    context.obj = Session(find_options(context))
 
 
 @main.command()
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
+@take_namespace()
 @pass_session
 def init(session: Session, directory: Path | None) -> None:
     """Create an agent directory with a starter MEMORY.md.
@@ -172,6 +170,7 @@ def init(session: Session, directory: Path | None) -> None:
 
 
 @main.command()
+@take_namespace()
 @pass_session
 def demo(session: Session) -> None:
     """Read 25 files and 6 memories the way an agent would.
