@@ -3,20 +3,20 @@
 import asyncio
 import json
 import sys
+from typing import TextIO
 
 import click
-from rich.console import Console
 
 from abilities import schemas
 from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.errors import UsageErrorInLines
-from abilities.cli.options import take_namespace
+from abilities.cli.options import find_options, format_options, take_namespace
 from abilities.cli.session import Session, pass_session
-from abilities.cli.table import print_payload
 from abilities.cli.text import echo, echo_payload
-from abilities.declarations.values import parse_json
+from abilities.declarations.values import as_object, parse_json, unwrap_json
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
+from abilities.replies import Reply
 
 # \b keeps click from joining the lines of a paragraph.
 _DESCRIBE_EXAMPLE = """\b
@@ -106,7 +106,15 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     # Arguments that are no JSON are refused before anything is opened.
     parsed = _read_arguments(arguments)
 
-    if asyncio.run(_call_and_print(session, name, parsed, pretty=pretty)):
+    reply = asyncio.run(_call(session, name, parsed))
+
+    if pretty:
+        _print_for_people(name, parsed, reply, session.stdout)
+    else:
+        # A reply in the text format ends in a line end of its own.
+        echo_payload(reply.text, session.stdout, nl=reply.format != "text")
+
+    if reply.failed:
         sys.exit(1)
 
 
@@ -134,21 +142,26 @@ def declarations(session: Session, write: bool) -> None:
     echo(json.dumps(built, ensure_ascii=False), stdout)
 
 
-async def _call_and_print(session: Session, name: str, arguments: object, *, pretty: bool) -> bool:
-    """Call an ability, print the reply, and return whether the call failed as a whole."""
-    stdout = session.stdout
+async def _call(session: Session, name: str, arguments: object) -> Reply:
+    # From here on, what a plugin prints goes to stderr.
+    _ = session.stdout
 
     async with session.open_application() as abilities:
         _find_ability(abilities.registry, name)
-        reply = await abilities.reply(name, arguments)
+        return await abilities.reply(name, arguments)
 
-    if pretty:
-        print_payload(reply.payload, Console(file=stdout))
-    else:
-        # A reply in the text format ends in a line end of its own.
-        echo_payload(reply.text, stdout, nl=reply.format != "text")
 
-    return reply.failed
+def _print_for_people(name: str, arguments: object, reply: Reply, stdout: TextIO) -> None:
+    # Programs read JSON, and need not wait for these.
+    from rich.console import Console
+
+    from abilities.cli.pretty.page import AnsweredCall
+    from abilities.cli.pretty.printing import print_answer
+
+    # A string that holds the arguments as JSON was accepted too.
+    answer = AnsweredCall(name, as_object(unwrap_json(arguments)) or {}, reply.payload)
+    options = format_options(find_options(click.get_current_context()))
+    print_answer(answer, Console(file=stdout), ("abilities", *options, "call"))
 
 
 def _find_ability(registry: AbilityRegistry, name: str) -> Ability:

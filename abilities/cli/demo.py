@@ -12,7 +12,8 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from abilities.cli.table import print_payload
+from abilities.cli.pretty.page import AnsweredCall
+from abilities.cli.pretty.printing import print_answer
 from abilities.cli.text import escape_text
 from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.text import parse_text
@@ -161,7 +162,7 @@ async def _read_in_full(
     """Print the first reply, and follow next_request until there is none."""
     payload = await call(name, arguments)
     console.print(f"\n[bold]{name}[/]")
-    print_payload(payload, console)
+    print_answer(AnsweredCall(name, arguments, payload), console)
 
     calls = 1
     items = len(payload["results"])

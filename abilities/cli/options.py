@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import click
-from typing_extensions import override
 
 from abilities.cli.session import Options
 from abilities.declarations.memory import parse_namespace
@@ -15,21 +14,6 @@ _OPTIONS = "abilities.options"
 """Where click's contexts keep them; a command and the group that it is in share this."""
 
 NAMESPACE = "--namespace"
-
-
-class NamespaceName(click.ParamType):
-    """A namespace; what cannot be one is refused with the rule."""
-
-    name = "name"
-
-    @override
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        try:
-            return parse_namespace(value)
-        except ValueError as error:
-            self.fail(f"{error}.", param, ctx)
 
 
 def find_options(context: click.Context) -> Options:
@@ -47,17 +31,36 @@ def keep_option(context: click.Context, parameter: click.Parameter, value: objec
         context.meta.setdefault(_OPTIONS, Options())[parameter.name] = value
 
 
+def _keep_namespace(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    if value is not None:
+        try:
+            value = parse_namespace(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}.", context, parameter) from None
+
+    keep_option(context, parameter, value)
+
+
+def format_options(options: Options) -> list[str]:
+    """Return options as the words of a command line."""
+    words: list[str] = []
+    for name, value in options.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+
+    return words
+
+
 def take_namespace(
     words: str = "Whose files and memories these are (default: the configured namespace).",
 ) -> Callable[[_Decorated], _Decorated]:
     """Return a decorator that gives a command the option --namespace, with words for its help."""
     return click.option(
-        NAMESPACE, type=NamespaceName(), expose_value=False, callback=keep_option, help=words
+        NAMESPACE, metavar="NAME", expose_value=False, callback=_keep_namespace, help=words
     )
 
 
 def _refuse_namespace(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    keep_option(context, parameter, value)
+    _keep_namespace(context, parameter, value)
 
     if "namespace" in find_options(context):
         raise click.UsageError(
@@ -68,7 +71,5 @@ def _refuse_namespace(context: click.Context, parameter: click.Parameter, value:
 
 
 # Hidden, because it is there to be refused, before the command's name and after it.
-whole_store = click.option(
-    NAMESPACE, type=NamespaceName(), expose_value=False, callback=_refuse_namespace, hidden=True
-)
+whole_store = click.option(NAMESPACE, expose_value=False, callback=_refuse_namespace, hidden=True)
 """Marks a command that knows no namespaces, so that nobody believes that it worked on one."""

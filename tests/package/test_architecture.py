@@ -228,6 +228,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "offer",
         "prompts",
         "registry",
+        "replies",
         "schemas",
         "server",
         "settings",
