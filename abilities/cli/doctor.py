@@ -22,8 +22,14 @@ from abilities.settings import Settings
 
 _COLORS = {"ok": "green", "note": "yellow", "unsafe": "red", "broken": "red"}
 
+_EXAMPLES = """\b
+Examples:
+  abilities doctor
+  abilities doctor --secrets
+"""
 
-@click.command()
+
+@click.command(epilog=_EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
 @click.option("--secrets", is_flag=True, help="List files that look like secrets, nothing else.")
 @take_namespace()

@@ -6,6 +6,7 @@ from typing import get_args
 
 import click
 
+from abilities.cli.completion import complete_key
 from abilities.cli.drawing import as_mermaid, as_svg, draw_walk
 from abilities.cli.errors import explain_errors
 from abilities.cli.options import take_namespace
@@ -22,7 +23,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("key")
+@click.argument("key", shell_complete=complete_key)
 @click.option(
     "--depth",
     type=click.IntRange(1, 6),

@@ -27,6 +27,24 @@ _STARTER_NOTES = """\
 What this agent should always remember. One fact per line.
 """
 
+_EXAMPLES = """\b
+Examples:
+  abilities list
+  abilities call file_read_bulk '{"paths": ["README.md"]}' --pretty
+  abilities COMMAND --help
+"""
+
+_INIT_EXAMPLES = """\b
+Examples:
+  abilities init
+  abilities init ~/agents/ada
+"""
+
+_DEMO_EXAMPLE = """\b
+Example:
+  abilities --workspace-dir ~/project demo
+"""
+
 
 def _import_abilities() -> Iterable[click.Command]:
     from abilities.cli import ability
@@ -38,6 +56,12 @@ def _import_catch_up() -> Iterable[click.Command]:
     from abilities.cli import catch_up
 
     return catch_up.COMMANDS
+
+
+def _import_completion() -> Iterable[click.Command]:
+    from abilities.cli.completion import completion
+
+    return (completion,)
 
 
 def _import_servers() -> Iterable[click.Command]:
@@ -70,6 +94,7 @@ def _import_tools() -> Iterable[click.Command]:
 _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
     **dict.fromkeys(("call", "declarations", "describe", "list"), _import_abilities),
     "catch-up": _import_catch_up,
+    "completion": _import_completion,
     **dict.fromkeys(("explore", "mcp", "serve"), _import_servers),
     **dict.fromkeys(("backup", "check", "export", "import", "restore"), _import_stores),
     **dict.fromkeys(("compact", "purge"), _import_history),
@@ -104,7 +129,9 @@ class _Commands(click.Group):
             return super().invoke(ctx)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="agent-abilities")
 @click.option(
     "--workspace-dir",
@@ -138,7 +165,7 @@ def main(context: click.Context, /) -> None:
     context.obj = Session(find_options(context))
 
 
-@main.command()
+@main.command(epilog=_INIT_EXAMPLES)
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @take_namespace()
 @pass_session
@@ -169,7 +196,7 @@ def init(session: Session, directory: Path | None) -> None:
     echo(f"Daily notes go into one file per day, today's is {todays_notes}")
 
 
-@main.command()
+@main.command(epilog=_DEMO_EXAMPLE)
 @take_namespace()
 @pass_session
 def demo(session: Session) -> None:

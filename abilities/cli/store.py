@@ -43,6 +43,23 @@ Examples:
   abilities export --namespace team | gzip > team.jsonl.gz
 """
 
+_BACKUP_EXAMPLE = """\b
+Example:
+  abilities backup memories.db
+"""
+
+_RESTORE_EXAMPLES = """\b
+Examples:
+  abilities restore memories.db
+  abilities restore memories.db --replace
+"""
+
+_CHECK_EXAMPLES = """\b
+Examples:
+  abilities check
+  abilities check --full
+"""
+
 
 @click.command("import", epilog=_IMPORT_EXAMPLES)
 @click.argument(
@@ -105,10 +122,11 @@ def import_(
 @click.option("--no-history", is_flag=True, help="Leave out earlier versions.")
 @pass_session
 def export_(session: Session, file: Path, resume: bool, no_history: bool) -> None:
-    """Export all memories and their history, one JSON object per line.
+    """Export memories and their history as lines of JSON.
 
-    Writes to FILE, or to stdout, with links and metadata. FILE appears only when it is complete;
-    until then it is called FILE.part. 'abilities import' restores the memories byte for byte.
+    Writes all of them to FILE, or to stdout, one JSON object per line, with links and metadata.
+    FILE appears only when it is complete; until then it is called FILE.part. 'abilities import'
+    restores the memories byte for byte.
 
     The history holds what memories were before, deleted ones too, which an import can bring back.
 
@@ -126,7 +144,7 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
         sys.exit(1)
 
 
-@click.command("backup")
+@click.command("backup", epilog=_BACKUP_EXAMPLE)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @whole_store
 @pass_session
@@ -156,7 +174,7 @@ def backup_(session: Session, file: Path) -> None:
     sys.exit(1)
 
 
-@click.command("restore")
+@click.command("restore", epilog=_RESTORE_EXAMPLES)
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "--replace",
@@ -194,7 +212,7 @@ def restore_(session: Session, file: Path, replace: bool) -> None:
         sys.exit(1)
 
 
-@click.command()
+@click.command(epilog=_CHECK_EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON array.")
 @click.option(
     "--full", is_flag=True, help="Check the search index too; writers have to wait meanwhile."
