@@ -59,13 +59,15 @@ async def _write(recorder: Recorder) -> None:
     await recorder.call("update_memory", id=made["id"], category="aim")
 
     spare = await recorder.call("store_memory", type="core", key="spare", content="Old.")
-    for wanted in ({}, {"permanent": True}, {"permanent": True, "detail": "concise"}):
+    ways: list[Arguments] = [{}, {"permanent": True}, {"permanent": True, "detail": "concise"}]
+    for wanted in ways:
         await recorder.call("delete_memory", id=spare["id"], **wanted)
         await recorder.call("memory_restore", id=spare["id"], version=spare["memory"]["version"])
 
     store = {"op": "store", "type": "core", "key": "long", "content": "word " * 1_800}
     append = {"op": "append", "key": "nobody", "content": "x"}
-    for wanted in ({"detail": "full"}, {"atomic": True}, {}):
+    ways = [{"detail": "full"}, {"atomic": True}, {}]
+    for wanted in ways:
         await recorder.call("remember", operations=[store, {"op": "link"}, append], **wanted)
 
 

@@ -37,10 +37,18 @@ TEXTS = st.text(
 )
 
 
+class Answers(list[AnsweredCall]):
+    """Answers of all built-in abilities; their text would fill many screens."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} answers>"
+
+
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> list[AnsweredCall]:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """Answers of all built-in abilities."""
-    return asyncio.run(record_answers(make_roots(tmp_path_factory.mktemp("pretty"))))
+    roots = make_roots(tmp_path_factory.mktemp("pretty"))
+    return Answers(asyncio.run(record_answers(roots)))
 
 
 def print_plainly(answer: AnsweredCall, width: int = 80) -> list[str]:
@@ -82,7 +90,7 @@ def replace_texts(value: Any, text: str) -> Any:
 
 
 def test_every_built_in_ability_has_a_printer_and_an_answer_here(
-    answers: list[AnsweredCall],
+    answers: Answers,
 ) -> None:
     names = {ability.name for ability in BUILT_IN}
 
@@ -97,16 +105,16 @@ def test_every_built_in_ability_has_a_printer_and_an_answer_here(
 
 
 @given(width=WIDTHS)
-@trying(max_examples=size("ABILITIES_EXAMPLES", quick=4, full=30), deadline=None)
-def test_no_line_is_wider_than_the_terminal(answers: list[AnsweredCall], width: int) -> None:
+@trying(max_examples=size("ABILITIES_EXAMPLES", quick=4, full=15), deadline=None)
+def test_no_line_is_wider_than_the_terminal(answers: Answers, width: int) -> None:
     for answer in answers:
         check_lines(answer, width)
 
 
 @given(width=WIDTHS, text=TEXTS, number=st.integers(0, 99))
-@trying(max_examples=size("ABILITIES_EXAMPLES", quick=200, full=1_500), deadline=None)
+@trying(max_examples=size("ABILITIES_EXAMPLES", quick=150, full=700), deadline=None)
 def test_whatever_answers_hold_neither_steers_the_terminal_nor_breaks_its_lines(
-    answers: list[AnsweredCall], width: int, text: str, number: int
+    answers: Answers, width: int, text: str, number: int
 ) -> None:
     answer = answers[number % len(answers)]
 
@@ -149,8 +157,8 @@ def test_the_commands_that_are_printed_lead_through_all_that_is_left(
     request = json.dumps({"operations": [*stored, *changed]})
     run("call", "remember", request, "--namespace", "team")
 
-    asked: list[str] | None = ["call", name, json.dumps(PAGED[name]), "--pretty"]
-    asked += ["--namespace", "team"]
+    first = ["call", name, json.dumps(PAGED[name]), "--pretty", "--namespace", "team"]
+    asked: list[str] | None = first
     pages: list[str] = []
     while asked is not None and len(pages) < 10:
         pages.append(run(*asked))
@@ -181,7 +189,7 @@ def test_a_command_that_fills_the_screen_is_not_printed() -> None:
     assert "send what the answer as JSON says, without --pretty" in " ".join(lines)
 
 
-def test_a_walk_is_a_tree_with_scores_and_what_was_left_out(answers: list[AnsweredCall]) -> None:
+def test_a_walk_is_a_tree_with_scores_and_what_was_left_out(answers: Answers) -> None:
     walks = [answer for answer in answers if answer.name == "bulk_read_memory"]
 
     for walk in (walks[0], walks[2]):
@@ -222,7 +230,7 @@ def test_one_memory_has_a_heading_its_content_and_a_table_of_links() -> None:
     ]
 
 
-def test_wrong_arguments_are_a_sentence_and_a_table_of_rules(answers: list[AnsweredCall]) -> None:
+def test_wrong_arguments_are_a_sentence_and_a_table_of_rules(answers: Answers) -> None:
     faults = [answer for answer in answers if "error" in answer.payload]
     ranges, missing, unknown = ("\n".join(print_plainly(fault)) for fault in faults[-3:])
 
@@ -236,7 +244,7 @@ def test_wrong_arguments_are_a_sentence_and_a_table_of_rules(answers: list[Answe
     assert re.search(r"^path .*paths *$", unknown, re.M), unknown
 
 
-def test_a_narrow_terminal_shows_lists_of_the_same_cells(answers: list[AnsweredCall]) -> None:
+def test_a_narrow_terminal_shows_lists_of_the_same_cells(answers: Answers) -> None:
     (listing, *_) = [answer for answer in answers if answer.name == "memory_history"]
 
     wide = " ".join(" ".join(print_plainly(listing, 120)).split())

@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from abilities.cli.pretty.page import AnsweredCall, Column, Page
+from abilities.cli.pretty.page import AnsweredCall, Column, Page, styled
 from abilities.cli.pretty.plans import holds_plan, print_plan
 from abilities.cli.pretty.words import format_truncation, style_failure
 from abilities.cli.text import format_count
@@ -40,11 +40,11 @@ def _build_row(record: JsonObject) -> list[str | Text]:
 def _build_success_row(record: JsonObject) -> list[str | Text]:
     data = record.get("data", record)  # a concise record has no level of its own for them
     truncation = record.get("truncation")
-    mark = Text("ok", style="green")
+    mark = styled("ok", "green")
     note = ""
 
     if truncation or "next" in record:
-        mark = Text("cut", style="yellow")
+        mark = styled("cut", "yellow")
     if truncation:
         note = format_truncation(truncation)
 
@@ -56,7 +56,7 @@ def _build_success_row(record: JsonObject) -> list[str | Text]:
     origin = data.get("source") or data.get("date") or data.get("filename", "")
     chars = f"{_count_chars(data):,}"
 
-    return [mark, _name_item(record), origin, chars, Text(note, style="dim")]
+    return [mark, _name_item(record), origin, chars, styled(note, "dim")]
 
 
 def _count_contents(data: JsonObject) -> str:
@@ -73,10 +73,10 @@ def _count_chars(data: JsonObject) -> int:
 
 def _build_failure_row(record: JsonObject) -> list[str | Text]:
     if _is_left_out(record):
-        note = Text("no room left; next_request fetches it", style="dim")
-        return [Text("later", style="yellow"), _name_item(record), "", "", note]
+        note = styled("no room left; next_request fetches it", "dim")
+        return [styled("later", "yellow"), _name_item(record), "", "", note]
 
-    mark = Text("failed", style="red")
+    mark = styled("failed", "red")
     return [mark, _name_item(record), "", "", style_failure(record)]
 
 

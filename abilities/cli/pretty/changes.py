@@ -2,8 +2,7 @@
 
 from rich.text import Text
 
-from abilities.cli.pretty.page import AnsweredCall, Column, Page, format_time
-from abilities.cli.text import escape_text
+from abilities.cli.pretty.page import AnsweredCall, Column, Page, format_time, styled
 from abilities.declarations.values import JsonObject
 
 _TIMELINE = (
@@ -29,7 +28,7 @@ def print_timeline(answer: AnsweredCall, page: Page) -> None:
     payload = answer.payload
     name = str(payload.get("key") or payload.get("id") or "A deleted memory")
     state = "deleted" if payload.get("deleted") else f"version {payload.get('version', '')} now"
-    page.print_line(Text(escape_text(name), style="bold"), f", {state}")
+    page.print_line(styled(name, "bold"), f", {state}")
 
     entries: list[JsonObject] = payload["entries"]
     if entries:

@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from abilities.cli.pretty.page import AnsweredCall, Column, Page, begin_content, format_time
+from abilities.cli.pretty.page import AnsweredCall, Column, Page, begin_content, format_time, styled
 from abilities.cli.pretty.words import style_failure
 from abilities.cli.text import format_count
 from abilities.declarations.values import JsonObject
@@ -80,7 +80,7 @@ def _build_listed_row(memory: JsonObject) -> list[str | Text]:
     if "reason" in memory:
         note = style_failure(memory)
     elif memory.get("archived"):
-        note = Text.assemble(Text("archived  ", style="yellow"), begin_content(str(note)))
+        note = Text.assemble(styled("archived  ", "yellow"), begin_content(str(note)))
 
     size, version = memory.get("size"), memory.get("version")
     return [

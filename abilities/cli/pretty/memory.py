@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from abilities.cli.pretty.page import AnsweredCall, Column, Page, format_time
+from abilities.cli.pretty.page import AnsweredCall, Column, Page, format_time, styled
 from abilities.cli.pretty.walks import print_walk
 from abilities.cli.pretty.words import format_truncation
-from abilities.cli.text import escape_text, format_count
+from abilities.cli.text import format_count
 from abilities.declarations.values import JsonObject
 
 _COLUMNS = (
@@ -32,7 +32,7 @@ def print_memory(answer: AnsweredCall, page: Page) -> None:
         return
 
     memory: JsonObject = payload.get("data", payload)
-    page.print_line(Text(escape_text(payload["key"]), style="bold"))
+    page.print_line(styled(payload["key"], "bold"))
     for line in _describe(memory):
         page.print_line(line, style="dim")
 

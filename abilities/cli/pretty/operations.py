@@ -4,7 +4,7 @@ from typing import cast
 
 from rich.text import Text
 
-from abilities.cli.pretty.page import AnsweredCall, Column, Page
+from abilities.cli.pretty.page import AnsweredCall, Column, Page, styled
 from abilities.cli.pretty.words import format_mended, style_failure
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 
@@ -51,13 +51,13 @@ def _build_row(record: JsonObject, operation: object) -> list[str | Text]:
     name = str(data.get("key") or asked.get("key") or asked.get("id") or "")
 
     if _has_succeeded(record):
-        mark = Text("ok", style="green")
+        mark = styled("ok", "green")
         return [mark, verb, name, str(data["version"]), _describe(data)]
     if _find_reason(record) == _UNDONE:
-        note = Text("another operation failed", style="dim")
-        return [Text("not made", style="yellow"), verb, name, "", note]
+        note = styled("another operation failed", "dim")
+        return [styled("not made", "yellow"), verb, name, "", note]
 
-    return [Text("failed", style="red"), verb, name, "", style_failure(record)]
+    return [styled("failed", "red"), verb, name, "", style_failure(record)]
 
 
 def _has_succeeded(record: JsonObject) -> bool:

@@ -123,13 +123,18 @@ class Page:
 
             for column, cell in cells:
                 if not column.leads:
-                    heading = Text(f"{column.heading}: ", style="dim")
+                    heading = styled(f"{column.heading}: ", "dim")
                     self.print_line(heading, cell, indent=_INDENT)
 
 
+def styled(text: str, style: str) -> Text:
+    """Return foreign text for one line in a style; what could steer the terminal is an escape."""
+    return Text(escape_text(text), style=style)
+
+
 def to_text(value: str | Text) -> Text:
-    """Return foreign text for one line; a Text is returned as it is."""
-    return Text(escape_text(value)) if isinstance(value, str) else value
+    """Return foreign text for one line without a style; a Text is returned as it is."""
+    return styled(value, "") if isinstance(value, str) else value
 
 
 def begin_content(content: str) -> str:

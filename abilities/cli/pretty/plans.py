@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from abilities.cli.pretty.page import AnsweredCall, Column, Page
+from abilities.cli.pretty.page import AnsweredCall, Column, Page, styled
 from abilities.cli.pretty.words import style_failure
 from abilities.cli.text import format_count
 from abilities.declarations.values import JsonObject
@@ -35,7 +35,7 @@ def _build_row(item: JsonObject) -> list[str | Text]:
     if "reason" in item:
         return [name, "", "", style_failure(item)]
     if "unchanged" in item:
-        return [name, "", "", Text("unchanged, not sent again", style="dim")]
+        return [name, "", "", styled("unchanged, not sent again", "dim")]
 
     note = ""
     if "items" in item:
@@ -44,4 +44,4 @@ def _build_row(item: JsonObject) -> list[str | Text]:
         note = "no room left"
 
     sizes = [f"{item[name]:,}" for name in ("bytes", "granted_bytes")]
-    return [name, *sizes, Text(note, style="dim")]
+    return [name, *sizes, styled(note, "dim")]

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable
 
-from rich.text import Text
-
-from abilities.cli.pretty.page import AnsweredCall, Column, Page, begin_content, format_time
+from abilities.cli.pretty.page import AnsweredCall, Column, Page, begin_content, format_time, styled
 from abilities.cli.text import format_count
 from abilities.declarations.values import JsonObject
 
@@ -34,7 +32,7 @@ def print_stats(answer: AnsweredCall, page: Page) -> None:
     if tags:
         rows.append(("tags", _list_counts(tags)))
 
-    page.print_table(_COLUMNS, [[Text(name, style="bold"), words] for name, words in rows])
+    page.print_table(_COLUMNS, [[styled(name, "bold"), words] for name, words in rows])
 
 
 def _list_counts(counts: Iterable[tuple[str, int]]) -> str:

@@ -2,9 +2,9 @@
 
 from rich.text import Text
 
-from abilities.cli.pretty.page import AnsweredCall, Page, begin_content
+from abilities.cli.pretty.page import AnsweredCall, Page, begin_content, styled
 from abilities.cli.pretty.words import format_truncation, style_failure
-from abilities.cli.text import escape_text, format_count
+from abilities.cli.text import format_count
 from abilities.declarations.values import JsonObject
 
 _INDENT = 2
@@ -38,8 +38,8 @@ def _print_entry(entry: JsonObject, page: Page) -> None:
     data: JsonObject = entry.get("data", entry)
 
     details = _list_details(entry, data)
-    heading = Text(escape_text(entry["key"]), style="bold")
-    page.print_line(heading, Text(f"  {details}" if details else "", style="dim"), indent=indent)
+    heading = styled(entry["key"], "bold")
+    page.print_line(heading, styled(f"  {details}" if details else "", "dim"), indent=indent)
 
     words: str | Text = begin_content(data.get("content", ""))
     if "content" not in data:
@@ -56,7 +56,7 @@ def _list_details(entry: JsonObject, data: JsonObject) -> str:
         format_truncation(entry["truncation"]) if "truncation" in entry else "",
         "cut" if "next" in entry else "",
     ]
-    return escape_text(", ".join(filter(None, details)))
+    return ", ".join(filter(None, details))
 
 
 def _summarize(entries: list[JsonObject], metadata: JsonObject) -> str:
@@ -80,7 +80,7 @@ def _print_frontier(frontier: list[JsonObject | str], metadata: JsonObject, page
     more = ", and more" if metadata.get("frontier_more") else ""
     names = ", ".join(_describe_left_out(entry) for entry in frontier)
 
-    page.print_line(Text(f"Left out by {limits}: ", style="yellow"), f"{names}{more}")
+    page.print_line(styled(f"Left out by {limits}: ", "yellow"), f"{names}{more}")
 
 
 def _describe_left_out(entry: JsonObject | str) -> str:

@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from abilities.cli.text import escape_text
+from abilities.cli.pretty.page import styled
 from abilities.declarations.values import JsonObject
 
 
@@ -13,7 +13,7 @@ def style_failure(record: JsonObject) -> Text:
     else:
         words = ": ".join(filter(None, [record["reason"], record.get("message", "")]))
 
-    return Text(escape_text(words), style="red")
+    return styled(words, "red")
 
 
 def format_truncation(truncation: JsonObject) -> str:
