@@ -22,7 +22,7 @@ _MAX_KEYS = 100
 _SECONDS = 2.0
 """How long a person waits for keys."""
 
-_SAFE_IN_BASH = re.compile(r"([^\w@%+=:,./-])")
+_UNSAFE_IN_BASH = re.compile(r"([^\w@%+=:,./-])")
 
 _EXAMPLES = """\b
 Examples:
@@ -138,4 +138,5 @@ def _quote(key: str) -> str:
     if not os.environ.get(_VARIABLE, "").startswith("bash"):
         return key
 
-    return _SAFE_IN_BASH.sub(r"\\\1", key)
+    # Two, because the script reads a line in which one of them stands for nothing.
+    return _UNSAFE_IN_BASH.sub(r"\\\\\1", key)

@@ -24,7 +24,7 @@ MAX_LABEL_CHARS = 100
 _ADD_EXAMPLES = """\b
 Examples:
   abilities token add --namespace team --scope read --label 'laptop of Ada'
-  abilities token add --scope metrics --label prometheus > /etc/prometheus/abilities.token
+  abilities token add --scope metrics --label prometheus > metrics.token
 """
 
 _LIST_EXAMPLE = """\b
