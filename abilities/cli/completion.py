@@ -47,7 +47,7 @@ def completion(context: click.Context, shell: str) -> None:
     assert kind is not None  # the argument allows only those that click has
 
     script = kind(context.find_root().command, {}, _PROGRAM, _VARIABLE)
-    echo_payload(script.source(), nl=False)
+    echo_payload(script.source())
 
 
 def complete_ability(

@@ -101,7 +101,7 @@ def test_bash_completes_by_the_script(stored: Settings, program: Path) -> None:
 def test_a_script_calls_the_program(shell: str) -> None:
     script = CliRunner().invoke(main, ["completion", shell]).stdout
 
-    assert script == get_shell(shell).source()
+    assert script == get_shell(shell).source() + "\n"
     assert f"_ABILITIES_COMPLETE={shell}_complete" in script
     assert "_abilities_completion" in script and "abilities" in script
 

@@ -42,6 +42,8 @@ def _describe_rule(rule: JsonObject) -> str:
     rest = dict(rule)
     parts: list[str] = []
 
+    if "type" in rest:
+        parts.append(rest.pop("type"))
     if "minimum" in rest and "maximum" in rest:
         parts.append(f"{rest.pop('minimum')} to {rest.pop('maximum')}")
     if "one_of" in rest:

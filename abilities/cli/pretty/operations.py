@@ -40,7 +40,7 @@ def print_operations(answer: AnsweredCall, page: Page) -> None:
     made = [record for record in payload["results"] if _has_succeeded(record)]
     if made:
         last: JsonObject = made[-1].get("data", made[-1])
-        words = "memory_restore undoes a change. To see the versions, for example of the last one:"
+        words = "memory_restore undoes a change. For the versions of the last one:"
         page.print_rest("memory_history", {"id": last["id"]}, words)
 
 

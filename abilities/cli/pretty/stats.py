@@ -14,7 +14,7 @@ def print_stats(answer: AnsweredCall, page: Page) -> None:
     payload = answer.payload
     total = format_count(payload["total_memories"], "memory", "memories")
     archived = f"{payload['archived_count']:,} archived"
-    size = f"{payload['total_storage_kb']:,.1f} KB of text"
+    size = f"{payload['total_storage_kb']:,} KB of text"
 
     rows: list[tuple[str, str]] = [
         ("memories", f"{total}, {archived}, {size}"),
