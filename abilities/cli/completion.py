@@ -9,6 +9,7 @@ from functools import partial
 
 import click
 
+from abilities.application import open_store
 from abilities.cli.options import find_options
 from abilities.cli.session import Session
 from abilities.cli.stdout import silence_stderr
@@ -108,9 +109,7 @@ def _list_keys(beginning: str, session: Session, *, archived: bool) -> list[str]
 
 async def _read_keys(session: Session, beginning: str, *, archived: bool) -> list[str]:
     """Return keys of a store that is read as it is: it is neither created nor migrated."""
-    # A shell asks at each press of a key, and other suggestions need no store.
-    from abilities.application import open_store
-    from abilities.helpers.stores.query import MemoryLine
+    # The commands whose arguments these functions complete start without them.
     from abilities.helpers.stores.sqlite.file import connect_to_file
     from abilities.helpers.stores.sqlite.schema import is_outdated
 
@@ -130,7 +129,7 @@ async def _read_keys(session: Session, beginning: str, *, archived: bool) -> lis
     finally:
         await store.close()
 
-    return [line.key for line in lines if isinstance(line, MemoryLine)]
+    return [line.key for line in lines]
 
 
 def _quote(key: str) -> str:
