@@ -24,6 +24,7 @@ _GAP = 2
 """Cells between two columns."""
 
 _INDENT = 4
+_CONTENT_INDENT = 2
 
 _SHOWN_CHARS = 200
 """How much of a content a table shows."""
@@ -74,8 +75,9 @@ class Page:
         self._console.print(Padding(line, (0, 0, 0, indent), expand=False) if indent else line)
 
     def print_content(self, content: str) -> None:
-        """Print a content of several lines as it stands."""
-        self._console.print(Text(escape_lines(content)))
+        """Print a content of several lines, indented: none of them passes for one of the page."""
+        text = Text(escape_lines(content))
+        self._console.print(Padding(text, (0, 0, 0, _CONTENT_INDENT), expand=False))
 
     def print_blank(self) -> None:
         """Print an empty line."""
