@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all coverage lint types torture torture-quick adapters failover mutants browser reference specification vendor conformance bench bench-quick bench-recall clean
+.PHONY: help demo test test-all coverage lint types torture torture-quick adapters failover mutants browser reference specification recording vendor conformance bench bench-quick bench-recall clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -51,6 +51,9 @@ reference: .venv/dev  ## Write docs/reference.md from the declarations
 
 specification: .venv/dev  ## Write docs/specification.md from the requirements and the tests' marks
 	@$(BIN)/python -m tools.specification
+
+recording: .venv/dev  ## Record the moving picture of README from real commands
+	@$(BIN)/python -m tools.recording
 
 vendor: .venv/python  ## Fetch the explorer's libraries again from the npm registry
 	@$(BIN)/python -m tools.vendor

@@ -38,8 +38,8 @@ _COMMANDS = (
   {"op": "store", "type": "learning", "key": "ada", "content": "Ada leads the parser.",
    "links": [{"key": "aurora"}]}]}' --pretty""",
     """abilities call read '{"items": ["src/parser.py", "src/app.py", ".env", "none.md",
-  {"search": "aurora"}, {"memory": "ada"}, {"recall": "When does Aurora ship?"}]}' --pretty""",
-    """abilities call recall '{"queries": ["Who works on what ships in May?"]}' --pretty""",
+  {"search": "Aurora"}, {"memory": "ada"}, {"recall": "When does Aurora ship?"}]}' --pretty""",
+    """abilities call recall '{"queries": ["Who leads the parser? When does it ship?"]}' --pretty""",
 )
 
 

@@ -1,6 +1,7 @@
 """What the repository shows people works: examples, README blocks, the two commands."""
 
 import asyncio
+import html
 import importlib.util
 import json
 import os
@@ -19,7 +20,7 @@ import pytest
 from abilities import Settings
 from tests.support.serving import serving
 from tests.support.sources import list_sources
-from tools import reference, specification
+from tools import recording, reference, specification
 
 ROOT = Path(__file__).parent.parent.parent
 FRAMEWORKS = ROOT / "examples" / "frameworks"
@@ -250,6 +251,18 @@ def test_a_newcomer_can_paste_block_after_block(
             run_python(code, folder, variables, roots)
 
     assert languages.count("console") > 1 and languages.count("python") > 1
+
+
+@pytest.mark.thorough
+def test_the_moving_picture_shows_what_the_commands_print() -> None:
+    recorded = [frame.text for scene in recording.record() for frame in scene]
+    shown = re.findall(r"<text [^>]*>(.*?)</text>", recording.PICTURE.read_text())
+
+    def forget(line: str) -> str:
+        return re.sub(r"[0-9a-f-]{36}|\d{4}-\d\d-\d\d", "...", html.unescape(line))
+
+    assert len(recorded) > 20
+    assert list(map(forget, shown)) == list(map(forget, recorded)), "make recording"
 
 
 def test_the_readme_is_short() -> None:
