@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"
 
 COLUMNS = 88
-ROWS = 24
+ROWS = 18
 _LINE_HEIGHT = 18
 _CHAR_WIDTH = 8.4
 _MARGIN = 16
@@ -38,8 +38,10 @@ _COMMANDS = (
   {"op": "store", "type": "learning", "key": "ada", "content": "Ada leads the parser.",
    "links": [{"key": "aurora"}]}]}' --pretty""",
     """abilities call read '{"items": ["src/parser.py", "src/app.py", ".env", "none.md",
-  {"search": "Aurora"}, {"memory": "ada"}, {"recall": "When does Aurora ship?"}]}' --pretty""",
-    """abilities call recall '{"queries": ["Who leads the parser? When does it ship?"]}' --pretty""",
+  {"search": "Aurora"}, {"memory": "ada"},
+  {"recall": "When does Aurora ship?"}]}' --pretty""",
+    """abilities call recall '{"queries": [
+  "Who leads the parser? When does Aurora ship?"]}' --pretty""",
 )
 
 
@@ -110,6 +112,7 @@ def draw(scenes: list[list[Frame]]) -> str:
     groups: list[str] = []
     for number, frames in enumerate(scenes):
         assert len(frames) <= ROWS, len(frames)
+        assert max(len(frame.text) for frame in frames) <= COLUMNS
         end = scenes[number + 1][0].seconds if number + 1 < len(scenes) else total
         lines = [
             _draw_line(row, frame, number, end, total, styles) for row, frame in enumerate(frames)
