@@ -3,13 +3,15 @@
 The frameworks do not resolve together. Each is installed in its newest version that resolves with
 this package; what is installed is kept, and installed again when pyproject.toml changes. The table
 shows which versions resolved, and whether the adapter's tests and its example passed. One that
-cannot be installed has failed. Names of frameworks as arguments run only those.
+cannot be installed has failed, and so has one that resolves only in a version from before the
+adapter. Names of frameworks as arguments run only those.
 """
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,11 +33,19 @@ WITHOUT_TELEMETRY = {
 
 
 class Framework(NamedTuple):
-    """A framework with an adapter of its name; ``extras`` are those of this package beside it."""
+    """A framework with an adapter of its name.
+
+    ``least`` is the oldest version that counts, ``extras`` are those of this package beside it.
+    """
 
     name: str
     package: str
+    least: str
     extras: str = "[mcp]"
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.package}>={self.least}"
 
     @property
     def folder(self) -> Path:
@@ -55,12 +65,12 @@ class Framework(NamedTuple):
 
 
 FRAMEWORKS = (
-    Framework("openai_agents", "openai-agents"),
-    Framework("pydantic_ai", "pydantic-ai-slim"),
-    Framework("llama_index", "llama-index-core"),
-    Framework("google_adk", "google-adk"),
-    Framework("agent_framework", "agent-framework-core"),
-    Framework("crewai", "crewai", extras=""),  # it needs mcp 1
+    Framework("openai_agents", "openai-agents", "0.24"),
+    Framework("pydantic_ai", "pydantic-ai-slim", "2.68"),
+    Framework("llama_index", "llama-index-core", "0.14"),
+    Framework("google_adk", "google-adk", "2.13"),
+    Framework("agent_framework", "agent-framework-core", "1.23"),
+    Framework("crewai", "crewai", "1.15", extras=""),  # it needs mcp 1
 )
 
 
@@ -95,7 +105,7 @@ def try_framework(framework: Framework, console: Console) -> Outcome:
     """Install a framework, and run the tests and the example of its adapter."""
     output = install(framework)
     if output:
-        return Outcome({}, f"{framework.package} could not be installed", output)
+        return Outcome({}, f"{framework.requirement} could not be installed", output)
 
     versions = find_versions(framework)
     console.print(f"{framework.package} {versions[framework.package]} is installed.")
@@ -129,9 +139,9 @@ def install(framework: Framework) -> str:
             return output
 
     options = ["--quiet", "--disable-pip-version-check", "--upgrade"]
-    wanted_packages = [framework.package, "pytest", "pytest-asyncio"]
+    packages = [framework.requirement, "pytest", "pytest-asyncio"]
     command = ["-m", "pip", "install", *options, "--editable", f"{ROOT}{framework.extras}"]
-    failed, output = run(framework, [framework.python, *command, *wanted_packages])
+    failed, output = run(framework, [framework.python, *command, *packages])
     if failed:
         return output
 
@@ -147,13 +157,13 @@ from importlib.metadata import distributions
 versions = {found.name: found.version for found in distributions()}
 print(json.dumps({name: versions[name] for name in sys.argv[1:] if name in versions}))
 """
-    command = [framework.python, "-c", code, framework.package, *SHARED]
+    command = [str(framework.python), "-c", code, framework.package, *SHARED]
     found = subprocess.run(command, capture_output=True, check=True, text=True)
     versions: dict[str, str] = json.loads(found.stdout)
     return versions
 
 
-def run(framework: Framework, command: list[str | Path]) -> tuple[bool, str]:
+def run(framework: Framework, command: Sequence[str | Path]) -> tuple[bool, str]:
     """Run a command at home in a framework's folder; return whether it failed, and its output."""
     home = framework.folder / "home"
     home.mkdir(parents=True, exist_ok=True)

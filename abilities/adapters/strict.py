@@ -34,7 +34,7 @@ def leave_out_null(value: Any, schema: JsonObject) -> Any:
         value = leave_out_null(value, alternative)
 
     if isinstance(value, list):
-        items = cast(list[Any], value)
+        items = cast(list[object], value)
         return [leave_out_null(item, schema.get("items", {})) for item in items]
 
     if not isinstance(value, Mapping):
@@ -91,7 +91,7 @@ def _make_strict(schema: JsonObject) -> Any:
 def _make_optional(field: JsonObject) -> JsonObject:
     """Return the strict schema of a field, or null; what describes the field stays outside."""
     strict: JsonObject = _make_strict(field)
-    outer = {key: strict[key] for key in ("description", "default") if key in strict}
+    outer: JsonObject = {key: strict[key] for key in ("description", "default") if key in strict}
     inner = {key: value for key, value in strict.items() if key not in outer}
 
     # Alternatives are not nested: it would only be harder to read.
