@@ -9,6 +9,7 @@ adapter. Names of frameworks as arguments run only those.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -114,16 +115,16 @@ def try_framework(framework: Framework, console: Console) -> Outcome:
     command = ["-m", "pytest", "-W", "default", "-p", "no:cacheprovider", "--disable-warnings"]
     command += ["--confcutdir", str(framework.tests.parent)]
     failed, output = run(framework, [framework.python, *command, framework.tests])
-    lines = output.strip().splitlines()
-    passed = lines[-1] if lines else "no test ran"
+    counts = re.findall(r"\d+ (?:passed|failed|errors?|skipped)", output.rpartition("\n\n")[2])
+    passed = ", ".join(counts) or "no test ran"
     if failed:
         return Outcome(versions, passed, output)
 
     failed, output = run(framework, [framework.python, framework.example])
     if failed:
-        return Outcome(versions, f"{passed}; its example failed", output)
+        return Outcome(versions, f"{passed}, and its example failed", output)
 
-    return Outcome(versions, f"{passed}; its example too")
+    return Outcome(versions, f"{passed}, and its example")
 
 
 def install(framework: Framework) -> str:
