@@ -22,9 +22,11 @@ from tests.support.sources import list_sources
 from tools import reference, specification
 
 ROOT = Path(__file__).parent.parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+FRAMEWORKS = ROOT / "examples" / "frameworks"
+EXAMPLES = [*sorted((ROOT / "examples").glob("*.py")), FRAMEWORKS / "with_functions.py"]
 PLUGIN = ROOT / "examples" / "plugin"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FRAMEWORK_PAGES = sorted((ROOT / "docs" / "frameworks").glob("*.md"))
 SERVED = "http://127.0.0.1:8642"
 BLOCKS = [
     (path.name, number, language, code)
@@ -41,6 +43,23 @@ def list_blocks(language: str) -> list[Any]:
     ]
     assert blocks, language
     return blocks
+
+
+@pytest.mark.parametrize("page", FRAMEWORK_PAGES, ids=lambda page: page.stem)
+def test_the_page_of_a_framework_shows_its_example(page: Path) -> None:
+    """The example itself is run beside the framework, by make adapters."""
+    example = FRAMEWORKS / f"with_{page.stem.replace('-', '_')}.py"
+
+    assert f"```python\n{example.read_text()}```" in page.read_text()
+
+
+def test_every_adapter_of_a_framework_has_a_page_an_example_and_tests() -> None:
+    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests/adapters").glob("test_*")}
+    names = tested | {"functions"}
+
+    assert {page.stem.replace("-", "_") for page in FRAMEWORK_PAGES} == names
+    assert {path.stem.removeprefix("with_") for path in FRAMEWORKS.glob("*.py")} == names
+    assert all((ROOT / "abilities" / "adapters" / f"{name}.py").exists() for name in names)
 
 
 @pytest.mark.thorough
@@ -202,7 +221,7 @@ def test_the_page_of_the_specification_is_that_of_the_requirements() -> None:
 def test_links_between_documents_lead_somewhere() -> None:
     links = [
         (path, target.partition("#"))
-        for path in (*DOCUMENTS, PLUGIN / "README.md")
+        for path in (*DOCUMENTS, *FRAMEWORK_PAGES, PLUGIN / "README.md")
         for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text())
         if not target.startswith("http")
     ]
