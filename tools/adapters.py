@@ -1,8 +1,8 @@
 """Test each adapter beside its framework, in an environment of its own: `make adapters`.
 
 The frameworks do not resolve together. Each is installed in its newest version that resolves with
-this package; what is installed is kept, and installed again when pyproject.toml changes. The table
-shows which versions resolved, and whether the adapter's tests and its example passed. One that
+this package; what is installed is kept, and installed again when pyproject.toml changes. A line for
+each shows which versions resolved, and whether the adapter's tests and its example passed. One that
 cannot be installed has failed, and so has one that resolves only in a version from before the
 adapter. Names of frameworks as arguments run only those.
 """
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENTS = ROOT / ".adapters"
@@ -76,7 +75,7 @@ FRAMEWORKS = (
 
 
 class Outcome(NamedTuple):
-    """What the table says of a framework; ``output`` is that of the command that failed."""
+    """What is shown of a framework; ``output`` is that of the command that failed."""
 
     versions: dict[str, str]
     verdict: str
@@ -98,7 +97,7 @@ def main() -> int:
         with console.status(f"{framework.name} ..."):
             outcomes[framework] = try_framework(framework, console)
 
-    show_table(outcomes, console)
+    show(outcomes, console)
     return 1 if any(outcome.output for outcome in outcomes.values()) else 0
 
 
@@ -106,7 +105,7 @@ def try_framework(framework: Framework, console: Console) -> Outcome:
     """Install a framework, and run the tests and the example of its adapter."""
     output = install(framework)
     if output:
-        return Outcome({}, f"{framework.requirement} could not be installed", output)
+        return Outcome({}, f"{framework.requirement} could not be installed.", output)
 
     versions = find_versions(framework)
     console.print(f"{framework.package} {versions[framework.package]} is installed.")
@@ -155,7 +154,7 @@ def find_versions(framework: Framework) -> dict[str, str]:
     code = """
 import json, sys
 from importlib.metadata import distributions
-versions = {found.name: found.version for found in distributions()}
+versions = {found.name.lower(): found.version for found in distributions()}
 print(json.dumps({name: versions[name] for name in sys.argv[1:] if name in versions}))
 """
     command = [str(framework.python), "-c", code, framework.package, *SHARED]
@@ -185,17 +184,18 @@ def run(framework: Framework, command: Sequence[str | Path]) -> tuple[bool, str]
     return done.returncode != 0, done.stdout or f"exit status {done.returncode}"
 
 
-def show_table(outcomes: dict[Framework, Outcome], console: Console) -> None:
+def show(outcomes: dict[Framework, Outcome], console: Console) -> None:
     """Print the output of what failed, and a line for each framework."""
-    table = Table("framework", "version", *SHARED, "tests")
-    for framework, (versions, verdict, output) in outcomes.items():
-        if output:
+    for framework, outcome in outcomes.items():
+        if outcome.output:
             console.rule(framework.name)
-            console.print(output, markup=False, highlight=False)
-        shown = [versions.get(name, "") for name in (framework.package, *SHARED)]
-        table.add_row(framework.name, *shown, f"[red]{verdict}" if output else verdict)
+            console.print(outcome.output, markup=False, highlight=False, soft_wrap=True)
 
-    console.print(table)
+    for framework, (versions, verdict, output) in outcomes.items():
+        verdict = f"FAILED: {verdict}" if output else verdict
+        shown = ", ".join(f"{name} {version}" for name, version in versions.items())
+        line = f"{framework.name:16} {verdict:36} {shown}".rstrip()
+        console.print(line, style="red" if output else "", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":
