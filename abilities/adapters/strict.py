@@ -12,7 +12,7 @@ from abilities.schemas import build_arguments_schema
 
 NULL: JsonObject = {"type": "null"}
 JSON_TEXT: JsonObject = {"type": "string", "description": "A JSON object."}
-"""What a strict schema has for an object of any fields; built-in abilities take its text as well."""
+"""What a strict schema has for an object of any fields; built-in abilities take its text too."""
 
 
 def build_strict_schema(function: Function) -> JsonObject:
