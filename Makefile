@@ -37,7 +37,7 @@ torture: .venv/torture  ## Test durability, confinement and fuzzing at full size
 torture-quick: .venv/torture  ## Run make torture at small sizes (less than ten minutes)
 	@$(BIN)/python -m tools.torture --quick
 
-adapters: .venv/demo  ## Test the adapters for agent frameworks, each beside its framework (half an hour, once); ONLY=name tests one
+adapters: .venv/demo  ## Test the adapters for agent frameworks, each beside its framework (twenty minutes the first time, then three); ONLY=name tests one
 	@$(BIN)/python -m tools.adapters $(ONLY)
 
 failover: .venv/dev  ## Kill the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)

@@ -10,6 +10,9 @@ import pytest
 
 from abilities import Settings
 from tests.adapters.parity import fill, make_settings
+from tools.adapters import WITHOUT_TELEMETRY
+
+os.environ.update(WITHOUT_TELEMETRY)  # the frameworks are imported after this
 
 
 @pytest.fixture(autouse=True)
