@@ -19,6 +19,26 @@ class UsageErrorInLines(click.UsageError):
         super().__init__("\n".join(map(escape_text, lines)))
 
 
+class SettingsError(click.ClickException):
+    """Settings that cannot be used, in one line or several; the command line itself may be right.
+
+    In none of its lines foreign text begins another one.
+    """
+
+    exit_code = 2
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(map(escape_text, lines)))
+
+
+def end_sentence(text: str) -> str:
+    """Return a text with a full stop, unless it ends as a sentence already."""
+    if text.endswith((".", "?", "!", ":")):
+        return text
+
+    return f"{text}."
+
+
 @contextmanager
 def explain_errors() -> Generator[None]:
     """Turn expected errors of the block into click.ClickException: a sentence, and exit code 1."""
@@ -40,11 +60,11 @@ def escape_errors() -> Generator[None]:
     """Let whatever an error of the block quotes neither steer the terminal nor begin a line."""
     try:
         yield
-    except UsageErrorInLines:
+    except (UsageErrorInLines, SettingsError):
         raise
     except click.ClickException as error:
         # For type checkers it is final; every way in which click shows an error begins with it.
-        vars(error)["message"] = escape_text(error.message)
+        vars(error)["message"] = end_sentence(escape_text(error.message))
         raise
 
 
