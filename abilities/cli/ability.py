@@ -9,11 +9,12 @@ from rich.console import Console
 
 from abilities import schemas
 from abilities.builtin.catalog import BUILT_IN
-from abilities.cli.errors import UsageErrorInLines
+from abilities.cli.arguments import read_arguments, refuse_pieces
+from abilities.cli.mending import describe_failure
 from abilities.cli.session import Session, pass_session
 from abilities.cli.table import print_payload
 from abilities.cli.text import echo, echo_payload
-from abilities.declarations.values import parse_json
+from abilities.declarations.faults import Fault
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
 
@@ -87,7 +88,7 @@ def describe(session: Session, name: str, as_json: bool) -> None:
         echo(f"  {argument} ({kind}, {mark}): {meaning}", stdout)
 
 
-@click.command(epilog=_CALL_EXAMPLES)
+@click.command(epilog=_CALL_EXAMPLES, context_settings={"allow_extra_args": True})
 @click.argument("name")
 @click.argument("arguments", metavar="JSON", default="{}")
 @click.option("--pretty", is_flag=True, help="Print a table for people instead of JSON.")
@@ -102,7 +103,8 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     failed as a whole.
     """
     # Arguments that are no JSON are refused before anything is opened.
-    parsed = _read_arguments(arguments)
+    refuse_pieces(click.get_current_context().args)
+    parsed = read_arguments(arguments)
 
     if asyncio.run(_call_and_print(session, name, parsed, pretty=pretty)):
         sys.exit(1)
@@ -146,7 +148,17 @@ async def _call_and_print(session: Session, name: str, arguments: object, *, pre
         # A reply in the text format ends in a line end of its own.
         echo_payload(reply.text, stdout, nl=reply.format != "text")
 
+    if "error" in reply.payload:
+        _print_advice(session, Fault.model_validate(reply.payload["error"]))
+
     return reply.failed
+
+
+def _print_advice(session: Session, fault: Fault) -> None:
+    """Say on stderr what to do about the store, if that has failed."""
+    words = describe_failure(fault, session.settings)
+    if words is not None:
+        echo(words, err=True)
 
 
 def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
@@ -161,19 +173,6 @@ def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
         raise click.UsageError(f"there is no ability named {name!r}; {hint}")
 
     return ability
-
-
-def _read_arguments(text: str) -> object:
-    # Bytes, because JSON is UTF-8 whatever the terminal's encoding is.
-    raw = sys.stdin.buffer.read() if text == "-" else text
-
-    try:
-        return parse_json(raw)
-    except ValueError as error:
-        raise UsageErrorInLines(
-            f"the arguments are not valid JSON: {error}",
-            """Put them in single quotes, for example '{"paths": ["README.md"]}'.""",
-        ) from None
 
 
 def _describe_briefly(ability: Ability) -> dict[str, object]:

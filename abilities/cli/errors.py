@@ -1,5 +1,6 @@
 """Errors of a command, as sentences for the person who runs it."""
 
+import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,6 +11,25 @@ from abilities.cli.text import escape_text
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.sqlite.backup import NotAStore, UnsoundCopy
 from abilities.helpers.transfer.export_lines import UnusableLine
+
+_REFUSAL_HINTS = {
+    "memory_not_found": "'abilities call memory_list' shows which there are.",
+    "schema_too_new": "Install that version of the package, or a newer one.",
+}
+"""What to do about a refusal, by its reason, if the sentence does not say it."""
+
+_FILE_HINTS = {
+    errno.ENOENT: "create its folder, or name another place",
+    errno.ENOTDIR: "a part of this path is a file; name another place",
+    errno.EISDIR: "name a file in it",
+    errno.EACCES: "choose a place where this user has rights",
+    errno.EPERM: "choose a place where this user has rights",
+    errno.EROFS: "choose a place that can be written",
+    errno.ENOSPC: "make room, or choose another place",
+    errno.EDQUOT: "make room, or choose another place",
+    errno.EFBIG: "a limit of this process is smaller (ulimit -f); raise it",
+}
+"""What to do about a file that cannot be used, by the system's number of the error."""
 
 
 class UsageErrorInLines(click.UsageError):
@@ -45,14 +65,18 @@ def explain_errors() -> Generator[None]:
     try:
         yield
     except Refused as error:
-        raise click.ClickException(error.message) from None
+        hint = _REFUSAL_HINTS.get(error.reason)
+        words = f"{error.message} {hint}" if hint else error.message
+        raise click.ClickException(words) from None
     except FileExistsError as error:
         path = error.filename or error
         raise click.ClickException(f"{path} already exists; nothing was changed") from None
     except (UnusableLine, NotAStore, UnsoundCopy) as error:
         raise click.ClickException(str(error)) from None
+    except BrokenPipeError:
+        raise  # who read the output wants no more
     except OSError as error:
-        raise click.ClickException(f"{error.filename or 'the file'}: {error.strerror}") from None
+        raise click.ClickException(_describe_file_error(error)) from None
 
 
 @contextmanager
@@ -66,6 +90,14 @@ def escape_errors() -> Generator[None]:
         # For type checkers it is final; every way in which click shows an error begins with it.
         vars(error)["message"] = end_sentence(escape_text(error.message))
         raise
+
+
+def _describe_file_error(error: OSError) -> str:
+    """Return what is wrong with a file and what to do, if that is known."""
+    words = f"{error.filename or 'the output'}: {describe_os_error(error)}"
+    hint = _FILE_HINTS.get(error.errno or 0)
+
+    return f"{words}; {hint}" if hint else words
 
 
 def describe_os_error(error: OSError) -> str:

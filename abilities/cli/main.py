@@ -7,8 +7,10 @@ wrong.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from typing_extensions import override
 from abilities.cli.errors import escape_errors, explain_errors
 from abilities.cli.logs import show_store_messages, show_warnings
 from abilities.cli.session import Options, Session, pass_session
-from abilities.cli.text import echo
+from abilities.cli.text import echo, show_unencodable
+from abilities.declarations.suggestions import suggest_ability, suggest_value
 
 _STARTER_NOTES = """\
 # Memory
@@ -93,6 +96,18 @@ class _Commands(click.Group):
         return super().get_command(ctx, cmd_name)
 
     @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        commands = self.list_commands(ctx)
+
+        # While a shell completes a line, no name is wrong yet.
+        if args and args[0] not in commands and not ctx.resilient_parsing:
+            _refuse_command(args[0], commands, ctx)
+
+        return super().resolve_command(ctx, args)
+
+    @override
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         with escape_errors():
             return super().make_context(*arguments, **options)
@@ -101,6 +116,31 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         with escape_errors():
             return super().invoke(ctx)
+
+
+def _refuse_command(name: str, commands: list[str], context: click.Context) -> None:
+    """Raise click.UsageError for a command that there is not."""
+    # Only a mistake imports the names of all abilities.
+    from abilities.builtin.catalog import BUILT_IN
+
+    abilities = [ability.name for ability in BUILT_IN]
+    suggestion = suggest_value(name, commands)
+    if suggestion is not None:
+        hint = f"Did you mean 'abilities {suggestion}'?"
+    elif name in abilities or suggest_ability(name, abilities) is not None:
+        hint = f"Did you mean 'abilities call {suggest_ability(name, abilities) or name}'?"
+    else:
+        hint = "'abilities --help' lists them."
+
+    context.fail(f"No such command {name!r}. {hint}")
+
+
+def _check_stdout() -> None:
+    """Raise click.ClickException if the shell has closed stdout: nothing could be printed."""
+    if sys.stdout is None:
+        raise click.ClickException(
+            "stdout is closed; remove '>&-' from the command, or send it to /dev/null"
+        )
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -136,6 +176,8 @@ def main(context: click.Context, /, workspace_dir: Path | None, agent_dir: Path 
     # and these warnings stay in it.
     logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
+    _check_stdout()
+    show_unencodable()
     show_warnings()
     show_store_messages()
     context.obj = Session(options)
@@ -186,15 +228,15 @@ def demo(session: Session) -> None:
             "start in a project folder, or set --workspace-dir"
         )
 
-    from abilities.cli.demo import run_demo
-
     # The demonstration also acts as an MCP client, and MCP is an optional dependency.
-    try:
-        asyncio.run(run_demo(workspace.path))
-    except ImportError:
+    if find_spec("mcp") is None:
         raise click.UsageError(
             "the demonstration needs MCP; run: pip install 'agent-abilities[mcp]'"
-        ) from None
+        )
+
+    from abilities.cli.demo import run_demo
+
+    asyncio.run(run_demo(workspace.path))
 
 
 def _create_notes(path: Path) -> bool:

@@ -11,8 +11,10 @@ from pydantic import ValidationError
 
 from abilities.application import Abilities, open_store
 from abilities.cli.errors import SettingsError, end_sentence
+from abilities.cli.mending import describe_failure
 from abilities.cli.stdout import claim_stdout, divert_stdout
-from abilities.cli.text import echo
+from abilities.cli.text import echo, format_count
+from abilities.declarations.faults import Fault, Refused
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.offer import build_offer
 from abilities.origins import find_origin, list_unknown_variables
@@ -21,7 +23,7 @@ from abilities.setting_errors import explain_unknown
 from abilities.settings import Settings
 
 _MAX_SHOWN = 4
-"""Wrong settings that are named at once."""
+"""Wrong settings, or variables that are none, that are named at once."""
 
 
 class Options(TypedDict, total=False):
@@ -117,7 +119,7 @@ class Session:
     async def open_store(self) -> AsyncGenerator[ServableStore]:
         """Open the store alone for the length of a block, however long that takes.
 
-        Raises SettingsError, Refused.
+        Raises SettingsError, Refused; click.ClickException if it is known what to do.
         """
         settings = self.settings
 
@@ -128,7 +130,7 @@ class Session:
             raise self.blame_setting(error) from None
 
         try:
-            await store.prepare()
+            await self._prepare(store)
             yield store
         finally:
             await store.close()
@@ -167,6 +169,17 @@ class Session:
 
         return lines
 
+    async def _prepare(self, store: ServableStore) -> None:
+        """Open a store; raise click.ClickException if it is known what to do about it."""
+        try:
+            await store.prepare()
+        except Refused as error:
+            words = describe_failure(Fault.from_refusal(error), self.settings)
+            if words is None:
+                raise
+
+            raise click.ClickException(words) from None
+
     async def remember_tokens(self) -> None:
         """Let the store remember that there are tokens; do not wait for a long migration.
 
@@ -187,5 +200,11 @@ pass_session = click.make_pass_decorator(Session)
 def _warn_of_unknown_variables() -> None:
     """Say which variables look like settings and are none; programs set such variables too."""
     known = Settings.model_fields.keys()
-    for variable, name in list_unknown_variables(known):
+    unknown = list_unknown_variables(known)
+
+    for variable, name in unknown[:_MAX_SHOWN]:
         echo(f"{variable} is ignored: {name} {explain_unknown(name, known)}", err=True)
+
+    if len(unknown) > _MAX_SHOWN:
+        rest = format_count(len(unknown) - _MAX_SHOWN, "more variable")
+        echo(f"Ignored are {rest}, which 'abilities doctor' lists.", err=True)

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from abilities.application import open_store
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.file_checks import check_privacy, check_separation, resolve_path
+from abilities.cli.mending import choose_mend
 from abilities.cli.text import format_count
 from abilities.declarations.faults import Fault, Refused
 from abilities.helpers.stores.protocol import ServableStore
@@ -59,21 +60,6 @@ class StoreAnswer(NamedTuple):
     diagnoses: list[Diagnosis]
     remembers_tokens: bool | None = None
     """None if it does not say."""
-
-
-_MENDING = {
-    "storage_moved": "put the file back where it was, with its -wal and -shm files, which hold "
-    "memories; if only those are missing, stop all that uses the store, then start it again",
-    "corrupted": "stop what uses the store, then: abilities repair, "
-    "or abilities restore BACKUP --replace",
-    "schema_too_new": "install the version that wrote the store, or a newer one",
-    "schema_too_old": "let a user who may write to the store open it once",
-    "storage_denied": "for a file, let this user read and write it and its folder; for a database, "
-    "check the role and password in store_url, and the role's rights",
-    "storage_missing": "create the database, or correct its name at the end of store_url",
-    "unavailable": "check that the database runs and that store_url names it",
-}
-"""What to do about a store that does not answer, by the fault's reason."""
 
 
 def check_store_setup(settings: Settings) -> Iterator[Diagnosis]:
@@ -157,15 +143,6 @@ def check_connection(url: str) -> Iterator[Diagnosis]:
         )
 
 
-def describe_failure(fault: Fault) -> str | None:
-    """Return what is wrong with a store and what to do; None if it is only to wait."""
-    mend = _MENDING.get(fault.reason)
-    if mend is None:
-        return None
-
-    return f"{fault.message} What to do: {mend}."
-
-
 async def check_store_answers(settings: Settings) -> StoreAnswer:
     """Check that the store can be opened and read, and ask it whether there were tokens.
 
@@ -205,7 +182,8 @@ async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosi
         language = (await store.read_language()).name
     except Exception as error:  # whatever is wrong with a store, the other checks go on
         fault = Fault.from_exception(error)
-        mend = _MENDING.get(fault.reason, "for more details: abilities call get_memory_stats")
+        mend = choose_mend(fault.reason, settings)
+        mend = mend or "for more details: abilities call get_memory_stats"
         return Diagnosis("broken", "store", f"{place}: {fault.message}", mend)
 
     if language != settings.recall_language:
