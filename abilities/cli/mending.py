@@ -20,6 +20,7 @@ _MENDING = {
     "storage_missing": "create the database, or correct its name at the end of store_url",
     "storage_full": "make room on the disk of the store",
     "unavailable": "check that the database runs and that store_url names it",
+    "io_error": "check the disk of the store, and what this process may write (ulimit -f)",
     "busy": "end the program that holds the store, or wait for it",
 }
 """What to do by the fault's reason."""

@@ -3,9 +3,10 @@
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -55,11 +56,15 @@ _LOCAL_HOSTS = ("", "localhost", "127.0.0.1", "[::1]")
 
 
 class StoreAnswer(NamedTuple):
-    """What the store answers: to a look at it, and whether it remembers that there were tokens."""
+    """What the store answers: to a look at it, and whether it remembers that there were tokens.
+
+    ``remembers_tokens`` is None if it does not say. ``memories`` counts those of each namespace
+    that was asked for; it is empty if the store does not answer.
+    """
 
     diagnoses: list[Diagnosis]
     remembers_tokens: bool | None = None
-    """None if it does not say."""
+    memories: Mapping[str, int] = MappingProxyType({})
 
 
 def check_store_setup(settings: Settings) -> Iterator[Diagnosis]:
@@ -83,7 +88,7 @@ def check_sqlite() -> Iterator[Diagnosis]:
     """Check that this Python's SQLite is new enough."""
     if sqlite3.sqlite_version_info < MIN_SQLITE:
         yield Diagnosis(
-            "broken",
+            "fails",
             "SQLite",
             f"{sqlite3.sqlite_version} is too old",
             "use a Python with SQLite 3.37 or newer",
@@ -143,8 +148,8 @@ def check_connection(url: str) -> Iterator[Diagnosis]:
         )
 
 
-async def check_store_answers(settings: Settings) -> StoreAnswer:
-    """Check that the store can be opened and read, and ask it whether there were tokens.
+async def check_store_answers(settings: Settings, namespaces: Iterable[str] = ()) -> StoreAnswer:
+    """Check that the store can be opened and read, and ask it about tokens and namespaces.
 
     A store that does not exist is not created, and one of an older version is not migrated.
     """
@@ -154,7 +159,8 @@ async def check_store_answers(settings: Settings) -> StoreAnswer:
     # Its log or lock may be left without it: then it was moved, and opening it says so.
     if path is not None and not any(path.parent.glob(f"{path.name}*")):
         words = f"{place} does not exist; it is created when first used"
-        return StoreAnswer([Diagnosis("ok", "store", words)], remembers_tokens=False)
+        empty = dict.fromkeys(namespaces, 0)
+        return StoreAnswer([Diagnosis("ok", "store", words)], False, empty)
 
     if path is not None and _is_migration_due(path):
         words = f"{place} is older; it is migrated when next opened"
@@ -165,13 +171,25 @@ async def check_store_answers(settings: Settings) -> StoreAnswer:
         store = open_store(settings)
     except ValueError as error:
         mend = "install it, or set another store_url"
-        return StoreAnswer([Diagnosis("broken", "store", str(error), mend)])
+        return StoreAnswer([Diagnosis("fails", "store", str(error), mend)])
 
     try:
         diagnosis = await _diagnose_answer(store, settings)
-        return StoreAnswer([diagnosis], await _recall_from(store))
+        if diagnosis.state == "fails":
+            return StoreAnswer([diagnosis], await _recall_from(store))
+
+        memories = await _count_memories(store, namespaces)
+        return StoreAnswer([diagnosis], await _recall_from(store), memories)
     finally:
         await store.close()
+
+
+async def _count_memories(store: ServableStore, namespaces: Iterable[str]) -> dict[str, int]:
+    """Return how many memories each namespace holds; none at all if the store stops answering."""
+    try:
+        return {name: (await store.read_stats(name)).total for name in namespaces}
+    except Refused:
+        return {}
 
 
 async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosis:
@@ -184,7 +202,7 @@ async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosi
         fault = Fault.from_exception(error)
         mend = choose_mend(fault.reason, settings)
         mend = mend or "for more details: abilities call get_memory_stats"
-        return Diagnosis("broken", "store", f"{place}: {fault.message}", mend)
+        return Diagnosis("fails", "store", f"{place}: {fault.message}", mend)
 
     if language != settings.recall_language:
         words = f"{place} answers; recall compares its words as {language}"

@@ -104,13 +104,21 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "embedders": ("helpers.embedder", "helpers.memory"),
     "plugins": ("declarations", "definition", "registry", "schemas"),
     "schemas": ("declarations", "definition"),
-    "store_settings": ("helpers.search", "helpers.stores", "helpers.stores.opening"),
+    "origins": (),
+    "setting_errors": ("declarations", "origins"),
+    "store_settings": (
+        "helpers.search",
+        "helpers.stores",
+        "helpers.stores.opening",
+        "setting_errors",
+    ),
     "settings": (
         "declarations",
         "helpers.files",
         "helpers.memory",
         "helpers.stores.opening",
         "helpers.tokens",
+        "origins",
         "store_settings",
     ),
     "builtin": (
@@ -226,10 +234,12 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.transfer",
         "helpers.walk",
         "offer",
+        "origins",
         "prompts",
         "registry",
         "schemas",
         "server",
+        "setting_errors",
         "settings",
     ),
     "__main__": ("cli",),
@@ -442,6 +452,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.settings",  # asks what lies beside it
         "abilities.store_settings",  # checks its URL
         "abilities.cli.errors",  # says what is wrong with a copy
+        "abilities.cli.mending",  # tells a store by its beginning
         "abilities.cli.session",  # opens it for the commands that look after it
         "abilities.cli.history",  # forgets
         "abilities.cli.store",  # looks after the store

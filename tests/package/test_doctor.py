@@ -21,7 +21,7 @@ from tests.surfaces.test_cli import run
 def find_problems(settings: Settings) -> list[Diagnosis]:
     """Return what is unsafe or broken; each comes with what to do about it."""
     diagnoses = asyncio.run(diagnose(settings))
-    problems = [diagnosis for diagnosis in diagnoses if diagnosis.state in ("unsafe", "broken")]
+    problems = [diagnosis for diagnosis in diagnoses if diagnosis.state in ("unsafe", "fails")]
 
     assert all(problem.mend for problem in problems)
     return problems
@@ -52,7 +52,8 @@ def test_a_sound_configuration_is_not_blamed(sound: Settings) -> None:
 def test_a_disabled_name_that_disables_nothing(sound: Settings) -> None:
     settings = change_settings(sound, disabled=("memory_get", "bulk_read_memry"))
     assert describe_problems(settings) == (
-        "unsafe abilities: disabled names what is no ability: bulk_read_memry"
+        "unsafe abilities: disabled: 'bulk_read_memry' is no ability, so nothing is off by it; "
+        "did you mean 'bulk_read_memory'?"
     )
 
 
@@ -85,7 +86,7 @@ def test_directories_that_overlap_or_are_not_there(sound: Settings, base: Path) 
         assert "overlap" in describe_problems(change_settings(sound, agent_dir=agent))
     (base / "link").symlink_to(sound.workspace_dir)
     assert "overlap" in describe_problems(change_settings(sound, agent_dir=base / "link"))
-    assert "broken agent directory" in describe_problems(
+    assert "fails agent directory" in describe_problems(
         change_settings(sound, agent_dir=base / "none")
     )
     (base / "file").touch()
@@ -108,7 +109,7 @@ def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> Non
 
     finding = file_checks.check_folder(workspace)
 
-    assert finding.state == "broken" and "cannot read" in finding.words
+    assert finding.state == "fails" and "cannot read" in finding.words
 
 
 def test_a_store_or_tokens_inside_a_root(sound: Settings) -> None:
@@ -142,7 +143,7 @@ def test_a_store_that_does_not_answer(
         sound, store_url="postgresql://user:secret@127.0.0.1:1/none?connect_timeout=1"
     )
     findings = [f for f in asyncio.run(diagnose(unreachable)) if f.about == "store"]
-    assert [finding.state for finding in findings] == ["note", "broken"]
+    assert [finding.state for finding in findings] == ["note", "fails"]
     assert "secret" not in str(findings) and "127.0.0.1:1/none" in findings[1].words
 
 
@@ -167,7 +168,7 @@ def test_a_database_far_away_without_encryption(sound: Settings) -> None:
 
 
 def test_old_sqlite_and_remote_disks(sound: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number, state in (((3, 36, 0), "broken"), ((3, 45, 0), "note")):
+    for number, state in (((3, 36, 0), "fails"), ((3, 45, 0), "note")):
         monkeypatch.setattr(sqlite3, "sqlite_version_info", number)
         diagnoses = asyncio.run(diagnose(sound))
         assert [finding.state for finding in diagnoses if finding.about == "SQLite"] == [state]
