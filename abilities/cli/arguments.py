@@ -49,7 +49,7 @@ def _read_stdin() -> bytes:
     if sys.stdin is None:
         raise UsageErrorInLines(
             "the arguments are not valid JSON: stdin is closed.",
-            f"Send them to it, for example: echo {_EXAMPLE} | abilities call file_read_bulk -",
+            f"Send them to it, for example: echo {_EXAMPLE} | abilities call file_read_bulk -.",
         )
     if sys.stdin.isatty():
         echo("Type the JSON, and end it with Ctrl-D.", err=True)

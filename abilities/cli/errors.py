@@ -86,6 +86,10 @@ def escape_errors() -> Generator[None]:
         yield
     except (UsageErrorInLines, SettingsError):
         raise
+    except click.MissingParameter as error:
+        # Its choices would take a line each.
+        words = " ".join(error.format_message().split())
+        raise click.UsageError(end_sentence(escape_text(words)), error.ctx) from None
     except click.ClickException as error:
         # For type checkers it is final; every way in which click shows an error begins with it.
         vars(error)["message"] = end_sentence(escape_text(error.message))

@@ -171,7 +171,7 @@ def _check_reach(settings: Settings, host: str) -> None:
         raise UsageErrorInLines(
             f"without tokens only {', '.join(LOOPBACK)} can be served, and allowed_hosts must be "
             "empty: anybody who can connect would need no password.",
-            "Create a token first: abilities token add --namespace NAME --scope read",
+            "Create a token first: abilities token add --namespace NAME --scope read.",
         )
 
 

@@ -203,7 +203,8 @@ def _warn_of_unknown_variables() -> None:
     unknown = list_unknown_variables(known)
 
     for variable, name in unknown[:_MAX_SHOWN]:
-        echo(f"{variable} is ignored: {name} {explain_unknown(name, known)}", err=True)
+        words = f"{variable} is ignored: {name} {explain_unknown(name, known)}"
+        echo(end_sentence(words), err=True)
 
     if len(unknown) > _MAX_SHOWN:
         rest = format_count(len(unknown) - _MAX_SHOWN, "more variable")

@@ -172,7 +172,8 @@ def _explain_failure(error: ValueError | OSError, file: TokenFile) -> click.Usag
         )
     if file.load().problem:
         return click.UsageError(
-            f"{file.path}: {error}; restore it, or remove it and make new tokens"
+            f"{file.path}: {error}; let this user read it, restore it, or remove it and make new "
+            "tokens"
         )
 
     return click.UsageError(str(error))
