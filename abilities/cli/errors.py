@@ -70,7 +70,8 @@ def explain_errors() -> Generator[None]:
         raise click.ClickException(words) from None
     except FileExistsError as error:
         path = error.filename or error
-        raise click.ClickException(f"{path} already exists; nothing was changed") from None
+        words = f"{path} already exists; nothing was changed. Choose another name."
+        raise click.ClickException(words) from None
     except (UnusableLine, NotAStore, UnsoundCopy) as error:
         raise click.ClickException(str(error)) from None
     except BrokenPipeError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from abilities import Abilities, Settings
 from abilities.cli import file_checks, settings_checks, store_checks
 from abilities.cli.diagnosis import Diagnosis
-from abilities.cli.doctor import diagnose
+from abilities.cli.doctor import diagnose, summarize
 from abilities.helpers.stores.postgres import pool
 from abilities.helpers.tokens import TokenFile
 from tests.support.stores import store_file
@@ -232,6 +233,51 @@ def test_who_needs_a_token_and_why(sound: Settings) -> None:
     assert "refuses every caller: the tokens file is gone, and the store remembers" in words
     assert "abilities token add" in words and "require_tokens = false" in words
     assert find_problems(sound) == []
+
+
+def test_the_namespaces_of_tokens_are_examined(sound: Settings, base: Path) -> None:
+    settings = change_settings(
+        sound,
+        agent_dir=base / "agent" / "{namespace}",
+        workspace_dir=base / "workspace" / "{namespace}",
+        max_memories=1,
+    )
+    file = TokenFile(sound.tokens_file)
+    for namespace in ("ada", "bob", "eve"):
+        file.add(namespace, "write")
+    for namespace in ("ada", "eve"):
+        (base / "agent" / namespace).mkdir()
+        (base / "workspace" / namespace).mkdir(mode=0o755)
+    (base / "workspace" / "eve").chmod(0o777)
+
+    findings = [d for d in asyncio.run(diagnose(settings)) if d.about.startswith("namespace")]
+
+    places = f"no {base}/agent/bob and no {base}/workspace/bob"
+    assert [(d.state, d.about, d.words) for d in findings] == [
+        ("ok", "namespace ada", "0 memories"),
+        ("note", "namespace bob", f"0 memories; no files, because there is {places}"),
+        ("note", "namespace default", "1 memory; no files, because there is "
+         f"no {base}/agent/default and no {base}/workspace/default; max_memories is 1"),
+        ("unsafe", "namespace eve", f"every user can write to {base}/workspace/eve, "
+         "and so tell the agent anything"),
+        ("ok", "namespace eve", "0 memories"),
+    ]  # fmt: skip
+    assert f"mkdir -p {base}/agent/bob" in findings[1].mend
+
+
+def test_the_last_line_counts_the_findings_and_names_the_first_step(sound: Settings) -> None:
+    sound.tokens_file.chmod(0o644)
+    store_file(sound).write_bytes(b"no store")
+    for suffix in ("-wal", "-shm"):
+        store_file(sound).with_name(f"memory.db{suffix}").unlink(missing_ok=True)
+
+    findings = asyncio.run(diagnose(sound))
+
+    assert re.fullmatch(
+        rf"{len(findings)} findings: \d+ ok, (\d+ notes?, )?1 unsafe, 1 fails\. "
+        r"Begin with store: .* let store_url name another file, .*",
+        summarize(findings),
+    ), summarize(findings)
 
 
 def test_a_deny_list_with_holes(sound: Settings) -> None:
