@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import click
 import httpx
 import pytest
 from click.testing import CliRunner
@@ -46,6 +48,11 @@ def here() -> Iterator[Path]:
 
 
 def fill(base: Path) -> None:
+    # Whoever owns nothing may not even read this Python, so that all commands are loaded first.
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        main.get_command(context, name)
+
     for name in ("home", "ws", "ws/folder", "locked", "open"):
         (base / name).mkdir()
 
@@ -197,6 +204,24 @@ def test_a_process_says_what_its_surroundings_lack(
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     check_words(done.stderr)
+
+
+@pytest.mark.thorough
+def test_a_database_that_lets_nobody_in_is_told_from_one_that_is_not_there(
+    server: str, here: Path
+) -> None:
+    parts = urlsplit(server)
+    stranger = parts._replace(netloc=f"stranger@{parts.netloc.rpartition('@')[2]}")
+    for url, words in (
+        (parts._replace(path="/none").geturl(), "What to do: create the database, or correct"),
+        (stranger.geturl(), "check the role and password in store_url"),
+    ):
+        variables = {**make_variables(here), "ABILITIES_STORE_URL": url}
+        done = CliRunner().invoke(main, ["check"], env=variables)
+
+        assert done.exit_code == 1, done.output
+        assert words in done.stderr
+        check_words(done.stderr)
 
 
 def test_who_reads_only_the_beginning_is_told_nothing(here: Path) -> None:
