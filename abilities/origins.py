@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 HOME = Path("~/.abilities")
 """Where everything is by default."""
@@ -18,16 +18,6 @@ FILE_VARIABLE = "ABILITIES_CONFIG"
 
 _LINKED_SERVICE = re.compile(r"ABILITIES_(SERVICE_(HOST|PORT)|PORT_\d+_)|ABILITIES_PORT=\w+://")
 """Variables that container platforms set for a service whose name is ``abilities``."""
-
-
-class Origin(NamedTuple):
-    """Where a setting comes from; ``place`` is how people find it.
-
-    For example "ABILITIES_TIMEZONE", or "/home/ada/.abilities/config.toml, line 3".
-    """
-
-    name: str
-    place: str
 
 
 class SettingsFileError(ValueError):
@@ -73,22 +63,23 @@ def read_settings_file() -> dict[str, Any]:
         ) from None
 
 
-def find_origin(name: str, arguments: Collection[str] = ()) -> Origin | None:
-    """Return where the value of a setting comes from; None if it is the default.
+def find_origin(name: str, arguments: Collection[str] = ()) -> str | None:
+    """Return where the value of a setting comes from, as people find it; None for a default.
 
+    For example "the argument timezone", "ABILITIES_TIMEZONE", or "/home/ada/config.toml, line 3".
     ``arguments`` names the settings that were passed as arguments, which come first.
     """
     if name in arguments:
-        return Origin(name, f"the argument {name}")
+        return f"the argument {name}"
 
     variable = find_variables().get(name.lower())
     if variable is not None:
-        return Origin(name, variable)
+        return variable
 
     path = find_settings_file()
     line = find_line(path.read_text(encoding="utf-8"), name) if path.is_file() else None
     if line is not None:
-        return Origin(name, f"{path}, line {line}")
+        return f"{path}, line {line}"
 
     return None
 

@@ -75,8 +75,8 @@ def _explain(
     problem: ErrorDetails, arguments: Collection[str], known: Collection[str]
 ) -> InitErrorDetails:
     name = str(problem["loc"][0])
-    origin = find_origin(name, arguments)
-    context = {"place": origin.place if origin else "the default", "words": _word(problem, known)}
+    place = find_origin(name, arguments) or "the default"
+    context = {"place": place, "words": _word(problem, known)}
     mistake = PydanticCustomError("wrong_setting", "{words} ({place})", context)
 
     return InitErrorDetails(type=mistake, loc=problem["loc"], input=None)

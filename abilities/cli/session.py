@@ -150,8 +150,7 @@ class Session:
         if name in self._options:
             return f"the option --{name.replace('_', '-')}"
 
-        origin = find_origin(name)
-        return origin.place if origin else None
+        return find_origin(name)
 
     def _describe_invalid_settings(self, error: ValidationError) -> list[str]:
         """Return a heading, and a line for each of the first mistakes."""

@@ -78,10 +78,14 @@ def check_settings(settings: Settings) -> Iterator[Diagnosis]:
     """Say which settings come from where, whether their file is private, and what time it is."""
     file = find_settings_file()
     words = str(file) if file.exists() else f"no settings file at {file}"
-    origins = [origin for name in Settings.model_fields if (origin := find_origin(name))]
+    places: list[str] = []
 
-    if origins:
-        places = [f"{origin.name} ({origin.place})" for origin in origins]
+    for name in Settings.model_fields:
+        place = find_origin(name)
+        if place is not None:
+            places.append(f"{name} ({place})")
+
+    if places:
         words += f"; set are {', '.join(places)}"
 
     yield Diagnosis("ok", "settings", words)

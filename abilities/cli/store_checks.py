@@ -186,10 +186,16 @@ async def check_store_answers(settings: Settings, namespaces: Iterable[str] = ()
 
 async def _count_memories(store: ServableStore, namespaces: Iterable[str]) -> dict[str, int]:
     """Return how many memories each namespace holds; none at all if the store stops answering."""
+    counts: dict[str, int] = {}
+
     try:
-        return {name: (await store.read_stats(name)).total for name in namespaces}
+        for name in namespaces:
+            stats = await store.read_stats(name)
+            counts[name] = stats.total
     except Refused:
         return {}
+
+    return counts
 
 
 async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosis:
