@@ -188,7 +188,7 @@ class Abilities:
     """An open application, made by `Abilities.open`. Calls may come from any event loop.
 
     ``registry`` holds the abilities offered, ``problems`` has a sentence for each plugin that did
-    not load, and ``context`` is what the abilities run in.
+    not load and each name in ``disabled`` that is none, and ``context`` is what they run in.
 
     `for_namespace` and `with_middleware` return views: further objects of this class that share
     everything that is open.

@@ -4,7 +4,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from abilities.builtin.catalog import list_built_in
-from abilities.builtin.profiles import LEAN, explain_unknown_tools, find_implied, select_names
+from abilities.builtin.profiles import (
+    LEAN,
+    explain_unknown_names,
+    explain_unknown_tools,
+    find_implied,
+    select_names,
+)
 from abilities.plugins import add_plugins
 from abilities.registry import AbilityRegistry
 from abilities.settings import Settings
@@ -52,6 +58,9 @@ def build_registry(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
 def build_offer(settings: Settings) -> tuple[Offer, list[str]]:
     """Return what the settings offer, and problems as `build_registry` does.
 
+    A name in ``disabled`` that is no ability is a problem too: somebody believes it to be off. It
+    is no error, because the package that declares it may not be installed here.
+
     Raises ValueError if ``tools`` names what is no profile and no ability.
     """
     registry, problems = build_registry(settings)
@@ -60,6 +69,7 @@ def build_offer(settings: Settings) -> tuple[Offer, list[str]]:
     if mistake is not None:
         raise ValueError(f"tools: {mistake}")
 
+    problems += explain_unknown_names(settings.disabled, names)
     enabled = [name for name in names if name not in settings.disabled]
     disabled = tuple(name for name in names if name in settings.disabled)
     return Offer(registry.select(enabled), disabled).narrow(settings.tools), problems

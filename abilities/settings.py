@@ -1,6 +1,5 @@
 """Settings, from arguments, the environment (``ABILITIES_…``), a TOML file, or defaults."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -9,10 +8,10 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
 from abilities.declarations.detail import Detail
@@ -33,10 +32,10 @@ from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.memory.targets import MEMORY_LAYOUTS, MemoryFiles
 from abilities.helpers.stores.opening import STORE_SUFFIXES, is_store_header
 from abilities.helpers.tokens import TOKEN_SUFFIXES
+from abilities.origins import HOME as HOME
+from abilities.origins import find_settings_file as find_settings_file
+from abilities.origins import read_settings_file
 from abilities.store_settings import StoreSettings
-
-HOME = Path("~/.abilities")
-"""Where everything is by default."""
 
 _DEFAULT_NAMES = "..."
 
@@ -57,11 +56,6 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
-def find_settings_file() -> Path:
-    """Return the path of the settings file, which need not exist."""
-    return Path(os.environ.get("ABILITIES_CONFIG", HOME / "config.toml")).expanduser().absolute()
-
-
 class Settings(StoreSettings):
     """What an agent may read, how much of it, and where memories are kept.
 
@@ -70,7 +64,8 @@ class Settings(StoreSettings):
     it is ``~/.abilities/config.toml``, if that exists.
 
     Settings are values: they name directories and files, and open none of them. Raises pydantic's
-    ValidationError for an unknown setting and for a value that is not allowed.
+    ValidationError for an unknown setting and for a value that is not allowed, with the place where
+    it was set, and ValueError for a file that cannot be read or is not TOML.
     """
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
@@ -195,7 +190,7 @@ class Settings(StoreSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Tell pydantic the order: arguments, then the environment, then the TOML file."""
-        file = TomlConfigSettingsSource(settings_cls, find_settings_file())
+        file = InitSettingsSource(settings_cls, read_settings_file())
         return init_settings, env_settings, file
 
     @field_validator(
@@ -238,7 +233,12 @@ class Settings(StoreSettings):
     @field_validator("agent_dir", "workspace_dir", "tokens_file")
     @classmethod
     def _make_absolute(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+        try:
+            return value.expanduser().absolute()
+        except FileNotFoundError:
+            raise ValueError(
+                "is in the current directory, which does not exist any more; go to another: cd ~"
+            ) from None
 
     @property
     def agent_root(self) -> RootPlace:

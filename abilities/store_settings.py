@@ -3,16 +3,16 @@
 from pathlib import Path
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings
 
 from abilities.helpers.search.terms import LanguageName
 from abilities.helpers.stores.opening import check_store_url, store_path
 from abilities.helpers.stores.timeline import HistoryLimits
+from abilities.setting_errors import ExplainedSettings
 
 _MIB = 2**20
 
 
-class StoreSettings(BaseSettings):
+class StoreSettings(ExplainedSettings):
     """Where memories are kept, and how long what changes replaced is kept too."""
 
     store_url: str = Field(

@@ -175,10 +175,16 @@ FAULTS: dict[Reason, Meaning] = {
     ),
     "malformed_request": Meaning(
         "INVALID_INPUT",
-        "The request body must be a JSON object, within the size and time limits.",
+        "The request body must be a JSON object, such as {}, within the size and time limits.",
     ),
-    "unknown_address": Meaning("NOT_FOUND", "There is nothing at this address for this method."),
-    "foreign_host": Meaning("PERMISSION_ERROR", "This server does not answer to that host name."),
+    "unknown_address": Meaning(
+        "NOT_FOUND",
+        "There is nothing at this address for this method; MCP is at /mcp, and /docs has the rest.",
+    ),
+    "foreign_host": Meaning(
+        "PERMISSION_ERROR",
+        "This server does not answer to that host name; the setting allowed_hosts adds names.",
+    ),
     "foreign_origin": Meaning("PERMISSION_ERROR", "Pages of other sites may not call this server."),
     "unauthorized": Meaning(
         "PERMISSION_ERROR",

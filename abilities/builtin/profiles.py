@@ -5,7 +5,7 @@ Every model that is offered an ability reads its declaration with every call.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from abilities.declarations.suggestions import suggest_value
+from abilities.declarations.suggestions import suggest_ability, suggest_value
 
 ALL = "all"
 """The profile of every ability, those of plugins too."""
@@ -81,3 +81,21 @@ def explain_unknown_tools(tools: Iterable[str], registered: Sequence[str]) -> st
         return f"{tool!r} is no profile and no ability; choose from {', '.join(known)}"
 
     return None
+
+
+def explain_unknown_names(disabled: Iterable[str], registered: Sequence[str]) -> list[str]:
+    """Return a sentence about each name in ``disabled`` that is no ability.
+
+    >>> explain_unknown_names(["recal"], ["recall"])
+    ["disabled: 'recal' is no ability, so nothing is off by it; did you mean 'recall'?"]
+    """
+    sentences: list[str] = []
+    for name in disabled:
+        if name in registered:
+            continue
+
+        suggestion = suggest_ability(name, registered)
+        hint = f"did you mean {suggestion!r}?" if suggestion else "'abilities list' shows them"
+        sentences.append(f"disabled: {name!r} is no ability, so nothing is off by it; {hint}")
+
+    return sentences

@@ -9,12 +9,14 @@ import click
 
 from abilities import schemas
 from abilities.builtin.catalog import BUILT_IN
+from abilities.cli.arguments import read_arguments, refuse_pieces
 from abilities.cli.completion import complete_ability
-from abilities.cli.errors import UsageErrorInLines
+from abilities.cli.mending import describe_failure
 from abilities.cli.options import find_options, format_options, take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, echo_payload
-from abilities.declarations.values import as_object, parse_json, unwrap_json
+from abilities.declarations.faults import Fault
+from abilities.declarations.values import as_object, unwrap_json
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
 from abilities.replies import Reply
@@ -109,7 +111,7 @@ def describe(session: Session, name: str, as_json: bool) -> None:
         echo(f"  {argument} ({kind}, {mark}): {meaning}", stdout)
 
 
-@click.command(epilog=_CALL_EXAMPLES)
+@click.command(epilog=_CALL_EXAMPLES, context_settings={"allow_extra_args": True})
 @click.argument("name", shell_complete=complete_ability)
 @click.argument("arguments", metavar="[JSON]", default="{}")
 @click.option(
@@ -127,7 +129,8 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     failed as a whole.
     """
     # Arguments that are no JSON are refused before anything is opened.
-    parsed = _read_arguments(arguments)
+    refuse_pieces(click.get_current_context().args)
+    parsed = read_arguments(arguments)
 
     reply = asyncio.run(_call(session, name, parsed))
 
@@ -138,6 +141,7 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
         echo_payload(reply.text, session.stdout, nl=reply.format != "text")
 
     if reply.failed:
+        _print_advice(session, Fault.model_validate(reply.payload["error"]))
         sys.exit(1)
 
 
@@ -187,6 +191,13 @@ def _print_for_people(name: str, arguments: object, reply: Reply, stdout: TextIO
     print_answer(answer, Console(file=stdout), ("abilities", *options, "call"))
 
 
+def _print_advice(session: Session, fault: Fault) -> None:
+    """Say on stderr what to do about the store, if that has failed."""
+    words = describe_failure(fault, session.settings)
+    if words is not None:
+        echo(words, err=True)
+
+
 def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
     ability = registry.get(name)
 
@@ -199,19 +210,6 @@ def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
         raise click.UsageError(f"there is no ability named {name!r}; {hint}")
 
     return ability
-
-
-def _read_arguments(text: str) -> object:
-    # Bytes, because JSON is UTF-8 whatever the terminal's encoding is.
-    raw = sys.stdin.buffer.read() if text == "-" else text
-
-    try:
-        return parse_json(raw)
-    except ValueError as error:
-        raise UsageErrorInLines(
-            f"the arguments are not valid JSON: {error}",
-            """Put them in single quotes, for example '{"paths": ["README.md"]}'.""",
-        ) from None
 
 
 def _describe_briefly(ability: Ability) -> dict[str, object]:

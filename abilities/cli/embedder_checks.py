@@ -21,14 +21,14 @@ async def check_embedder(settings: Settings) -> list[Diagnosis]:
         embedder = open_embedder(settings.embedder, CHECK_SECONDS)
     except ValueError as error:
         mend = "install the package that declares it, or correct the setting"
-        return [Diagnosis("broken", "embedder", str(error), mend)]
+        return [Diagnosis("fails", "embedder", str(error), mend)]
 
     try:
         with divert_stdout():
             await embedder.compare([Comparison("a question", ["an answer"])])
     except EmbedderFailed as error:
         mend = "until it answers, recall ranks by words alone"
-        return [Diagnosis("broken", "embedder", f"{settings.embedder} fails: {error}", mend)]
+        return [Diagnosis("fails", "embedder", f"{settings.embedder} fails: {error}", mend)]
     finally:
         embedder.close()
 

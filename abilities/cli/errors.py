@@ -1,5 +1,6 @@
 """Errors of a command, as sentences for the person who runs it."""
 
+import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,6 +12,25 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.stores.sqlite.backup import NotAStore, UnsoundCopy
 from abilities.helpers.transfer.export_lines import UnusableLine
 
+_REFUSAL_HINTS = {
+    "memory_not_found": "'abilities call memory_list' shows which there are.",
+    "schema_too_new": "Install that version of the package, or a newer one.",
+}
+"""What to do about a refusal, by its reason, if the sentence does not say it."""
+
+_FILE_HINTS = {
+    errno.ENOENT: "create its folder, or name another place",
+    errno.ENOTDIR: "a part of this path is a file; name another place",
+    errno.EISDIR: "name a file in it",
+    errno.EACCES: "choose a place where this user has rights",
+    errno.EPERM: "choose a place where this user has rights",
+    errno.EROFS: "choose a place that can be written",
+    errno.ENOSPC: "make room, or choose another place",
+    errno.EDQUOT: "make room, or choose another place",
+    errno.EFBIG: "a limit of this process is smaller (ulimit -f); raise it",
+}
+"""What to do about a file that cannot be used, by the system's number of the error."""
+
 
 class UsageErrorInLines(click.UsageError):
     """A usage error of several lines, in none of which foreign text begins another one."""
@@ -19,20 +39,45 @@ class UsageErrorInLines(click.UsageError):
         super().__init__("\n".join(map(escape_text, lines)))
 
 
+class SettingsError(click.ClickException):
+    """Settings that cannot be used, in one line or several; the command line itself may be right.
+
+    In none of its lines foreign text begins another one.
+    """
+
+    exit_code = 2
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(map(escape_text, lines)))
+
+
+def end_sentence(text: str) -> str:
+    """Return a text with a full stop, unless it ends as a sentence already."""
+    if text.endswith((".", "?", "!", ":")):
+        return text
+
+    return f"{text}."
+
+
 @contextmanager
 def explain_errors() -> Generator[None]:
     """Turn expected errors of the block into click.ClickException: a sentence, and exit code 1."""
     try:
         yield
     except Refused as error:
-        raise click.ClickException(error.message) from None
+        hint = _REFUSAL_HINTS.get(error.reason)
+        words = f"{error.message} {hint}" if hint else error.message
+        raise click.ClickException(words) from None
     except FileExistsError as error:
         path = error.filename or error
-        raise click.ClickException(f"{path} already exists; nothing was changed") from None
+        words = f"{path} already exists; nothing was changed. Choose another name."
+        raise click.ClickException(words) from None
     except (UnusableLine, NotAStore, UnsoundCopy) as error:
         raise click.ClickException(str(error)) from None
+    except BrokenPipeError:
+        raise  # who read the output wants no more
     except OSError as error:
-        raise click.ClickException(f"{error.filename or 'the file'}: {error.strerror}") from None
+        raise click.ClickException(_describe_file_error(error)) from None
 
 
 @contextmanager
@@ -40,12 +85,24 @@ def escape_errors() -> Generator[None]:
     """Let whatever an error of the block quotes neither steer the terminal nor begin a line."""
     try:
         yield
-    except UsageErrorInLines:
+    except (UsageErrorInLines, SettingsError):
         raise
+    except click.MissingParameter as error:
+        # Its choices would take a line each.
+        words = " ".join(error.format_message().split())
+        raise click.UsageError(end_sentence(escape_text(words)), error.ctx) from None
     except click.ClickException as error:
         # For type checkers it is final; every way in which click shows an error begins with it.
-        vars(error)["message"] = escape_text(error.message)
+        vars(error)["message"] = end_sentence(escape_text(error.message))
         raise
+
+
+def _describe_file_error(error: OSError) -> str:
+    """Return what is wrong with a file and what to do, if that is known."""
+    words = f"{error.filename or 'the output'}: {describe_os_error(error)}"
+    hint = _FILE_HINTS.get(error.errno or 0)
+
+    return f"{words}; {hint}" if hint else words
 
 
 def describe_os_error(error: OSError) -> str:

@@ -53,7 +53,7 @@ def check_folder(root: RootPlace) -> Diagnosis:
         root.check()
     except ValueError as error:
         mend = f"set {root.setting} to a folder that an agent may read"
-        return Diagnosis("broken", about, str(error), mend)
+        return Diagnosis("fails", about, str(error), mend)
 
     if not path.is_dir():
         return _diagnose_missing(root, about)
@@ -62,7 +62,7 @@ def check_folder(root: RootPlace) -> Diagnosis:
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
     except OSError:
-        return Diagnosis("broken", about, f"this user cannot read {path}", f"chmod u+rx {path}")
+        return Diagnosis("fails", about, f"this user cannot read {path}", f"chmod u+rx {path}")
 
     if path.stat().st_mode & stat.S_IWOTH:
         return Diagnosis(
@@ -123,7 +123,7 @@ def _diagnose_missing(root: RootPlace, about: str) -> Diagnosis:
     """Describe an optional directory that is not there."""
     if root.path.exists():
         return Diagnosis(
-            "broken",
+            "fails",
             about,
             f"{root.path} is not a directory",
             f"set {root.setting} to a directory",

@@ -7,6 +7,7 @@ wrong.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from importlib.util import find_spec
@@ -20,7 +21,8 @@ from abilities.cli.errors import escape_errors, explain_errors
 from abilities.cli.logs import show_store_messages, show_warnings
 from abilities.cli.options import find_options, keep_option, take_namespace
 from abilities.cli.session import Session, pass_session
-from abilities.cli.text import echo
+from abilities.cli.text import echo, show_unencodable
+from abilities.declarations.suggestions import suggest_ability, suggest_value
 
 _STARTER_NOTES = """\
 # Memory
@@ -120,6 +122,18 @@ class _Commands(click.Group):
         return super().get_command(ctx, cmd_name)
 
     @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        commands = self.list_commands(ctx)
+
+        # While a shell completes a line, no name is wrong yet.
+        if args and args[0] not in commands and not ctx.resilient_parsing:
+            _refuse_command(args[0], commands, ctx)
+
+        return super().resolve_command(ctx, args)
+
+    @override
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         with escape_errors():
             return super().make_context(*arguments, **options)
@@ -128,6 +142,31 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         with escape_errors():
             return super().invoke(ctx)
+
+
+def _refuse_command(name: str, commands: list[str], context: click.Context) -> None:
+    """Raise click.UsageError for a command that there is not."""
+    # Only a mistake imports the names of all abilities.
+    from abilities.builtin.catalog import BUILT_IN
+
+    abilities = [ability.name for ability in BUILT_IN]
+    suggestion = suggest_value(name, commands)
+    if suggestion is not None:
+        hint = f"Did you mean 'abilities {suggestion}'?"
+    elif name in abilities or suggest_ability(name, abilities) is not None:
+        hint = f"Did you mean 'abilities call {suggest_ability(name, abilities) or name}'?"
+    else:
+        hint = "'abilities --help' lists them."
+
+    context.fail(f"No such command {name!r}. {hint}")
+
+
+def _check_stdout() -> None:
+    """Raise click.ClickException if the shell has closed stdout: nothing could be printed."""
+    if sys.stdout is None:
+        raise click.ClickException(
+            "stdout is closed; remove '>&-' from the command, or send it to /dev/null"
+        )
 
 
 @click.group(
@@ -161,6 +200,8 @@ def main(context: click.Context, /) -> None:
     # and these warnings stay in it.
     logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
+    _check_stdout()
+    show_unencodable()
     show_warnings()
     show_store_messages()
     context.obj = Session(find_options(context))
@@ -214,13 +255,13 @@ def demo(session: Session) -> None:
             "start in a project folder, or set --workspace-dir"
         )
 
-    from abilities.cli.demo import run_demo
-
     # The demonstration also acts as an MCP client, and MCP is an optional dependency.
     if find_spec("mcp") is None:
         raise click.UsageError(
             "the demonstration needs MCP; run: pip install 'agent-abilities[mcp]'"
         )
+
+    from abilities.cli.demo import run_demo
 
     asyncio.run(run_demo(workspace.path))
 

@@ -39,7 +39,7 @@ def check_secrets(settings: Settings, limits: SearchLimits = DEFAULT_LIMITS) -> 
         search = SecretSearch(settings.policy, find_kinds, progress.advance, limits)
         for place in settings.roots:
             folder = check_folder(place)
-            if folder.state == "broken":
+            if folder.state == "fails":
                 yield folder
             else:
                 _search_root(search, Root(place.name, place.path))

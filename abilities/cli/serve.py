@@ -1,8 +1,10 @@
 """The commands that serve abilities: serve and explore over HTTP, mcp over stdin and stdout."""
 
 import asyncio
+import errno
 import gc
 import socket
+import sys
 import threading
 import webbrowser
 from contextlib import suppress
@@ -14,9 +16,9 @@ import click
 from abilities.application import Abilities
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import UsageErrorInLines, describe_os_error
+from abilities.cli.mending import describe_failure
 from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
-from abilities.cli.store_checks import describe_failure
 from abilities.cli.text import echo
 from abilities.cli.token_checks import WAY_OUT, find_lock
 from abilities.declarations.faults import Fault, Refused
@@ -45,6 +47,13 @@ Examples:
   abilities explore
   abilities explore --port 8700 --no-browser
 """
+
+_LISTENING = {
+    errno.EADDRINUSE: "another server has it, perhaps this one started twice; "
+    "end that, or choose a port: --port 0 takes a free one",
+    errno.EACCES: "choose a port above 1023, for example --port 8642",
+}
+"""What to do about an address that cannot be listened on."""
 
 _offer = click.option(
     "--tools",
@@ -132,6 +141,14 @@ async def _serve_stdio(session: Session) -> None:
 
     from abilities.adapters.stdio import serve_stdio
 
+    # Whoever types the command would wait for something to happen, and it waits for them.
+    if sys.stdin is not None and sys.stdin.isatty():
+        echo(
+            "Waiting for an MCP client to write to stdin; clients start this command themselves. "
+            "Press Ctrl-C to stop, and see 'abilities mcp --help'.",
+            err=True,
+        )
+
     # stdout belongs to the protocol; everything for people goes to stderr.
     async with session.open_application() as abilities:
         _print_problems(abilities.problems)
@@ -153,6 +170,8 @@ def _check_reach(settings: Settings, host: str) -> None:
     """Check that nobody can connect who should not. Raises click.UsageError."""
     # The server is an optional dependency.
     try:
+        import uvicorn as uvicorn
+
         from abilities.server.app import LOOPBACK, is_beyond_loopback
     except ImportError:
         raise click.UsageError(
@@ -170,7 +189,7 @@ def _check_reach(settings: Settings, host: str) -> None:
         raise UsageErrorInLines(
             f"without tokens only {', '.join(LOOPBACK)} can be served, and allowed_hosts must be "
             "empty: anybody who can connect would need no password.",
-            "Create a token first: abilities token add --namespace NAME --scope read",
+            "Create a token first: abilities token add --namespace NAME --scope read.",
         )
 
 
@@ -181,8 +200,11 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
+        mend = _LISTENING.get(
+            error.errno or 0, "check --host, which names an address of this machine"
+        )
         raise click.ClickException(
-            f"cannot listen on {host} port {port}: {describe_os_error(error)}"
+            f"cannot listen on {host} port {port}: {describe_os_error(error)}; {mend}"
         ) from None
 
 
@@ -247,7 +269,7 @@ async def _report_store(abilities: Abilities) -> None:
     try:
         await abilities.check_ready()
     except Exception as error:  # whatever is wrong with the store, the server runs
-        words = describe_failure(Fault.from_exception(error))
+        words = describe_failure(Fault.from_exception(error), abilities.settings)
         if words is not None:
             echo(words, err=True)
 

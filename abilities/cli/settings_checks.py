@@ -7,7 +7,12 @@ from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 
-from abilities.builtin.profiles import ALL, explain_unknown_tools, select_names
+from abilities.builtin.profiles import (
+    ALL,
+    explain_unknown_names,
+    explain_unknown_tools,
+    select_names,
+)
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.file_checks import check_privacy
 from abilities.cli.stdout import divert_stdout
@@ -15,7 +20,9 @@ from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.tokens import TokenFile
 from abilities.offer import build_registry
-from abilities.settings import Settings, find_settings_file
+from abilities.origins import find_origin, find_settings_file, list_unknown_variables
+from abilities.setting_errors import explain_unknown
+from abilities.settings import Settings
 
 _EXTRAS = {"mcp": "mcp", "http": "fastapi", "postgres": "psycopg", "graph": "networkx"}
 """The extras of the package, each with a module that only it installs."""
@@ -68,17 +75,21 @@ def check_user() -> Iterator[Diagnosis]:
 
 
 def check_settings(settings: Settings) -> Iterator[Diagnosis]:
-    """Say where the settings come from, whether their file is private, and what time it is."""
+    """Say which settings come from where, whether their file is private, and what time it is."""
     file = find_settings_file()
     words = str(file) if file.exists() else f"no settings file at {file}"
-    variables = sorted(
-        name for name in os.environ if name.startswith("ABILITIES_") and name != "ABILITIES_CONFIG"
-    )
+    places: list[str] = []
 
-    if variables:
-        words += f"; from the environment: {', '.join(variables)}"
+    for name in Settings.model_fields:
+        place = find_origin(name)
+        if place is not None:
+            places.append(f"{name} ({place})")
+
+    if places:
+        words += f"; set are {', '.join(places)}"
 
     yield Diagnosis("ok", "settings", words)
+    yield from _check_variables()
 
     if file.exists():
         # A URL with a user may hold a password too.
@@ -87,6 +98,19 @@ def check_settings(settings: Settings) -> Iterator[Diagnosis]:
     now = datetime.now(settings.zone).strftime("%Y-%m-%d %H:%M")
     zone = settings.timezone or "the system's time zone"
     yield Diagnosis("ok", "time", f"it is {now} in {zone}")
+
+
+def _check_variables() -> Iterator[Diagnosis]:
+    """Name the variables that look like settings and are none."""
+    known = Settings.model_fields.keys()
+
+    for variable, name in list_unknown_variables(known):
+        yield Diagnosis(
+            "note",
+            "settings",
+            f"{variable} is ignored: {name} {explain_unknown(name, known)}",
+            f"correct its name, or: unset {variable}",
+        )
 
 
 def check_deny_list(settings: Settings) -> Iterator[Diagnosis]:
@@ -131,18 +155,17 @@ def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
     yield Diagnosis("ok", "abilities", words)
 
     # Somebody believes that these are off.
-    unknown = sorted(set(settings.disabled).difference(names))
-    if unknown:
+    for sentence in explain_unknown_names(settings.disabled, names):
         yield Diagnosis(
             "unsafe",
             "abilities",
-            f"disabled names what is no ability: {', '.join(unknown)}",
-            "correct the names; in the environment they stand with commas between them",
+            sentence,
+            "correct the name; in the environment names have commas between them",
         )
 
     mistake = explain_unknown_tools(settings.tools, names)
     if mistake is not None:
-        yield Diagnosis("broken", "abilities", f"tools: {mistake}", "correct the names")
+        yield Diagnosis("fails", "abilities", f"tools: {mistake}", "correct the names")
 
     # What a plugin offered that is gone now; its holder has the rest.
     for token in TokenFile(settings.tokens_file).load().by_id.values():

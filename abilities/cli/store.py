@@ -13,6 +13,7 @@ from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.progress import show_progress
 from abilities.cli.remarks import SHOWN_REMARKS, report_notes
 from abilities.cli.session import Session, pass_session
+from abilities.cli.targets import check_folder, check_target
 from abilities.cli.text import echo, format_count
 from abilities.helpers.stores.history import DamagedEntry
 from abilities.helpers.stores.protocol import IntegrityFinding
@@ -125,14 +126,15 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
     """Export memories and their history as lines of JSON.
 
     Writes all of them to FILE, or to stdout, one JSON object per line, with links and metadata.
-    FILE appears only when it is complete; until then it is called FILE.part. 'abilities import'
-    restores the memories byte for byte.
+    FILE appears only when it is complete; until then it is called FILE.part. It may replace an
+    earlier export, and no other file. 'abilities import' restores the memories byte for byte.
 
     The history holds what memories were before, deleted ones too, which an import can bring back.
 
     Exits with 1 if a damaged memory or entry of the history was left out.
     """
     _check_store_exists(session.settings)
+    check_target(_to_path(file))
 
     with explain_errors():
         options = ExportOptions(session.given_namespace, resume, history=not no_history)
@@ -156,10 +158,7 @@ def backup_(session: Session, file: Path) -> None:
     """
     _check_store_exists(session.settings)
     store = _require_store_file(session.settings)
-
-    # The copy is written beside FILE under another name, which the error would show.
-    if not file.parent.is_dir():
-        raise click.ClickException(f"there is no folder {file.parent}")
+    check_folder(file)
 
     with explain_errors(), show_progress("Copying, then checking the copy", 1.0) as bar:
         damage = backup(store, file, bar.reach)
@@ -327,7 +326,8 @@ def _check_store_exists(settings: Settings) -> None:
     # Without this check, opening the store would create an empty one.
     if path is not None and not path.exists():
         raise click.ClickException(
-            f"there is no store at {path}; it is created when it is first used"
+            f"there is no store at {path}; it is created when it is first used. "
+            "If it is elsewhere, set store_url."
         )
 
 

@@ -3,15 +3,17 @@
 import shutil
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from abilities.application import open_store
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.file_checks import check_privacy, check_separation, resolve_path
+from abilities.cli.mending import choose_mend
 from abilities.cli.text import format_count
 from abilities.declarations.faults import Fault, Refused
 from abilities.helpers.stores.protocol import ServableStore
@@ -54,26 +56,15 @@ _LOCAL_HOSTS = ("", "localhost", "127.0.0.1", "[::1]")
 
 
 class StoreAnswer(NamedTuple):
-    """What the store answers: to a look at it, and whether it remembers that there were tokens."""
+    """What the store answers: to a look at it, and whether it remembers that there were tokens.
+
+    ``remembers_tokens`` is None if it does not say. ``memories`` counts those of each namespace
+    that was asked for; it is empty if the store does not answer.
+    """
 
     diagnoses: list[Diagnosis]
     remembers_tokens: bool | None = None
-    """None if it does not say."""
-
-
-_MENDING = {
-    "storage_moved": "put the file back where it was, with its -wal and -shm files, which hold "
-    "memories; if only those are missing, stop all that uses the store, then start it again",
-    "corrupted": "stop what uses the store, then: abilities repair, "
-    "or abilities restore BACKUP --replace",
-    "schema_too_new": "install the version that wrote the store, or a newer one",
-    "schema_too_old": "let a user who may write to the store open it once",
-    "storage_denied": "for a file, let this user read and write it and its folder; for a database, "
-    "check the role and password in store_url, and the role's rights",
-    "storage_missing": "create the database, or correct its name at the end of store_url",
-    "unavailable": "check that the database runs and that store_url names it",
-}
-"""What to do about a store that does not answer, by the fault's reason."""
+    memories: Mapping[str, int] = MappingProxyType({})
 
 
 def check_store_setup(settings: Settings) -> Iterator[Diagnosis]:
@@ -97,7 +88,7 @@ def check_sqlite() -> Iterator[Diagnosis]:
     """Check that this Python's SQLite is new enough."""
     if sqlite3.sqlite_version_info < MIN_SQLITE:
         yield Diagnosis(
-            "broken",
+            "fails",
             "SQLite",
             f"{sqlite3.sqlite_version} is too old",
             "use a Python with SQLite 3.37 or newer",
@@ -157,17 +148,8 @@ def check_connection(url: str) -> Iterator[Diagnosis]:
         )
 
 
-def describe_failure(fault: Fault) -> str | None:
-    """Return what is wrong with a store and what to do; None if it is only to wait."""
-    mend = _MENDING.get(fault.reason)
-    if mend is None:
-        return None
-
-    return f"{fault.message} What to do: {mend}."
-
-
-async def check_store_answers(settings: Settings) -> StoreAnswer:
-    """Check that the store can be opened and read, and ask it whether there were tokens.
+async def check_store_answers(settings: Settings, namespaces: Iterable[str] = ()) -> StoreAnswer:
+    """Check that the store can be opened and read, and ask it about tokens and namespaces.
 
     A store that does not exist is not created, and one of an older version is not migrated.
     """
@@ -177,7 +159,8 @@ async def check_store_answers(settings: Settings) -> StoreAnswer:
     # Its log or lock may be left without it: then it was moved, and opening it says so.
     if path is not None and not any(path.parent.glob(f"{path.name}*")):
         words = f"{place} does not exist; it is created when first used"
-        return StoreAnswer([Diagnosis("ok", "store", words)], remembers_tokens=False)
+        empty = dict.fromkeys(namespaces, 0)
+        return StoreAnswer([Diagnosis("ok", "store", words)], False, empty)
 
     if path is not None and _is_migration_due(path):
         words = f"{place} is older; it is migrated when next opened"
@@ -188,13 +171,31 @@ async def check_store_answers(settings: Settings) -> StoreAnswer:
         store = open_store(settings)
     except ValueError as error:
         mend = "install it, or set another store_url"
-        return StoreAnswer([Diagnosis("broken", "store", str(error), mend)])
+        return StoreAnswer([Diagnosis("fails", "store", str(error), mend)])
 
     try:
         diagnosis = await _diagnose_answer(store, settings)
-        return StoreAnswer([diagnosis], await _recall_from(store))
+        if diagnosis.state == "fails":
+            return StoreAnswer([diagnosis], await _recall_from(store))
+
+        memories = await _count_memories(store, namespaces)
+        return StoreAnswer([diagnosis], await _recall_from(store), memories)
     finally:
         await store.close()
+
+
+async def _count_memories(store: ServableStore, namespaces: Iterable[str]) -> dict[str, int]:
+    """Return how many memories each namespace holds; none at all if the store stops answering."""
+    counts: dict[str, int] = {}
+
+    try:
+        for name in namespaces:
+            stats = await store.read_stats(name)
+            counts[name] = stats.total
+    except Refused:
+        return {}
+
+    return counts
 
 
 async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosis:
@@ -205,8 +206,9 @@ async def _diagnose_answer(store: ServableStore, settings: Settings) -> Diagnosi
         language = (await store.read_language()).name
     except Exception as error:  # whatever is wrong with a store, the other checks go on
         fault = Fault.from_exception(error)
-        mend = _MENDING.get(fault.reason, "for more details: abilities call get_memory_stats")
-        return Diagnosis("broken", "store", f"{place}: {fault.message}", mend)
+        mend = choose_mend(fault.reason, settings)
+        mend = mend or "for more details: abilities call get_memory_stats"
+        return Diagnosis("fails", "store", f"{place}: {fault.message}", mend)
 
     if language != settings.recall_language:
         words = f"{place} answers; recall compares its words as {language}"

@@ -1,6 +1,12 @@
 """Text for a terminal: counts in words, and the one way to print, in which nothing steers it."""
 
+import codecs
+import io
+import json
+import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -39,7 +45,7 @@ def echo(text: object, file: TextIO | None = None, *, err: bool = False, head: s
 
     ``head`` is printed before it as it is, with the colors that it has.
     """
-    click.echo(head + escape_text(str(text)), file, err=err)
+    _write(head + escape_text(str(text)), file, err=err)
 
 
 def echo_payload(text: str, file: TextIO | None = None, *, nl: bool = True) -> None:
@@ -52,4 +58,40 @@ def echo_payload(text: str, file: TextIO | None = None, *, nl: bool = True) -> N
     if stream.isatty():
         text = escape_lines(text)
 
-    click.echo(text, stream, nl=nl)
+    _write(text, stream, nl=nl)
+
+
+def show_unencodable() -> None:
+    """Print characters that a terminal or a pipe has no bytes for as escapes, as JSON has them."""
+    codecs.register_error("json_escapes", _escape_unencodable)
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="json_escapes")
+
+
+def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+
+    escaped = json.dumps(error.object[error.start : error.end])
+    return escaped[1:-1], error.end
+
+
+def _write(text: str, file: TextIO | None, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text. Raises click.ClickException if it does not fit where it goes."""
+    try:
+        click.echo(text, file, err=err, nl=nl)
+    except BrokenPipeError:
+        raise  # who reads it wants no more
+    except OSError as error:
+        _discard_output(file or sys.stdout)
+        raise click.ClickException(
+            f"the output cannot be written: {error.strerror}; make room, or send it elsewhere"
+        ) from None
+
+
+def _discard_output(stream: TextIO) -> None:
+    """Let the end of the process not fail on what is left in a stream's buffer."""
+    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())

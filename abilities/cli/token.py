@@ -9,6 +9,7 @@ import click
 
 from abilities.builtin.profiles import explain_unknown_tools
 from abilities.cli.completion import complete_tools
+from abilities.cli.errors import describe_os_error
 from abilities.cli.session import Session, pass_session
 from abilities.cli.stdout import divert_stdout
 from abilities.cli.store_checks import recall_tokens
@@ -96,7 +97,7 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str, tools
         _check_namespaces(settings, file, scope)
         created, text = file.add(settings.namespace, scope, label, names)
     except (ValueError, OSError) as error:
-        raise click.UsageError(str(error)) from None
+        raise _explain_failure(error, file) from None
 
     # The token alone is on stdout, so that it can be piped into a file or a secret store.
     echo(
@@ -128,10 +129,12 @@ def list_(session: Session, as_json: bool) -> None:
     A line holds the ID, the scope, the time it was made, the namespace, the label, and the tools if
     not all are offered.
     """
+    file = TokenFile(session.settings.tokens_file)
+
     try:
-        tokens = TokenFile(session.settings.tokens_file).tokens()
+        tokens = file.tokens()
     except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        raise _explain_failure(error, file) from None
 
     if as_json:
         echo(json.dumps([token.model_dump(exclude={"sha256"}) for token in tokens]))
@@ -161,16 +164,33 @@ def revoke(session: Session, token_id: str) -> None:
     try:
         revoked = file.revoke(token_id)
     except (ValueError, OSError) as error:
-        raise click.UsageError(str(error)) from None
+        raise _explain_failure(error, file) from None
 
     if revoked is None:
-        echo(f"There is no token with the ID {token_id!r}.", err=True)
+        words = f"There is no token with the ID {token_id!r}; 'abilities token list' shows the IDs."
+        echo(words, err=True)
         sys.exit(1)
 
     echo(f"Revoked {revoked.id}.", err=True)
 
     if not file.load().by_id:
         _print_lock(session, "That was the last token.")
+
+
+def _explain_failure(error: ValueError | OSError, file: TokenFile) -> click.UsageError:
+    """Return a usage error that says what is wrong with tokens, and with which file."""
+    if isinstance(error, OSError):
+        return click.UsageError(
+            f"{error.filename or file.path}: {describe_os_error(error)}; "
+            "set tokens_file to a place where this user may write"
+        )
+    if file.load().problem:
+        return click.UsageError(
+            f"{file.path}: {error}; let this user read it, restore it, or remove it and make new "
+            "tokens"
+        )
+
+    return click.UsageError(str(error))
 
 
 def _check_namespaces(settings: Settings, file: TokenFile, scope: Scope) -> None:

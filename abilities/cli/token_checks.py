@@ -70,7 +70,7 @@ def _check_file(settings: Settings, tokens: TokenSet) -> Iterator[Diagnosis]:
 
     if tokens.problem:
         yield Diagnosis(
-            "broken",
+            "fails",
             "tokens",
             f"{path}: {tokens.problem}; every token is refused",
             "restore the file, or remove it and make new tokens: abilities token add",
@@ -84,7 +84,7 @@ def _check_file(settings: Settings, tokens: TokenSet) -> Iterator[Diagnosis]:
     elif settings.allowed_hosts:
         names = ", ".join(settings.allowed_hosts)
         yield Diagnosis(
-            "broken",
+            "fails",
             "tokens",
             f"allowed_hosts ({names}) needs tokens, and there are none: "
             "'abilities serve' does not start",
@@ -106,7 +106,7 @@ def _check_namespaces(settings: Settings, tokens: TokenSet) -> Iterator[Diagnosi
         settings.check_namespaces(tokens.namespaces)
     except ValueError as error:
         yield Diagnosis(
-            "broken",
+            "fails",
             "tokens",
             str(error),
             "change these settings: until then 'abilities serve' does not start",

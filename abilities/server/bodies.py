@@ -29,9 +29,16 @@ def check_body_length(headers: Headers) -> None:
         raise RefusedRequest(413, "malformed_request")
 
 
-def check_no_body(headers: Headers) -> None:
-    """Raise RefusedRequest(413) if a request announces a body, although its path takes none."""
+def check_no_body(method: str, headers: Headers) -> None:
+    """Raise RefusedRequest if a request announces a body, although its path takes none.
+
+    The status is 405 for a method that may have one: the address is meant for another, and the
+    client probably means another address, as MCP clients do that leave out /mcp.
+    """
     if headers.get("content-length", ["0"]) != ["0"] or "transfer-encoding" in headers:
+        if method not in _WITHOUT_BODY:
+            raise RefusedRequest(405, "unknown_address")
+
         raise RefusedRequest(413, "malformed_request")
 
 

@@ -92,7 +92,7 @@ class Guard:
         self._check(scope, headers)
 
         if self._is_open(scope):
-            check_no_body(headers)
+            check_no_body(scope["method"], headers)
             await self._app(scope, replay_body(b"", receive), send)
             return
 
@@ -163,6 +163,9 @@ class Guard:
         response = to_response(reply, status=refusal.status)
         if refusal.status == 401:
             response.headers["WWW-Authenticate"] = self._challenge(scope)
+
+        if refusal.status == 405:
+            response.headers["Allow"] = "GET, HEAD"
 
         if self._is_open(scope):
             response.headers["Connection"] = "close"  # its body is not read

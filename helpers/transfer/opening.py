@@ -19,6 +19,10 @@ from abilities.helpers.transfer.streams import CHUNK, read_lines
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
+_GZIP_MAGIC = b"\x1f\x8b"
+
+_MAX_LINE = 1024 * 1024
+
 _TRIED_LINES = 20
 """The format is that of the first of these lines that shows one; lines before it may be torn."""
 
@@ -48,7 +52,11 @@ async def open_source(
             await _copy_stream(path, copy)
             path = copy
 
-        if await _is_sqlite(path):
+        beginning = await _read_beginning(path)
+        if beginning.startswith(_GZIP_MAGIC):
+            raise UnusableLine("The file is compressed: gunzip -c FILE | abilities import -")
+
+        if beginning == _SQLITE_MAGIC:
             database = closing.enter_context(KvMemoryFile.open(path))
             source = database.read_memories(namespace, utc_now())
             yield OpenedSource("a kv-memory database", source, database.count_memories())
@@ -101,17 +109,28 @@ async def _recognize_lines(path: Path, namespace: str, *, all_into_it: bool) -> 
             break
 
     if not tried:
-        raise UnusableLine("There is nothing to import: the file is empty.")
+        raise UnusableLine("There is nothing to import: the file is empty. Name another one.")
 
     raise UnusableLine(
         "The file is neither an export, nor an MCP memory server's memory.jsonl, "
-        "nor a kv-memory database."
+        "nor a kv-memory database. To store other texts: abilities call store_memory"
     )
 
 
-async def _is_sqlite(path: Path) -> bool:
+async def _read_beginning(path: Path) -> bytes:
     async with aiofiles.open(path, "rb") as file:
-        return await file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+        return await file.read(len(_SQLITE_MAGIC))
+
+
+def holds_export(path: Path) -> bool:
+    """Return whether a file begins as an export, whatever follows. Raises OSError."""
+    with path.open("rb") as file:
+        line = file.readline(_MAX_LINE)
+
+    try:
+        return _is_export(line)
+    except UnusableLine:  # one of a newer version
+        return True
 
 
 def _is_export(line: bytes) -> bool:

@@ -104,13 +104,21 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "embedders": ("helpers.embedder", "helpers.memory"),
     "plugins": ("declarations", "definition", "registry", "schemas"),
     "schemas": ("declarations", "definition"),
-    "store_settings": ("helpers.search", "helpers.stores", "helpers.stores.opening"),
+    "origins": (),
+    "setting_errors": ("declarations", "origins"),
+    "store_settings": (
+        "helpers.search",
+        "helpers.stores",
+        "helpers.stores.opening",
+        "setting_errors",
+    ),
     "settings": (
         "declarations",
         "helpers.files",
         "helpers.memory",
         "helpers.stores.opening",
         "helpers.tokens",
+        "origins",
         "store_settings",
     ),
     "builtin": (
@@ -226,11 +234,13 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.transfer",
         "helpers.walk",
         "offer",
+        "origins",
         "prompts",
         "registry",
         "replies",
         "schemas",
         "server",
+        "setting_errors",
         "settings",
     ),
     "__main__": ("cli",),
@@ -443,6 +453,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.settings",  # asks what lies beside it
         "abilities.store_settings",  # checks its URL
         "abilities.cli.errors",  # says what is wrong with a copy
+        "abilities.cli.mending",  # tells a store by its beginning
         "abilities.cli.session",  # opens it for the commands that look after it
         "abilities.cli.completion",  # looks whether it may be read for keys
         "abilities.cli.history",  # forgets

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from abilities import Abilities, Settings
 from abilities.cli import file_checks, settings_checks, store_checks
 from abilities.cli.diagnosis import Diagnosis
-from abilities.cli.doctor import diagnose
+from abilities.cli.doctor import diagnose, summarize
 from abilities.helpers.stores.postgres import pool
 from abilities.helpers.tokens import TokenFile
 from tests.support.stores import store_file
@@ -21,7 +22,7 @@ from tests.surfaces.test_cli import run
 def find_problems(settings: Settings) -> list[Diagnosis]:
     """Return what is unsafe or broken; each comes with what to do about it."""
     diagnoses = asyncio.run(diagnose(settings))
-    problems = [diagnosis for diagnosis in diagnoses if diagnosis.state in ("unsafe", "broken")]
+    problems = [diagnosis for diagnosis in diagnoses if diagnosis.state in ("unsafe", "fails")]
 
     assert all(problem.mend for problem in problems)
     return problems
@@ -52,7 +53,8 @@ def test_a_sound_configuration_is_not_blamed(sound: Settings) -> None:
 def test_a_disabled_name_that_disables_nothing(sound: Settings) -> None:
     settings = change_settings(sound, disabled=("memory_get", "bulk_read_memry"))
     assert describe_problems(settings) == (
-        "unsafe abilities: disabled names what is no ability: bulk_read_memry"
+        "unsafe abilities: disabled: 'bulk_read_memry' is no ability, so nothing is off by it; "
+        "did you mean 'bulk_read_memory'?"
     )
 
 
@@ -85,7 +87,7 @@ def test_directories_that_overlap_or_are_not_there(sound: Settings, base: Path) 
         assert "overlap" in describe_problems(change_settings(sound, agent_dir=agent))
     (base / "link").symlink_to(sound.workspace_dir)
     assert "overlap" in describe_problems(change_settings(sound, agent_dir=base / "link"))
-    assert "broken agent directory" in describe_problems(
+    assert "fails agent directory" in describe_problems(
         change_settings(sound, agent_dir=base / "none")
     )
     (base / "file").touch()
@@ -108,7 +110,7 @@ def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> Non
 
     finding = file_checks.check_folder(workspace)
 
-    assert finding.state == "broken" and "cannot read" in finding.words
+    assert finding.state == "fails" and "cannot read" in finding.words
 
 
 def test_a_store_or_tokens_inside_a_root(sound: Settings) -> None:
@@ -142,7 +144,7 @@ def test_a_store_that_does_not_answer(
         sound, store_url="postgresql://user:secret@127.0.0.1:1/none?connect_timeout=1"
     )
     findings = [f for f in asyncio.run(diagnose(unreachable)) if f.about == "store"]
-    assert [finding.state for finding in findings] == ["note", "broken"]
+    assert [finding.state for finding in findings] == ["note", "fails"]
     assert "secret" not in str(findings) and "127.0.0.1:1/none" in findings[1].words
 
 
@@ -167,7 +169,7 @@ def test_a_database_far_away_without_encryption(sound: Settings) -> None:
 
 
 def test_old_sqlite_and_remote_disks(sound: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number, state in (((3, 36, 0), "broken"), ((3, 45, 0), "note")):
+    for number, state in (((3, 36, 0), "fails"), ((3, 45, 0), "note")):
         monkeypatch.setattr(sqlite3, "sqlite_version_info", number)
         diagnoses = asyncio.run(diagnose(sound))
         assert [finding.state for finding in diagnoses if finding.about == "SQLite"] == [state]
@@ -231,6 +233,51 @@ def test_who_needs_a_token_and_why(sound: Settings) -> None:
     assert "refuses every caller: the tokens file is gone, and the store remembers" in words
     assert "abilities token add" in words and "require_tokens = false" in words
     assert find_problems(sound) == []
+
+
+def test_the_namespaces_of_tokens_are_examined(sound: Settings, base: Path) -> None:
+    settings = change_settings(
+        sound,
+        agent_dir=base / "agent" / "{namespace}",
+        workspace_dir=base / "workspace" / "{namespace}",
+        max_memories=1,
+    )
+    file = TokenFile(sound.tokens_file)
+    for namespace in ("ada", "bob", "eve"):
+        file.add(namespace, "write")
+    for namespace in ("ada", "eve"):
+        (base / "agent" / namespace).mkdir()
+        (base / "workspace" / namespace).mkdir(mode=0o755)
+    (base / "workspace" / "eve").chmod(0o777)
+
+    findings = [d for d in asyncio.run(diagnose(settings)) if d.about.startswith("namespace")]
+
+    places = f"no {base}/agent/bob and no {base}/workspace/bob"
+    assert [(d.state, d.about, d.words) for d in findings] == [
+        ("ok", "namespace ada", "0 memories"),
+        ("note", "namespace bob", f"0 memories; no files, because there is {places}"),
+        ("note", "namespace default", "1 memory; no files, because there is "
+         f"no {base}/agent/default and no {base}/workspace/default; max_memories is 1"),
+        ("unsafe", "namespace eve", f"every user can write to {base}/workspace/eve, "
+         "and so tell the agent anything"),
+        ("ok", "namespace eve", "0 memories"),
+    ]  # fmt: skip
+    assert f"mkdir -p {base}/agent/bob" in findings[1].mend
+
+
+def test_the_last_line_counts_the_findings_and_names_the_first_step(sound: Settings) -> None:
+    sound.tokens_file.chmod(0o644)
+    store_file(sound).write_bytes(b"no store")
+    for suffix in ("-wal", "-shm"):
+        store_file(sound).with_name(f"memory.db{suffix}").unlink(missing_ok=True)
+
+    findings = asyncio.run(diagnose(sound))
+
+    assert re.fullmatch(
+        rf"{len(findings)} findings: \d+ ok, (\d+ notes?, )?1 unsafe, 1 fails\. "
+        r"Begin with store: .* let store_url name another file, .*",
+        summarize(findings),
+    ), summarize(findings)
 
 
 def test_a_deny_list_with_holes(sound: Settings) -> None:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from abilities import Abilities, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.helpers.files.secret_names import list_denied
+from abilities.origins import list_unknown_variables
 
 
 def test_defaults_are_the_current_directory_and_the_home(
@@ -84,6 +85,86 @@ def test_names_come_as_a_list_or_with_commas(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_out_of_bounds_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Settings(**wrong)  # type: ignore[arg-type]
+
+
+def describe_mistakes(**arguments: Any) -> dict[str, str]:
+    """Return what is wrong with each setting, and where it was set."""
+    with pytest.raises(ValidationError) as caught:
+        Settings(**arguments)
+
+    return {str(error["loc"][0]): error["msg"] for error in caught.value.errors()}
+
+
+def test_a_wrong_setting_names_the_place_where_it_was_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "abilities.toml"
+    file.write_text(
+        'short_term_file = """\nhistory_days = 1\n"""\n'
+        "timezone = 4\n"
+        '"history_days" = -1\n'
+        "\n"
+        "[tools]\n"
+    )
+    monkeypatch.setenv("ABILITIES_CONFIG", str(file))
+    monkeypatch.setenv("abilities_Redact", "perhaps")
+    monkeypatch.setenv("ABILITIES_TIMEZONE", "Mars")
+
+    assert describe_mistakes(detail="short", namespac="ada") == {
+        "detail": "must be one of 'full' or 'concise' (the argument detail)",
+        "namespac": "is no setting; did you mean namespace? (the argument namespac)",
+        "redact": "must be true or false (abilities_Redact)",
+        "timezone": "is not a known time zone; use a name such as 'Europe/Berlin' "
+        "(ABILITIES_TIMEZONE)",
+        "history_days": f"must be at least 0 ({file}, line 5)",
+        "tools": f'must be a list of names, for example ["recall", "read"] ({file}, line 7)',
+    }
+
+
+def test_no_wrong_setting_is_quoted_because_it_may_hold_a_password() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Settings(store_url="postgres//ada:secret@host/x", nothing="secret")  # type: ignore[call-arg]
+
+    assert "secret" not in str(caught.value) and "secret" not in str(caught.value.errors())
+
+
+def test_a_settings_file_that_cannot_be_used_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "abilities.toml"
+    monkeypatch.setenv("ABILITIES_CONFIG", str(file))
+
+    with pytest.raises(ValueError, match=r"abilities\.toml does not exist.*ABILITIES_CONFIG"):
+        Settings()
+
+    file.write_text("redact = true\ntimezone = UTC\n")
+    with pytest.raises(ValueError, match=r"abilities\.toml is not valid TOML.*line 2, column 12"):
+        Settings()
+
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(ValueError, match=r"abilities\.toml cannot be read"):
+        Settings()
+
+
+def test_variables_that_are_no_settings_are_found_but_not_those_of_a_platform(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ABILITIES_PORT", "tcp://10.0.0.1:8642")
+    monkeypatch.setenv("ABILITIES_PORT_8642_TCP", "tcp://10.0.0.1:8642")
+    monkeypatch.setenv("ABILITIES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("ABILITIES_CONFIG", "/none")
+    monkeypatch.setenv("ABILITIES_REDACT", "true")
+    known = Settings.model_fields
+
+    assert list_unknown_variables(known) == []
+
+    monkeypatch.setenv("ABILITIES_PORT", "9000")
+    monkeypatch.setenv("ABILITIES_REDCAT", "true")
+    assert list_unknown_variables(known) == [
+        ("ABILITIES_PORT", "port"),
+        ("ABILITIES_REDCAT", "redcat"),
+    ]
 
 
 @pytest.mark.parametrize("field", ["workspace_dir", "agent_dir"])

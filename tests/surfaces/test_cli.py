@@ -78,7 +78,7 @@ def test_a_database_that_cannot_be_reached_is_said_once_and_without_the_pools_wa
 
     assert (done.returncode, json.loads(done.stdout)["error"]["reason"]) == (1, "unavailable")
     assert "pool" not in done.stderr
-    assert len(set(done.stderr.splitlines())) == 1
+    assert len(set(done.stderr.splitlines())) == 2, "the cause, and what to do"
 
 
 def test_arguments_come_from_stdin(settings: Settings) -> None:

@@ -149,7 +149,7 @@ def test_a_server_says_at_its_start_what_to_do_about_its_store(
         server.stop()
 
     (diagnosis,) = asyncio.run(check_store_answers(settings)).diagnoses
-    assert diagnosis.state == "broken" and "create the database" in diagnosis.mend
+    assert diagnosis.state == "fails" and "create the database" in diagnosis.mend
 
 
 async def test_a_server_whose_store_is_being_opened_is_busy(

@@ -390,7 +390,7 @@ def test_the_command_line_suggests_an_ability_and_how_to_quote(settings: Setting
 
     assert (unknown.exit_code, malformed.exit_code) == (2, 2)
     assert "did you mean memory_get?" in unknown.output
-    assert "Put them in single quotes" in malformed.output
+    assert "Put single quotes around it" in malformed.output
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,11 @@ def translate_sqlite_error(error: sqlite3.Error | UnicodeDecodeError) -> Refused
         if name.startswith(prefix):
             return Refused(reason)
 
+    # Of a disk that fails, the place in this code says nothing.
+    if name.startswith("SQLITE_IOERR"):
+        _log.error("The disk of the store fails, %s", name)
+        return Refused("storage_error")
+
     _log.error(
         "Unforeseen error of SQLite, %s: %s", name or "without a code", error, exc_info=error
     )

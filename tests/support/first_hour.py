@@ -1,0 +1,862 @@
+"""The mistakes of a first hour as a table: how each is made, what is said, and what to do.
+
+``python -m tests.support.first_hour`` writes docs/troubleshooting.md from it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "troubleshooting.md"
+
+
+class Mistake(NamedTuple):
+    """A command line with a mistake; ``{here}`` stands for the folder of the samples.
+
+    ``words`` are in what is said and name the mistake, ``step`` is in it and says what to do.
+    ``code`` is the exit code. ``config`` is the settings file, ``blocked`` a module that cannot be
+    imported. ``unprivileged`` runs the command as a user who owns nothing.
+    """
+
+    name: str
+    command: list[str]
+    words: str
+    step: str
+    code: int = 2
+    variables: Mapping[str, str] = {}
+    config: bytes | None = None
+    stdin: str = ""
+    blocked: str = ""
+    unprivileged: bool = False
+
+
+class Request(NamedTuple):
+    """An HTTP request with a mistake; ``{token}`` stands for a token that may read."""
+
+    name: str
+    method: str
+    path: str
+    status: int
+    words: str
+    step: str
+    headers: Mapping[str, str] = {}
+    body: str | None = None
+    needs_token: bool = False
+
+
+def _read(arguments: str) -> list[str]:
+    return ["call", "file_read_bulk", arguments]
+
+
+STATS = ["call", "get_memory_stats"]
+STORE = "ABILITIES_STORE_URL"
+
+JSON_MISTAKES = [
+    Mistake(
+        "the shell ate the quotes",
+        _read("{paths: [notes.md]}"),
+        "no quotes are left",
+        "Put single quotes around it",
+    ),
+    Mistake(
+        "the shell cut the JSON at a space",
+        [*_read('{"paths":'), '["a"]}'],
+        "they came in pieces",
+        "Put them in single quotes",
+    ),
+    Mistake(
+        "a Python dict",
+        _read("{'paths': ['notes.md']}"),
+        "this is Python",
+        'As JSON it is: \'{"paths": ["notes.md"]}\'',
+    ),
+    Mistake(
+        "Python's True",
+        _read('{"paths": True}'),
+        "this is Python",
+        "As JSON it is: '{\"paths\": true}'",
+    ),
+    Mistake(
+        "typographic quotes",
+        _read("{\u201cpaths\u201d: [\u201cnotes.md\u201d]}"),
+        "the quotes are typographic",
+        "Replace them by straight ones",
+    ),
+    Mistake(
+        "a comma too many", _read('{"paths": ["notes.md"],}'), "trailing comma", "Remove the comma"
+    ),
+    Mistake("YAML", _read("paths: [notes.md]"), "looks like YAML", "The same as JSON"),
+    Mistake(
+        "a name where JSON is due", _read("notes.md"), "not valid JSON", "Put them in single quotes"
+    ),
+    Mistake(
+        "JSON that ends early",
+        _read('{"paths": ['),
+        "EOF while parsing",
+        "Put them in single quotes",
+    ),
+    Mistake("nothing on stdin", _read("-"), "there are none", "Send an object, for example"),
+    Mistake(
+        "an array for an object",
+        _read('["notes.md"]'),
+        "The arguments must be an object",
+        '"type":"object"',
+        1,
+    ),
+    Mistake(
+        "no arguments at all", ["call", "file_read_bulk"], "paths is missing", '"field":"paths"', 1
+    ),
+    Mistake(
+        "a wrong argument",
+        _read('{"path": ["notes.md"]}'),
+        '"field":"path"',
+        "did you mean 'paths'?",
+        1,
+    ),
+]
+
+FILE_MISTAKES = [
+    Mistake(
+        "a file that there is not",
+        _read('{"paths": ["nots.md"]}'),
+        "NOT_FOUND",
+        "No such file in the agent directory or workspace",
+        0,
+    ),
+    Mistake(
+        "a folder for a file",
+        _read('{"paths": ["folder"]}'),
+        "INVALID_INPUT",
+        "Path is a directory",
+        0,
+    ),
+    Mistake(
+        "an absolute path",
+        _read('{"paths": ["/etc/hosts"]}'),
+        "INVALID_INPUT",
+        "Use a path relative to the workspace",
+        0,
+    ),
+    Mistake(
+        "a file without rights",
+        _read('{"paths": ["locked.md"]}'),
+        "PERMISSION_ERROR",
+        "File is not readable",
+        0,
+        unprivileged=True,
+    ),
+    Mistake(
+        "the workspace is the disk",
+        ["--workspace-dir", "/", "call", "file_list"],
+        "workspace_dir must not be '/'",
+        "name a folder that you want to share",
+    ),
+    Mistake(
+        "the workspace is the home",
+        ["call", "file_list"],
+        "this is your home directory",
+        "name a folder",
+        variables={"ABILITIES_WORKSPACE_DIR": "{here}/home"},
+    ),
+    Mistake(
+        "the workspace is missing",
+        ["call", "file_list"],
+        "It is set by ABILITIES_WORKSPACE_DIR",
+        "create it, or name another folder",
+        variables={"ABILITIES_WORKSPACE_DIR": "{here}/none"},
+    ),
+    Mistake(
+        "the workspace is a file",
+        ["--workspace-dir", "notes.md", "call", "file_list"],
+        "It is set by the option --workspace-dir",
+        "is not a directory",
+    ),
+    Mistake(
+        "the agent directory is a file",
+        ["call", "file_list"],
+        "config.toml, line 2",
+        "agent_dir: {here}/ws/notes.md is not a directory",
+        config=b'\nagent_dir = "{here}/ws/notes.md"\n',
+    ),
+    Mistake(
+        "init into a file",
+        ["init", "notes.md"],
+        "notes.md/memory",
+        "a part of this path is a file",
+        1,
+    ),
+]
+
+SETTINGS_MISTAKES = [
+    Mistake(
+        "text without quotes in the settings file",
+        ["list"],
+        "config.toml is not valid TOML: Invalid value (at line 1, column 12)",
+        "text in quotes",
+        config=b"timezone = Europe/Berlin\n",
+    ),
+    Mistake(
+        "a settings file in another encoding",
+        ["list"],
+        "config.toml is not text in UTF-8",
+        "save it as such",
+        config=b'timezone = "\xff"\n',
+    ),
+    Mistake(
+        "a settings file that there is not",
+        ["list"],
+        "{here}/none.toml does not exist",
+        "correct ABILITIES_CONFIG",
+        variables={"ABILITIES_CONFIG": "{here}/none.toml"},
+    ),
+    Mistake(
+        "a settings file that is a folder",
+        ["list"],
+        "{here}/ws cannot be read: Is a directory",
+        "it must be a file",
+        variables={"ABILITIES_CONFIG": "{here}/ws"},
+    ),
+    Mistake(
+        "a settings file without rights",
+        ["list"],
+        "{here}/locked.toml cannot be read",
+        "a file that this user may read",
+        variables={"ABILITIES_CONFIG": "{here}/locked.toml"},
+        unprivileged=True,
+    ),
+    Mistake(
+        "an unknown setting",
+        ["list"],
+        "config.toml, line 1: workspace is no setting",
+        "did you mean workspace_dir?",
+        config=b'workspace = "/tmp"\n',
+    ),
+    Mistake(
+        "settings beneath a heading",
+        ["list"],
+        "config.toml, line 1: abilities is no setting",
+        "at the top of the file",
+        config=b'[abilities]\ntimezone = "UTC"\n',
+    ),
+    Mistake(
+        "text for a number",
+        ["list"],
+        "config.toml, line 2: max_response_bytes",
+        "must be a whole number",
+        config=b'# sizes\nmax_response_bytes = "much"\n',
+    ),
+    Mistake(
+        "a number out of bounds",
+        ["list"],
+        "config.toml, line 1: max_response_bytes",
+        "must be at least 40000",
+        config=b"max_response_bytes = 10\n",
+    ),
+    Mistake(
+        "a number for names",
+        ["list"],
+        "config.toml, line 1: disabled",
+        "must be a list of names",
+        config=b"disabled = 3\n",
+    ),
+    Mistake(
+        "a number for a path",
+        ["list"],
+        "config.toml, line 1: workspace_dir",
+        "must be a path in quotes",
+        config=b"workspace_dir = 5\n",
+    ),
+    Mistake(
+        "a wrong word",
+        ["list"],
+        "ABILITIES_DETAIL: detail",
+        "must be one of 'full' or 'concise'",
+        variables={"ABILITIES_DETAIL": "short"},
+    ),
+    Mistake(
+        "neither true nor false",
+        ["list"],
+        "ABILITIES_REDACT: redact",
+        "must be true or false",
+        variables={"ABILITIES_REDACT": "perhaps"},
+    ),
+    Mistake(
+        "a wrong time zone",
+        ["list"],
+        "ABILITIES_TIMEZONE: timezone is not a known time zone",
+        "use a name such as 'Europe/Berlin'",
+        variables={"ABILITIES_TIMEZONE": "Mars"},
+    ),
+    Mistake(
+        "a bad namespace",
+        ["list"],
+        "ABILITIES_NAMESPACE: namespace",
+        "1 to 128 letters",
+        variables={"ABILITIES_NAMESPACE": "a b"},
+    ),
+    Mistake(
+        "an unknown profile of tools",
+        ["list"],
+        "'leen' is no profile and no ability",
+        "did you mean 'lean'?",
+        variables={"ABILITIES_TOOLS": "leen"},
+    ),
+    Mistake(
+        "tools that are none",
+        ["list"],
+        "ABILITIES_TOOLS: tools",
+        "must name a profile or an ability",
+        variables={"ABILITIES_TOOLS": ""},
+    ),
+    Mistake(
+        "a misspelt name in disabled",
+        ["list"],
+        "disabled: 'memory_gett' is no ability",
+        "did you mean 'memory_get'?",
+        0,
+        variables={"ABILITIES_DISABLED": "memory_gett"},
+    ),
+    Mistake(
+        "a misspelt variable",
+        ["list"],
+        "ABILITIES_WORKSPACE is ignored",
+        "did you mean workspace_dir?",
+        0,
+        variables={"ABILITIES_WORKSPACE": "/tmp"},
+    ),
+    Mistake(
+        "the port in a variable",
+        ["list"],
+        "ABILITIES_PORT is ignored",
+        "abilities serve --port",
+        0,
+        variables={"ABILITIES_PORT": "9000"},
+    ),
+    Mistake(
+        "an embedder that is not installed",
+        STATS,
+        "embedder 'none' is not installed",
+        "It is set by ABILITIES_EMBEDDER",
+        variables={"ABILITIES_EMBEDDER": "none"},
+    ),
+]
+
+STORE_MISTAKES = [
+    Mistake(
+        "another database's URL",
+        STATS,
+        "ABILITIES_STORE_URL: store_url",
+        "must be 'sqlite:///' and a path",
+        variables={STORE: "mysql://localhost/x"},
+    ),
+    Mistake(
+        "a path for a URL",
+        STATS,
+        "ABILITIES_STORE_URL: store_url",
+        "for example 'sqlite:///~/.abilities/memory.db'",
+        variables={STORE: "memory.db"},
+    ),
+    Mistake(
+        "a store that is a folder",
+        STATS,
+        "store_url names the folder {here}/ws",
+        "name a file in it",
+        1,
+        {STORE: "sqlite:///{here}/ws"},
+    ),
+    Mistake(
+        "a store beneath a file",
+        STATS,
+        "store_url leads through {here}/ws/notes.md",
+        "name another place",
+        1,
+        {STORE: "sqlite:///{here}/ws/notes.md/x.db"},
+    ),
+    Mistake(
+        "a store that is a text",
+        STATS,
+        "notes.md does not begin as a store does",
+        "let store_url name another file",
+        1,
+        {STORE: "sqlite:///{here}/ws/notes.md"},
+    ),
+    Mistake(
+        "a store that is another database",
+        ["check"],
+        "foreign.db does not begin as a store does",
+        "let store_url name another file",
+        1,
+        {STORE: "sqlite:///{here}/ws/foreign.db"},
+    ),
+    Mistake(
+        "a store of a newer version",
+        ["check"],
+        "written by a newer version",
+        "install the version that wrote the store",
+        1,
+        {STORE: "sqlite:///{here}/ws/newer.db"},
+    ),
+    Mistake(
+        "a store without rights",
+        STATS,
+        "does not let this service in",
+        "let this user read and write it",
+        1,
+        {STORE: "sqlite:///{here}/locked/memory.db"},
+        unprivileged=True,
+    ),
+    Mistake(
+        "PostgreSQL does not run",
+        STATS,
+        "The memory store is not available",
+        "check that the database runs",
+        1,
+        {STORE: "postgresql://u@127.0.0.1:1/none"},
+    ),
+    Mistake(
+        "an unknown host",
+        STATS,
+        "The memory store is not available",
+        "that store_url names it",
+        1,
+        {STORE: "postgresql://u@host.invalid/none"},
+    ),
+    Mistake(
+        "no store yet",
+        ["export"],
+        "there is no store at {here}/none.db",
+        "it is created when it is first used",
+        1,
+        {STORE: "sqlite:///{here}/none.db"},
+    ),
+    Mistake(
+        "a memory that there is not",
+        ["graph", "none"],
+        "No memory with this key",
+        "abilities call memory_list",
+        1,
+    ),
+]
+
+TRANSFER_MISTAKES = [
+    Mistake(
+        "an import of a file that there is not",
+        ["import", "none.jsonl"],
+        "'none.jsonl' does not exist",
+        "Try 'abilities import --help'",
+    ),
+    Mistake(
+        "an import of a folder",
+        ["import", "."],
+        "'.' is a directory",
+        "Try 'abilities import --help'",
+    ),
+    Mistake(
+        "an import of a table",
+        ["import", "table.csv"],
+        "The file is neither an export",
+        "abilities call store_memory",
+        1,
+    ),
+    Mistake(
+        "an import of bytes",
+        ["import", "bytes.jsonl"],
+        "The file is neither an export",
+        "abilities call store_memory",
+        1,
+    ),
+    Mistake(
+        "an import of a compressed file",
+        ["import", "memory.jsonl.gz"],
+        "The file is compressed",
+        "gunzip -c FILE | abilities import -",
+        1,
+    ),
+    Mistake(
+        "an import of an empty file",
+        ["import", "empty.jsonl"],
+        "the file is empty",
+        "Name another one",
+        1,
+    ),
+    Mistake(
+        "an export over another file",
+        ["export", "notes.md"],
+        "notes.md already exists, and is no export",
+        "Choose another name",
+        1,
+    ),
+    Mistake(
+        "an export to a device",
+        ["export", "/dev/null"],
+        "/dev/null is no ordinary file",
+        "to print an export, name none",
+        1,
+    ),
+    Mistake(
+        "an export into no folder",
+        ["export", "none/x.jsonl"],
+        "there is no folder none",
+        "mkdir -p none",
+        1,
+    ),
+    Mistake(
+        "an export without rights",
+        ["export", "{here}/ws/x.jsonl"],
+        "x.jsonl.part: Permission denied",
+        "choose a place where this user has rights",
+        1,
+        {STORE: "sqlite:///{here}/open/memory.db"},
+        unprivileged=True,
+    ),
+    Mistake(
+        "a backup over a file",
+        ["backup", "notes.md"],
+        "notes.md already exists; nothing was changed",
+        "nothing was changed. Choose another name",
+        1,
+    ),
+    Mistake(
+        "a backup into no folder",
+        ["backup", "none/x.db"],
+        "there is no folder none",
+        "mkdir -p none",
+        1,
+    ),
+    Mistake(
+        "a restore of what is no store",
+        ["restore", "notes.md", "--replace"],
+        "notes.md is not a backup of a store",
+        "use 'abilities import'",
+        1,
+    ),
+    Mistake(
+        "a restore over a store",
+        ["restore", "newer.db"],
+        "already exists; nothing was changed",
+        "add --replace",
+        1,
+    ),
+    Mistake(
+        "a drawing into no folder",
+        ["graph", "tea", "-o", "none/x.svg"],
+        "none/x.svg: No such file",
+        "create its folder",
+        1,
+    ),
+]
+
+COMMAND_MISTAKES = [
+    Mistake(
+        "an unknown command",
+        ["cal", "file_list"],
+        "No such command 'cal'",
+        "Did you mean 'abilities call'?",
+    ),
+    Mistake(
+        "an ability for a command",
+        ["file_list"],
+        "No such command 'file_list'",
+        "Did you mean 'abilities call file_list'?",
+    ),
+    Mistake(
+        "an unknown ability",
+        ["call", "file_readbulk"],
+        "no ability named 'file_readbulk'",
+        "did you mean file_read_bulk?",
+    ),
+    Mistake(
+        "an unknown option",
+        ["call", "file_list", "--prety"],
+        "No such option '--prety'",
+        "Did you mean '--pretty'?",
+    ),
+    Mistake("a token without a scope", ["token", "add"], "Missing option '--scope'", "Choose from"),
+    Mistake(
+        "a token of a wrong scope",
+        ["token", "add", "--scope", "reed"],
+        "'reed' is not one of",
+        "'read', 'write'",
+    ),
+    Mistake(
+        "a token for a bad namespace",
+        ["token", "add", "--scope", "read", "--namespace", "a b"],
+        "a namespace is",
+        "1 to 128 letters",
+    ),
+    Mistake(
+        "an unknown token",
+        ["token", "revoke", "none"],
+        "no token with the ID 'none'",
+        "'abilities token list' shows the IDs",
+        1,
+    ),
+    Mistake(
+        "a tokens file that holds something else",
+        ["token", "list"],
+        "{here}/ws/notes.md: the tokens file cannot be read",
+        "remove it and make new tokens",
+        variables={"ABILITIES_TOKENS_FILE": "{here}/ws/notes.md"},
+    ),
+    Mistake(
+        "a tokens file without rights",
+        ["token", "add", "--scope", "read"],
+        "{here}/locked/tokens.json",
+        "let this user read it",
+        variables={"ABILITIES_TOKENS_FILE": "{here}/locked/tokens.json"},
+        unprivileged=True,
+    ),
+    Mistake(
+        "a port in use",
+        ["serve", "--port", "{port}"],
+        "Address already in use",
+        "--port 0 takes a free one",
+        1,
+    ),
+    Mistake(
+        "a port that is none",
+        ["serve", "--port", "99999"],
+        "99999 is not in the range",
+        "0<=x<=65535",
+    ),
+    Mistake(
+        "a server for all without tokens",
+        ["serve", "--host", "0.0.0.0"],
+        "without tokens only 127.0.0.1",
+        "Create a token first: abilities token add",
+    ),
+    Mistake(
+        "no MCP installed",
+        ["mcp"],
+        "MCP is not installed",
+        "pip install 'agent-abilities[mcp]'",
+        blocked="mcp",
+    ),
+    Mistake(
+        "no server installed",
+        ["serve", "--port", "0"],
+        "serving is not installed",
+        "pip install 'agent-abilities[http",
+        blocked="uvicorn",
+    ),
+    Mistake(
+        "no PostgreSQL driver installed",
+        STATS,
+        "PostgreSQL is not installed",
+        "pip install 'agent-abilities[postgres]'",
+        variables={STORE: "postgresql://u@localhost/x"},
+        blocked="abilities.helpers.stores.postgres.store",
+    ),
+    Mistake(
+        "no drawing installed",
+        ["graph", "tea"],
+        "drawing is not installed",
+        "pip install 'agent-abilities[graph]'",
+        blocked="networkx",
+    ),
+    Mistake(
+        "a demonstration without MCP",
+        ["demo"],
+        "the demonstration needs MCP",
+        "pip install 'agent-abilities[mcp]'",
+        blocked="mcp",
+    ),
+]
+
+REQUESTS = [
+    Request(
+        "no body", "POST", "/api/abilities/file_list", 400, "must be a JSON object", "such as {}"
+    ),
+    Request(
+        "a form for JSON",
+        "POST",
+        "/api/abilities/file_list",
+        400,
+        "must be a JSON object",
+        "such as {}",
+        {"content-type": "application/x-www-form-urlencoded"},
+        "a=b",
+    ),
+    Request(
+        "GET for POST",
+        "GET",
+        "/api/abilities/file_list",
+        405,
+        "nothing at this address for this method",
+        "/docs has the rest",
+    ),
+    Request(
+        "a wrong address",
+        "POST",
+        "/abilities/file_list",
+        404,
+        "nothing at this address",
+        "/docs has the rest",
+        body="{}",
+    ),
+    Request(
+        "an unknown ability over HTTP",
+        "POST",
+        "/api/abilities/file_lst",
+        404,
+        "No ability has this name",
+        "did you mean 'file_list'?",
+        body="{}",
+    ),
+    Request(
+        "an MCP client at / for /mcp",
+        "POST",
+        "/",
+        405,
+        "nothing at this address",
+        "MCP is at /mcp",
+        body='{"jsonrpc":"2.0","id":1,"method":"ping"}',
+    ),
+    Request(
+        "an MCP client at /sse", "GET", "/sse", 404, "nothing at this address", "MCP is at /mcp"
+    ),
+    Request(
+        "another host name",
+        "GET",
+        "/api/abilities",
+        421,
+        "does not answer to that host name",
+        "allowed_hosts adds names",
+        {"host": "example.org"},
+    ),
+    Request(
+        "a page of another site",
+        "GET",
+        "/api/abilities",
+        403,
+        "Pages of other sites",
+        "may not call this server",
+        {"origin": "https://example.org"},
+    ),
+    Request(
+        "no token",
+        "GET",
+        "/api/abilities",
+        401,
+        "A valid token is needed",
+        "send 'Authorization: Bearer TOKEN'",
+        needs_token=True,
+    ),
+    Request(
+        "a token without Bearer",
+        "GET",
+        "/api/abilities",
+        401,
+        "A valid token is needed",
+        "'Authorization: Bearer TOKEN'",
+        {"authorization": "{token}"},
+        needs_token=True,
+    ),
+    Request(
+        "a wrong token",
+        "GET",
+        "/api/abilities",
+        401,
+        "A valid token is needed",
+        "'Authorization: Bearer TOKEN'",
+        {"authorization": "Bearer abl_x"},
+        needs_token=True,
+    ),
+    Request(
+        "a token in the URL",
+        "GET",
+        "/api/abilities?token={token}",
+        401,
+        "A valid token is needed",
+        "'Authorization: Bearer TOKEN'",
+        needs_token=True,
+    ),
+    Request(
+        "a token that may not write",
+        "POST",
+        "/api/abilities/store_memory",
+        403,
+        "The scope does not allow that",
+        "'read' changes nothing",
+        {"authorization": "Bearer {token}"},
+        '{"type": "core", "content": "x"}',
+        needs_token=True,
+    ),
+]
+
+GROUPS = {
+    "Arguments of a call": JSON_MISTAKES,
+    "Files and folders": FILE_MISTAKES,
+    "Settings": SETTINGS_MISTAKES,
+    "The store": STORE_MISTAKES,
+    "Import, export, backup": TRANSFER_MISTAKES,
+    "Commands, tokens, servers": COMMAND_MISTAKES,
+}
+
+COMMANDS = [mistake for group in GROUPS.values() for mistake in group]
+
+
+def write_page() -> str:
+    """Return the page of mistakes for people."""
+    lines = [_INTRODUCTION]
+    for title, mistakes in GROUPS.items():
+        lines.append(f"\n## {title}\n\n{_HEADINGS}")
+        lines += [_format_row(each.name, each.words, each.step) for each in mistakes]
+
+    lines.append(f"\n## HTTP and MCP\n\n{_HEADINGS}")
+    for request in REQUESTS:
+        words = f"{request.status}: {request.words}"
+        lines.append(_format_row(request.name, words, request.step))
+
+    lines.append(f"\n## Python\n\n{_HEADINGS}")
+    lines += [_format_row(*row) for row in PYTHON]
+    return "\n".join([*lines, ""])
+
+
+_HEADINGS = "| mistake | what is said | what to do |\n|---|---|---|"
+
+_INTRODUCTION = """\
+# Troubleshooting
+
+What goes wrong in the first hour, what you are told, and the next step. Every row is a test.
+`abilities doctor` looks at the whole configuration: each line says what is fine (`ok`), worth
+knowing (`note`), `unsafe` or what `fails`, and the last one counts them and names the first step.
+
+Exit codes: 0 if the command did its work, 1 if it failed, 2 if the command line, its JSON or the
+settings are wrong. A sentence about a setting names the variable, the option, or the file and the
+line that set it. Variables that begin with `ABILITIES_` and are no settings are named on stderr
+and ignored: container platforms set such variables too."""
+
+PYTHON = [
+    (
+        "a misspelt setting, `Settings(workspce_dir=…)`",
+        "workspce_dir is no setting",
+        "did you mean workspace_dir?",
+    ),
+    (
+        'a misspelt name, `load_tools(only=["recal"])`',
+        "No ability has this name",
+        "did you mean 'recall'?",
+    ),
+    (
+        "`Abilities.open(…)` without `async with`",
+        "Python: it has no attribute 'call'",
+        "`async with Abilities.open(…) as abilities:`",
+    ),
+    (
+        "`abilities.call(…)` without `await`",
+        "Python: it was never awaited",
+        "`await abilities.call(…)`",
+    ),
+]
+"""Mistakes in Python code; the last two no package can tell better than Python does."""
+
+
+def _format_row(*cells: str) -> str:
+    texts = [cell.replace("{here}", "/home/ada").replace("|", "\\|") for cell in cells]
+    name, words, step = texts
+    return f"| {name} | {words} | {step} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(write_page())
