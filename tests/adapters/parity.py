@@ -161,5 +161,6 @@ def hide_changing(text: str) -> str:
     text = re.sub(r'"version":("\w+"|\d+)', '"version":1', text)
     text = re.sub(r'"access_count":\d+', '"access_count":1', text)
     text = re.sub(r',"most_accessed":\{.*\}(?=\}$)', "", text)
-    # The label of a text block and the version of a file, as they stand in text and TOON.
-    return re.sub(r"\b[0-9a-f]{8}\b|\b[0-9a-f]{12}\b", "HASH", text)
+    # The label of a text block and the version of a file, as they stand in text and TOON, which
+    # quotes one that could be a number.
+    return re.sub(r'"?\b([0-9a-f]{8}|[0-9a-f]{12})\b"?', "HASH", text)
