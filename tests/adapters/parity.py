@@ -162,5 +162,5 @@ def hide_changing(text: str) -> str:
     text = re.sub(r'"access_count":\d+', '"access_count":1', text)
     text = re.sub(r',"most_accessed":\{.*\}(?=\}$)', "", text)
     # The label of a text block and the version of a file, as they stand in text and TOON, which
-    # quotes one that looks like a number.
+    # quotes one that could be a number.
     return re.sub(r'"?\b([0-9a-f]{8}|[0-9a-f]{12})\b"?', "HASH", text)
