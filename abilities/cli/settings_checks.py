@@ -17,7 +17,7 @@ from abilities.helpers.tokens import TokenFile
 from abilities.offer import build_registry
 from abilities.settings import Settings, find_settings_file
 
-_EXTRAS = {"mcp": "mcp", "http": "fastapi", "postgres": "psycopg", "graph": "networkx"}
+_EXTRAS = {"mcp": "mcp", "http": "fastapi", "postgres": "psycopg"}
 """The extras of the package, each with a module that only it installs."""
 
 # The names that no deny list should lack.
