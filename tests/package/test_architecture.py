@@ -150,6 +150,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "registry",
         "settings",
     ),
+    "extras": (),
     "instructions": (),
     "prompts": (
         "application",
@@ -199,6 +200,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "explorer",
+        "extras",
         "helpers.reply",
         "helpers.tokens",
         "helpers.turns",
@@ -215,6 +217,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "embedders",
+        "extras",
         "helpers.embedder",
         "helpers.files",
         "helpers.memory",

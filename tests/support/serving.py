@@ -20,7 +20,7 @@ from abilities.server.shutdown import GracefulServer
 from tests.support.surfaces import environment
 
 _FIRST_LINE = re.compile(
-    r"Serving (http://(.+):(\d+))/api and \1/mcp, and the explorer at \1/"
+    r"Serving (http://(.+):(\d+))/api(?: and \1/mcp)?, and the explorer at \1/"
     r" - press Ctrl-C to stop\.\n"
 )
 
