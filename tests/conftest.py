@@ -27,7 +27,7 @@ NOBODY = 65534
 
 # Since click 8.2 a runner keeps stderr apart, and has no argument for that.
 if "mix_stderr" in signature(CliRunner).parameters:
-    apart = partialmethod(CliRunner.__init__, mix_stderr=False)  # type: ignore[call-arg]
+    apart = partialmethod(CliRunner.__init__, mix_stderr=False)
     CliRunner.__init__ = apart  # type: ignore[method-assign, assignment]
 
 
