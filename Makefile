@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all coverage lint types torture torture-quick adapters failover mutants browser reference specification recording vendor conformance bench bench-quick bench-recall clean
+.PHONY: help demo test test-all test-lowest test-highest resolve coverage lint types torture torture-quick adapters failover mutants browser reference specification recording vendor conformance bench bench-quick bench-recall clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -20,6 +20,12 @@ test: .venv/dev  ## Show every behavior once (four minutes on two idle cores)
 
 test-all: .venv/dev  ## Run every test at length (fifteen minutes on two idle cores)
 	@ABILITIES_TESTS=all $(PYTEST)
+
+test-lowest: .lowest/installed  ## Run make test with the lowest versions that pyproject.toml allows
+	@ABILITIES_TESTS=quick $(subst $(BIN),.lowest/bin,$(PYTEST)) $(TESTS)
+
+test-highest: .highest/installed  ## Run make test with the newest versions that resolve
+	@ABILITIES_TESTS=quick $(subst $(BIN),.highest/bin,$(PYTEST)) $(TESTS)
 
 coverage: .venv/dev  ## Run every test at length, and show which branches none of them takes
 	@ABILITIES_TESTS=all $(PYTEST) --cov --cov-report=term:skip-covered
@@ -45,6 +51,9 @@ failover: .venv/dev  ## Kill the leader of a real PostgreSQL cluster under load,
 
 browser: .venv/browser  ## Test the explorer in a real Chromium (apt installs it, if permitted)
 	@$(BIN)/python -m tests.browser
+
+resolve: .venv/resolving  ## Write into docs/compatibility.md what installs together (minutes)
+	@$(BIN)/python -m tools.resolving
 
 reference: .venv/dev  ## Write docs/reference.md from the declarations
 	@$(BIN)/python -m tools.reference
@@ -74,7 +83,7 @@ mutants: .venv/mutation  ## Mutate the code of seven modules, and check that tes
 	@$(BIN)/python -m tools.mutation
 
 clean:  ## Remove the environment and caches
-	@rm -rf .venv .lint .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .adapters .coverage build dist *.egg-info
+	@rm -rf .venv .lint .lowest .highest .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .adapters .coverage build dist *.egg-info
 
 .venv/python: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -96,6 +105,17 @@ clean:  ## Remove the environment and caches
 	@cd .lint && PATH="$(CURDIR)/$(BIN):$$PATH" npm install --ignore-scripts --no-audit --no-fund --no-package-lock --silent
 	@touch $@
 
-.venv/lint .venv/conformance .venv/bench .venv/browser .venv/torture .venv/mutation: .venv/dev
+.lowest/installed: pyproject.toml .venv/resolving
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .lowest
+	@$(BIN)/python -m tools.lowest > .lowest/constraints.txt
+	@$(BIN)/uv pip install --quiet --python .lowest/bin/python --constraints .lowest/constraints.txt --editable '.[all]' --group test
+	@touch $@
+
+.highest/installed: pyproject.toml .venv/resolving
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .highest
+	@$(BIN)/uv pip install --quiet --python .highest/bin/python --upgrade --editable '.[all]' --group test
+	@touch $@
+
+.venv/lint .venv/conformance .venv/bench .venv/browser .venv/torture .venv/mutation .venv/resolving: .venv/dev
 	@$(INSTALL) --group $(@F)
 	@touch $@

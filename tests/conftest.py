@@ -4,10 +4,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import partialmethod
+from inspect import signature
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 
 from abilities import Settings
 from tests.support import postgres
@@ -21,6 +24,11 @@ if "ABILITIES_TEST_BROWSER" not in os.environ:
     collect_ignore.append("browser")  # needs what only make browser installs
 
 NOBODY = 65534
+
+# Since click 8.2 a runner keeps stderr apart, and has no argument for that.
+if "mix_stderr" in signature(CliRunner).parameters:
+    apart = partialmethod(CliRunner.__init__, mix_stderr=False)
+    CliRunner.__init__ = apart  # type: ignore[method-assign, assignment]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

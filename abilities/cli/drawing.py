@@ -166,10 +166,7 @@ def _escape_mermaid(text: str) -> str:
 
 
 def as_svg(drawing: Drawing) -> str:
-    """Return the picture as SVG, with one column per depth.
-
-    Raises ImportError if networkx, which lays it out, is not installed.
-    """
+    """Return the picture as SVG, with one column per depth."""
     corners = _place_boxes(drawing)
     width = max(corner.x for corner in corners.values()) + _BOX_WIDTH + _MARGIN
     height = max(corner.y for corner in corners.values()) + _BOX_HEIGHT + 2 * _MARGIN
@@ -195,41 +192,24 @@ def as_svg(drawing: Drawing) -> str:
 
 
 def _place_boxes(drawing: Drawing) -> dict[str, Point]:
-    """Return the upper left corner of each box, by the node's key."""
-    # An optional dependency, and slow to import.
-    import networkx as nx
+    """Return the upper left corner of each box, by the node's key.
 
-    graph: nx.DiGraph[int] = nx.DiGraph()
-
-    for index, node in enumerate(drawing.nodes):
-        graph.add_node(index, depth=node.depth)
-
-    # networkx centers the columns on one another; positions are in units of its own.
-    layout = nx.multipartite_layout(graph, subset_key="depth")
-    heights = [float(layout[index][1]) for index in range(len(drawing.nodes))]
-    top = min(heights)
-    scale = _choose_scale(drawing, max(heights) - top)
+    A depth has a column, and the columns are centered on one another.
+    """
+    columns = Counter(node.depth for node in drawing.nodes)
+    tallest = max(columns.values())
+    placed: Counter[int] = Counter()
     corners: dict[str, Point] = {}
 
-    for node, height in zip(drawing.nodes, heights, strict=True):
+    for node in drawing.nodes:
+        first_row = (tallest - columns[node.depth]) / 2
+        row = first_row + placed[node.depth]
+        placed[node.depth] += 1
+
         x = _MARGIN + node.depth * _COLUMN_WIDTH
-        y = _MARGIN + (height - top) * scale
-        corners[node.key] = Point(x, y)
+        corners[node.key] = Point(x, _MARGIN + row * _ROW_HEIGHT)
 
     return corners
-
-
-def _choose_scale(drawing: Drawing, spread: float) -> float:
-    """Return the factor by which the fullest column gets one row per box.
-
-    ``spread`` is the height of the layout, in units of its own.
-    """
-    if not spread:
-        return 0.0
-
-    columns = Counter(node.depth for node in drawing.nodes)
-    rows = max(columns.values()) - 1
-    return rows * _ROW_HEIGHT / spread
 
 
 def _format_node(node: DrawnNode, corner: Point) -> str:

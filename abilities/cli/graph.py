@@ -88,15 +88,7 @@ def graph(
     with explain_errors():
         drawing = draw_walk(asyncio.run(_walk(session, key, limits, direction)))
 
-    if form == "mermaid":
-        text = as_mermaid(drawing)
-    else:
-        try:
-            text = as_svg(drawing)
-        except ImportError:
-            raise click.UsageError(
-                "drawing is not installed; run: pip install 'agent-abilities[graph]'"
-            ) from None
+    text = as_mermaid(drawing) if form == "mermaid" else as_svg(drawing)
 
     if output is None:
         echo_payload(text, nl=False)

@@ -9,7 +9,6 @@ import threading
 import webbrowser
 from contextlib import suppress
 from functools import partial
-from importlib.util import find_spec
 
 import click
 
@@ -22,6 +21,7 @@ from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo
 from abilities.cli.token_checks import WAY_OUT, find_lock
 from abilities.declarations.faults import Fault, Refused
+from abilities.extras import format_install, is_installed
 from abilities.helpers.tokens import TokenFile
 from abilities.settings import Settings, split_names
 
@@ -126,6 +126,10 @@ def mcp(session: Session, tools: str | None) -> None:
     asyncio.run(_serve_stdio(_choose_tools(session, tools)))
 
 
+def _explain_no_mcp() -> str:
+    return f"version 2 of the MCP SDK is not installed; run: {format_install('mcp')}"
+
+
 def _choose_tools(session: Session, tools: str | None) -> Session:
     """Return the session with the tools of an option, if that was given."""
     if tools is None:
@@ -136,8 +140,8 @@ def _choose_tools(session: Session, tools: str | None) -> Session:
 
 async def _serve_stdio(session: Session) -> None:
     # What few clients send needs the SDK, which is not imported before.
-    if find_spec("mcp") is None:
-        raise click.UsageError("MCP is not installed; run: pip install 'agent-abilities[mcp]'")
+    if not is_installed("mcp"):
+        raise click.UsageError(_explain_no_mcp())
 
     from abilities.adapters.stdio import serve_stdio
 
@@ -168,15 +172,11 @@ def _serve(session: Session, host: str, port: int, *, open_browser: bool) -> Non
 
 def _check_reach(settings: Settings, host: str) -> None:
     """Check that nobody can connect who should not. Raises click.UsageError."""
-    # The server is an optional dependency.
-    try:
-        import uvicorn as uvicorn
+    if not is_installed("http"):
+        raise click.UsageError(f"serving is not installed; run: {format_install('http')}")
 
-        from abilities.server.app import LOOPBACK, is_beyond_loopback
-    except ImportError:
-        raise click.UsageError(
-            "serving is not installed; run: pip install 'agent-abilities[http,mcp]'"
-        ) from None
+    # An optional dependency.
+    from abilities.server.app import LOOPBACK, is_beyond_loopback
 
     tokens = TokenFile(settings.tokens_file).load()
 
@@ -300,12 +300,18 @@ async def _recall_tokens(abilities: Abilities) -> bool | None:
 def _print_addresses(settings: Settings, host: str, address: str) -> None:
     from abilities.server.app import list_host_names
 
+    has_mcp = is_installed("mcp")
+    mcp_address = f" and {address}/mcp" if has_mcp else ""
+
     # Programs that start a server wait for this line, and read the port from it.
     echo(
-        f"Serving {address}/api and {address}/mcp, and the explorer at {address}/ "
+        f"Serving {address}/api{mcp_address}, and the explorer at {address}/ "
         "- press Ctrl-C to stop.",
         err=True,
     )
+
+    if not has_mcp:
+        echo(f"MCP is not served: {_explain_no_mcp()}.", err=True)
 
     if host != "127.0.0.1" or settings.allowed_hosts:
         names = ", ".join(list_host_names(settings, host))

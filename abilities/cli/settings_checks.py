@@ -5,7 +5,6 @@ import platform
 from collections.abc import Iterator
 from datetime import datetime
 from importlib.metadata import version
-from importlib.util import find_spec
 
 from abilities.builtin.profiles import (
     ALL,
@@ -16,6 +15,7 @@ from abilities.builtin.profiles import (
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.file_checks import check_privacy
 from abilities.cli.stdout import divert_stdout
+from abilities.extras import EXTRAS, USES, format_install, is_installed
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.tokens import TokenFile
@@ -23,9 +23,6 @@ from abilities.offer import build_registry
 from abilities.origins import find_origin, find_settings_file, list_unknown_variables
 from abilities.setting_errors import explain_unknown
 from abilities.settings import Settings
-
-_EXTRAS = {"mcp": "mcp", "http": "fastapi", "postgres": "psycopg", "graph": "networkx"}
-"""The extras of the package, each with a module that only it installs."""
 
 # The names that no deny list should lack.
 _SECRETS = (
@@ -43,22 +40,15 @@ def check_versions() -> Iterator[Diagnosis]:
         "ok", "version", f"agent-abilities {package} on Python {platform.python_version()}"
     )
 
-    installed: list[str] = []
-    missing: list[str] = []
-
-    # A module can be found without importing it, which would take seconds.
-    for extra, module in _EXTRAS.items():
-        if find_spec(module):
-            installed.append(extra)
-        else:
-            missing.append(extra)
-
+    installed = [extra for extra in EXTRAS if is_installed(extra)]
+    missing = [extra for extra in EXTRAS if extra not in installed]
     words = ", ".join(installed) or "none"
     mend = ""
 
     if missing:
-        words += f"; not installed: {', '.join(missing)}"
-        mend = f"if you need them: pip install 'agent-abilities[{','.join(missing)}]'"
+        uses = ", ".join(f"{extra} ({USES[extra]})" for extra in missing)
+        words += f"; not installed: {uses}"
+        mend = f"if you need them: {format_install(*missing)}"
 
     yield Diagnosis("ok", "extras", words, mend)
 

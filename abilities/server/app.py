@@ -1,8 +1,8 @@
 """One ASGI application: the HTTP API, MCP over streamable HTTP and the explorer, behind a guard."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import cache
 from importlib.metadata import version
 from typing import cast
@@ -15,22 +15,22 @@ from starlette.types import ASGIApp
 from typing_extensions import override
 
 from abilities.adapters.http import add_ability_routes, to_response
-from abilities.adapters.mcp import create_server
 from abilities.application import Abilities
 from abilities.completion import COMPLETION
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES
 from abilities.explorer.routes import add_explorer
+from abilities.extras import is_installed
 from abilities.helpers.reply.render import render
 from abilities.helpers.tokens import TokenFile
 from abilities.prompts import PROMPTS
 from abilities.replies import Reply, build_failed_reply
+from abilities.server.absent_mcp import create_absent_route
 from abilities.server.callers import METRICS, Caller, Callers
 from abilities.server.guard import Guard
 from abilities.server.hosts import HostCheck
 from abilities.server.kv_memory import KV_MEMORY
-from abilities.server.mcp import create_mcp_route
 from abilities.server.oauth import METADATA, add_metadata, build_challenge
 from abilities.server.rest import PLAIN, Dialect, add_memories
 from abilities.server.telemetry import Telemetry
@@ -109,12 +109,11 @@ def _format_host(name: str) -> str:
 
 def _create_api(abilities: Abilities, telemetry: Telemetry) -> FastAPI:
     """Create all routes, for requests that the guard lets through."""
-    server = create_server(abilities)
-    mcp_route = create_mcp_route(server)
+    mcp_route, run_mcp = _create_mcp(abilities)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        async with server.session_manager.run():
+        async with run_mcp():
             yield
 
     app = _Api(
@@ -141,6 +140,21 @@ def _create_api(abilities: Abilities, telemetry: Telemetry) -> FastAPI:
     app.add_exception_handler(405, _answer_not_allowed)
     app.add_exception_handler(Exception, _leave_to_guard)
     return app
+
+
+def _create_mcp(
+    abilities: Abilities,
+) -> tuple[Route, Callable[[], AbstractAsyncContextManager[None]]]:
+    """Return the route of MCP, and what must run while it is served."""
+    if not is_installed("mcp"):
+        return create_absent_route(), nullcontext
+
+    # An optional dependency.
+    from abilities.adapters.mcp import create_server
+    from abilities.server.mcp import create_mcp_route
+
+    server = create_server(abilities)
+    return create_mcp_route(server), server.session_manager.run
 
 
 def _add_document(app: FastAPI) -> None:

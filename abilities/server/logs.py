@@ -5,9 +5,8 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from typing import Any, TextIO
 
-from pythonjsonlogger.core import LogData
 from pythonjsonlogger.orjson import OrjsonFormatter
 from typing_extensions import override
 
@@ -24,7 +23,7 @@ class _Formatter(OrjsonFormatter):
     """Formats every message as a line of JSON, whatever text is in it."""
 
     @override
-    def jsonify_log_record(self, log_data: LogData) -> str:
+    def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
         try:
             line = super().jsonify_log_record(log_data)
         except TypeError:  # a lone surrogate, which orjson cannot write

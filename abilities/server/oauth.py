@@ -6,12 +6,12 @@ It is offered only if the settings name authorization servers.
 from collections.abc import Callable, Sequence
 
 from fastapi import FastAPI
-from mcp.shared.auth import ProtectedResourceMetadata
 from pydantic import AnyHttpUrl
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from abilities.helpers.reply.render import json_bytes
 from abilities.server.headers import read_headers
 
 METADATA = "/.well-known/oauth-protected-resource/mcp"
@@ -23,14 +23,14 @@ def add_metadata(app: FastAPI, servers: Sequence[str]) -> None:
         return
 
     async def metadata(request: Request) -> Response:
-        document = ProtectedResourceMetadata(
-            resource=AnyHttpUrl(f"{_get_origin(request.scope)}/mcp"),
-            authorization_servers=[AnyHttpUrl(server) for server in servers],
-            scopes_supported=["read", "write", "purge"],
-            resource_name="agent-abilities",
-        )
-        text = document.model_dump_json(exclude_none=True)
-        return Response(text, media_type="application/json")
+        document = {
+            "resource": str(AnyHttpUrl(f"{_get_origin(request.scope)}/mcp")),
+            "authorization_servers": [str(AnyHttpUrl(server)) for server in servers],
+            "scopes_supported": ["read", "write", "purge"],
+            "bearer_methods_supported": ["header"],
+            "resource_name": "agent-abilities",
+        }
+        return Response(json_bytes(document), media_type="application/json")
 
     app.add_api_route(METADATA, metadata, include_in_schema=False)
 

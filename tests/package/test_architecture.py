@@ -158,6 +158,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "registry",
         "settings",
     ),
+    "extras": (),
     "instructions": (),
     "prompts": (
         "application",
@@ -207,6 +208,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "explorer",
+        "extras",
         "helpers.reply",
         "helpers.tokens",
         "helpers.turns",
@@ -223,6 +225,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "embedders",
+        "extras",
         "helpers.embedder",
         "helpers.files",
         "helpers.memory",

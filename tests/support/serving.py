@@ -20,7 +20,7 @@ from abilities.server.shutdown import GracefulServer
 from tests.support.surfaces import environment
 
 _FIRST_LINE = re.compile(
-    r"Serving (http://(.+):(\d+))/api and \1/mcp, and the explorer at \1/"
+    r"Serving (http://(.+):(\d+))/api(?: and \1/mcp)?, and the explorer at \1/"
     r" - press Ctrl-C to stop\.\n"
 )
 
@@ -87,7 +87,9 @@ async def serving_locally(settings: Settings) -> AsyncIterator[LocalServer]:
     """
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         async with Abilities.open(settings) as abilities:
-            config = uvicorn.Config(create_app(abilities), log_config=None, lifespan="on")
+            config = uvicorn.Config(
+                create_app(abilities), ws="none", log_config=None, lifespan="on"
+            )
             server = GracefulServer(config)
             running = asyncio.create_task(server.serve(sockets=[listener]))
 

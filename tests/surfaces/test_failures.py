@@ -130,7 +130,7 @@ async def stopping(
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         async with Abilities.open(roots) as abilities:
-            config = uvicorn.Config(create_app(abilities), log_config=None)
+            config = uvicorn.Config(create_app(abilities), ws="none", log_config=None)
             server = GracefulServer(config)
             running = asyncio.create_task(server.serve(sockets=[listening]))
             async with httpx.AsyncClient(base_url=address, timeout=30) as client:
