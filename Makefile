@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all coverage lint types torture torture-quick failover mutants browser reference specification vendor conformance bench bench-quick bench-recall clean
+.PHONY: help demo test test-all coverage lint types torture torture-quick failover mutants browser reference specification bundles vendor conformance bench bench-quick bench-recall clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -48,6 +48,9 @@ reference: .venv/dev  ## Write docs/reference.md from the declarations
 
 specification: .venv/dev  ## Write docs/specification.md from the requirements and the tests' marks
 	@$(BIN)/python -m tools.specification
+
+bundles: .venv/dev  ## Write what clients install from: the plugin of Claude Code, llms.txt, and the archives in dist/
+	@$(BIN)/python -m tools.bundles
 
 vendor: .venv/python  ## Fetch the explorer's libraries again from the npm registry
 	@$(BIN)/python -m tools.vendor
