@@ -186,12 +186,14 @@ def build_readme() -> str:
 /plugin install {NAME}@{NAME}
 ```
 
-It needs [uv](https://docs.astral.sh/uv/), and brings the MCP server, a skill that says when to recall and remember,
-and two hooks. At the start of a session, and after a compaction, the model is given the long-term notes, the notes of
-the last days and the memories that matter, as data of at most 8,000 bytes. Before a compaction the summary is told
-what is stored already.
+It needs [uv](https://docs.astral.sh/uv/). It brings the MCP server, a skill that says when to
+recall and when to remember, and two hooks:
 
-Nothing is sent anywhere: notes and memories are files of yours, in `~/.abilities`. More is in the
+- At the start of a session and after a compaction, the model is given the long-term notes, the
+  notes of the last days and the memories that matter, as data of at most 8,000 bytes.
+- Before a compaction, the summary is told what is stored already.
+
+Notes and memories are files of yours, in `~/.abilities`, and are sent nowhere else. More is in the
 [documentation]({PROJECT["urls"]["Documentation"]}).
 """
 
@@ -300,11 +302,7 @@ def build_variable(name: str) -> dict[str, Any]:
 
 
 def shorten(description: str) -> str:
-    """Return the first sentence of a description.
-
-    >>> shorten("Read files. Each has its own outcome.")
-    'Read files.'
-    """
+    """Return the first sentence of a description."""
     return re.split(r"(?<=[.])\s", description, maxsplit=1)[0]
 
 

@@ -18,8 +18,9 @@ OPTIONAL = ("performance", "refusals", "specification", "why")
 """The pages that a reader with little room may skip."""
 
 SUMMARY = """\
-Files and memories are read in bulk: every item has its own outcome, the whole reply keeps a limit, and
-`next_request` brings the rest. The same abilities answer over Python, LangChain, MCP, HTTP and the command line."""
+Files and memories are read in bulk: every item has its own outcome, the whole reply keeps a limit,
+and `next_request` brings the rest. The same abilities answer over Python, LangChain, MCP, HTTP and
+the command line."""
 
 
 def write_llms() -> str:
@@ -50,11 +51,6 @@ def describe_page(text: str) -> tuple[str, str]:
     """Return a page's title, and its sections or, if it has none, its first sentence.
 
     Links become plain text. Raises ValueError if the page has no title.
-
-    >>> describe_page("# Read\\n\\n## Items\\n\\nTen.\\n\\n## What `plan` says\\n")
-    ('Read', 'Items; What `plan` says')
-    >>> describe_page("# Read\\n\\nOne [call](x.md) reads. It is short.")
-    ('Read', 'One call reads.')
     """
     text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
     title, _, rest = text.partition("\n")
