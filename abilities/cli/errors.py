@@ -6,22 +6,26 @@ from contextlib import contextmanager
 
 import click
 
-from abilities.cli.text import escape_text
-from abilities.declarations.faults import Refused
-from abilities.helpers.stores.sqlite.backup import NotAStore, UnsoundCopy
-from abilities.helpers.transfer.export_lines import UnusableLine
+# Every command line begins with this module, also one that asks for help: what its functions need
+# is imported by them.
 
 
 class UsageErrorInLines(click.UsageError):
     """A usage error of several lines, in none of which foreign text begins another one."""
 
     def __init__(self, *lines: str) -> None:
+        from abilities.cli.text import escape_text
+
         super().__init__("\n".join(map(escape_text, lines)))
 
 
 @contextmanager
 def explain_errors() -> Generator[None]:
     """Turn expected errors of the block into click.ClickException: a sentence, and exit code 1."""
+    from abilities.declarations.faults import Refused
+    from abilities.helpers.stores.sqlite.backup import NotAStore, UnsoundCopy
+    from abilities.helpers.transfer.export_lines import UnusableLine
+
     try:
         yield
     except Refused as error:
@@ -43,6 +47,8 @@ def escape_errors() -> Generator[None]:
     except UsageErrorInLines:
         raise
     except click.ClickException as error:
+        from abilities.cli.text import escape_text
+
         # For type checkers it is final; every way in which click shows an error begins with it.
         vars(error)["message"] = escape_text(error.message)
         raise

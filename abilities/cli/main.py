@@ -5,21 +5,19 @@ call that failed as a whole says why on stdout), 2 if the command line, its JSON
 wrong.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from typing_extensions import override
 
 from abilities.cli.errors import escape_errors, explain_errors
-from abilities.cli.logs import show_store_messages, show_warnings
-from abilities.cli.session import Options, Session, pass_session
-from abilities.cli.text import echo
+
+if TYPE_CHECKING:
+    from abilities.cli.session import Options, Session
 
 _STARTER_NOTES = """\
 # Memory
@@ -77,6 +75,31 @@ _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
 }
 """The commands that are imported when they are named: clients start `abilities mcp` and wait."""
 
+_SUMMARIES = {
+    "backup": "Copy the store to FILE while it is in use.",
+    "call": "Call an ability and print its answer.",
+    "catch-up": "Print what an agent should know from earlier sessions.",
+    "check": "Check the integrity of the store.",
+    "compact": "Forget the changes that are older or larger than the settings allow.",
+    "declarations": "Print the declarations of all abilities as a JSON array.",
+    "demo": "Show an agent's first minute on your files, in thirty lines.",
+    "describe": "Show what an ability does and which arguments it takes.",
+    "doctor": "Check the configuration, and say how to fix what is wrong.",
+    "explore": "Look at memories, notes and files in the browser.",
+    "export": "Export all memories and their history, one JSON object per line.",
+    "graph": "Draw what a bulk read of the memory KEY returns.",
+    "import": "Import memories from FILE.",
+    "init": "Create an agent directory with a starter MEMORY.md.",
+    "list": "List the abilities, one per line.",
+    "mcp": "Serve the abilities to an MCP client over stdin and stdout.",
+    "purge": "Delete the memory with KEY for good, together with its history.",
+    "repair": "Mend a damaged store.",
+    "restore": "Put the backup FILE in the store's place.",
+    "serve": "Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).",
+    "token": "Make, list and revoke the tokens of 'abilities serve'.",
+}
+"""What the list of commands says of each, which is printed without importing them."""
+
 
 class _Commands(click.Group):
     """The commands; whatever their errors quote, it does not steer the terminal."""
@@ -92,6 +115,13 @@ class _Commands(click.Group):
                 self.add_command(command)
 
         return super().get_command(ctx, cmd_name)
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, _SUMMARIES[name]) for name in self.list_commands(ctx)]
+
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     @override
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
@@ -124,7 +154,10 @@ def main(context: click.Context, /, workspace_dir: Path | None, agent_dir: Path 
     Settings come from these options, then from ABILITIES_… environment variables, then from
     ~/.abilities/config.toml. 'abilities doctor' shows which are in use and what is wrong with them.
     """
-    options = Options()
+    from abilities.cli.logs import show_store_messages, show_warnings
+    from abilities.cli.session import Session
+
+    options: Options = {}
 
     # An option that was not given must be absent, so that the environment and the file count.
     if workspace_dir is not None:
@@ -144,12 +177,16 @@ def main(context: click.Context, /, workspace_dir: Path | None, agent_dir: Path 
 
 @main.command()
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
-@pass_session
-def init(session: Session, directory: Path | None) -> None:
+@click.pass_obj
+def init(session: "Session", directory: Path | None) -> None:
     """Create an agent directory with a starter MEMORY.md.
 
     DIRECTORY defaults to the configured agent directory. Existing notes are never changed.
     """
+    from datetime import datetime
+
+    from abilities.cli.text import echo
+
     if directory is not None:
         session = session.override({"agent_dir": directory})
 
@@ -173,8 +210,8 @@ def init(session: Session, directory: Path | None) -> None:
 
 
 @main.command()
-@pass_session
-def demo(session: Session) -> None:
+@click.pass_obj
+def demo(session: "Session") -> None:
     """Show an agent's first minute on your files, in thirty lines.
 
     Finds and reads files of the workspace, answers a question from sample memories, follows their
@@ -187,6 +224,8 @@ def demo(session: Session) -> None:
             "the demonstration reads the files of a workspace; "
             "start in a project folder, or set --workspace-dir"
         )
+
+    import asyncio
 
     from abilities.cli.demo import run_demo
 
