@@ -5,13 +5,11 @@ import json
 import sys
 
 import click
-from rich.console import Console
 
 from abilities import schemas
 from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.errors import UsageErrorInLines
 from abilities.cli.session import Session, pass_session
-from abilities.cli.table import print_payload
 from abilities.cli.text import echo, echo_payload
 from abilities.declarations.values import parse_json
 from abilities.definition import Ability
@@ -141,6 +139,10 @@ async def _call_and_print(session: Session, name: str, arguments: object, *, pre
         reply = await abilities.reply(name, arguments)
 
     if pretty:
+        from rich.console import Console
+
+        from abilities.cli.table import print_payload
+
         print_payload(reply.payload, Console(file=stdout))
     else:
         # A reply in the text format ends in a line end of its own.
