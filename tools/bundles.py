@@ -274,7 +274,6 @@ def build_server() -> dict[str, Any]:
         "packages": [
             {
                 "registryType": "pypi",
-                "registryBaseUrl": "https://pypi.org",
                 "identifier": NAME,
                 "version": VERSION,
                 "runtimeHint": "uvx",
