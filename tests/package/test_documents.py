@@ -24,7 +24,10 @@ from tools import reference, specification
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PLUGIN = ROOT / "examples" / "plugin"
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 SERVED = "http://127.0.0.1:8642"
 BLOCKS = [
     (path.name, number, language, code)
