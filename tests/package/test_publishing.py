@@ -74,7 +74,10 @@ def list_bad_links(text: str) -> list[str]:
     """
     bad: list[str] = []
 
-    for mark, target in re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", text):
+    in_text = re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", text)
+    below = [("", target) for target in re.findall(r"^\[[^\]]+\]: (\S+)$", text, flags=re.M)]
+
+    for mark, target in in_text + below:
         address, _, _ = target.partition("#")
         kinds = "raw" if mark else "blob|tree"
         named = re.fullmatch(rf"{re.escape(HOMEPAGE)}/(?:{kinds})/main/(\S+)", address)
@@ -105,6 +108,7 @@ def test_a_link_that_fails_on_a_package_index_is_found() -> None:
     assert list_bad_links(good) == []
     assert list_bad_links("".join(f"[x]({link})" for link in bad)) == bad
     assert list_bad_links(f"![x]({HOMEPAGE}/blob/main/docs/benchmarks.svg)") != []
+    assert list_bad_links("See [read].\n\n[read]: docs/read.md\n") == ["docs/read.md"]
 
 
 @pytest.mark.xfail(strict=True, reason="README still has the relative links of a checkout")
