@@ -25,7 +25,9 @@ the command line."""
 
 def write_llms() -> str:
     """Return the text of `llms.txt`. Raises ValueError if a page has no title or no sentence."""
-    names = [path.stem for path in sorted((ROOT / "docs").glob("*.md"))]
+    docs = ROOT / "docs"
+    pages = sorted(path.relative_to(docs) for path in docs.rglob("*.md"))
+    names = [page.with_suffix("").as_posix() for page in pages]
     others = [name for name in names if name not in FIRST + OPTIONAL]
 
     lines = [f"# {PROJECT['name']}", "", f"> {PROJECT['description']}", "", SUMMARY]

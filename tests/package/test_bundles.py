@@ -154,7 +154,8 @@ def test_llms_txt_has_a_line_for_every_page() -> None:
 
     assert text.startswith(f"# {bundles.NAME}\n\n> {bundles.PROJECT['description']}\n\n")
     linked = re.findall(r"^- \[[^\]]+\]\(\S+/raw/main/docs/(\S+)\): .", text, flags=re.M)
-    assert sorted(linked) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    docs = ROOT / "docs"
+    assert sorted(linked) == sorted(str(path.relative_to(docs)) for path in docs.rglob("*.md"))
 
 
 def test_a_page_is_described_by_its_sections_or_by_its_first_sentence() -> None:
