@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all test-lowest test-highest resolve coverage lint types torture torture-quick adapters failover mutants browser reference specification recording vendor conformance bench bench-quick bench-recall clean
+.PHONY: help demo test test-all test-lowest test-highest resolve coverage lint types torture torture-quick adapters failover mutants browser reference specification recording bundles dist dist-test image vendor conformance bench bench-quick bench-recall clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -64,6 +64,21 @@ specification: .venv/dev  ## Write docs/specification.md from the requirements a
 recording: .venv/dev  ## Record the moving picture of README from real commands
 	@$(BIN)/python -m tools.recording
 
+bundles: .venv/dev  ## Write what clients install from: the plugin of Claude Code, llms.txt, and the archives in dist/
+	@$(BIN)/python -m tools.bundles
+
+dist: .venv/dev  ## Build the source distribution, the wheel and the bundles in dist/; TAG=v0.2.0 must name their version
+	@rm -rf dist && $(BIN)/python -m tools.release $(TAG)
+	@$(BIN)/python -m build --outdir dist . && $(BIN)/python -m tools.bundles
+
+dist-test:  ## Install the wheel of dist/ into an environment of its own, and use it
+	@rm -rf .dist && $(PYTHON) -m venv .dist
+	@.dist/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(ls dist/*.whl)[all]"
+	@cd docs && ../.dist/bin/abilities call file_list '{"limit": 1}' && ../.dist/bin/abilities demo
+
+image:  ## Build the image of examples/service/Containerfile from this checkout (needs podman, docker or buildah)
+	@$(PYTHON) -m tools.image
+
 vendor: .venv/python  ## Fetch the explorer's libraries again from the npm registry
 	@$(BIN)/python -m tools.vendor
 
@@ -83,7 +98,7 @@ mutants: .venv/mutation  ## Mutate the code of seven modules, and check that tes
 	@$(BIN)/python -m tools.mutation
 
 clean:  ## Remove the environment and caches
-	@rm -rf .venv .lint .lowest .highest .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .adapters .coverage build dist *.egg-info
+	@rm -rf .venv .lint .lowest .highest .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .adapters .coverage .dist build dist *.egg-info
 
 .venv/python: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'

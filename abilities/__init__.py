@@ -10,18 +10,22 @@
 'NOT_FOUND'
 """
 
-from abilities.application import Abilities
-from abilities.declarations.faults import Fault, Refused
-from abilities.declarations.fields import Arguments
-from abilities.declarations.model import Model
-from abilities.declarations.records import Record
-from abilities.definition import Ability, Context, ability
-from abilities.errors import AbilityError
-from abilities.helpers.files.file_text import FileText
-from abilities.helpers.reply.render import render
-from abilities.helpers.reply.text import parse_text
-from abilities.registry import AbilityRegistry
-from abilities.settings import Settings
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from abilities.application import Abilities
+    from abilities.declarations.faults import Fault, Refused
+    from abilities.declarations.fields import Arguments
+    from abilities.declarations.model import Model
+    from abilities.declarations.records import Record
+    from abilities.definition import Ability, Context, ability
+    from abilities.errors import AbilityError
+    from abilities.helpers.files.file_text import FileText
+    from abilities.helpers.reply.render import render
+    from abilities.helpers.reply.text import parse_text
+    from abilities.registry import AbilityRegistry
+    from abilities.settings import Settings
 
 __all__ = [
     "Abilities",
@@ -40,3 +44,34 @@ __all__ = [
     "parse_text",
     "render",
 ]
+
+_MODULES = {
+    "Abilities": "abilities.application",
+    "Ability": "abilities.definition",
+    "AbilityError": "abilities.errors",
+    "AbilityRegistry": "abilities.registry",
+    "Arguments": "abilities.declarations.fields",
+    "Context": "abilities.definition",
+    "Fault": "abilities.declarations.faults",
+    "FileText": "abilities.helpers.files.file_text",
+    "Model": "abilities.declarations.model",
+    "Record": "abilities.declarations.records",
+    "Refused": "abilities.declarations.faults",
+    "Settings": "abilities.settings",
+    "ability": "abilities.definition",
+    "parse_text": "abilities.helpers.reply.text",
+    "render": "abilities.helpers.reply.render",
+}
+"""Where each public name comes from; it is imported when it is first used, because the command line
+begins here too and needs few of them."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a public name. Raises AttributeError for any other."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+        value = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = value
+        return value

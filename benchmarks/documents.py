@@ -18,9 +18,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = tuple(ROOT / name for name in ("README.md", "docs/why.md", "docs/performance.md"))
 
 # Package indexes show README too, where only whole addresses lead somewhere.
-_CHART = (
-    "https://raw.githubusercontent.com/agent-abilities/agent-abilities/main/docs/benchmarks.svg"
-)
+_CHART = "https://github.com/agent-abilities/agent-abilities/raw/main/docs/benchmarks.svg"
 
 _BLOCK = re.compile(
     r"(<!-- benchmarks: (?P<name>[\w-]+) -->\n).*?(<!-- end of benchmarks -->)", re.DOTALL

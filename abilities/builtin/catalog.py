@@ -18,7 +18,6 @@ from abilities.builtin.memory_read_bulk import memory_read_bulk
 from abilities.builtin.read import read
 from abilities.builtin.recall import recall
 from abilities.builtin.remember import remember
-from abilities.declarations.kv_memory import KvBulkReadInput, KvMemoryGetInput
 from abilities.definition import Ability
 
 BUILT_IN = (
@@ -41,11 +40,6 @@ BUILT_IN = (
     memory_changes,
 )
 
-_FOR_KV_MEMORY = {
-    bulk_read_memory: replace(bulk_read_memory, input=KvBulkReadInput),
-    memory_get: replace(memory_get, input=KvMemoryGetInput),
-}
-
 
 def list_built_in(*, for_kv_memory: bool) -> list[Ability]:
     """Return the built-in abilities.
@@ -55,4 +49,11 @@ def list_built_in(*, for_kv_memory: bool) -> list[Ability]:
     if not for_kv_memory:
         return list(BUILT_IN)
 
-    return [_FOR_KV_MEMORY.get(ability, ability) for ability in BUILT_IN]
+    # Few serve clients of kv-memory, and all others start without these models.
+    from abilities.declarations.kv_memory import KvBulkReadInput, KvMemoryGetInput
+
+    adapted = {
+        bulk_read_memory: replace(bulk_read_memory, input=KvBulkReadInput),
+        memory_get: replace(memory_get, input=KvMemoryGetInput),
+    }
+    return [adapted.get(ability, ability) for ability in BUILT_IN]

@@ -7,10 +7,8 @@ from contextlib import contextmanager
 
 import click
 
-from abilities.cli.text import escape_text
-from abilities.declarations.faults import Refused
-from abilities.helpers.stores.sqlite.backup import NotAStore, UnsoundCopy
-from abilities.helpers.transfer.export_lines import UnusableLine
+# Every command line begins with this module, also one that asks for help: what its functions need
+# is imported by them.
 
 _REFUSAL_HINTS = {
     "memory_not_found": "'abilities call memory_list' shows which there are.",
@@ -36,6 +34,8 @@ class UsageErrorInLines(click.UsageError):
     """A usage error of several lines, in none of which foreign text begins another one."""
 
     def __init__(self, *lines: str) -> None:
+        from abilities.cli.text import escape_text
+
         super().__init__("\n".join(map(escape_text, lines)))
 
 
@@ -48,6 +48,8 @@ class SettingsError(click.ClickException):
     exit_code = 2
 
     def __init__(self, *lines: str) -> None:
+        from abilities.cli.text import escape_text
+
         super().__init__("\n".join(map(escape_text, lines)))
 
 
@@ -62,6 +64,10 @@ def end_sentence(text: str) -> str:
 @contextmanager
 def explain_errors() -> Generator[None]:
     """Turn expected errors of the block into click.ClickException: a sentence, and exit code 1."""
+    from abilities.declarations.faults import Refused
+    from abilities.helpers.stores.sqlite.backup import NotAStore, UnsoundCopy
+    from abilities.helpers.transfer.export_lines import UnusableLine
+
     try:
         yield
     except Refused as error:
@@ -88,10 +94,14 @@ def escape_errors() -> Generator[None]:
     except (UsageErrorInLines, SettingsError):
         raise
     except click.MissingParameter as error:
+        from abilities.cli.text import escape_text
+
         # Its choices would take a line each.
         words = " ".join(error.format_message().split())
         raise click.UsageError(end_sentence(escape_text(words)), error.ctx) from None
     except click.ClickException as error:
+        from abilities.cli.text import escape_text
+
         # For type checkers it is final; every way in which click shows an error begins with it.
         vars(error)["message"] = end_sentence(escape_text(error.message))
         raise

@@ -5,47 +5,25 @@ call that failed as a whole says why on stdout), 2 if the command line, its JSON
 wrong.
 """
 
-import asyncio
+import gc
 import logging
 import sys
-from collections.abc import Callable, Iterable
-from datetime import datetime
-from importlib.util import find_spec
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 from typing_extensions import override
 
-from abilities.cli.errors import escape_errors, explain_errors
-from abilities.cli.logs import show_store_messages, show_warnings
+from abilities.cli.errors import escape_errors
 from abilities.cli.options import find_options, keep_option, take_namespace
-from abilities.cli.session import Session, pass_session
-from abilities.cli.text import echo, show_unencodable
-from abilities.declarations.suggestions import suggest_ability, suggest_value
-
-_STARTER_NOTES = """\
-# Memory
-
-What this agent should always remember. One fact per line.
-"""
 
 _EXAMPLES = """\b
 Examples:
   abilities list
   abilities call file_read_bulk '{"paths": ["README.md"]}' --pretty
   abilities COMMAND --help
-"""
-
-_INIT_EXAMPLES = """\b
-Examples:
-  abilities init
-  abilities init ~/agents/ada
-"""
-
-_DEMO_EXAMPLE = """\b
-Example:
-  abilities --workspace-dir ~/project demo
 """
 
 
@@ -73,6 +51,12 @@ def _import_servers() -> Iterable[click.Command]:
     return serve.COMMANDS
 
 
+def _import_start() -> Iterable[click.Command]:
+    from abilities.cli import start
+
+    return start.COMMANDS
+
+
 def _import_stores() -> Iterable[click.Command]:
     from abilities.cli import store
 
@@ -98,12 +82,55 @@ _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
     **dict.fromkeys(("call", "declarations", "describe", "list"), _import_abilities),
     "catch-up": _import_catch_up,
     "completion": _import_completion,
+    **dict.fromkeys(("demo", "init"), _import_start),
     **dict.fromkeys(("explore", "mcp", "serve"), _import_servers),
     **dict.fromkeys(("backup", "check", "export", "import", "restore"), _import_stores),
     **dict.fromkeys(("compact", "purge"), _import_history),
     **dict.fromkeys(("doctor", "graph", "repair", "token"), _import_tools),
 }
 """The commands that are imported when they are named: clients start `abilities mcp` and wait."""
+
+
+_SUMMARIES = {
+    "backup": "Copy the store to FILE while it is in use.",
+    "call": "Call an ability and print its answer.",
+    "catch-up": "Print what an agent should know from earlier sessions.",
+    "check": "Check the integrity of the store.",
+    "compact": "Forget the changes for which the settings have no room.",
+    "completion": "Print the script that lets a shell complete commands.",
+    "declarations": "Print the declarations of all abilities as a JSON array.",
+    "demo": "Show an agent's first minute on your files, in thirty lines.",
+    "describe": "Show what an ability does and which arguments it takes.",
+    "doctor": "Check the configuration, and say how to fix what is wrong.",
+    "explore": "Look at memories, notes and files in the browser.",
+    "export": "Export memories and their history as lines of JSON.",
+    "graph": "Draw what a bulk read of the memory KEY returns.",
+    "import": "Import memories from FILE.",
+    "init": "Create an agent directory with a starter MEMORY.md.",
+    "list": "List the abilities, one per line.",
+    "mcp": "Serve the abilities to an MCP client over stdin and stdout.",
+    "purge": "Delete a memory for good, together with its history.",
+    "repair": "Mend a damaged store.",
+    "restore": "Put the backup FILE in the store's place.",
+    "serve": "Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).",
+    "token": "Make, list and revoke the tokens of 'abilities serve'.",
+}
+"""What the list of commands says of each, which is printed without importing them."""
+
+
+@contextmanager
+def _pause_collection() -> Generator[None]:
+    """Import in a block without searching for garbage, which takes a tenth of a short command.
+
+    What was imported stays, so later searches leave it out.
+    """
+    gc.disable()
+
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class _Commands(click.Group):
@@ -116,7 +143,10 @@ class _Commands(click.Group):
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _LOADERS and cmd_name not in self.commands:
-            for command in _LOADERS[cmd_name]():
+            with _pause_collection():
+                commands = _LOADERS[cmd_name]()
+
+            for command in commands:
                 self.add_command(command)
 
         return super().get_command(ctx, cmd_name)
@@ -134,6 +164,13 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, _SUMMARIES[name]) for name in self.list_commands(ctx)]
+
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    @override
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         with escape_errors():
             return super().make_context(*arguments, **options)
@@ -148,6 +185,7 @@ def _refuse_command(name: str, commands: list[str], context: click.Context) -> N
     """Raise click.UsageError for a command that there is not."""
     # Only a mistake imports the names of all abilities.
     from abilities.builtin.catalog import BUILT_IN
+    from abilities.declarations.suggestions import suggest_ability, suggest_value
 
     abilities = [ability.name for ability in BUILT_IN]
     suggestion = suggest_value(name, commands)
@@ -196,6 +234,10 @@ def main(context: click.Context, /) -> None:
     Settings come from these options, then from ABILITIES_… environment variables, then from
     ~/.abilities/config.toml. 'abilities doctor' shows which are in use and what is wrong with them.
     """
+    from abilities.cli.logs import show_store_messages, show_warnings
+    from abilities.cli.session import Session
+    from abilities.cli.text import show_unencodable
+
     # Connections that are tried again are no news to whoever typed a command. A server has a log,
     # and these warnings stay in it.
     logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
@@ -205,72 +247,3 @@ def main(context: click.Context, /) -> None:
     show_warnings()
     show_store_messages()
     context.obj = Session(find_options(context))
-
-
-@main.command(epilog=_INIT_EXAMPLES)
-@click.argument("directory", type=click.Path(path_type=Path), required=False)
-@take_namespace()
-@pass_session
-def init(session: Session, directory: Path | None) -> None:
-    """Create an agent directory with a starter MEMORY.md.
-
-    DIRECTORY defaults to the configured agent directory. Existing notes are never changed.
-    """
-    if directory is not None:
-        session = session.override({"agent_dir": directory})
-
-    settings = session.settings
-    agent = settings.agent_root.path
-    names = settings.memory_files
-    notes = agent / names.long_term
-    # The name is a pattern, and its folders may hold the date as well.
-    todays_notes = agent / names.name_day(datetime.now(settings.zone).date())
-
-    with explain_errors():
-        todays_notes.parent.mkdir(parents=True, exist_ok=True)
-        created = _create_notes(notes)
-
-    if not created:
-        echo(f"{notes} already exists; nothing was changed.")
-        return
-
-    echo(f"Created {notes}")
-    echo(f"Daily notes go into one file per day, today's is {todays_notes}")
-
-
-@main.command(epilog=_DEMO_EXAMPLE)
-@take_namespace()
-@pass_session
-def demo(session: Session) -> None:
-    """Show an agent's first minute on your files, in thirty lines.
-
-    Finds and reads files of the workspace, answers a question from sample memories, follows their
-    links, and compares what LangChain and MCP give a model. Your own memories are neither read nor
-    changed.
-    """
-    workspace = session.shareable_settings.workspace_root
-    if workspace is None:
-        raise click.UsageError(
-            "the demonstration reads the files of a workspace; "
-            "start in a project folder, or set --workspace-dir"
-        )
-
-    # The demonstration also acts as an MCP client, and MCP is an optional dependency.
-    if find_spec("mcp") is None:
-        raise click.UsageError(
-            "the demonstration needs MCP; run: pip install 'agent-abilities[mcp]'"
-        )
-
-    from abilities.cli.demo import run_demo
-
-    asyncio.run(run_demo(workspace.path))
-
-
-def _create_notes(path: Path) -> bool:
-    """Write the starter notes, and return False if there are notes already."""
-    if path.exists():
-        return False
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_STARTER_NOTES, encoding="utf-8")
-    return True

@@ -1,12 +1,10 @@
 """The options that many commands share; they count before a command's name and after it."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import TypedDict, TypeVar
 
 import click
-
-from abilities.cli.session import Options
-from abilities.declarations.memory import parse_namespace
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., object])
 
@@ -14,6 +12,15 @@ _OPTIONS = "abilities.options"
 """Where click's contexts keep them; a command and the group that it is in share this."""
 
 NAMESPACE = "--namespace"
+
+
+class Options(TypedDict, total=False):
+    """Settings from options of the command line; an option that was not given is absent."""
+
+    workspace_dir: Path
+    agent_dir: Path
+    namespace: str
+    tools: tuple[str, ...]
 
 
 def find_options(context: click.Context) -> Options:
@@ -33,6 +40,9 @@ def keep_option(context: click.Context, parameter: click.Parameter, value: objec
 
 def _keep_namespace(context: click.Context, parameter: click.Parameter, value: object) -> None:
     if value is not None:
+        # Every command line begins with this module; few have the option.
+        from abilities.declarations.memory import parse_namespace
+
         try:
             value = parse_namespace(value)
         except ValueError as error:

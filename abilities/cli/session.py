@@ -3,8 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
-from pathlib import Path
-from typing import TextIO, TypedDict
+from typing import TextIO
 
 import click
 from pydantic import ValidationError
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 from abilities.application import Abilities, open_store
 from abilities.cli.errors import SettingsError, end_sentence
 from abilities.cli.mending import describe_failure
+from abilities.cli.options import Options
 from abilities.cli.stdout import claim_stdout, divert_stdout
 from abilities.cli.text import echo, format_count
 from abilities.declarations.faults import Fault, Refused
@@ -24,15 +24,6 @@ from abilities.settings import Settings
 
 _MAX_SHOWN = 4
 """Wrong settings, or variables that are none, that are named at once."""
-
-
-class Options(TypedDict, total=False):
-    """Settings from options of the command line; an option that was not given is absent."""
-
-    workspace_dir: Path
-    agent_dir: Path
-    namespace: str
-    tools: tuple[str, ...]
 
 
 class Session:

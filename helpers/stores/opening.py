@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.originals import RepairReport
 from abilities.helpers.stores.protocol import ServableStore
-from abilities.helpers.stores.sqlite.repair import repair
 from abilities.helpers.stores.sqlite.schema import is_store_header as is_store_header
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.timeline import HistoryLimits
@@ -77,6 +76,8 @@ async def repair_store(
     """
     path = store_path(url)
     if path is not None:
+        from abilities.helpers.stores.sqlite.repair import repair
+
         return await asyncio.to_thread(repair, path, originals, progress, dry_run=dry_run)
 
     store = _open_postgres(url)

@@ -33,8 +33,7 @@ EXAMPLES = [
     *(FRAMEWORKS / f"with_{name}.py" for name in IN_SUITE),
 ]
 DOCUMENTS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     LANGCHAIN,
 ]
@@ -299,7 +298,7 @@ def test_links_between_documents_lead_somewhere() -> None:
     # Package indexes show README too, where only whole addresses lead somewhere.
     links += [
         (ROOT / "README.md", target.partition("#"))
-        for target in re.findall(r"/(?:blob/main|agent-abilities/main)/([^)\s]+)", README)
+        for target in re.findall(r"/(?:blob|raw)/main/([^)\s]+)", README)
     ]
     assert not re.search(r"\]\((?!https://)", README)
     assert len(links) > 30

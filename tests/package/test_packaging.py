@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from abilities.builtin.catalog import BUILT_IN
+from tests.package.test_publishing import list_licenses
 from tests.support.sources import ROOT, list_modules, list_sources
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+VERSION = PROJECT["project"]["version"]
 SCHEMAS = ROOT / "declarations" / "schemas"
 
 
@@ -59,10 +61,39 @@ def test_the_source_distribution_holds_all_that_its_own_tests_need(distributions
 
 
 @pytest.mark.thorough
+def test_the_source_distribution_tests_itself(distributions: Path, tmp_path: Path) -> None:
+    (archive,) = distributions.glob("*.tar.gz")  # the wheel beside it was built from it
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+
+    (source,) = tmp_path.iterdir()
+    for name in LINKS:  # an archive has none, and what installs it for development needs none
+        (source / name).symlink_to(Path("..") / Path(name).name)
+
+    code = """
+import sys
+import pytest
+import abilities.helpers.walk
+assert abilities.helpers.walk.__file__.startswith(sys.argv[1])
+sys.exit(pytest.main(sys.argv[2:]))
+"""
+    tests = ["tests/package/test_declarations.py", "tests/package/test_registry.py"]
+    options = ["-q", "-p", "no:cacheprovider", "-n", "0", "--no-header"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(source), *options, *tests],
+        cwd=source,
+        env={**os.environ, "ABILITIES_TESTS": "quick"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-1_000:]
+
+
+@pytest.mark.thorough
 def test_the_wheel_installs_one_name_and_everything_it_needs(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     top_names = {name.split("/")[0] for name in names}
-    assert top_names == {"abilities", "agent_abilities-0.1.0.dist-info"}
+    assert top_names == {"abilities", f"agent_abilities-{VERSION}.dist-info"}
 
     sources = {str(Path(*module.split("."))) for module, _ in list_modules()}
     packed = {
@@ -71,7 +102,9 @@ def test_the_wheel_installs_one_name_and_everything_it_needs(wheel: Path) -> Non
     assert packed == sources
     assert "abilities/py.typed" in names
     assert {f"abilities/declarations/schemas/{a.name}.json" for a in BUILT_IN} <= set(names)
-    assert any(name.endswith("licenses/LICENSE") for name in names)
+    licenses = {name.partition("/licenses/")[2] for name in names if "/licenses/" in name}
+    vendored = {path.relative_to(ROOT).as_posix() for path in list_licenses()}
+    assert licenses == {"LICENSE"} | vendored
     static = ROOT / "abilities" / "explorer" / "static"
     shown = {str(path.relative_to(ROOT)) for path in static.rglob("*") if path.is_file()}
     assert len(shown) > 20 and shown <= set(names)  # the page, its libraries and their licences

@@ -1,0 +1,101 @@
+"""The commands of the first minute: an agent directory of one's own, and the demonstration."""
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from abilities.cli.errors import explain_errors
+from abilities.cli.options import take_namespace
+from abilities.cli.session import Session, pass_session
+from abilities.cli.text import echo
+from abilities.extras import format_install, is_installed
+
+_STARTER_NOTES = """\
+# Memory
+
+What this agent should always remember. One fact per line.
+"""
+
+_INIT_EXAMPLES = """\b
+Examples:
+  abilities init
+  abilities init ~/agents/ada
+"""
+
+_DEMO_EXAMPLE = """\b
+Example:
+  abilities --workspace-dir ~/project demo
+"""
+
+
+@click.command(epilog=_INIT_EXAMPLES)
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
+@take_namespace()
+@pass_session
+def init(session: Session, directory: Path | None) -> None:
+    """Create an agent directory with a starter MEMORY.md.
+
+    DIRECTORY defaults to the configured agent directory. Existing notes are never changed.
+    """
+    if directory is not None:
+        session = session.override({"agent_dir": directory})
+
+    settings = session.settings
+    agent = settings.agent_root.path
+    names = settings.memory_files
+    notes = agent / names.long_term
+    # The name is a pattern, and its folders may hold the date as well.
+    todays_notes = agent / names.name_day(datetime.now(settings.zone).date())
+
+    with explain_errors():
+        todays_notes.parent.mkdir(parents=True, exist_ok=True)
+        created = _create_notes(notes)
+
+    if not created:
+        echo(f"{notes} already exists; nothing was changed.")
+        return
+
+    echo(f"Created {notes}")
+    echo(f"Daily notes go into one file per day, today's is {todays_notes}")
+
+
+@click.command(epilog=_DEMO_EXAMPLE)
+@take_namespace()
+@pass_session
+def demo(session: Session) -> None:
+    """Show an agent's first minute on your files, in thirty lines.
+
+    Finds and reads files of the workspace, answers a question from sample memories, follows their
+    links, and compares what LangChain and MCP give a model. Your own memories are neither read nor
+    changed.
+    """
+    workspace = session.shareable_settings.workspace_root
+    if workspace is None:
+        raise click.UsageError(
+            "the demonstration reads the files of a workspace; "
+            "start in a project folder, or set --workspace-dir"
+        )
+
+    # The demonstration also acts as an MCP client, and MCP is an optional dependency.
+    if not is_installed("mcp"):
+        raise click.UsageError(f"the demonstration needs MCP; run: {format_install('mcp')}")
+
+    # LangChain takes a second to import.
+    from abilities.cli.demo import run_demo
+
+    asyncio.run(run_demo(workspace.path))
+
+
+def _create_notes(path: Path) -> bool:
+    """Write the starter notes, and return False if there are notes already."""
+    if path.exists():
+        return False
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_STARTER_NOTES, encoding="utf-8")
+    return True
+
+
+COMMANDS = (init, demo)

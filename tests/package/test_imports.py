@@ -1,0 +1,105 @@
+"""What a command imports: its start must not wait for libraries that it does not use."""
+
+import ast
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+import abilities
+from abilities.cli.main import _SUMMARIES, main
+from tests.support.sources import ROOT
+
+OPTIONAL = {
+    "fastapi",
+    "fastembed",
+    "langchain_core",
+    "mcp",
+    "networkx",
+    "numpy",
+    "opentelemetry",
+    "prometheus_client",
+    "psycopg",
+    "psycopg_pool",
+    "starlette",
+    "toon_format",
+    "uvicorn",
+}
+"""Libraries of a surface, a store or a format that the commands below do not use."""
+
+COMMANDS = {
+    "--help": (
+        ["--help"],
+        OPTIONAL | {"abilities.application", "asyncio", "orjson", "pydantic", "rich", "sqlite3"},
+    ),
+    "call": (
+        ["call", "file_read_bulk", '{"paths": ["none.txt"]}'],
+        OPTIONAL
+        | {
+            "abilities.declarations.kv_memory",
+            "abilities.helpers.stores.postgres",
+            "abilities.helpers.transfer",
+            "rich",
+        },
+    ),
+    "call --pretty": (["call", "get_memory_stats", "--pretty"], OPTIONAL),
+}
+"""Command lines, and the modules that none of them may import."""
+
+CODE = """
+import json, sys
+from abilities.cli.main import main
+sys.argv = ["abilities", *json.loads(sys.argv[1])]
+try:
+    main()
+finally:
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_imports_no_library_that_it_does_not_use(name: str, tmp_path: Path) -> None:
+    arguments, forbidden = COMMANDS[name]
+
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, json.dumps(arguments)],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    imported = set(json.loads(done.stderr.splitlines()[-1]))
+    assert {"abilities.cli.main", "click"} <= imported
+    assert imported & forbidden == set()
+
+
+def test_the_list_of_commands_says_what_each_of_them_says() -> None:
+    context = click.Context(main)
+    commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
+
+    said = {name: command and command.get_short_help_str(200) for name, command in commands.items()}
+
+    assert said == _SUMMARIES
+
+
+def test_public_names_are_imported_from_where_type_checkers_see_them() -> None:
+    tree = ast.parse((ROOT / "abilities" / "__init__.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    seen = {alias.name: node.module for node in imports for alias in node.names}
+
+    assert sorted(abilities._MODULES) == abilities.__all__
+    for name in abilities.__all__:
+        module = seen[name]
+        assert module is not None
+        assert getattr(abilities, name) is getattr(import_module(module), name)
+
+    unknown = "Nothing"
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        getattr(abilities, unknown)
