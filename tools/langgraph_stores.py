@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any, Self
@@ -99,7 +99,7 @@ class NoConnection:
     async def __aexit__(self, *_: object) -> None:
         pass
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[None, None, Self]:
         yield from ()
         return self
 
