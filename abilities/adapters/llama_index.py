@@ -37,10 +37,10 @@ def load_tools(
     failed as a whole has ``is_error``.
     """
     functions = load_functions(source, only=only, read_only=read_only, caller="llama-index")
-    return [AbilityTool(function) for function in functions]
+    return [LlamaIndexTool(function) for function in functions]
 
 
-class AbilityTool(FunctionTool):
+class LlamaIndexTool(FunctionTool):
     """One ability as a LlamaIndex tool."""
 
     def __init__(self, function: Function) -> None:

@@ -54,12 +54,12 @@ async def run(
 ) -> list[ToolOutput]:
     """Let a scripted model make calls, and say that it is done; return what the tools put out."""
     script = Script(calls)
-    agent = FunctionAgent(tools=tools, llm=script.model, streaming=False)
+    agent = FunctionAgent(tools=[*tools], llm=script.model, streaming=False)
     own = Context(agent)
     for key, value in (context or {}).items():
         await own.store.set(key, value)
 
-    result = await agent.run("Read.", ctx=own, max_iterations=1_000)
+    result: Any = await agent.run("Read.", ctx=own, max_iterations=1_000)
 
     assert str(result) == "Done."
     outputs = [call.tool_output for call in result.tool_calls]
@@ -106,10 +106,10 @@ async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(settings: Settin
 
 async def test_a_workflow_of_agents_does_the_same(settings: Settings) -> None:
     script = Script([READ, WRONG])
-    tools: Any = load_tools(settings)
-    agent = FunctionAgent(name="reader", tools=tools, llm=script.model, streaming=False)
+    tools = load_tools(settings)
+    agent = FunctionAgent(name="reader", tools=[*tools], llm=script.model, streaming=False)
 
-    result = await AgentWorkflow(agents=[agent]).run("Read.")
+    result: Any = await AgentWorkflow(agents=[agent]).run("Read.")
 
     assert str(result) == "Done."
     assert [call.tool_output.is_error for call in result.tool_calls] == [False, True]

@@ -50,9 +50,9 @@ class Scripted(Model):
                 type="function_call", name=name, call_id=f"call-{self.number}", arguments=text
             )
         else:
-            text = ResponseOutputText(type="output_text", text="Done.", annotations=[])
+            part = ResponseOutputText(type="output_text", text="Done.", annotations=[])
             output = ResponseOutputMessage(
-                id="m", type="message", role="assistant", status="completed", content=[text]
+                id="m", type="message", role="assistant", status="completed", content=[part]
             )
         self.number += 1
         return ModelResponse(output=[output], usage=Usage(), response_id=None)

@@ -21,6 +21,10 @@ from tests.adapters.parity import Call, Seen, check_parity, list_calls
 from tests.support.sources import ROOT
 
 ADAPTERS = sorted((ROOT / "abilities" / "adapters").glob("*.py"))
+FRAMEWORKS = [
+    path.stem.removeprefix("test_") for path in (ROOT / "tests" / "adapters").glob("test_*.py")
+]
+MOST_LINES = 150
 NAMES = "|".join(ability.name for ability in BUILT_IN)
 
 
@@ -212,6 +216,13 @@ async def test_a_cancelled_first_call_does_not_cancel_the_opening(roots: Setting
         await first
 
     assert (await second).text.endswith("\nfine\n\n")
+
+
+@pytest.mark.parametrize("name", ["langchain", *FRAMEWORKS])
+def test_the_adapter_of_a_framework_is_thin(name: str) -> None:
+    lines = (ROOT / "abilities" / "adapters" / f"{name}.py").read_text().splitlines()
+
+    assert len(lines) <= MOST_LINES
 
 
 @pytest.mark.parametrize("path", ADAPTERS, ids=lambda path: path.stem)
