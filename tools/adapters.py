@@ -1,20 +1,22 @@
 """Test each adapter beside its framework, in an environment of its own: `make adapters`.
 
 The frameworks do not resolve together. Each is installed in its newest version that resolves with
-this package; what is installed is kept, and installed again when pyproject.toml changes. The table
-shows which versions resolved, and whether the adapter's tests and its example passed. One that
-cannot be installed has failed. Names of frameworks as arguments run only those.
+this package; what is installed is kept, and installed again when pyproject.toml changes. A line for
+each shows which versions resolved, and whether the adapter's tests and its example passed. One that
+cannot be installed has failed, and so has one that resolves only in a version from before the
+adapter. Names of frameworks as arguments run only those.
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENTS = ROOT / ".adapters"
@@ -31,11 +33,19 @@ WITHOUT_TELEMETRY = {
 
 
 class Framework(NamedTuple):
-    """A framework with an adapter of its name; ``extras`` are those of this package beside it."""
+    """A framework with an adapter of its name.
+
+    ``least`` is the oldest version that counts, ``extras`` are those of this package beside it.
+    """
 
     name: str
     package: str
+    least: str
     extras: str = "[mcp]"
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.package}>={self.least}"
 
     @property
     def folder(self) -> Path:
@@ -55,17 +65,17 @@ class Framework(NamedTuple):
 
 
 FRAMEWORKS = (
-    Framework("openai_agents", "openai-agents"),
-    Framework("pydantic_ai", "pydantic-ai-slim"),
-    Framework("llama_index", "llama-index-core"),
-    Framework("google_adk", "google-adk"),
-    Framework("agent_framework", "agent-framework-core"),
-    Framework("crewai", "crewai", extras=""),  # it needs mcp 1
+    Framework("openai_agents", "openai-agents", "0.24"),
+    Framework("pydantic_ai", "pydantic-ai-slim", "2.68"),
+    Framework("llama_index", "llama-index-core", "0.14"),
+    Framework("google_adk", "google-adk", "2.13"),
+    Framework("agent_framework", "agent-framework-core", "1.23"),
+    Framework("crewai", "crewai", "1.15", extras=""),  # it needs mcp 1
 )
 
 
 class Outcome(NamedTuple):
-    """What the table says of a framework; ``output`` is that of the command that failed."""
+    """What is shown of a framework; ``output`` is that of the command that failed."""
 
     versions: dict[str, str]
     verdict: str
@@ -87,7 +97,7 @@ def main() -> int:
         with console.status(f"{framework.name} ..."):
             outcomes[framework] = try_framework(framework, console)
 
-    show_table(outcomes, console)
+    show(outcomes, console)
     return 1 if any(outcome.output for outcome in outcomes.values()) else 0
 
 
@@ -95,7 +105,7 @@ def try_framework(framework: Framework, console: Console) -> Outcome:
     """Install a framework, and run the tests and the example of its adapter."""
     output = install(framework)
     if output:
-        return Outcome({}, f"{framework.package} could not be installed", output)
+        return Outcome({}, f"{framework.requirement} could not be installed.", output)
 
     versions = find_versions(framework)
     console.print(f"{framework.package} {versions[framework.package]} is installed.")
@@ -104,16 +114,16 @@ def try_framework(framework: Framework, console: Console) -> Outcome:
     command = ["-m", "pytest", "-W", "default", "-p", "no:cacheprovider", "--disable-warnings"]
     command += ["--confcutdir", str(framework.tests.parent)]
     failed, output = run(framework, [framework.python, *command, framework.tests])
-    lines = output.strip().splitlines()
-    passed = lines[-1] if lines else "no test ran"
+    counts = re.findall(r"\d+ (?:passed|failed|errors?|skipped)", output.rpartition("\n\n")[2])
+    passed = ", ".join(counts) or "no test ran"
     if failed:
         return Outcome(versions, passed, output)
 
     failed, output = run(framework, [framework.python, framework.example])
     if failed:
-        return Outcome(versions, f"{passed}; its example failed", output)
+        return Outcome(versions, f"{passed}, and its example failed", output)
 
-    return Outcome(versions, f"{passed}; its example too")
+    return Outcome(versions, f"{passed}, and its example")
 
 
 def install(framework: Framework) -> str:
@@ -129,9 +139,9 @@ def install(framework: Framework) -> str:
             return output
 
     options = ["--quiet", "--disable-pip-version-check", "--upgrade"]
-    wanted_packages = [framework.package, "pytest", "pytest-asyncio"]
+    packages = [framework.requirement, "pytest", "pytest-asyncio"]
     command = ["-m", "pip", "install", *options, "--editable", f"{ROOT}{framework.extras}"]
-    failed, output = run(framework, [framework.python, *command, *wanted_packages])
+    failed, output = run(framework, [framework.python, *command, *packages])
     if failed:
         return output
 
@@ -144,16 +154,16 @@ def find_versions(framework: Framework) -> dict[str, str]:
     code = """
 import json, sys
 from importlib.metadata import distributions
-versions = {found.name: found.version for found in distributions()}
+versions = {found.name.lower(): found.version for found in distributions()}
 print(json.dumps({name: versions[name] for name in sys.argv[1:] if name in versions}))
 """
-    command = [framework.python, "-c", code, framework.package, *SHARED]
+    command = [str(framework.python), "-c", code, framework.package, *SHARED]
     found = subprocess.run(command, capture_output=True, check=True, text=True)
     versions: dict[str, str] = json.loads(found.stdout)
     return versions
 
 
-def run(framework: Framework, command: list[str | Path]) -> tuple[bool, str]:
+def run(framework: Framework, command: Sequence[str | Path]) -> tuple[bool, str]:
     """Run a command at home in a framework's folder; return whether it failed, and its output."""
     home = framework.folder / "home"
     home.mkdir(parents=True, exist_ok=True)
@@ -174,17 +184,18 @@ def run(framework: Framework, command: list[str | Path]) -> tuple[bool, str]:
     return done.returncode != 0, done.stdout or f"exit status {done.returncode}"
 
 
-def show_table(outcomes: dict[Framework, Outcome], console: Console) -> None:
+def show(outcomes: dict[Framework, Outcome], console: Console) -> None:
     """Print the output of what failed, and a line for each framework."""
-    table = Table("framework", "version", *SHARED, "tests")
-    for framework, (versions, verdict, output) in outcomes.items():
-        if output:
+    for framework, outcome in outcomes.items():
+        if outcome.output:
             console.rule(framework.name)
-            console.print(output, markup=False, highlight=False)
-        shown = [versions.get(name, "") for name in (framework.package, *SHARED)]
-        table.add_row(framework.name, *shown, f"[red]{verdict}" if output else verdict)
+            console.print(outcome.output, markup=False, highlight=False, soft_wrap=True)
 
-    console.print(table)
+    for framework, (versions, verdict, output) in outcomes.items():
+        verdict = f"FAILED: {verdict}" if output else verdict
+        shown = ", ".join(f"{name} {version}" for name, version in versions.items())
+        line = f"{framework.name:16} {verdict:36} {shown}".rstrip()
+        console.print(line, style="red" if output else "", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

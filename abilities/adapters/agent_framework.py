@@ -1,7 +1,6 @@
 """Abilities as tools of the Microsoft Agent Framework: `load_tools`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from agent_framework import FunctionInvocationContext, FunctionTool, MiddlewareFailure
 from pydantic import BaseModel
@@ -10,6 +9,7 @@ from typing_extensions import override
 from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import find_namespace
 from abilities.application import Abilities
+from abilities.declarations.values import JsonObject
 from abilities.settings import Settings
 
 
@@ -29,10 +29,10 @@ def load_tools(
     as a whole.
     """
     functions = load_functions(source, only=only, read_only=read_only, caller="agent-framework")
-    return [AbilityTool(function) for function in functions]
+    return [AgentFrameworkTool(function) for function in functions]
 
 
-class AbilityTool(FunctionTool):
+class AgentFrameworkTool(FunctionTool):
     """One ability as a tool of the framework; its arguments are validated by the ability alone."""
 
     def __init__(self, function: Function) -> None:
@@ -56,6 +56,6 @@ class AbilityTool(FunctionTool):
         return (await self._function.call(context.arguments, namespace=namespace)).text
 
     @override
-    def _prepare_arguments(self, arguments: BaseModel | Mapping[str, Any] | None) -> dict[str, Any]:
+    def _prepare_arguments(self, arguments: BaseModel | Mapping[str, object] | None) -> JsonObject:
         # The framework's own checks answer only that something is wrong with the arguments.
         return self._arguments_as_mapping(arguments) or {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from crewai.tools import BaseTool, ToolFailure
 from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
@@ -32,7 +32,7 @@ def load_tools(
     is kept for a later call.
     """
     functions = load_functions(source, only=only, read_only=read_only, caller="crewai")
-    return [AbilityTool.from_function(function) for function in functions]
+    return [CrewTool.from_function(function) for function in functions]
 
 
 class PassedArguments(BaseModel):
@@ -46,17 +46,17 @@ class PassedArguments(BaseModel):
 
     @override
     @classmethod
-    def model_json_schema(cls, *args: Any, **kwargs: Any) -> JsonObject:
+    def model_json_schema(cls, *args: object, **kwargs: object) -> JsonObject:
         return deepcopy(cls.offered)  # CrewAI changes it
 
 
-class AbilityTool(BaseTool):
+class CrewTool(BaseTool):
     """One ability as a CrewAI tool; its arguments are validated by the ability alone."""
 
     _function: Function = PrivateAttr()
 
     @classmethod
-    def from_function(cls, function: Function) -> "AbilityTool":
+    def from_function(cls, function: Function) -> "CrewTool":
         """Create the tool of a function."""
         arguments = create_model(f"{function.name}_arguments", __base__=PassedArguments)
         arguments.offered = build_strict_schema(function)

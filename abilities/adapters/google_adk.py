@@ -1,7 +1,6 @@
 """Abilities as tools of Google's Agent Development Kit: `load_tools`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from google.adk.tools import BaseTool, ToolContext
 from google.genai import types
@@ -10,6 +9,7 @@ from typing_extensions import override
 from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import find_namespace
 from abilities.application import Abilities
+from abilities.declarations.values import JsonObject
 from abilities.settings import Settings
 
 
@@ -28,10 +28,10 @@ def load_tools(
     ``{"result": text}``, or ``{"error": text}`` if the call failed as a whole.
     """
     functions = load_functions(source, only=only, read_only=read_only, caller="google-adk")
-    return [AbilityTool(function) for function in functions]
+    return [AdkTool(function) for function in functions]
 
 
-class AbilityTool(BaseTool):
+class AdkTool(BaseTool):
     """One ability as an ADK tool; its arguments are validated by the ability alone."""
 
     def __init__(self, function: Function) -> None:
@@ -48,7 +48,7 @@ class AbilityTool(BaseTool):
         )
 
     @override
-    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, str]:
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> dict[str, str]:
         namespace = find_namespace(tool_context.state.to_dict())
         reply = await self._function.call(args, namespace=namespace)
 

@@ -4,16 +4,15 @@ Some frameworks and model services make each tool's schema a strict one, in whic
 fields but those described. What they would make of an ability's own schema is not what it takes.
 """
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from abilities.adapters.functions import Function
-from abilities.declarations.values import JsonObject
+from abilities.declarations.values import JsonObject, as_object
 from abilities.schemas import build_arguments_schema
 
 NULL: JsonObject = {"type": "null"}
 JSON_TEXT: JsonObject = {"type": "string", "description": "A JSON object."}
-"""What a strict schema has for an object of any fields; abilities take its text as well."""
+"""What a strict schema has for an object of any fields; built-in abilities take its text too."""
 
 
 def build_strict_schema(function: Function) -> JsonObject:
@@ -24,23 +23,22 @@ def build_strict_schema(function: Function) -> JsonObject:
         for name, field in brief["properties"].items()
     }
 
-    strict: JsonObject = _make_strict({**brief, "properties": fields})
-    return strict
+    return _make_strict({**brief, "properties": fields, "additionalProperties": False})
 
 
-def leave_out_null(value: Any, schema: JsonObject) -> Any:
+def leave_out_null(value: object, schema: JsonObject) -> object:
     """Return arguments without each null that stands for an optional field of a strict schema."""
     for alternative in schema.get("anyOf", []):
         value = leave_out_null(value, alternative)
 
     if isinstance(value, list):
-        items = cast(list[Any], value)
+        items = cast(list[object], value)
         return [leave_out_null(item, schema.get("items", {})) for item in items]
 
-    if not isinstance(value, Mapping):
+    given = as_object(value)
+    if given is None:
         return value
 
-    given = cast(Mapping[str, Any], value)
     fields: JsonObject = schema.get("properties", {})
     return {
         name: leave_out_null(item, fields.get(name, {}))
@@ -62,7 +60,7 @@ def _has_open_object(schema: JsonObject) -> bool:
     return any(_has_open_object(part) for part in inner)
 
 
-def _make_strict(schema: JsonObject) -> Any:
+def _make_strict(schema: JsonObject) -> JsonObject:
     strict = dict(schema)
     if "items" in schema:
         strict["items"] = _make_strict(schema["items"])
@@ -90,8 +88,8 @@ def _make_strict(schema: JsonObject) -> Any:
 
 def _make_optional(field: JsonObject) -> JsonObject:
     """Return the strict schema of a field, or null; what describes the field stays outside."""
-    strict: JsonObject = _make_strict(field)
-    outer = {key: strict[key] for key in ("description", "default") if key in strict}
+    strict = _make_strict(field)
+    outer: JsonObject = {key: strict[key] for key in ("description", "default") if key in strict}
     inner = {key: value for key, value in strict.items() if key not in outer}
 
     # Alternatives are not nested: it would only be harder to read.

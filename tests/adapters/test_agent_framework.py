@@ -29,7 +29,7 @@ from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
 WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
 
 
-class Scripted(FunctionInvocationLayer, BaseChatClient):  # type: ignore[misc]
+class Scripted(FunctionInvocationLayer, BaseChatClient):
     """Makes one call after the other, and then says that it is done."""
 
     def __init__(self, calls: Sequence[Call | tuple[str, str]]) -> None:

@@ -90,9 +90,9 @@ async def test_a_model_is_offered_each_schema_as_it_is() -> None:
     runner = InMemoryRunner(LlmAgent(name="reader", model=model, tools=load_tools()))
     await runner.run_debug("Read.", quiet=True)
 
-    (tool,) = model.requests[0].config.tools or ()
-    assert isinstance(tool, types.Tool)
-    offered = {declared.name: declared for declared in tool.function_declarations or ()}
+    tools: Any = model.requests[0].config.tools
+    (tool,) = tools
+    offered = {declared.name: declared for declared in tool.function_declarations}
     for ability in BUILT_IN:
         declared = offered[ability.name]
         assert declared.parameters_json_schema == schemas.build_input_schema(ability)

@@ -1,5 +1,10 @@
 """The developers' tools: what they quote from the code exists."""
 
+from pathlib import Path
+
+import pytest
+
+from tools import adapters
 from tools.mutation import Definition, find_definition, list_definitions, list_outdated
 
 
@@ -24,3 +29,39 @@ def test_a_mutant_is_found_by_the_innermost_definition() -> None:
         "A.b",
         "A.b",
     ]
+
+
+def test_each_adapter_for_a_framework_is_tried_beside_it() -> None:
+    tests = (adapters.ROOT / "tests" / "adapters").glob("test_*.py")
+
+    names = [framework.name for framework in adapters.FRAMEWORKS]
+
+    assert sorted(names) == sorted(path.stem.removeprefix("test_") for path in tests)
+    assert all(framework.example.exists() for framework in adapters.FRAMEWORKS)
+
+
+def test_a_framework_that_cannot_be_installed_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "crewai" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho nothing resolves\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(adapters, "ENVIRONMENTS", tmp_path)
+    monkeypatch.setattr("sys.argv", ["adapters", "crewai"])
+
+    assert adapters.main() == 1
+
+    shown = capsys.readouterr().out
+    assert "nothing resolves" in shown
+    assert shown.endswith("FAILED: crewai>=1.15 could not be installed.\n")
+
+
+def test_a_framework_without_an_adapter_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["adapters", "crewai", "none"])
+
+    assert adapters.main() == 2
+
+    assert capsys.readouterr().out.startswith("There is no adapter for none. There are: openai_")

@@ -17,7 +17,7 @@ from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import find_namespace
 from abilities.builtin.catalog import BUILT_IN
 from abilities.replies import Reply
-from tests.adapters.parity import Call, Seen, check_parity, list_calls
+from tests.adapters.parity import Call, Seen, check_parity, hide_changing, list_calls
 from tests.support.sources import ROOT
 
 ADAPTERS = sorted((ROOT / "abilities" / "adapters").glob("*.py"))
@@ -68,6 +68,11 @@ async def test_the_check_of_parity_finds_a_difference(tmp_path: Path) -> None:
 
     with pytest.raises(AssertionError, match=calls_of("file_read_bulk")):
         await check_parity(write_json_again, tmp_path)
+
+
+def test_the_check_of_parity_hides_versions_whether_toon_quotes_them_or_not() -> None:
+    assert hide_changing('1,"40e183345488"') == hide_changing("1,0583d93fc5a8")
+    assert hide_changing("1,0583d93fc5a8") != hide_changing("2,0583d93fc5a8")
 
 
 def calls_of(name: str) -> str:
