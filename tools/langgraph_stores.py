@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any, Self
@@ -17,6 +17,8 @@ from abilities.adapters.host import Host
 from abilities.adapters.langgraph_store import AbilitiesStore
 
 HOST = Host(Settings(store_url=os.environ["STORE_URL"]), "langgraph")
+ABILITIES = HOST.run_sync(HOST.get_view())
+HOST.run_sync(ABILITIES.check_ready())  # connects with what is replaced below
 
 
 class Replacement(AbilitiesStore):
@@ -25,7 +27,7 @@ class Replacement(AbilitiesStore):
     MIGRATIONS = ()
 
     def __init__(self, *, index: object = None, ttl: TTLConfig | None = None, **_: object) -> None:
-        super().__init__(HOST.run_sync(HOST.get_view()), namespace=uuid4().hex, ttl=ttl)
+        super().__init__(ABILITIES, namespace=uuid4().hex, ttl=ttl)
         self.index = index
 
     @classmethod
@@ -99,7 +101,7 @@ class NoConnection:
     async def __aexit__(self, *_: object) -> None:
         pass
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[None, None, Self]:
         yield from ()
         return self
 

@@ -13,6 +13,7 @@ from abilities.replies import Reply
 from abilities.settings import Settings
 
 T = TypeVar("T")
+Work = Coroutine[Any, Any, T]
 
 
 class Host:
@@ -55,11 +56,11 @@ class Host:
         """Call an ability as `call` does, from a thread that may wait for the reply."""
         return self.run_sync(self.call(name, arguments, namespace))
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run(self, work: Work[T]) -> T:
         """Run a coroutine on the background loop; may be awaited on any event loop."""
         return await asyncio.wrap_future(_submit_to_background(work))
 
-    def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
+    def run_sync(self, work: Work[T]) -> T:
         """Run a coroutine on the background loop, from a thread that may wait for its result."""
         return _submit_to_background(work).result()
 
@@ -107,7 +108,7 @@ _background_loop: asyncio.AbstractEventLoop | None = None
 _background_lock = threading.Lock()
 
 
-def _submit_to_background(work: Coroutine[Any, Any, T]) -> Future[T]:
+def _submit_to_background(work: Work[T]) -> Future[T]:
     """Run a coroutine on the background loop; may be called from any thread."""
     return asyncio.run_coroutine_threadsafe(work, _get_background_loop())
 

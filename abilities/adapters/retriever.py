@@ -1,7 +1,6 @@
 """`AbilitiesRetriever`: what `recall` finds, as documents of LangChain."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -40,7 +39,7 @@ class AbilitiesRetriever(BaseRetriever):
     source: Abilities | Settings | None = Field(default=None, exclude=True, repr=False)
     k: int = Field(default=4, ge=1, description="The most documents that are returned.")
     namespace: str | int | None = None
-    filters: dict[str, Any] = Field(default_factory=dict)
+    filters: JsonObject = Field(default_factory=dict)
 
     _host: Host = PrivateAttr()
 

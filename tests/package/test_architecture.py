@@ -180,6 +180,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "completion",
         "declarations",
         "definition",
+        "errors",
         "helpers.reply",
         "instructions",
         "offer",
@@ -187,6 +188,17 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "registry",
         "replies",
         "schemas",
+        "settings",
+    ),
+    "adapters.langgraph_store": (
+        "adapters",
+        "application",
+        "declarations",
+        "definition",
+        "errors",
+        "helpers.memory",
+        "helpers.search",
+        "helpers.stores",
         "settings",
     ),
     "explorer": (
@@ -443,6 +455,9 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
             store_users.add(module.name)
 
     assert helper_users == {
+        "abilities.adapters.langgraph_store.batches",
+        "abilities.adapters.langgraph_store.reading",
+        "abilities.adapters.langgraph_store.searching",
         "abilities.application",
         "abilities.builtin.memory_read_bulk",
         "abilities.definition",
@@ -452,6 +467,9 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.helpers.memory.catching_up",
     }
     assert store_users == {
+        "abilities.adapters.langgraph_store.items",  # says how many parts a value takes
+        "abilities.adapters.langgraph_store.reading",  # names the parts
+        "abilities.adapters.langgraph_store.searching",  # says what to query
         "abilities.application",  # hands the store on
         "abilities.settings",  # asks what lies beside it
         "abilities.store_settings",  # checks its URL

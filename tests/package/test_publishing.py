@@ -111,7 +111,6 @@ def test_a_link_that_fails_on_a_package_index_is_found() -> None:
     assert list_bad_links("See [read].\n\n[read]: docs/read.md\n") == ["docs/read.md"]
 
 
-@pytest.mark.xfail(strict=True, reason="README still has the relative links of a checkout")
 def test_the_links_of_the_readme_work_on_a_package_index() -> None:
     assert list_bad_links((ROOT / "README.md").read_text()) == []
 

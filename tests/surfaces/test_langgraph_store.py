@@ -353,6 +353,9 @@ async def test_without_a_question_the_last_written_come_first(filled: AbilitiesS
         ({"absent": {"$gt": 1}}, []),
         ({"n": {"x": 1}}, []),
         ({"n": [1]}, []),
+        ({"n": {"$lte": float("nan")}}, []),
+        ({"n": {"$lt": 10**400}}, []),
+        ({"n": {"$lt": float("inf"), "$gt": 3}}, ["k4"]),
     ],
 )
 async def test_filters(filled: AbilitiesStore, condition: dict[str, Any], keys: list[str]) -> None:

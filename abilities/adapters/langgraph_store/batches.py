@@ -20,7 +20,7 @@ from langgraph.store.base import (
 from abilities.adapters.langgraph_store.items import StoredItem, build_put, build_refreshment
 from abilities.adapters.langgraph_store.names import ItemName
 from abilities.adapters.langgraph_store.reading import Outcome, load_items, read_memories
-from abilities.adapters.langgraph_store.searching import FoundItem, Searcher
+from abilities.adapters.langgraph_store.searching import RankedItem, Searcher
 from abilities.declarations.faults import Refused
 from abilities.definition import Context
 from abilities.helpers.memory.helper import MemoryHelper
@@ -138,7 +138,7 @@ def _is_missing(found: object) -> bool:
 def _find_used(
     gets: Iterable[GetOp],
     items: Mapping[str, Outcome],
-    searches: Iterable[tuple[SearchOp, Sequence[FoundItem]]],
+    searches: Iterable[tuple[SearchOp, Sequence[RankedItem]]],
 ) -> dict[str, StoredItem]:
     """Return the items that operations have read which let them live on."""
     used: dict[str, StoredItem] = {}
@@ -218,7 +218,7 @@ def _find_failures(outcomes: Iterable[tuple[str, object]]) -> dict[str, Refused]
 def _list_results(
     ops: Sequence[Op],
     items: Mapping[str, Outcome],
-    pages: Sequence[Sequence[FoundItem]],
+    pages: Sequence[Sequence[RankedItem]],
     listed: Sequence[list[tuple[str, ...]]],
 ) -> list[Result]:
     """Return the result of each operation, from those of each kind in their order.

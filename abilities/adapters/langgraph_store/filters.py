@@ -1,17 +1,18 @@
 """Which items pass the filter of a search, and which namespaces match conditions."""
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import ge, gt, le, lt
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import cast
 
 from langgraph.store.base import MatchCondition
 
-_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "$gt": gt,
-    "$gte": ge,
-    "$lt": lt,
-    "$lte": le,
+_ORDERS: Mapping[str, tuple[int, ...]] = {
+    "$gt": (1,),
+    "$gte": (0, 1),
+    "$lt": (-1,),
+    "$lte": (-1, 0),
 }
+"""What an operator accepts: a value that is less than the bound (-1), equal (0) or greater (1)."""
 
 
 def passes(value: Mapping[str, object], conditions: Mapping[str, object] | None) -> bool:
@@ -57,19 +58,24 @@ def _compare(value: object, operator: str, bound: object) -> bool:
     if operator == "$ne":
         return value != bound
 
-    compare = _COMPARISONS.get(operator)
-    if compare is None:
+    accepted = _ORDERS.get(operator)
+    if accepted is None:
         raise ValueError(f"Unsupported operator: {operator}")
 
-    numbers = _to_number(value), _to_number(bound)
-    if None not in numbers:
-        return compare(*numbers)
+    return _find_order(value, bound) in accepted
+
+
+def _find_order(value: object, bound: object) -> int | None:
+    """Return whether a value is less than (-1), equal to (0) or greater than (1) a bound."""
+    number, limit = _to_number(value), _to_number(bound)
+    if number is not None and limit is not None:
+        return (number > limit) - (number < limit)
 
     # Such as dates, whose texts have their order.
     if isinstance(value, str) and isinstance(bound, str):
-        return compare(value, bound)
+        return (value > bound) - (value < bound)
 
-    return False
+    return None
 
 
 def _to_number(value: object) -> float | None:
@@ -78,9 +84,11 @@ def _to_number(value: object) -> float | None:
         return None
 
     try:
-        return float(value)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
+
+    return None if isnan(number) else number
 
 
 def matches(namespace: Sequence[str], condition: MatchCondition) -> bool:

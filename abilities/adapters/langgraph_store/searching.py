@@ -34,7 +34,7 @@ _ROOM = 16 * 2**20
 """Bytes of contents that a ranking brings along; more are read afterwards."""
 
 
-class FoundItem(NamedTuple):
+class RankedItem(NamedTuple):
     """An item that a search found; a score is None if its words do not count."""
 
     item: StoredItem
@@ -51,7 +51,7 @@ class Searcher:
         self._memory = memory
         self._max_scanned = max_scanned
 
-    async def search(self, op: SearchOp) -> list[FoundItem]:
+    async def search(self, op: SearchOp) -> list[RankedItem]:
         """Return the page that a search asks for.
 
         With a question, the items that hold words of it stand first; the others follow, as without
@@ -62,17 +62,17 @@ class Searcher:
         wanted = page.stop if min(op.offset, op.limit) >= 0 else self._max_scanned
         if not op.query:
             scanned = await self._scan(op, wanted, frozenset(), is_strict=True)
-            return [FoundItem(item, None) for item in scanned][page]
+            return [RankedItem(item, None) for item in scanned][page]
 
         ranked = await self._rank(op, op.query)
         if len(ranked) < wanted:
             known = frozenset(found.item.row.key for found in ranked)
             for item in await self._scan(op, wanted, known, is_strict=False):
-                ranked.append(FoundItem(item, 0.0 if item.details.index else None))
+                ranked.append(RankedItem(item, 0.0 if item.details.index else None))
 
         return ranked[page]
 
-    async def _rank(self, op: SearchOp, question: str) -> list[FoundItem]:
+    async def _rank(self, op: SearchOp, question: str) -> list[RankedItem]:
         """Return the items that answer a question, best first."""
         arguments = RecallInput(
             queries=[to_storable(question[:MAX_QUESTION_CHARS])],
@@ -89,7 +89,7 @@ class Searcher:
         missing = [key for key in scores if key not in result.memories]
         memories = {**result.memories, **await read_memories(self._memory, missing)}
         items = await self._load_passing(op, {key: memories[key] for key in scores})
-        return [FoundItem(item, scores[item.row.key]) for item in items if item.details.index]
+        return [RankedItem(item, scores[item.row.key]) for item in items if item.details.index]
 
     async def _scan(
         self, op: SearchOp, wanted: int, known: frozenset[str], *, is_strict: bool
