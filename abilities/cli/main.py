@@ -66,10 +66,17 @@ def _import_tools() -> Iterable[click.Command]:
     return (doctor, graph, repair, token)
 
 
+def _import_setup() -> Iterable[click.Command]:
+    from abilities.cli import setup
+
+    return setup.COMMANDS
+
+
 _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
     **dict.fromkeys(("call", "declarations", "describe", "list"), _import_abilities),
     "catch-up": _import_catch_up,
     **dict.fromkeys(("explore", "mcp", "serve"), _import_servers),
+    "setup": _import_setup,
     **dict.fromkeys(("backup", "check", "export", "import", "restore"), _import_stores),
     **dict.fromkeys(("compact", "purge"), _import_history),
     **dict.fromkeys(("doctor", "graph", "repair", "token"), _import_tools),
