@@ -41,7 +41,7 @@ class _Target(NamedTuple):
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT", required=False)
+@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="[CLIENT]", required=False)
 @click.option("--project", is_flag=True, help="Set it up for the project in the current folder.")
 @click.option("--hooks", is_flag=True, help="Claude Code: run 'abilities catch-up' by hooks too.")
 @click.option("--tools", help="The abilities to offer, as for 'abilities mcp'.")

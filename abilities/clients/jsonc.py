@@ -30,11 +30,15 @@ _TOKEN = re.compile(
 
 
 class Token(NamedTuple):
-    """A string, scalar or mark, and where the space before it begins, after any comment."""
+    """A string, scalar or mark, and where the space before it begins, after any comment.
+
+    ``needs_line_end`` says that the comment goes to the end of its line.
+    """
 
     kind: str
     text: str
     gap: int
+    needs_line_end: bool
     start: int
     end: int
 
@@ -44,11 +48,13 @@ class Item:
     """A member of an object or an element of an array; an element has no key.
 
     ``gap`` is where the space before it begins, ``start`` where it begins itself, and ``comma``
-    where the comma after it stands, if there is one.
+    where the comma after it stands, if there is one. ``needs_line_end`` says that what is before
+    the space is a comment that goes to the end of its line.
     """
 
     key: str | None
     gap: int
+    needs_line_end: bool
     start: int
     value: "Value"
     comma: int | None
@@ -58,7 +64,7 @@ class Item:
 class Value:
     """A value: its place in the text, what it is as Python knows it, and what it consists of.
 
-    ``inner_end`` is where the space before the closing bracket begins.
+    ``inner_end`` is where the space before the closing bracket begins, after any comment.
     """
 
     start: int
@@ -112,6 +118,7 @@ class _Parser:
     def _list_tokens(self) -> Iterator[Token]:
         position = len(BOM) if self._text.startswith(BOM) else 0
         gap = position
+        needs_line_end = False
 
         while position < len(self._text):
             match = _TOKEN.match(self._text, position)
@@ -124,11 +131,13 @@ class _Parser:
 
             if kind == "comment":
                 gap = position
+                needs_line_end = match[0].startswith("//")
             elif kind != "space":
-                yield Token(kind, match[0], gap, match.start(), position)
+                yield Token(kind, match[0], gap, needs_line_end, match.start(), position)
                 gap = position
+                needs_line_end = False
 
-        yield Token("end", "", gap, position, position)
+        yield Token("end", "", gap, needs_line_end, position, position)
 
     def _parse_value(self, depth: int) -> Value:
         token = self._token
@@ -174,7 +183,7 @@ class _Parser:
         if self._token.text == ",":
             comma = self._advance().start
 
-        return Item(key, first.gap, first.start, value, comma)
+        return Item(key, first.gap, first.needs_line_end, first.start, value, comma)
 
     def _parse_key(self) -> str:
         if self._token.kind != "string":

@@ -164,18 +164,21 @@ def _insert_after_last(text: str, container: Value, key: str | None, value: obje
 
     addition = space + _render_item(text, key, value, indent, is_inline=is_inline)
 
+    end = last.value.end if last.comma is None else last.comma + 1
+    # Comments on the line are about what stands there. On a line of its own they do not swallow
+    # what follows.
+    place = end if is_inline else _skip_comments_of_line(text, end)
+
     if last.comma is not None:
-        place = _skip_comments_of_line(text, last.comma + 1)
         return text[:place] + addition + "," + text[place:]
 
-    place = _skip_comments_of_line(text, last.value.end)
     return text[: last.value.end] + "," + text[last.value.end : place] + addition + text[place:]
 
 
 def _insert_into_empty(text: str, container: Value, key: str | None, value: object) -> str:
     outer = _indent_of_line(text, container.start)
     newline = _find_newline(text)
-    is_inline = container.start > len(BOM) and "\n" not in text.strip()
+    is_inline = container.start > len(BOM) and not set("\r\n") & set(text.strip())
 
     if is_inline:
         before, indent, after = "", "", ""
@@ -191,11 +194,16 @@ def _insert_into_empty(text: str, container: Value, key: str | None, value: obje
 def _cut(text: str, container: Value, item: Item) -> str:
     if len(container.items) == 1:
         end = item.value.end if item.comma is None else item.comma + 1
+        # Space goes with it, comments stay.
         rest = text[end : container.end - 1]
-        return text[: item.gap] + rest.rstrip(" \t\r\n") + text[container.end - 1 :]
+        if not rest.strip():
+            rest = ""
+
+        rest += text[container.end - 1 :]
+        return text[: item.gap] + _keep_line_end(text, item, rest)
 
     if item.comma is not None:
-        return text[: item.gap] + text[item.comma + 1 :]
+        return text[: item.gap] + _keep_line_end(text, item, text[item.comma + 1 :])
 
     # The last one has no comma, so the one before it loses its own.
     previous = container.items[container.items.index(item) - 1]
@@ -203,7 +211,15 @@ def _cut(text: str, container: Value, item: Item) -> str:
         raise Unusable("a comma is missing")
 
     before = text[: previous.comma] + text[previous.comma + 1 : item.gap]
-    return before + text[item.value.end :]
+    return before + _keep_line_end(text, item, text[item.value.end :])
+
+
+def _keep_line_end(text: str, item: Item, rest: str) -> str:
+    """Return what follows an item that goes, so that no comment before it swallows that."""
+    if not item.needs_line_end or re.match(r"[ \t]*\r?\n", rest):
+        return rest
+
+    return _find_newline(text) + rest
 
 
 def _render_item(text: str, key: str | None, value: object, indent: str, *, is_inline: bool) -> str:

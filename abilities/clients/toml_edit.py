@@ -8,6 +8,7 @@ should, as Python's own parser reads it, or nothing is returned.
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import deepcopy
 
 import tomlkit
@@ -44,15 +45,7 @@ def put(text: str, path: Path, value: JsonObject) -> str:
         return text
 
     _set(wanted, path, value)
-    block = tomlkit.dumps(_nest(path, value)).replace("\n", _find_newline(text))
-    span = _find_block(text, path)
-
-    if span is None:
-        plain = _append_block(text, block)
-    else:
-        plain = text[: span[0]] + block.rstrip("\r\n") + text[span[1] :]
-
-    return _choose(wanted, plain, _put_by_tomlkit(text, path, value))
+    return _choose([wanted], _try_to_put(text, path, value))
 
 
 def remove(text: str, path: Path, prune: int = 0) -> str:
@@ -64,12 +57,12 @@ def remove(text: str, path: Path, prune: int = 0) -> str:
     if get(text, path) is None:
         return text
 
-    wanted = _load(text)
-    _delete(wanted, path, prune)
-    span = _find_block(text, path)
-    plain = text if span is None else _cut_block(text, *span)
+    # A table around it may stand there only because of its name, and be gone with it.
+    wanted = [_load(text), _load(text)]
+    _delete(wanted[0], path, prune)
+    _delete(wanted[1], path, len(path))
 
-    return _choose(wanted, plain, _remove_by_tomlkit(text, path, prune))
+    return _choose(wanted, _try_to_remove(text, path, prune))
 
 
 def _load(text: str) -> JsonObject:
@@ -83,9 +76,40 @@ def _load(text: str) -> JsonObject:
         raise Unparsable(line, message.partition(" (at ")[0]) from None
 
 
-def _choose(wanted: JsonObject, *candidates: str | None) -> str:
+def _try_to_put(text: str, path: Path, value: JsonObject) -> Iterator[str]:
+    """Yield texts that may have a table at a path, the one that changes least first."""
+    block = tomlkit.dumps(_nest(path, value)).replace("\n", _find_newline(text))
+    span = _find_block(text, path)
+
+    if span is None:
+        yield _append_block(text, block)
+    else:
+        yield text[: span[0]] + block.rstrip("\r\n") + text[span[1] :]
+
+    with suppress(TOMLKitError):
+        document = tomlkit.parse(text)
+        _set(document, path, value)
+        yield tomlkit.dumps(document)
+
+    with suppress(TOMLKitError, KeyError):
+        yield _append_block(_remove_by_tomlkit(text, path, 0), block)
+
+
+def _try_to_remove(text: str, path: Path, prune: int) -> Iterator[str]:
+    """Yield texts that may lack the table at a path, the one that changes least first."""
+    span = _find_block(text, path)
+
+    if span is not None:
+        yield _cut_block(text, *span)
+
+    with suppress(TOMLKitError):
+        yield _remove_by_tomlkit(text, path, prune)
+
+
+def _choose(wanted: list[JsonObject], candidates: Iterator[str]) -> str:
+    """Return the first text that means one of what is wanted. Raises Unusable."""
     for candidate in candidates:
-        if candidate is not None and _means(candidate, wanted):
+        if any(_means(candidate, meaning) for meaning in wanted):
             return candidate
 
     raise Unusable("the file has a form that cannot be edited safely; edit it by hand")
@@ -215,19 +239,7 @@ def _delete(document: JsonObject, path: Path, prune: int) -> None:
             prune -= 1
 
 
-def _put_by_tomlkit(text: str, path: Path, value: JsonObject) -> str | None:
-    try:
-        document = tomlkit.parse(text)
-        _set(document, path, value)
-        return tomlkit.dumps(document)
-    except TOMLKitError:
-        return None
-
-
-def _remove_by_tomlkit(text: str, path: Path, prune: int) -> str | None:
-    try:
-        document = tomlkit.parse(text)
-        _delete(document, path, prune)
-        return tomlkit.dumps(document)
-    except TOMLKitError:
-        return None
+def _remove_by_tomlkit(text: str, path: Path, prune: int) -> str:
+    document = tomlkit.parse(text)
+    _delete(document, path, prune)
+    return tomlkit.dumps(document)
