@@ -1,6 +1,7 @@
 """Plan what becomes of a client's files, and write it."""
 
 import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,11 +42,17 @@ class Edit:
         return _encode(self.text) != self.snapshot.content
 
     def list_differences(self) -> Iterator[str]:
-        """Yield the lines that differ, as `diff -U0` prints them; no other line is shown."""
-        before = self.snapshot.text.splitlines()
-        after = (self.text or "").splitlines()
+        """Yield the lines that differ, as `diff -U0` prints them.
+
+        No other line is shown, because there may be secrets in it. For the same reason a comma at
+        the end of a line makes no difference, and a file of one line is taken apart.
+        """
+        before, after = self.snapshot.text, self.text or ""
+        line_end = r"\r?\n" if "\n" in before.strip() else r"\r?\n|(?<=[,{}\[\]])"
         name = str(self.path)
-        yield from difflib.unified_diff(before, after, name, name, lineterm="", n=0)
+        yield from difflib.unified_diff(
+            _split(before, line_end), _split(after, line_end), name, name, lineterm="", n=0
+        )
 
 
 def plan_put(path: Path, change: Change, *, reads_comments: bool) -> Edit:
@@ -117,6 +124,11 @@ def _read_backups(snapshot: Snapshot) -> list[str]:
             continue  # it was put there by somebody else
 
     return texts
+
+
+def _split(text: str, line_end: str) -> list[str]:
+    lines = [line.rstrip(", ") for line in re.split(line_end, text)]
+    return [line for line in lines if line]
 
 
 def _encode(text: str | None) -> bytes | None:

@@ -62,15 +62,15 @@ def list_backups(snapshot: Snapshot) -> list[Snapshot]:
 def replace_file(snapshot: Snapshot, content: bytes | None) -> Path | None:
     """Replace a file by new content, or remove it, if it is still what was read.
 
-    It keeps its mode and owner, and a backup lies beside it from then on, whose path is returned:
-    None if there was no file. A new file can be read by its owner only. Raises Changed, OSError;
-    then the file is what it was.
+    A file that is replaced keeps its mode and owner, and a backup lies beside it from then on,
+    whose path is returned; there is none of a file that is new or removed. A new file can be read
+    by its owner only. Raises Changed, OSError; then the file is what it was.
     """
     _check_unchanged(snapshot)
     snapshot.path.parent.mkdir(parents=True, exist_ok=True)
     backup = None
 
-    if snapshot.content is not None:
+    if snapshot.content is not None and content is not None:
         backup = _name_backup(snapshot.path)
         _write_new(snapshot, backup, snapshot.content)
 

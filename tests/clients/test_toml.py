@@ -106,7 +106,7 @@ def test_servers_in_another_form_are_edited_too(text: str) -> None:
     [
         'mcp_servers.abilities = {command = "a"}\nx = 1 # mine\n',
         '[mcp_servers]\nabilities = {command = "a"}\nx = 1 # mine\n',
-        '[mcp_servers.abilities]\ncommand = "a"\n[x] # mine\n[mcp_servers.abilities.env]\nA = "b"\n',
+        '[mcp_servers.abilities]\nargs = []\n[x] # mine\n[mcp_servers.abilities.env]\nA = "b"\n',
     ],
 )
 def test_an_entry_in_another_form_is_replaced_and_removed(text: str) -> None:
@@ -134,7 +134,7 @@ def test_comments_before_the_next_table_belong_to_that() -> None:
     ],
 )
 def test_what_is_not_toml_is_refused_with_its_line(text: str, words: str) -> None:
-    with pytest.raises(Unparsable, match="^line ") as refused:
+    with pytest.raises(Unparsable, match=r"^line ") as refused:
         toml_edit.put(text, PATH, VALUE)
 
     assert str(refused.value).startswith(words)
