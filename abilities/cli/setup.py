@@ -16,7 +16,7 @@ from abilities.clients.faults import Unusable
 from abilities.clients.table import CLIENTS, Client, Machine, find_hooks_file
 
 if TYPE_CHECKING:
-    from abilities.clients.changes import Change, HooksChange, ServerChange
+    from abilities.clients.changes import FileChange, HooksChange, ServerChange
     from abilities.clients.edits import Edit
 
 _EXAMPLES = """\b
@@ -165,7 +165,7 @@ def _set_up(
     from abilities.clients.edits import plan_put, write_put
 
     client = target.client
-    changes: list[tuple[Path, Change]] = [(target.file, server)]
+    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
     if hooks is not None:
         changes.append((find_hooks_file(Machine(), target.project), hooks))
 
@@ -195,10 +195,10 @@ def _set_up(
 def _remove(target: _Target, *, dry_run: bool) -> None:
     from abilities.clients.changes import HooksChange, ServerChange
     from abilities.clients.edits import plan_removal, write_removal
-    from abilities.clients.entry import Entry
+    from abilities.clients.entry import ServerEntry
 
-    server = ServerChange(target.client, Entry("", (), {}))
-    changes: list[tuple[Path, Change]] = [(target.file, server)]
+    server = ServerChange(target.client, ServerEntry("", (), {}))
+    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
     if target.client.name == "claude-code":
         changes.append((find_hooks_file(Machine(), target.project), HooksChange("")))
 

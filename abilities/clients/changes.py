@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from abilities.clients import jsonc_edit, toml_edit
-from abilities.clients.entry import Entry, find_command, is_ours, read_entry, shape_entry
+from abilities.clients.entry import ServerEntry, find_command, is_ours, read_entry, shape_entry
 from abilities.clients.faults import Unparsable, Unusable
 from abilities.clients.jsonc import BOM
 from abilities.clients.table import Client
@@ -21,7 +21,7 @@ HOOK_EVENTS = ("SessionStart", "PreCompact")
 _CATCH_UP = re.compile(r"abilities'? catch-up$")
 
 
-class Change(Protocol):
+class FileChange(Protocol):
     """Something that can be put into a text and taken out again.
 
     All methods raise Unusable for a text that is not what it should be.
@@ -53,7 +53,7 @@ class ServerChange:
     """A server in the configuration of a client."""
 
     client: Client
-    entry: Entry
+    entry: ServerEntry
 
     def is_in(self, text: str) -> bool:
         """Return whether the text holds a server of this name. Raises Unusable if it is another."""
@@ -75,7 +75,7 @@ class ServerChange:
         assert isinstance(value, dict), "the source holds the server"
         return self._put(text, value)
 
-    def read_back(self, text: str) -> Entry:
+    def read_back(self, text: str) -> ServerEntry:
         """Return what the client starts, as the text has it."""
         value = self._get(text)
         assert isinstance(value, dict), "the text holds the server"
@@ -148,7 +148,7 @@ class HooksChange:
         return int(any(jsonc_edit.get(text, ("hooks", event)) is None for event in HOOK_EVENTS))
 
 
-def build_hooks_change(entry: Entry) -> HooksChange:
+def build_hooks_change(entry: ServerEntry) -> HooksChange:
     """Return the hooks that run `abilities catch-up` with the variables of an entry."""
     variables = [f"{name}={value}" for name, value in entry.variables.items()]
     words = [*find_command(), "catch-up"]
@@ -159,7 +159,7 @@ def build_hooks_change(entry: Entry) -> HooksChange:
     return HooksChange(shlex.join(words))
 
 
-def put_change(change: Change, text: str, *, reads_comments: bool) -> str:
+def put_change(change: FileChange, text: str, *, reads_comments: bool) -> str:
     """Return the text with a change. Raises Unusable if the client could not read it."""
     changed = change.put(text)
 
@@ -170,7 +170,7 @@ def put_change(change: Change, text: str, *, reads_comments: bool) -> str:
     return changed
 
 
-def undo_change(change: Change, text: str, backups: Sequence[str]) -> str | None:
+def undo_change(change: FileChange, text: str, backups: Sequence[str]) -> str | None:
     """Return the text as it was before a change; None if there was no file.
 
     ``backups`` are earlier versions of the text, the newest first. If nothing else has changed
@@ -190,7 +190,7 @@ def undo_change(change: Change, text: str, backups: Sequence[str]) -> str | None
     return change.remove(text, change.count_missing_parents(originals[0]))
 
 
-def _is_without(change: Change, backup: str) -> bool:
+def _is_without(change: FileChange, backup: str) -> bool:
     try:
         return not change.is_in(backup)
     except Unusable:

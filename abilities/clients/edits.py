@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from abilities.clients.changes import Change, put_change, undo_change
+from abilities.clients.changes import FileChange, put_change, undo_change
 from abilities.clients.faults import Unusable
 from abilities.clients.replacing import (
     Changed,
-    Snapshot,
+    FileSnapshot,
     list_backups,
     read_file,
     replace_file,
@@ -33,7 +33,7 @@ class Edit:
     """What becomes of a file: its text then, None if it goes. ``path`` may be a link."""
 
     path: Path
-    snapshot: Snapshot
+    snapshot: FileSnapshot
     text: str | None
 
     @property
@@ -55,7 +55,7 @@ class Edit:
         )
 
 
-def plan_put(path: Path, change: Change, *, reads_comments: bool) -> Edit:
+def plan_put(path: Path, change: FileChange, *, reads_comments: bool) -> Edit:
     """Return the edit that puts a change into a file. Raises UnusableFile, OSError."""
     try:
         snapshot = read_file(path)
@@ -66,7 +66,7 @@ def plan_put(path: Path, change: Change, *, reads_comments: bool) -> Edit:
     return Edit(path, snapshot, text)
 
 
-def plan_removal(path: Path, change: Change) -> Edit:
+def plan_removal(path: Path, change: FileChange) -> Edit:
     """Return the edit that takes a change out of a file. Raises UnusableFile, OSError."""
     try:
         snapshot = read_file(path)
@@ -82,7 +82,7 @@ def plan_removal(path: Path, change: Change) -> Edit:
     return Edit(path, snapshot, text)
 
 
-def write_put(edit: Edit, change: Change, *, reads_comments: bool) -> Path | None:
+def write_put(edit: Edit, change: FileChange, *, reads_comments: bool) -> Path | None:
     """Write an edit that `plan_put` has made, and return the path of the backup.
 
     If the file has changed since, the change is put into what it is now.
@@ -100,7 +100,7 @@ def write_put(edit: Edit, change: Change, *, reads_comments: bool) -> Path | Non
     raise UnusableFile(edit.path, "another program keeps changing the file")
 
 
-def write_removal(edit: Edit, change: Change) -> Path | None:
+def write_removal(edit: Edit, change: FileChange) -> Path | None:
     """Write an edit that `plan_removal` has made, as `write_put` does."""
     for _ in range(_ATTEMPTS):
         if not edit.is_needed:
@@ -114,7 +114,7 @@ def write_removal(edit: Edit, change: Change) -> Path | None:
     raise UnusableFile(edit.path, "another program keeps changing the file")
 
 
-def _read_backups(snapshot: Snapshot) -> list[str]:
+def _read_backups(snapshot: FileSnapshot) -> list[str]:
     texts: list[str] = []
 
     for backup in list_backups(snapshot):

@@ -22,7 +22,7 @@ _EXPANDED = ("$", "{env:", "{file:")
 """What clients replace in the texts of their configuration."""
 
 
-class Entry(NamedTuple):
+class ServerEntry(NamedTuple):
     """A command that serves the abilities over stdio, as a client starts it."""
 
     command: str
@@ -53,7 +53,9 @@ def is_temporary(command: str) -> bool:
     return ".cache" in parts and bool({"uv", "pipx"} & set(parts))
 
 
-def build_entry(settings: Settings, options: Mapping[str, object], tools: str | None) -> Entry:
+def build_entry(
+    settings: Settings, options: Mapping[str, object], tools: str | None
+) -> ServerEntry:
     """Return the entry for these settings.
 
     It has a variable for each setting that an option or a variable of the environment sets; what
@@ -76,12 +78,12 @@ def build_entry(settings: Settings, options: Mapping[str, object], tools: str | 
     if tools is not None:
         arguments += ["--tools", tools]
 
-    entry = Entry(command, tuple(arguments), variables)
+    entry = ServerEntry(command, tuple(arguments), variables)
     _check_texts(entry)
     return entry
 
 
-def shape_entry(client: Client, entry: Entry, old: object = None) -> JsonObject:
+def shape_entry(client: Client, entry: ServerEntry, old: object = None) -> JsonObject:
     """Return the entry in the form of a client, with what else an old one there holds.
 
     Variables of the old one stay too, except those of this package.
@@ -104,7 +106,7 @@ def shape_entry(client: Client, entry: Entry, old: object = None) -> JsonObject:
     return {**shaped, **previous, **shaped}
 
 
-def read_entry(value: JsonObject) -> Entry:
+def read_entry(value: JsonObject) -> ServerEntry:
     """Return what a client starts for an entry in its own form."""
     command = value["command"]
     words = command if isinstance(command, list) else [command, *value.get("args", [])]
@@ -112,7 +114,7 @@ def read_entry(value: JsonObject) -> Entry:
 
     program, *arguments = map(str, words)
     texts = {name: str(text) for name, text in variables.items()}
-    return Entry(program, tuple(arguments), texts)
+    return ServerEntry(program, tuple(arguments), texts)
 
 
 def is_ours(value: object) -> bool:
@@ -173,7 +175,7 @@ def _holds_password(url: str) -> bool:
     return parts.password is not None or any("password" in key for key in parse_qs(parts.query))
 
 
-def _check_texts(entry: Entry) -> None:
+def _check_texts(entry: ServerEntry) -> None:
     for text in (entry.command, *entry.arguments, *entry.variables.values()):
         if any(mark in text for mark in _EXPANDED):
             raise Unusable(f"clients replace what begins with '$' or '{{env:' in {text}")

@@ -29,7 +29,7 @@ _TOKEN = re.compile(
 )
 
 
-class Token(NamedTuple):
+class JsonToken(NamedTuple):
     """A string, scalar or mark, and where the space before it begins, after any comment.
 
     ``needs_line_end`` says that the comment goes to the end of its line.
@@ -115,7 +115,7 @@ class _Parser:
 
         return value
 
-    def _list_tokens(self) -> Iterator[Token]:
+    def _list_tokens(self) -> Iterator[JsonToken]:
         position = len(BOM) if self._text.startswith(BOM) else 0
         gap = position
         needs_line_end = False
@@ -133,11 +133,11 @@ class _Parser:
                 gap = position
                 needs_line_end = match[0].startswith("//")
             elif kind != "space":
-                yield Token(kind, match[0], gap, needs_line_end, match.start(), position)
+                yield JsonToken(kind, match[0], gap, needs_line_end, match.start(), position)
                 gap = position
                 needs_line_end = False
 
-        yield Token("end", "", gap, needs_line_end, position, position)
+        yield JsonToken("end", "", gap, needs_line_end, position, position)
 
     def _parse_value(self, depth: int) -> Value:
         token = self._token
@@ -197,7 +197,7 @@ class _Parser:
         self._advance()
         return key
 
-    def _advance(self) -> Token:
+    def _advance(self) -> JsonToken:
         """Return the token, and go on to the next."""
         token = self._token
         self._token = next(self._tokens)

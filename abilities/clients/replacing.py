@@ -18,7 +18,7 @@ class Changed(Unusable):
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class FileSnapshot:
     """A file as it was when it was read; it had no content if there was none.
 
     ``path`` is the file itself, at the end of all symbolic links.
@@ -37,17 +37,17 @@ class Snapshot:
             raise Unparsable(line, "the text is not UTF-8") from None
 
 
-def read_file(path: Path) -> Snapshot:
+def read_file(path: Path) -> FileSnapshot:
     """Read a file, which need not exist. Raises OSError."""
     real = Path(os.path.realpath(path))
 
     try:
-        return Snapshot(real, real.read_bytes())
+        return FileSnapshot(real, real.read_bytes())
     except FileNotFoundError:
-        return Snapshot(real, None)
+        return FileSnapshot(real, None)
 
 
-def list_backups(snapshot: Snapshot) -> list[Snapshot]:
+def list_backups(snapshot: FileSnapshot) -> list[FileSnapshot]:
     """Return the backups beside a file, the newest first. Raises OSError."""
     prefix = snapshot.path.name + _BACKUP_MARK
     folder = snapshot.path.parent
@@ -59,7 +59,7 @@ def list_backups(snapshot: Snapshot) -> list[Snapshot]:
     return [read_file(path) for path in reversed(paths)]
 
 
-def replace_file(snapshot: Snapshot, content: bytes | None) -> Path | None:
+def replace_file(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
     """Replace a file by new content, or remove it, if it is still what was read.
 
     A file that is replaced keeps its mode and owner, and a backup lies beside it from then on,
@@ -85,7 +85,7 @@ def replace_file(snapshot: Snapshot, content: bytes | None) -> Path | None:
     return backup
 
 
-def _move_into_place(snapshot: Snapshot, content: bytes | None) -> None:
+def _move_into_place(snapshot: FileSnapshot, content: bytes | None) -> None:
     if content is None:
         _check_unchanged(snapshot)
         snapshot.path.unlink()
@@ -103,12 +103,12 @@ def _move_into_place(snapshot: Snapshot, content: bytes | None) -> None:
         raise
 
 
-def _check_unchanged(snapshot: Snapshot) -> None:
+def _check_unchanged(snapshot: FileSnapshot) -> None:
     if read_file(snapshot.path) != snapshot:
         raise Changed("the file changed just now")
 
 
-def _write_new(snapshot: Snapshot, path: Path, content: bytes) -> None:
+def _write_new(snapshot: FileSnapshot, path: Path, content: bytes) -> None:
     """Write a file that must not exist, with the mode and owner of the one that was read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
@@ -123,7 +123,7 @@ def _write_new(snapshot: Snapshot, path: Path, content: bytes) -> None:
         raise
 
 
-def _copy_rights(snapshot: Snapshot, descriptor: int) -> None:
+def _copy_rights(snapshot: FileSnapshot, descriptor: int) -> None:
     if snapshot.content is None:
         return
 

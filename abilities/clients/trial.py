@@ -9,7 +9,7 @@ from typing import NamedTuple, TextIO
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from abilities.clients.entry import Entry
+from abilities.clients.entry import ServerEntry
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are for a client that was not started from a shell."""
@@ -21,7 +21,7 @@ _CALLS = {"file_list": {"limit": 1}, "get_memory_stats": {}}
 """Calls that change nothing, the better one first."""
 
 
-class Answer(NamedTuple):
+class ServerAnswer(NamedTuple):
     """What a server answered: its name with its version, how many tools, and which was called."""
 
     server: str
@@ -33,7 +33,7 @@ class TrialFailed(Exception):
     """A command that does not work as a client starts it; the message says why."""
 
 
-async def try_entry(entry: Entry, folder: Path) -> Answer:
+async def try_entry(entry: ServerEntry, folder: Path) -> ServerAnswer:
     """Start a server in a folder, list its tools and call one. Raises TrialFailed."""
     server = StdioServerParameters(
         command=entry.command,
@@ -77,14 +77,14 @@ async def try_hook(command: str, folder: Path) -> None:
         raise TrialFailed(_take_last_lines(words.decode(errors="replace")))
 
 
-async def _ask(server: StdioServerParameters, log: TextIO) -> Answer:
+async def _ask(server: StdioServerParameters, log: TextIO) -> ServerAnswer:
     async with Client(stdio_client(server, log)) as client:
         listing = await client.list_tools()
         names = {tool.name for tool in listing.tools}
         called = await _call_first(client, names)
         info = client.server_info
         words = "a server" if info is None else f"{info.name} {info.version}"
-        return Answer(words, len(names), called)
+        return ServerAnswer(words, len(names), called)
 
 
 async def _call_first(client: Client, names: set[str]) -> str | None:

@@ -17,7 +17,7 @@ from tests.support.tier import size
 PATH = ("mcpServers", "abilities")
 VALUE = {"command": "/bin/abilities", "args": ["mcp"], "env": {"A": 'é " \\ // x'}}
 OTHER = {"command": "other"}
-EXAMPLES = size("ABILITIES_TEST_EXAMPLES", quick=25, full=150)
+EXAMPLES = size("ABILITIES_TEST_EXAMPLES", quick=15, full=150)
 
 tried = settings(max_examples=EXAMPLES, deadline=None)
 

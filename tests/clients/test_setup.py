@@ -17,11 +17,11 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from abilities.cli.main import main
 from abilities.clients import edits, entry, trial
-from abilities.clients.entry import Entry
+from abilities.clients.entry import ServerEntry
 from abilities.clients.jsonc import parse
-from abilities.clients.replacing import Snapshot, replace_file
+from abilities.clients.replacing import FileSnapshot, replace_file
 from abilities.clients.table import CLIENTS, Machine, find_hooks_file
-from abilities.clients.trial import Answer
+from abilities.clients.trial import ServerAnswer
 
 NAMES = list(CLIENTS)
 every_client = pytest.mark.parametrize("name", NAMES)
@@ -79,13 +79,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Entry, Path]]:
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerEntry, Path]]:
     """Replace the trial, which takes half a second, and return what it is given."""
-    calls: list[tuple[Entry, Path]] = []
+    calls: list[tuple[ServerEntry, Path]] = []
 
-    async def answer(entry: Entry, folder: Path) -> Answer:
+    async def answer(entry: ServerEntry, folder: Path) -> ServerAnswer:
         calls.append((entry, folder))
-        return Answer("agent-abilities 0", 17, "file_list")
+        return ServerAnswer("agent-abilities 0", 17, "file_list")
 
     async def succeed(command: str, folder: Path) -> None:
         pass
@@ -259,7 +259,7 @@ def test_a_dry_run_shows_no_secret_of_a_file_of_one_line() -> None:
 
 @every_client
 def test_the_block_to_paste_is_that_of_an_empty_file(
-    name: str, home: Path, tried: list[tuple[Entry, Path]]
+    name: str, home: Path, tried: list[tuple[ServerEntry, Path]]
 ) -> None:
     shown = setup(name, "--print")
 
@@ -340,7 +340,7 @@ def disturb_once(
 ) -> list[str]:
     done: list[str] = []
 
-    def replace(snapshot: Snapshot, content: bytes | None) -> Path | None:
+    def replace(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
         if not done:
             file.write_text(edit(file.read_text()))
             done.append("yes")
@@ -355,7 +355,7 @@ def disturb_once(
 def test_a_file_that_never_rests_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_file("vscode", PLAIN)
 
-    def replace(snapshot: Snapshot, content: bytes | None) -> Path | None:
+    def replace(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
         file.write_text(file.read_text() + "\n")
         return replace_file(snapshot, content)
 
@@ -540,7 +540,7 @@ def test_hooks_have_the_same_variables_quoted_for_a_shell(
 
 @every_client
 def test_a_project_has_a_file_of_its_own(
-    name: str, home: Path, tmp_path: Path, tried: list[tuple[Entry, Path]]
+    name: str, home: Path, tmp_path: Path, tried: list[tuple[ServerEntry, Path]]
 ) -> None:
     project = tmp_path / "project"
     if name == "claude-desktop":
@@ -621,7 +621,7 @@ def test_without_a_client_all_are_listed(home: Path) -> None:
     assert re.fullmatch(rf"codex +found +{home}/.codex/config.toml", codex)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @every_client
 async def test_the_official_client_starts_what_was_written(name: str, tmp_path: Path) -> None:
     (tmp_path / "project" / "a.txt").write_text("read")
@@ -680,7 +680,7 @@ async def test_a_hook_that_fails_says_why(tmp_path: Path) -> None:
 
 
 def test_a_command_in_a_cache_is_told(
-    tried: list[tuple[Entry, Path]], monkeypatch: pytest.MonkeyPatch
+    tried: list[tuple[ServerEntry, Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entry, "find_command", lambda: ("/h/.cache/uv/archive-v0/x/bin/abilities",))
 

@@ -14,7 +14,7 @@ from tests.support.tier import size
 PATH = ("mcp_servers", "abilities")
 VALUE = {"command": "/bin/abilities", "args": ["mcp"], "env": {"A": 'é " \\ \x7f'}}
 OTHER = {"command": "other"}
-EXAMPLES = size("ABILITIES_TEST_EXAMPLES", quick=25, full=150)
+EXAMPLES = size("ABILITIES_TEST_EXAMPLES", quick=15, full=150)
 
 tried = settings(max_examples=EXAMPLES, deadline=None)
 
