@@ -218,9 +218,12 @@ def _remove(target: _Target, *, dry_run: bool) -> None:
 def _print_differences(edit: "Edit") -> None:
     if not edit.is_needed:
         echo(f"{edit.path} is as it should be; nothing would change.")
+        return
 
+    echo(f"{edit.path} would change:")
     for line in edit.list_differences():
-        echo(line)
+        # A tab is no character to escape here; any width will do.
+        echo(line.expandtabs(4))
 
 
 def _try(target: _Target, server: "ServerChange", text: str, hooks: "HooksChange | None") -> None:

@@ -42,17 +42,26 @@ class Edit:
         return _encode(self.text) != self.snapshot.content
 
     def list_differences(self) -> Iterator[str]:
-        """Yield the lines that differ, as `diff -U0` prints them.
+        """Yield the lines that differ, much as `diff -U0` prints them.
 
         No other line is shown, because there may be secrets in it. For the same reason a comma at
         the end of a line makes no difference, and a file of one line is taken apart.
         """
-        before, after = self.snapshot.text, self.text or ""
-        line_end = r"\r?\n" if "\n" in before.strip() else r"\r?\n|(?<=[,{}\[\]])"
-        name = str(self.path)
-        yield from difflib.unified_diff(
-            _split(before, line_end), _split(after, line_end), name, name, lineterm="", n=0
-        )
+        line_end = r"\r?\n"
+        if "\n" not in self.snapshot.text.strip():
+            line_end += r"|(?<=[,{}\[\]])"
+
+        before = _split(self.snapshot.text, line_end)
+        after = _split(self.text or "", line_end)
+        matcher = difflib.SequenceMatcher(None, _strip_commas(before), _strip_commas(after), False)
+
+        for tag, i, j, k, m in matcher.get_opcodes():
+            if tag == "equal":
+                continue
+
+            yield f"@@ -{i + 1},{j - i} +{k + 1},{m - k} @@"
+            yield from (f"-{line}" for line in before[i:j])
+            yield from (f"+{line}" for line in after[k:m])
 
 
 def plan_put(path: Path, change: FileChange, *, reads_comments: bool) -> Edit:
@@ -127,8 +136,12 @@ def _read_backups(snapshot: FileSnapshot) -> list[str]:
 
 
 def _split(text: str, line_end: str) -> list[str]:
-    lines = [line.rstrip(", ") for line in re.split(line_end, text)]
-    return [line for line in lines if line]
+    lines = re.split(line_end, text)
+    return lines if lines[-1] else lines[:-1]
+
+
+def _strip_commas(lines: list[str]) -> list[str]:
+    return [line.rstrip(", ") for line in lines]
 
 
 def _encode(text: str | None) -> bytes | None:

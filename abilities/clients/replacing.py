@@ -131,7 +131,11 @@ def _copy_rights(snapshot: FileSnapshot, descriptor: int) -> None:
     own = os.fstat(descriptor)
 
     if (status.st_uid, status.st_gid) != (own.st_uid, own.st_gid):
-        os.fchown(descriptor, status.st_uid, status.st_gid)
+        try:
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+        except PermissionError as error:
+            words = "the owner of the file could not be kept; nothing was changed"
+            raise PermissionError(error.errno, words, str(snapshot.path)) from None
 
     # Changing the owner may take bits of the mode away, so the mode comes second.
     os.fchmod(descriptor, status.st_mode & 0o7777)

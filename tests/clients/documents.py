@@ -41,7 +41,7 @@ def json_documents(draw: st.DrawFn, *, comments: bool = True) -> tuple[dict[str,
         text = _write_json(data, writer, space, trailing=comments)
         return data, writer.choice(space) + text + writer.choice(space)
 
-    indents = {"pretty": 2, "tabs": "\t", "compact": None}
+    indents: dict[str, int | str | None] = {"pretty": 2, "tabs": "\t", "compact": None}
     text = json.dumps(data, indent=indents[style], ensure_ascii=writer.random() < 0.5)
     return data, text + writer.choice(["", "\n"])
 

@@ -238,7 +238,9 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(name: str, home: 
 
     assert "abilities" in shown
     assert "s3cret" not in shown
-    assert all(line[:1] in "+-@" for line in shown.splitlines())
+    first, *lines = shown.splitlines()
+    assert first == f"{find_file(name)} would change:"
+    assert {line[0] for line in lines} == {"@", "+"}
     assert list_files(home) == before
     setup(name)
     after = list_files(home)
