@@ -12,7 +12,8 @@ from abilities.clients.entry import ServerEntry, find_command, is_ours, read_ent
 from abilities.clients.faults import Unparsable, Unusable
 from abilities.clients.jsonc import BOM
 from abilities.clients.table import Client
-from abilities.declarations.values import JsonObject
+from abilities.clients.values import as_list
+from abilities.declarations.values import JsonObject, as_object
 
 HOOK_EVENTS = ("SessionStart", "PreCompact")
 """When Claude Code runs the hooks: as a session starts or goes on, and before it is summarized."""
@@ -71,14 +72,14 @@ class ServerChange:
 
     def repeat(self, source: str, text: str) -> str:
         """Return another text with the server of a source."""
-        value = self._get(source)
-        assert isinstance(value, dict), "the source holds the server"
+        value = as_object(self._get(source))
+        assert value is not None, "the source holds the server"
         return self._put(text, value)
 
     def read_back(self, text: str) -> ServerEntry:
         """Return what the client starts, as the text has it."""
-        value = self._get(text)
-        assert isinstance(value, dict), "the text holds the server"
+        value = as_object(self._get(text))
+        assert value is not None, "the text holds the server"
         return read_entry(value)
 
     def remove(self, text: str, prune: int) -> str:
@@ -211,10 +212,7 @@ def _put_hook(text: str, event: str, command: str) -> str:
 
 def _find_hooks(text: str, event: str) -> list[tuple[int, str]]:
     """Return the places and commands of our hooks among those of an event."""
-    matchers = jsonc_edit.get(text, ("hooks", event))
-    if not isinstance(matchers, list):
-        return []
-
+    matchers = as_list(jsonc_edit.get(text, ("hooks", event)))
     found: list[tuple[int, str]] = []
     for index, matcher in enumerate(matchers):
         command = _find_command(matcher)
@@ -226,14 +224,16 @@ def _find_hooks(text: str, event: str) -> list[tuple[int, str]]:
 
 def _find_command(matcher: object) -> str | None:
     """Return the command of an element that holds our hook and no other."""
-    if not isinstance(matcher, dict) or matcher.keys() != {"hooks"}:
+    found = as_object(matcher)
+    if found is None or found.keys() != {"hooks"}:
         return None
 
-    match matcher["hooks"]:
-        case [{"type": "command", "command": str(command)}]:
-            return command if _CATCH_UP.search(command) else None
+    hooks = [as_object(hook) for hook in as_list(found["hooks"])]
+    if len(hooks) != 1 or hooks[0] is None or hooks[0].keys() != {"type", "command"}:
+        return None
 
-    return None
+    command = str(hooks[0]["command"])
+    return command if _CATCH_UP.search(command) else None
 
 
 def _require_strict_json(text: str) -> None:

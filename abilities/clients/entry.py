@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from abilities.clients.faults import Unusable
 from abilities.clients.table import Client
-from abilities.declarations.values import JsonObject
+from abilities.clients.values import as_list
+from abilities.declarations.values import JsonObject, as_object
 from abilities.settings import Settings, find_settings_file
 
 _PREFIX = "ABILITIES_"
@@ -88,7 +89,7 @@ def shape_entry(client: Client, entry: ServerEntry, old: object = None) -> JsonO
 
     Variables of the old one stay too, except those of this package.
     """
-    previous = dict(old) if isinstance(old, dict) else {}
+    previous = dict(as_object(old) or {})
     variables_key = "environment" if client.shape == "opencode" else "env"
     variables = _keep_foreign_variables(previous.pop(variables_key, None)) | entry.variables
     shaped: JsonObject
@@ -109,22 +110,19 @@ def shape_entry(client: Client, entry: ServerEntry, old: object = None) -> JsonO
 def read_entry(value: JsonObject) -> ServerEntry:
     """Return what a client starts for an entry in its own form."""
     command = value["command"]
-    words = command if isinstance(command, list) else [command, *value.get("args", [])]
-    variables = value.get("environment") or value.get("env") or {}
+    words = as_list(command) or [command, *as_list(value.get("args"))]
+    variables = as_object(value.get("environment") or value.get("env")) or {}
 
-    program, *arguments = map(str, words)
+    program, *arguments = [str(word) for word in words]
     texts = {name: str(text) for name, text in variables.items()}
     return ServerEntry(program, tuple(arguments), texts)
 
 
 def is_ours(value: object) -> bool:
     """Return whether an entry of a client starts this package, in whichever form."""
-    if not isinstance(value, dict):
-        return False
-
-    command = value.get("command")
-    words = [*command] if isinstance(command, list) else [command]
-    words += value.get("args", [])
+    found = as_object(value) or {}
+    command = found.get("command")
+    words = [command, *as_list(command), *as_list(found.get("args"))]
     names = {str(word).rpartition("/")[2] for word in words}
     return "mcp" in names and "abilities" in names
 
@@ -182,7 +180,5 @@ def _check_texts(entry: ServerEntry) -> None:
 
 
 def _keep_foreign_variables(variables: object) -> dict[str, object]:
-    if not isinstance(variables, dict):
-        return {}
-
-    return {name: value for name, value in variables.items() if not name.startswith(_PREFIX)}
+    found = as_object(variables) or {}
+    return {name: value for name, value in found.items() if not name.startswith(_PREFIX)}

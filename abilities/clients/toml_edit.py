@@ -15,7 +15,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from abilities.clients.faults import Unparsable, Unusable
-from abilities.declarations.values import JsonObject
+from abilities.clients.values import as_list
+from abilities.declarations.values import JsonObject, as_object
 
 Path = Sequence[str]
 """The keys that lead to a table."""
@@ -28,9 +29,10 @@ def get(text: str, path: Path) -> object:
     value: object = _load(text)
 
     for key in path:
-        if not isinstance(value, dict) or key not in value:
+        table = as_object(value)
+        if table is None or key not in table:
             return None
-        value = value[key]
+        value = table[key]
 
     return value
 
@@ -124,10 +126,13 @@ def _means(text: str, wanted: JsonObject) -> bool:
 
 
 def _sort(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _sort(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sort(element) for element in value]
+    table = as_object(value)
+    if table is not None:
+        return {key: _sort(table[key]) for key in sorted(table)}
+
+    elements = as_list(value)
+    if elements:
+        return [_sort(element) for element in elements]
 
     return value
 
@@ -195,14 +200,13 @@ def _list_keys(value: object) -> list[str]:
     """Return the keys that lead to the innermost table of a header alone."""
     keys: list[str] = []
 
-    while value:
-        if isinstance(value, list):
-            (value,) = value
-        elif isinstance(value, dict):
-            ((key, value),) = value.items()
-            keys.append(key)
-        else:
-            break
+    # The header of an array of tables is an array of one table.
+    table = as_object(value)
+    while table:
+        ((key, value),) = table.items()
+        keys.append(key)
+        (value,) = as_list(value) or [value]
+        table = as_object(value)
 
     return keys
 
@@ -220,9 +224,10 @@ def _nest(path: Path, value: JsonObject) -> JsonObject:
 
 def _set(document: JsonObject, path: Path, value: JsonObject) -> None:
     for key in path[:-1]:
-        document = document.setdefault(key, {})
-        if not isinstance(document, dict):
+        table = as_object(document.setdefault(key, {}))
+        if table is None:
             raise Unusable(f"{key} must be a table")
+        document = table
 
     document[path[-1]] = deepcopy(value)
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple, TextIO, cast
 
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -118,6 +118,7 @@ def _take_last_lines(text: str) -> str:
 def _describe(error: BaseException) -> str:
     """Return what the first cause in a group of errors says."""
     while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        error = group.exceptions[0]
 
     return str(error) or type(error).__name__
