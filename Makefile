@@ -6,13 +6,13 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-all coverage lint types torture torture-quick failover mutants browser reference specification vendor conformance bench bench-quick bench-recall clean
+.PHONY: help demo test test-all coverage lint types torture torture-quick adapters failover mutants browser reference specification recording vendor conformance bench bench-quick bench-recall clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: .venv/demo  ## Read 25 files and 6 memories as an agent would
+demo: .venv/demo  ## Show an agent's first minute: find, read, recall, walk, and what it saves
 	@$(BIN)/abilities demo
 
 test: .venv/dev  ## Show every behavior once (four minutes on two idle cores)
@@ -37,6 +37,9 @@ torture: .venv/torture  ## Test durability, confinement and fuzzing at full size
 torture-quick: .venv/torture  ## Run make torture at small sizes (less than ten minutes)
 	@$(BIN)/python -m tools.torture --quick
 
+adapters: .venv/demo  ## Test the adapters for agent frameworks, each beside its framework (half an hour, once); ONLY=name tests one
+	@$(BIN)/python -m tools.adapters $(ONLY)
+
 failover: .venv/dev  ## Kill the leader of a real PostgreSQL cluster under load, twice (needs Debian's patroni and etcd-server)
 	@$(BIN)/python -m tools.failover
 
@@ -48,6 +51,9 @@ reference: .venv/dev  ## Write docs/reference.md from the declarations
 
 specification: .venv/dev  ## Write docs/specification.md from the requirements and the tests' marks
 	@$(BIN)/python -m tools.specification
+
+recording: .venv/dev  ## Record the moving picture of README from real commands
+	@$(BIN)/python -m tools.recording
 
 vendor: .venv/python  ## Fetch the explorer's libraries again from the npm registry
 	@$(BIN)/python -m tools.vendor
@@ -68,7 +74,7 @@ mutants: .venv/mutation  ## Mutate the code of seven modules, and check that tes
 	@$(BIN)/python -m tools.mutation
 
 clean:  ## Remove the environment and caches
-	@rm -rf .venv .lint .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .coverage build dist *.egg-info
+	@rm -rf .venv .lint .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutation .torture .browser .conformance .adapters .coverage build dist *.egg-info
 
 .venv/python: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'

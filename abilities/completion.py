@@ -1,10 +1,11 @@
 """Completion: what a client may suggest while a person types an argument.
 
-Memories' keys are completed by their beginnings; everything else has no suggestions. Paths would
-have, but no argument of a prompt or of a resource takes one.
+Memories' keys and the paths of files are completed by their beginnings; everything else has no
+suggestions.
 """
 
 import asyncio
+from collections.abc import Collection
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -13,6 +14,8 @@ from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.limits import MAX_KEY_CHARS
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
+from abilities.helpers.files.globs import Glob
+from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.reply.render import json_size
 from abilities.helpers.stores.query import MemoryLine
 from abilities.prompts import find_prompt, list_offered
@@ -26,11 +29,17 @@ MAX_VALUES = 100
 
 _SECONDS = 5.0
 
-_KEY_ARGUMENTS = {"resource": "key", "prompt": "subject"}
+_KEY_ARGUMENTS = {("resource", "key"), ("prompt", "subject")}
 """The arguments that may be memories' keys."""
 
 _KEY_READERS = frozenset({"memory_list", "query_memories", "read", "recall"})
 """The abilities by which a caller can find out keys."""
+
+_PATH_ARGUMENTS = {("prompt", "path")}
+"""The arguments that are paths of files."""
+
+_PATH_READERS = frozenset({"file_list", "read"})
+"""The abilities by which a caller can find out paths."""
 
 
 class Asked(NamedTuple):
@@ -40,6 +49,13 @@ class Asked(NamedTuple):
     name: str
     argument: str
     value: str
+
+
+class _Found(NamedTuple):
+    """Values, perhaps more than can be shown, and whether there are others."""
+
+    values: list[str]
+    has_more: bool
 
 
 async def complete(abilities: Abilities, asked: Asked) -> Reply:
@@ -90,34 +106,58 @@ def _find_placeholder(abilities: Abilities, template: str) -> str:
 
 
 async def _list_values(abilities: Abilities, asked: Asked) -> JsonObject:
-    is_key = asked.argument == _KEY_ARGUMENTS[asked.kind]
-    if not is_key or _KEY_READERS.isdisjoint(list_offered(abilities)):
-        return _build_payload([], has_more=False)
+    argument = (asked.kind, asked.argument)
+    offered = list_offered(abilities)
+    found = _Found([], has_more=False)
 
-    # No key holds such characters, and not every store could compare them.
-    prefix = asked.value
-    if len(prefix) > MAX_KEY_CHARS or has_surrogate(prefix) or has_control_character(prefix):
-        return _build_payload([], has_more=False)
+    if argument in _KEY_ARGUMENTS and not _KEY_READERS.isdisjoint(offered):
+        found = await _find_keys(abilities, asked.value)
+    elif argument in _PATH_ARGUMENTS and _may_find_paths(abilities, offered):
+        found = await _find_paths(abilities, asked.value)
 
-    # One more than is shown tells whether more follow.
-    versions = abilities.context.memory.versions
-    lines = await versions.list_memories(prefix, "", MAX_VALUES + 1, archived=False)
-
-    keys: list[str] = []
+    values: list[str] = []
     room = abilities.settings.max_response_bytes
-    for line in lines[:MAX_VALUES]:
-        room -= json_size(line.key) + 1
+    for value in found.values[:MAX_VALUES]:
+        room -= json_size(value) + 1
         if room < 0:
             break
-        if isinstance(line, MemoryLine):  # others are damaged and cannot be read
-            keys.append(line.key)
+        values.append(value)
 
-    return _build_payload(keys, has_more=room < 0 or len(lines) > MAX_VALUES)
-
-
-def _build_payload(values: list[str], *, has_more: bool) -> JsonObject:
+    has_more = found.has_more or len(values) < len(found.values)
     payload: JsonObject = {"values": values, "hasMore": has_more}
     if not has_more:
         payload["total"] = len(values)
 
     return payload
+
+
+async def _find_keys(abilities: Abilities, prefix: str) -> _Found:
+    # No key holds such characters, and not every store could compare them.
+    if len(prefix) > MAX_KEY_CHARS or has_surrogate(prefix) or has_control_character(prefix):
+        return _Found([], has_more=False)
+
+    # One more than is shown tells whether more follow.
+    versions = abilities.context.memory.versions
+    lines = await versions.list_memories(prefix, "", MAX_VALUES + 1, archived=False)
+
+    # Others are damaged and cannot be read.
+    keys = [line.key for line in lines if isinstance(line, MemoryLine)]
+    return _Found(keys, has_more=len(lines) > MAX_VALUES)
+
+
+def _may_find_paths(abilities: Abilities, offered: Collection[str]) -> bool:
+    """Return whether a caller may; if listing is disabled, `read` takes no patterns either."""
+    return "file_list" not in abilities.context.disabled and not _PATH_READERS.isdisjoint(offered)
+
+
+async def _find_paths(abilities: Abilities, prefix: str) -> _Found:
+    try:
+        glob = Glob.of_beginning(prefix)
+    except Refused:  # no path begins so
+        return _Found([], has_more=False)
+
+    listing = await abilities.context.lister.list_files(ListingRequest(glob, "", MAX_VALUES))
+
+    # Both roots may have a file of a name, and the agent's is the one that is read.
+    paths = dict.fromkeys(file.path for file in listing.files)
+    return _Found(list(paths), has_more=listing.after is not None)

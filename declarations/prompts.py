@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from abilities.declarations.fields import Arguments
-from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_QUESTION_CHARS
+from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_PATH_CHARS, MAX_QUESTION_CHARS
 from abilities.declarations.memory import Text
 
 
@@ -24,6 +24,14 @@ class RememberPromptInput(Arguments):
         default="",
         description="What to remember, or the key of a memory to bring up to date; "
         "default this conversation.",
+    )
+
+
+class ReadPromptInput(Arguments):
+    """Arguments of the prompt `read`."""
+
+    path: Annotated[str, Field(min_length=1, max_length=MAX_PATH_CHARS), Text] = Field(
+        description="The file, or lines of it, such as src/app.py#L10-L40."
     )
 
 

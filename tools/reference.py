@@ -87,7 +87,7 @@ _HEAD = """\
 # Reference
 
 This page shows the arguments and the answer of each ability, with examples and their real output.
-`make reference` writes it from the declarations. The [README](../README.md) describes the envelope
+`make reference` writes it from the declarations. [How it works](guide.md) describes the envelope
 and the limits, and a running server describes the HTTP API at `/docs`.
 `abilities describe NAME --json` prints the schemas for MCP, OpenAI and Anthropic clients.
 

@@ -213,7 +213,7 @@ class _ResourceCall(NamedTuple):
 def _parse_uri(uri: str, registry: AbilityRegistry) -> _ResourceCall | None:
     """Return the call that a URI stands for, None if no ability has such a resource.
 
-    For example, ``memory://two%20words`` is a call of ``memory_get``, whose resource is
+    For example, ``memory://two%20words`` calls the ability whose resource is
     ``memory://{key}``, with the key "two words".
     """
     for ability in registry:

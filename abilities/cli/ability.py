@@ -3,35 +3,54 @@
 import asyncio
 import json
 import sys
+from typing import TextIO
 
 import click
-from rich.console import Console
 
 from abilities import schemas
 from abilities.builtin.catalog import BUILT_IN
+from abilities.cli.completion import complete_ability
 from abilities.cli.errors import UsageErrorInLines
+from abilities.cli.options import find_options, format_options, take_namespace
 from abilities.cli.session import Session, pass_session
-from abilities.cli.table import print_payload
 from abilities.cli.text import echo, echo_payload
-from abilities.declarations.values import parse_json
+from abilities.declarations.values import as_object, parse_json, unwrap_json
 from abilities.definition import Ability
 from abilities.registry import AbilityRegistry
+from abilities.replies import Reply
 
 # \b keeps click from joining the lines of a paragraph.
-_DESCRIBE_EXAMPLE = """\b
-Example:
+_DESCRIBE_EXAMPLES = """\b
+Examples:
   abilities describe file_read_bulk
+  abilities describe file_read_bulk --json
 """
 
 _CALL_EXAMPLES = """\b
 Examples:
   abilities call file_read_bulk '{"paths": ["README.md", "src/app.py#L1-L40"]}'
   abilities call memory_read_bulk '{"targets": [{"type": "long_term"}]}' --pretty
+  abilities call get_memory_stats --namespace team --pretty
   echo '{"paths": ["README.md"]}' | abilities call file_read_bulk -
 """
 
 
-@click.command("list")
+_LIST_EXAMPLES = """\b
+Examples:
+  abilities list
+  abilities list --json
+"""
+
+_DECLARATIONS_EXAMPLE = """\b
+Example:
+  abilities declarations > declarations.json
+"""
+
+_LINE_CHARS = 100
+"""How long a line of `abilities list` may be."""
+
+
+@click.command("list", epilog=_LIST_EXAMPLES)
 @click.option(
     "--json",
     "as_json",
@@ -47,16 +66,19 @@ def list_(session: Session, as_json: bool) -> None:
         entries = [_describe_briefly(ability) for ability in session.registry]
         echo(json.dumps(entries), stdout)
     else:
+        name_chars = max((len(ability.name) for ability in session.registry), default=0)
+        room = _LINE_CHARS - name_chars - 2
+
         for ability in session.registry:
-            echo(f"{ability.name:<20} {_first_sentence(ability)}", stdout)
+            echo(f"{ability.name:<{name_chars}}  {_summarize(ability, room)}", stdout)
 
     # Programs read stdout, which therefore holds nothing but abilities.
     for problem in session.plugin_problems:
         echo(problem, err=True)
 
 
-@click.command(epilog=_DESCRIBE_EXAMPLE)
-@click.argument("name")
+@click.command(epilog=_DESCRIBE_EXAMPLES)
+@click.argument("name", shell_complete=complete_ability)
 @click.option(
     "--json",
     "as_json",
@@ -88,9 +110,12 @@ def describe(session: Session, name: str, as_json: bool) -> None:
 
 
 @click.command(epilog=_CALL_EXAMPLES)
-@click.argument("name")
-@click.argument("arguments", metavar="JSON", default="{}")
-@click.option("--pretty", is_flag=True, help="Print a table for people instead of JSON.")
+@click.argument("name", shell_complete=complete_ability)
+@click.argument("arguments", metavar="[JSON]", default="{}")
+@click.option(
+    "--pretty", is_flag=True, help="Print tables and sentences for people instead of JSON."
+)
+@take_namespace()
 @pass_session
 def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     """Call an ability and print its answer.
@@ -104,11 +129,19 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     # Arguments that are no JSON are refused before anything is opened.
     parsed = _read_arguments(arguments)
 
-    if asyncio.run(_call_and_print(session, name, parsed, pretty=pretty)):
+    reply = asyncio.run(_call(session, name, parsed))
+
+    if pretty:
+        _print_for_people(name, parsed, reply, session.stdout)
+    else:
+        # A reply in the text format ends in a line end of its own.
+        echo_payload(reply.text, session.stdout, nl=reply.format != "text")
+
+    if reply.failed:
         sys.exit(1)
 
 
-@click.command()
+@click.command(epilog=_DECLARATIONS_EXAMPLE)
 @click.option(
     "--write",
     is_flag=True,
@@ -132,21 +165,26 @@ def declarations(session: Session, write: bool) -> None:
     echo(json.dumps(built, ensure_ascii=False), stdout)
 
 
-async def _call_and_print(session: Session, name: str, arguments: object, *, pretty: bool) -> bool:
-    """Call an ability, print the reply, and return whether the call failed as a whole."""
-    stdout = session.stdout
+async def _call(session: Session, name: str, arguments: object) -> Reply:
+    # From here on, what a plugin prints goes to stderr.
+    _ = session.stdout
 
     async with session.open_application() as abilities:
         _find_ability(abilities.registry, name)
-        reply = await abilities.reply(name, arguments)
+        return await abilities.reply(name, arguments)
 
-    if pretty:
-        print_payload(reply.payload, Console(file=stdout))
-    else:
-        # A reply in the text format ends in a line end of its own.
-        echo_payload(reply.text, stdout, nl=reply.format != "text")
 
-    return reply.failed
+def _print_for_people(name: str, arguments: object, reply: Reply, stdout: TextIO) -> None:
+    # Programs read JSON, and need not wait for these.
+    from rich.console import Console
+
+    from abilities.cli.pretty.page import AnsweredCall
+    from abilities.cli.pretty.printing import print_answer
+
+    # A string that holds the arguments as JSON was accepted too.
+    answer = AnsweredCall(name, as_object(unwrap_json(arguments)) or {}, reply.payload)
+    options = format_options(find_options(click.get_current_context()))
+    print_answer(answer, Console(file=stdout), ("abilities", *options, "call"))
 
 
 def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
@@ -178,6 +216,19 @@ def _read_arguments(text: str) -> object:
 
 def _describe_briefly(ability: Ability) -> dict[str, object]:
     return {"name": ability.name, "title": ability.title, **schemas.build_annotations(ability)}
+
+
+def _summarize(ability: Ability, room: int) -> str:
+    """Return the first sentence of the description, or as much of it as has room."""
+    summary = _first_sentence(ability)
+
+    while len(summary) > room:
+        beginning, comma, _ = summary.rpartition(", ")
+        if not comma:
+            return f"{ability.title}."
+        summary = f"{beginning}."
+
+    return summary
 
 
 def _first_sentence(ability: Ability) -> str:

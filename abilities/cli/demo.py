@@ -1,273 +1,298 @@
-"""The demonstration: the main job on real files, as a LangChain agent and as an MCP client."""
+"""The demonstration: an agent's first minute on real files, in thirty lines.
+
+Everything that is written goes into a temporary folder.
+"""
 
 import os
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import date, timedelta
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
-from abilities.cli.table import print_payload
-from abilities.cli.text import escape_text
+from abilities.application import Abilities
+from abilities.cli.demo_samples import ITEMS, MEMORIES, QUESTION, create_sample_agent
+from abilities.cli.text import escape_text, format_count
 from abilities.declarations.values import JsonObject
-from abilities.helpers.reply.text import parse_text
+from abilities.helpers.reply.render import render
 from abilities.settings import Settings
 
-Call = Callable[[str, JsonObject], Awaitable[JsonObject]]
-"""Calls an ability by its name, with arguments, and returns the payload."""
+MAX_ITEMS = 25
+"""Items of one call."""
 
-Surface = Callable[[Settings], AbstractAsyncContextManager[Call]]
+_PATTERN = "**/*.{md,py,toml,txt,json,js,ts,c,h,rs,go,java}"
+_SHOWN_PATHS = 3
 
-MAX_FILES = 25
+_TOKEN_BYTES = 4
+"""An estimate; tokenizers differ."""
 
-TARGETS = [
-    {"type": "long_term"},
-    {"type": "short_term"},
-    {"type": "short_term", "date": "yesterday"},
-    {"type": "short_term", "date": "2001-01-01"},
-    {"type": "short_term", "date": "2025-02-30"},
-    {"type": "stored", "key": "greeting"},
-]
-"""What the demonstration reads of the agent's memory.
+_PROMPT_TOKENS = 1_000
+"""Instructions and the user's question, which a model reads again in each round."""
 
-A missing day and an impossible one are there to show failed records.
-"""
+_KINDS = {
+    "ok": "green",
+    "redacted": "green",
+    "cut": "yellow",
+    "later": "yellow",
+    "missing": "red",
+    "invalid": "red",
+    "refused": "red",
+}
+"""The ways in which an item may end, in the order shown, and their colors."""
 
-
-class SampleMemory(NamedTuple):
-    """A memory to store; ``links`` are weights by key."""
-
-    key: str
-    content: str
-    links: dict[str, float]
-
-
-SAMPLE_MEMORIES = [
-    SampleMemory("greeting", "Greet Ada by her first name.", {"ada": 0.9, "tone": 0.5}),
-    SampleMemory("ada", "Ada works on the compiler.", {"compiler": 0.8}),
-    SampleMemory("compiler", "The compiler is tested every night.", {"nightly": 0.7}),
-    SampleMemory("tone", "Answers are short and friendly.", {"ada": 0.2}),
-    SampleMemory("nightly", "Nightly tests start at two.", {}),
-]
+_NEXT = (
+    ("abilities setup", "connect Claude Code, Cursor, VS Code and others"),
+    ("abilities explore", "see in your browser what an agent remembers"),
+    ("abilities doctor", "see what is configured, and what to look at"),
+)
 
 
-class ReadCount(NamedTuple):
-    """How many calls it took to read how many items; an item that was cut counts once per piece."""
+@dataclass
+class Costs:
+    """What was read so far, in bytes: of each call, and of each piece in them."""
 
-    calls: int
-    items: int
+    calls: list[int] = field(default_factory=list[int])
+    pieces: list[int] = field(default_factory=list[int])
+
+    def add(self, payload: JsonObject) -> None:
+        """Count a call and its pieces; one that had no room is read, and counted, later."""
+        self.calls.append(len(render(payload, "text").encode()))
+
+        for record in payload["results"]:
+            if _find_kind(record) != "later":
+                self.pieces.append(len(_get_content(record).encode()))
 
 
 async def run_demo(workspace: Path) -> None:
-    """Read 25 files of ``workspace`` and a sample agent, and 6 memories, and print the answers.
+    """Find and read files of ``workspace`` and a sample agent, recall, walk, and compare surfaces.
 
-    Everything that is written goes into a temporary folder.
+    MCP must be installed.
     """
-    console = Console()
+    console = Console(highlight=False)
 
     with tempfile.TemporaryDirectory() as scratch:
         agent = Path(scratch) / "agent"
-        samples = _create_sample_agent(agent)
+        create_sample_agent(agent)
         settings = Settings(
             agent_dir=agent,
             workspace_dir=workspace,
             store_url=f"sqlite:///{scratch}/memory.db",
             detail="full",
+            tools=("all",),
         )
-        console.print("[bold]Workspace[/]", Text(escape_text(str(workspace))))
-        console.print("[bold]Agent directory[/] a sample made for this demonstration")
+        _print(console, f"In {workspace}, with a sample agent; nothing of yours is changed.", "dim")
 
-        console.rule("[bold]LangChain agent")
-        await _demonstrate(open_langchain, settings, samples, console)
+        async with Abilities.open(settings) as abilities:
+            await _store_samples(abilities)
+            await _show_all(abilities, console)
 
-        console.rule("[bold]MCP client over stdio")
-        await _demonstrate(open_mcp, settings, samples, console)
-
-
-async def _demonstrate(
-    surface: Surface, settings: Settings, samples: list[str], console: Console
-) -> None:
-    async with surface(settings) as call:
-        await _show_walk(call, console)
-        paths = [*samples]
-
-        # Once is enough for a sample that the listing names too.
-        for path in await _list_files(call, console):
-            if path not in samples:
-                paths.append(path)
-
-        await _read_everything(call, paths[:MAX_FILES], console)
+    _print(console, "\nNext:", "bold")
+    for command, purpose in _NEXT:
+        _print(console, f"  {command:<17}  {purpose}")
 
 
-async def _show_walk(call: Call, console: Console) -> None:
-    """Store memories that link to each other, and read them in one call."""
-    for memory in SAMPLE_MEMORIES:
+async def _show_all(abilities: Abilities, console: Console) -> None:
+    """Print each step under its number."""
+    costs = Costs()
+    paths = await _show_finding(abilities, console)
+    request: JsonObject = {"items": [*ITEMS, *paths][:MAX_ITEMS]}
+
+    payload = await abilities.call("read", request)
+    costs.add(payload)
+    _show_outcomes(payload, console)
+
+    await _show_the_rest(abilities, payload, costs, console)
+    await _show_recall(abilities, console)
+    await _show_walk(abilities, console)
+    await _show_surfaces(abilities, request, console)
+    _show_costs(costs, console)
+
+
+async def _store_samples(abilities: Abilities) -> None:
+    operations: list[JsonObject] = []
+    for memory in MEMORIES:
         links = [{"key": key, "link_weight": weight} for key, weight in memory.links.items()]
-        arguments = {"type": "learning", "key": memory.key, "content": memory.content}
-        await call("store_memory", {**arguments, "links": links})
+        fields = {"type": "learning", "key": memory.key, "content": memory.content}
+        operations.append({"op": "store", **fields, "links": links})
 
-    payload = await call("bulk_read_memory", {"key": "greeting", "depth": 2})
-    console.print("\n[bold]bulk_read_memory[/] from 'greeting', two links deep")
-
-    for record in (payload["targetMemory"], *payload["associatedMemories"]):
-        indent = "  " * record.get("depth", 0)
-        reached = ""
-
-        if "parent" in record:
-            score = f"{record['combinedScore']:.2f}"
-            reached = f"linked from {record['parent']}, score {score}"
-
-        content = Text(f"  {indent}{record['data']['content']}  ")
-        console.print(content, Text(reached, style="dim"))
-
-    frontier = [f"{cut['key']} ({cut['cutBy']})" for cut in payload["metadata"]["frontier"]]
-    console.print(f"Left out by the limits: {', '.join(frontier) or 'nothing'}.\n")
+    await abilities.call("remember", {"operations": operations})
 
 
-async def _list_files(call: Call, console: Console) -> list[str]:
-    """Find text files as an agent would, in one call."""
-    pattern = "**/*.{md,py,toml,txt,json,js,ts,c,h,rs,go,java}"
-    payload = await call("file_list", {"pattern": pattern, "limit": MAX_FILES})
-    paths: list[str] = [file["path"] for file in payload["files"]]
-    more = ", and more behind next_request" if payload["has_more"] else ""
+async def _show_finding(abilities: Abilities, console: Console) -> list[str]:
+    """Find text files as an agent would, and return their paths."""
+    answer = await abilities.call("file_list", {"pattern": _PATTERN, "limit": MAX_ITEMS})
+    samples = [item for item in ITEMS if isinstance(item, str)]
+    # Once is enough for a sample that the listing names too.
+    paths = [file["path"] for file in answer["files"] if file["path"] not in samples]
 
-    console.print(
-        f"\n[bold]file_list[/] {len(paths)} paths for file_read_bulk{more}: ",
-        Text(escape_text(", ".join(paths[:5]))),
-        "…",
+    more = ", and more behind next_request" if answer["has_more"] else ""
+    _print_step(
+        console, 1, "Find", f"{format_count(len(paths), 'file', 'files')} in one call{more}"
     )
+    _print(console, f"   {', '.join(paths[:_SHOWN_PATHS])} …", "dim")
     return paths
 
 
-async def _read_everything(call: Call, paths: list[str], console: Console) -> None:
-    files = await _read_in_full(call, "file_read_bulk", {"paths": paths}, console)
-    memories = await _read_in_full(call, "memory_read_bulk", {"targets": TARGETS}, console)
+def _show_outcomes(payload: JsonObject, console: Console) -> None:
+    """Print a line for each way in which items ended, with the first of them."""
+    records: list[JsonObject] = payload["results"]
+    title = f"{len(records)} files, notes and memories in one call, each with an outcome"
+    _print_step(console, 2, "Read", title)
 
-    calls = files.calls + memories.calls
-    items = files.items + memories.items
-    console.print(
-        f"\n[bold green]{calls} calls[/] did what {items} calls of one item each would have done.\n"
-    )
+    counts = Counter(map(_find_kind, records))
+    for kind, style in _KINDS.items():
+        for record in records:
+            if _find_kind(record) == kind:
+                line = Text(f"   {counts[kind]:>2} ")
+                line.append(f"{kind:<8}", style)
+                line.append(f" {escape_text(record['input']):<15.15} {_explain(record)}")
+                console.print(line, no_wrap=True, overflow="ellipsis")
+                break
 
 
-async def _read_in_full(
-    call: Call, name: str, arguments: JsonObject, console: Console
-) -> ReadCount:
-    """Print the first reply, and follow next_request until there is none."""
-    payload = await call(name, arguments)
-    console.print(f"\n[bold]{name}[/]")
-    print_payload(payload, console)
+def _find_kind(record: JsonObject) -> str:
+    """Return the way in which an item ended, one of `_KINDS`."""
+    if record["success"]:
+        if "truncation" in record:
+            return "cut"
+        return "redacted" if record["data"].get("redacted") else "ok"
 
-    calls = 1
-    items = len(payload["results"])
+    error = record["error"]
+    if error["reason"] == "response_budget":
+        return "later"
 
+    return {"NOT_FOUND": "missing", "PERMISSION_ERROR": "refused"}.get(error["code"], "invalid")
+
+
+def _explain(record: JsonObject) -> str:
+    kind = _find_kind(record)
+    if kind == "later":
+        return "no room in this reply"
+    if not record["success"]:
+        return str(record["error"]["message"])
+
+    content = _get_content(record)
+    if kind == "redacted":
+        return content.strip()
+    if kind == "cut":
+        return f"the first {len(content):,} characters; the rest follows"
+
+    return format_count(len(content), "character", "characters")
+
+
+def _get_content(record: JsonObject) -> str:
+    return str(record["data"]["content"]) if record["success"] else ""
+
+
+async def _show_the_rest(
+    abilities: Abilities, payload: JsonObject, costs: Costs, console: Console
+) -> None:
+    """Follow next_request to the end."""
     while "next_request" in payload:
-        payload = await call(name, payload["next_request"])
-        calls += 1
-        items += len(payload["results"])
+        payload = await abilities.call("read", payload["next_request"])
+        costs.add(payload)
 
-    if calls > 1:
-        console.print(f"Following next_request {calls - 1} times fetched all the rest.")
-
-    return ReadCount(calls, items)
+    followed = format_count(len(costs.calls) - 1, "call", "calls")
+    title = f"{followed} of next_request: all {sum(costs.pieces):,} bytes, each once"
+    _print_step(console, 3, "The rest", title)
 
 
-@asynccontextmanager
-async def open_langchain(settings: Settings) -> AsyncGenerator[Call]:
-    """Open the way of a LangChain agent loop, whose model follows a script instead of thinking."""
-    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-    from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+async def _show_recall(abilities: Abilities, console: Console) -> None:
+    """Ask a question, and print the memories that answer it."""
+    answer = await abilities.call("recall", {"queries": [QUESTION]})
+    _print_step(console, 4, "Recall", f"{QUESTION} (no model, no embeddings)")
 
+    for memory in answer["results"][0]["memories"][:3]:
+        _print(console, f"   {memory['score']:.2f}  {memory['content']}")
+
+
+async def _show_walk(abilities: Abilities, console: Console) -> None:
+    """Print what belongs to a memory as a tree."""
+    answer = await abilities.call("bulk_read_memory", {"key": "greeting", "depth": 2})
+    cut = [memory["key"] for memory in answer["metadata"]["frontier"]]
+    title = f"from 'greeting' along the best links, two deep; left out: {', '.join(cut)}"
+    _print_step(console, 5, "Walk", title)
+
+    for record in (answer["targetMemory"], *answer["associatedMemories"]):
+        indent = "  " * record.get("depth", 0)
+        _print(console, f"   {indent}{record['data']['content']}")
+
+
+async def _show_surfaces(abilities: Abilities, request: JsonObject, console: Console) -> None:
+    """Send the same request through LangChain and MCP, and compare what a model gets."""
+    direct = (await abilities.reply("read", request, for_model=True)).text
+    texts = [await _call_langchain(abilities, request), await _call_mcp(abilities, request)]
+
+    same = all(text == direct for text in texts)
+    title = f"Python, LangChain and MCP give a model the same {len(direct.encode()):,} bytes"
+    if not same:
+        title = "Python, LangChain and MCP gave different bytes, because a file changed meanwhile"
+    _print_step(console, 6, "Anywhere", title)
+
+
+def _show_costs(costs: Costs, console: Console) -> None:
+    """Compare the rounds and tokens with those of reading each piece by a call of its own."""
+    singly = _count_tokens(costs.pieces)
+    at_once = _count_tokens(costs.calls)
+    title = (
+        f"{len(costs.calls) + 1} rounds instead of {len(costs.pieces) + 1}, "
+        f"{at_once:,} tokens read instead of {singly:,}"
+    )
+    _print_step(console, 7, "Saved", title)
+
+
+def _count_tokens(sizes: list[int]) -> int:
+    """Return the tokens that a model reads if each round adds an answer to its conversation."""
+    context = read = _PROMPT_TOKENS
+    for size in sizes:
+        context += -(-size // _TOKEN_BYTES)
+        read += context
+
+    return read
+
+
+async def _call_langchain(abilities: Abilities, request: JsonObject) -> str:
     from abilities.adapters.langchain import load_tools
 
-    tools = {tool.name: tool for tool in load_tools(settings)}
-
-    async def call(name: str, arguments: JsonObject) -> JsonObject:
-        planned = {"id": "call-1", "name": name, "args": arguments}
-        # The model asks for the planned call, reads the result, and is done.
-        script = [AIMessage("", tool_calls=[planned]), AIMessage("Done.")]
-        model = GenericFakeChatModel(messages=iter(script))
-        messages: list[AnyMessage] = [HumanMessage("Read what you need.")]
-        answer = await model.ainvoke(messages)
-
-        while answer.tool_calls:
-            messages.append(answer)
-
-            for requested in answer.tool_calls:
-                tool = tools[requested["name"]]
-                messages.append(await tool.ainvoke({**requested, "type": "tool_call"}))
-
-            answer = await model.ainvoke(messages)
-
-        return parse_text(str(messages[-1].content))
-
-    yield call
+    (tool,) = load_tools(abilities, only=["read"])
+    call = {"type": "tool_call", "id": "call-1", "name": tool.name, "args": request}
+    return str((await tool.ainvoke(call)).content)
 
 
-@asynccontextmanager
-async def open_mcp(settings: Settings) -> AsyncGenerator[Call]:
-    """Open the way of the official MCP client, to ``abilities mcp`` in a process of its own."""
+async def _call_mcp(abilities: Abilities, request: JsonObject) -> str:
+    """Call the official client, which starts ``abilities mcp`` in a process of its own."""
     from mcp import Client, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
     # The demonstration's settings replace those of the person who runs it.
+    settings = abilities.settings
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith("ABILITIES_")},
         "ABILITIES_AGENT_DIR": str(settings.agent_dir),
         "ABILITIES_WORKSPACE_DIR": str(settings.workspace_dir),
         "ABILITIES_STORE_URL": settings.store_url,
+        "ABILITIES_CONFIG": os.devnull,
     }
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "abilities", "mcp"], env=environment
     )
 
     async with Client(stdio_client(server)) as client:
-
-        async def call(name: str, arguments: JsonObject) -> JsonObject:
-            result = await client.call_tool(name, arguments)
-            texts = [part.text for part in result.content if part.type == "text"]
-            return parse_text("".join(texts))
-
-        yield call
+        result = await client.call_tool("read", request)
+        return "".join(part.text for part in result.content if part.type == "text")
 
 
-def _create_sample_agent(agent: Path) -> list[str]:
-    """Create an agent directory with good, huge and hostile files, and return paths to ask for."""
-    today = date.today()
-    yesterday = today - timedelta(days=1)
-    log = [f"2026-01-01T00:00:00Z request {n} served in {n % 97} ms\n" for n in range(4_000)]
+def _print_step(console: Console, number: int, name: str, title: str) -> None:
+    line = Text(f"{number}. ")
+    line.append(f"{name:<9}", "bold")
+    line.append(escape_text(title))
+    console.print(line, no_wrap=True, overflow="ellipsis")
 
-    files = {
-        "MEMORY.md": "# Memory\n\n- Prefers short answers.\n- Works on agent-abilities.\n",
-        f"memory/{today}.md": "- 09:00 started the demonstration\n",
-        f"memory/{yesterday}.md": "- 17:00 wrote the last test\n",
-        "persona.md": "You are a careful reader.\n",
-        "server.log": "".join(log),  # too long for one reply
-        "notes.txt": "Grüße, 世界 👩‍👩‍👧‍👦\n",
-        "photo.png": "\x89PNG\r\n\x1a\n\0\0\0\rIHDR",  # binary
-    }
 
-    for name, text in files.items():
-        path = agent / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-    (agent / "escape.txt").symlink_to("/etc/passwd")
-
-    return [
-        "persona.md",
-        "notes.txt",
-        "server.log",
-        "server.log#L100-L110",
-        "photo.png",
-        "escape.txt",  # a link that leads out of the directory
-        "no-such-file.md",
-        "../outside.txt",
-        "/etc/passwd",
-        ".env",  # on the deny list
-    ]
+def _print(console: Console, text: str, style: str = "") -> None:
+    beginning = "\n" if text.startswith("\n") else ""
+    line = Text(beginning + escape_text(text.removeprefix("\n")), style)
+    console.print(line, no_wrap=True, overflow="ellipsis")

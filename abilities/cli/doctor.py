@@ -15,16 +15,24 @@ from abilities.cli import (
     token_checks,
 )
 from abilities.cli.diagnosis import Diagnosis
+from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, escape_text
 from abilities.settings import Settings
 
 _COLORS = {"ok": "green", "note": "yellow", "unsafe": "red", "broken": "red"}
 
+_EXAMPLES = """\b
+Examples:
+  abilities doctor
+  abilities doctor --secrets
+"""
 
-@click.command()
+
+@click.command(epilog=_EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
 @click.option("--secrets", is_flag=True, help="List files that look like secrets, nothing else.")
+@take_namespace()
 @pass_session
 def doctor(session: Session, as_json: bool, secrets: bool) -> None:
     """Check the configuration, and say how to fix what is wrong.

@@ -6,8 +6,10 @@ from typing import get_args
 
 import click
 
+from abilities.cli.completion import complete_key
 from abilities.cli.drawing import as_mermaid, as_svg, draw_walk
 from abilities.cli.errors import explain_errors
+from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, echo_payload
 from abilities.declarations.memory import Direction
@@ -21,7 +23,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("key")
+@click.argument("key", shell_complete=complete_key)
 @click.option(
     "--depth",
     type=click.IntRange(1, 6),
@@ -64,6 +66,7 @@ Examples:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write to this file instead of stdout.",
 )
+@take_namespace()
 @pass_session
 def graph(
     session: Session,

@@ -4,7 +4,9 @@ import asyncio
 
 import click
 
+from abilities.cli.completion import complete_any_key
 from abilities.cli.errors import explain_errors
+from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, format_count
 from abilities.declarations.values import utc_now
@@ -16,14 +18,27 @@ _UNREACHED = (
 )
 
 
-@click.command()
+_COMPACT_EXAMPLE = """\b
+Example:
+  ABILITIES_HISTORY_DAYS=30 abilities compact
+"""
+
+_PURGE_EXAMPLES = """\b
+Examples:
+  abilities purge old/address
+  abilities purge old/address --namespace team --yes
+"""
+
+
+@click.command(epilog=_COMPACT_EXAMPLE)
+@whole_store
 @pass_session
 def compact(session: Session) -> None:
-    """Forget the changes that are older or larger than the settings allow.
+    """Forget the changes for which the settings have no room.
 
-    The settings are history_days and history_max_mb. Stores forget a little with every few hundred
-    changes; this does all of it at once, for example after the settings were lowered. What it
-    forgets cannot be undone any more; the memories stay as they are.
+    Those are older than history_days, or larger than history_max_mb in all. Stores forget a little
+    with every few hundred changes; this does all of it at once, for example after the settings were
+    lowered. What it forgets cannot be undone any more; the memories stay as they are.
     """
     with explain_errors():
         forgotten = asyncio.run(_compact(session))
@@ -36,31 +51,29 @@ async def _compact(session: Session) -> int:
         return await store.compact(utc_now())
 
 
-@click.command()
-@click.argument("key")
-@click.option("--namespace", help="The namespace of the memory (default: the configured one).")
+@click.command(epilog=_PURGE_EXAMPLES)
+@click.argument("key", shell_complete=complete_any_key)
+@take_namespace("The namespace of the memory (default: the configured one).")
 @click.option("--yes", is_flag=True, help="Do not ask for a confirmation.")
 @pass_session
-def purge(session: Session, key: str, namespace: str | None, yes: bool) -> None:
-    """Delete the memory with KEY for good, together with its history.
+def purge(session: Session, key: str, yes: bool) -> None:
+    """Delete a memory for good, together with its history.
 
-    Nothing brings it back, and no import does. The further parts of a long content are deleted too.
+    It is the one with KEY. Nothing brings it back, and no import does. The further parts of a long
+    content are deleted too.
     """
-    try:
-        settings = session.settings.for_namespace(namespace or session.settings.namespace)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-
     if not yes:
         click.confirm(f"Delete {key!r} and its history for good?", abort=True, err=True)
 
     with explain_errors():
-        asyncio.run(_purge(session, settings.namespace, key))
+        asyncio.run(_purge(session, key))
 
     echo(f"Purged it. {_UNREACHED}", err=True)
 
 
-async def _purge(session: Session, namespace: str, key: str) -> None:
+async def _purge(session: Session, key: str) -> None:
+    namespace = session.settings.namespace
+
     async with session.open_store() as store:
         await Writer(namespace, store, "cli").purge(MemoryName(key=key))
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,32 @@ from typing_extensions import override
 
 from abilities.cli.errors import escape_errors, explain_errors
 from abilities.cli.logs import show_store_messages, show_warnings
-from abilities.cli.session import Options, Session, pass_session
+from abilities.cli.options import find_options, keep_option, take_namespace
+from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo
 
 _STARTER_NOTES = """\
 # Memory
 
 What this agent should always remember. One fact per line.
+"""
+
+_EXAMPLES = """\b
+Examples:
+  abilities list
+  abilities call file_read_bulk '{"paths": ["README.md"]}' --pretty
+  abilities COMMAND --help
+"""
+
+_INIT_EXAMPLES = """\b
+Examples:
+  abilities init
+  abilities init ~/agents/ada
+"""
+
+_DEMO_EXAMPLE = """\b
+Example:
+  abilities --workspace-dir ~/project demo
 """
 
 
@@ -37,6 +57,12 @@ def _import_catch_up() -> Iterable[click.Command]:
     from abilities.cli import catch_up
 
     return catch_up.COMMANDS
+
+
+def _import_completion() -> Iterable[click.Command]:
+    from abilities.cli.completion import completion
+
+    return (completion,)
 
 
 def _import_servers() -> Iterable[click.Command]:
@@ -75,6 +101,7 @@ def _import_setup() -> Iterable[click.Command]:
 _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
     **dict.fromkeys(("call", "declarations", "describe", "list"), _import_abilities),
     "catch-up": _import_catch_up,
+    "completion": _import_completion,
     **dict.fromkeys(("explore", "mcp", "serve"), _import_servers),
     "setup": _import_setup,
     **dict.fromkeys(("backup", "check", "export", "import", "restore"), _import_stores),
@@ -110,46 +137,45 @@ class _Commands(click.Group):
             return super().invoke(ctx)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="agent-abilities")
 @click.option(
     "--workspace-dir",
     type=click.Path(path_type=Path),
+    expose_value=False,
+    callback=keep_option,
     help="The folder to read files from (default: the current one, unless it must not be shared, "
     "such as '/' or your home).",
 )
 @click.option(
     "--agent-dir",
     type=click.Path(path_type=Path),
+    expose_value=False,
+    callback=keep_option,
     help="The agent's own folder, searched first (default: ~/.abilities/agent).",
 )
+@take_namespace()
 @click.pass_context
-def main(context: click.Context, /, workspace_dir: Path | None, agent_dir: Path | None) -> None:
+def main(context: click.Context, /) -> None:
     """Read many files and many memories in one call.
 
     Settings come from these options, then from ABILITIES_… environment variables, then from
     ~/.abilities/config.toml. 'abilities doctor' shows which are in use and what is wrong with them.
     """
-    options = Options()
-
-    # An option that was not given must be absent, so that the environment and the file count.
-    if workspace_dir is not None:
-        options["workspace_dir"] = workspace_dir
-
-    if agent_dir is not None:
-        options["agent_dir"] = agent_dir
-
     # Connections that are tried again are no news to whoever typed a command. A server has a log,
     # and these warnings stay in it.
     logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 
     show_warnings()
     show_store_messages()
-    context.obj = Session(options)
+    context.obj = Session(find_options(context))
 
 
-@main.command()
+@main.command(epilog=_INIT_EXAMPLES)
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
+@take_namespace()
 @pass_session
 def init(session: Session, directory: Path | None) -> None:
     """Create an agent directory with a starter MEMORY.md.
@@ -178,13 +204,15 @@ def init(session: Session, directory: Path | None) -> None:
     echo(f"Daily notes go into one file per day, today's is {todays_notes}")
 
 
-@main.command()
+@main.command(epilog=_DEMO_EXAMPLE)
+@take_namespace()
 @pass_session
 def demo(session: Session) -> None:
-    """Read 25 files and 6 memories the way an agent would.
+    """Show an agent's first minute on your files, in thirty lines.
 
-    Runs twice, as a LangChain agent and as an MCP client, on files of the workspace and on sample
-    memories. Your own memories are neither read nor changed.
+    Finds and reads files of the workspace, answers a question from sample memories, follows their
+    links, and compares what LangChain and MCP give a model. Your own memories are neither read nor
+    changed.
     """
     workspace = session.shareable_settings.workspace_root
     if workspace is None:
@@ -196,12 +224,12 @@ def demo(session: Session) -> None:
     from abilities.cli.demo import run_demo
 
     # The demonstration also acts as an MCP client, and MCP is an optional dependency.
-    try:
-        asyncio.run(run_demo(workspace.path))
-    except ImportError:
+    if find_spec("mcp") is None:
         raise click.UsageError(
             "the demonstration needs MCP; run: pip install 'agent-abilities[mcp]'"
-        ) from None
+        )
+
+    asyncio.run(run_demo(workspace.path))
 
 
 def _create_notes(path: Path) -> bool:

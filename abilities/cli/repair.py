@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from abilities.cli.errors import explain_errors
+from abilities.cli.options import whole_store
 from abilities.cli.progress import show_progress
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, format_count
@@ -37,6 +38,7 @@ _HINTS = {
     help="The new file for damaged rows as they stood (default: one with a name of its own, beside "
     "the store or, for PostgreSQL, in the current folder).",
 )
+@whole_store
 @pass_session
 def repair(session: Session, dry_run: bool, aside: Path | None) -> None:
     """Mend a damaged store.

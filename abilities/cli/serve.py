@@ -12,7 +12,9 @@ from importlib.util import find_spec
 import click
 
 from abilities.application import Abilities
+from abilities.cli.completion import complete_tools
 from abilities.cli.errors import UsageErrorInLines, describe_os_error
+from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.store_checks import describe_failure
 from abilities.cli.text import echo
@@ -38,16 +40,29 @@ Examples:
   abilities token add --scope read && abilities serve --host 0.0.0.0
 """
 
+_EXPLORE_EXAMPLES = """\b
+Examples:
+  abilities explore
+  abilities explore --port 8700 --no-browser
+"""
 
 _offer = click.option(
     "--tools",
+    metavar="NAMES",
+    shell_complete=complete_tools,
     help="The abilities to offer: all, lean, files, memory, or names with commas between them "
     "(default: those of the settings).",
 )
 
 
 @click.command(epilog=_SERVE_EXAMPLES)
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on.",
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -56,6 +71,7 @@ _offer = click.option(
     help="The port to listen on; 0 takes a free one.",
 )
 @_offer
+@take_namespace()
 @pass_session
 def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     """Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).
@@ -67,7 +83,7 @@ def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     _serve(_choose_tools(session, tools), host, port, open_browser=False)
 
 
-@click.command()
+@click.command(epilog=_EXPLORE_EXAMPLES)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -79,6 +95,7 @@ def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     default=True,
     help="Open the page in the browser (the default), or only print its address.",
 )
+@take_namespace()
 @pass_session
 def explore(session: Session, port: int, browser: bool) -> None:
     """Look at memories, notes and files in the browser.
@@ -90,6 +107,7 @@ def explore(session: Session, port: int, browser: bool) -> None:
 
 @click.command(epilog=_MCP_EXAMPLE)
 @_offer
+@take_namespace()
 @pass_session
 def mcp(session: Session, tools: str | None) -> None:
     """Serve the abilities to an MCP client over stdin and stdout.

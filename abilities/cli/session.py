@@ -23,6 +23,7 @@ class Options(TypedDict, total=False):
 
     workspace_dir: Path
     agent_dir: Path
+    namespace: str
     tools: tuple[str, ...]
 
 
@@ -36,6 +37,11 @@ class Session:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+
+    @property
+    def given_namespace(self) -> str | None:
+        """The namespace of the option; None if settings say it."""
+        return self._options.get("namespace")
 
     def override(self, options: Options) -> "Session":
         """Return a new session in which these options replace this one's."""

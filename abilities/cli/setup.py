@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from abilities.cli.errors import explain_errors
+from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, format_count
 from abilities.clients.faults import Unusable
@@ -48,6 +49,7 @@ class _Target(NamedTuple):
 @click.option("--print", "only_print", is_flag=True, help="Print the block to paste, do no more.")
 @click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
 @click.option("--remove", is_flag=True, help="Take out what setup put in.")
+@take_namespace("The namespace that is written (default: the configured one, which is not).")
 @pass_session
 def setup(
     session: Session,

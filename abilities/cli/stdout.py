@@ -7,7 +7,8 @@ after that, until the process ends.
 import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import TextIO
 
 
@@ -36,6 +37,21 @@ def divert_stdout() -> Generator[None]:
             yield
     finally:
         os.dup2(descriptor, 1)
+        os.close(descriptor)
+
+
+@contextmanager
+def silence_stderr() -> Generator[None]:
+    """Drop everything that is printed to stderr during a block."""
+    sys.stderr.flush()
+    descriptor = os.dup(2)
+
+    try:
+        with Path(os.devnull).open("w") as nothing, redirect_stderr(nothing):
+            os.dup2(nothing.fileno(), 2)
+            yield
+    finally:
+        os.dup2(descriptor, 2)
         os.close(descriptor)
 
 

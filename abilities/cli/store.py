@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from abilities.cli.errors import explain_errors
+from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.progress import show_progress
 from abilities.cli.remarks import SHOWN_REMARKS, report_notes
 from abilities.cli.session import Session, pass_session
@@ -42,12 +43,29 @@ Examples:
   abilities export --namespace team | gzip > team.jsonl.gz
 """
 
+_BACKUP_EXAMPLE = """\b
+Example:
+  abilities backup memories.db
+"""
+
+_RESTORE_EXAMPLES = """\b
+Examples:
+  abilities restore memories.db
+  abilities restore memories.db --replace
+"""
+
+_CHECK_EXAMPLES = """\b
+Examples:
+  abilities check
+  abilities check --full
+"""
+
 
 @click.command("import", epilog=_IMPORT_EXAMPLES)
 @click.argument(
     "file", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True)
 )
-@click.option("--namespace", help="Put all memories into this namespace.")
+@take_namespace("Put all memories into this namespace.")
 @click.option(
     "--replace",
     is_flag=True,
@@ -63,7 +81,6 @@ Examples:
 def import_(
     session: Session,
     file: Path,
-    namespace: str | None,
     replace: bool,
     dry_run: bool,
     report: Path | None,
@@ -81,11 +98,10 @@ def import_(
 
     Exits with 1 if a memory was refused; all others are imported.
     """
-    _check_namespace(session.settings, namespace)
     options = ImportOptions(replace, dry_run)
 
     with explain_errors():
-        counts = asyncio.run(_import(session, _to_path(file), namespace, options, report))
+        counts = asyncio.run(_import(session, _to_path(file), options, report))
 
     verb = "Would import" if dry_run else "Imported"
     echo(f"{verb}: {_format_counts(counts)}.", err=True)
@@ -101,27 +117,25 @@ def import_(
 @click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), default="-"
 )
-@click.option("--namespace", help="Export only the memories of this namespace.")
+@take_namespace("Export only the memories of this namespace.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted export to FILE.")
 @click.option("--no-history", is_flag=True, help="Leave out earlier versions.")
 @pass_session
-def export_(
-    session: Session, file: Path, namespace: str | None, resume: bool, no_history: bool
-) -> None:
-    """Export all memories and their history, one JSON object per line.
+def export_(session: Session, file: Path, resume: bool, no_history: bool) -> None:
+    """Export memories and their history as lines of JSON.
 
-    Writes to FILE, or to stdout, with links and metadata. FILE appears only when it is complete;
-    until then it is called FILE.part. 'abilities import' restores the memories byte for byte.
+    Writes all of them to FILE, or to stdout, one JSON object per line, with links and metadata.
+    FILE appears only when it is complete; until then it is called FILE.part. 'abilities import'
+    restores the memories byte for byte.
 
     The history holds what memories were before, deleted ones too, which an import can bring back.
 
     Exits with 1 if a damaged memory or entry of the history was left out.
     """
-    _check_namespace(session.settings, namespace)
     _check_store_exists(session.settings)
 
     with explain_errors():
-        options = ExportOptions(namespace, resume, history=not no_history)
+        options = ExportOptions(session.given_namespace, resume, history=not no_history)
         result = asyncio.run(_export(session, _to_path(file), options))
 
     _print_export(result)
@@ -130,8 +144,9 @@ def export_(
         sys.exit(1)
 
 
-@click.command("backup")
+@click.command("backup", epilog=_BACKUP_EXAMPLE)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@whole_store
 @pass_session
 def backup_(session: Session, file: Path) -> None:
     """Copy the store to FILE while it is in use.
@@ -159,13 +174,14 @@ def backup_(session: Session, file: Path) -> None:
     sys.exit(1)
 
 
-@click.command("restore")
+@click.command("restore", epilog=_RESTORE_EXAMPLES)
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
     "--replace",
     is_flag=True,
     help="Move an existing store aside; without this it is left alone.",
 )
+@whole_store
 @pass_session
 def restore_(session: Session, file: Path, replace: bool) -> None:
     """Put the backup FILE in the store's place.
@@ -196,11 +212,12 @@ def restore_(session: Session, file: Path, replace: bool) -> None:
         sys.exit(1)
 
 
-@click.command()
+@click.command(epilog=_CHECK_EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON array.")
 @click.option(
     "--full", is_flag=True, help="Check the search index too; writers have to wait meanwhile."
 )
+@whole_store
 @pass_session
 def check(session: Session, as_json: bool, full: bool) -> None:
     """Check the integrity of the store.
@@ -228,13 +245,12 @@ def check(session: Session, as_json: bool, full: bool) -> None:
 async def _import(
     session: Session,
     path: Path | None,
-    namespace: str | None,
     options: ImportOptions,
     report: Path | None,
 ) -> Counter[str]:
-    opening = open_source(
-        path, namespace or session.settings.namespace, all_into_it=namespace is not None
-    )
+    # Without the option, memories stay in the namespaces that an export has for them.
+    all_into_it = session.given_namespace is not None
+    opening = open_source(path, session.settings.namespace, all_into_it=all_into_it)
 
     # First the file: one that cannot be imported need not open a store.
     async with opening as source, session.open_store() as store:
@@ -299,17 +315,6 @@ def _print_findings(findings: list[IntegrityFinding]) -> None:
 def _to_path(file: Path) -> Path | None:
     """Return None for '-', which stands for stdin or stdout."""
     return None if str(file) == "-" else file
-
-
-def _check_namespace(settings: Settings, namespace: str | None) -> None:
-    """Check that a namespace from an option is one. Raises click.UsageError."""
-    if namespace is None:
-        return
-
-    try:
-        settings.for_namespace(namespace)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _check_store_exists(settings: Settings) -> None:

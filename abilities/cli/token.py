@@ -8,6 +8,7 @@ from functools import partial
 import click
 
 from abilities.builtin.profiles import explain_unknown_tools
+from abilities.cli.completion import complete_tools
 from abilities.cli.session import Session, pass_session
 from abilities.cli.stdout import divert_stdout
 from abilities.cli.store_checks import recall_tokens
@@ -23,7 +24,17 @@ MAX_LABEL_CHARS = 100
 _ADD_EXAMPLES = """\b
 Examples:
   abilities token add --namespace team --scope read --label 'laptop of Ada'
-  abilities token add --scope metrics --label prometheus > /etc/prometheus/abilities.token
+  abilities token add --scope metrics --label prometheus > metrics.token
+"""
+
+_LIST_EXAMPLE = """\b
+Example:
+  abilities token list --json
+"""
+
+_REVOKE_EXAMPLE = """\b
+Example:
+  abilities token revoke 3f9c2a1b
 """
 
 
@@ -39,6 +50,7 @@ def token() -> None:
 @token.command(epilog=_ADD_EXAMPLES)
 @click.option(
     "--namespace",
+    metavar="NAME",
     help="The namespace whose memories and files the token opens (default: the configured one).",
 )
 @click.option(
@@ -55,7 +67,9 @@ def token() -> None:
 )
 @click.option(
     "--tools",
+    metavar="NAMES",
     default="",
+    shell_complete=complete_tools,
     help="Which of the server's abilities are offered: lean, files, memory, or names with commas "
     "between them (default: all).",
 )
@@ -105,7 +119,7 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str, tools
             )
 
 
-@token.command("list")
+@token.command("list", epilog=_LIST_EXAMPLE)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
 @pass_session
 def list_(session: Session, as_json: bool) -> None:
@@ -134,7 +148,7 @@ def list_(session: Session, as_json: bool) -> None:
         _print_lock(session, "There are no tokens.")
 
 
-@token.command()
+@token.command(epilog=_REVOKE_EXAMPLE)
 @click.argument("token_id", metavar="ID")
 @pass_session
 def revoke(session: Session, token_id: str) -> None:

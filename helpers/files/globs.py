@@ -55,9 +55,29 @@ class Glob:
         path_too_deep), or invalid_format if its braces stand for too many patterns.
         """
         _check(pattern)
-        alternatives = _expand_braces(pattern)
-        self._alternatives = [_parse_components(text) for text in alternatives]
+        self._set_alternatives([_parse_components(text) for text in _expand_braces(pattern)])
 
+    @classmethod
+    def of_beginning(cls, beginning: str) -> "Glob":
+        """Return the glob of all paths that begin with a text, in which nothing is special.
+
+        As in a pattern, a component that begins with a dot is matched only if the text has that
+        dot. Raises Refused as a pattern does.
+        """
+        _check(beginning)
+        *folders, last = beginning.split("/")
+        if len(folders) >= MAX_COMPONENTS:
+            raise Refused("path_too_deep")
+
+        components: list[_Component] = [re.compile(re.escape(name) + r"\Z") for name in folders]
+        components.append(_compile(re.escape(last) + "(?s:.*)", last))
+
+        glob = cls.__new__(cls)
+        glob._set_alternatives([[*components, None]])
+        return glob
+
+    def _set_alternatives(self, alternatives: list[list[_Component]]) -> None:
+        self._alternatives = alternatives
         beginnings = {GlobState(index, 0) for index in range(len(alternatives))}
         self.start: States = self._skip_double_stars(beginnings)
 
@@ -162,7 +182,10 @@ def _compile_component(name: str) -> _Component:
     if name == "**":
         return None
 
-    expression = translate(name)
+    return _compile(translate(name), name)
+
+
+def _compile(expression: str, name: str) -> re.Pattern[str]:
     if not name.startswith("."):
         expression = r"(?!\.)" + expression  # hidden names match only a pattern with the dot
 

@@ -45,6 +45,8 @@ _FAULTS_OF_ONE_MEMORY: tuple[Reason, ...] = (
 )
 """Why a single memory cannot be read by a store that can answer."""
 
+ReadMemories = Callable[[Sequence[str]], Awaitable[list[StoredMemory | Exception]]]
+
 
 @dataclass(frozen=True, slots=True)
 class DayFile:
@@ -111,8 +113,9 @@ class MemoryHelper:
         self.versions = Versions(namespace, store)
         self.writer = Writer(namespace, store, caller)
 
-        # It needs nothing but the namespace: `MemoryStore` describes it.
+        # They need nothing but the namespace: `MemoryStore` describes them as read_stats and read.
         self.read_stats: Callable[[], Awaitable[Stats]] = partial(store.read_stats, namespace)
+        self.read_memories: ReadMemories = partial(store.read, namespace)
 
     @property
     def today(self) -> date:

@@ -688,3 +688,10 @@ def test_a_command_in_a_cache_is_told(
 
     assert "lies in a cache, which may be emptied" in setup("codex")
     assert len(tried) == 1
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_namespace_is_written_if_it_is_named() -> None:
+    setup("codex", "--namespace", "team")
+
+    assert get_server("codex")["env"] == {"ABILITIES_NAMESPACE": "team"}

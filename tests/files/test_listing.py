@@ -492,6 +492,37 @@ def test_any_pattern_is_matched_or_refused(pattern: str, path: str) -> None:
     glob.accepts(states)
 
 
+COMPONENTS = strategies.lists(
+    strategies.text("ab*[.", min_size=1, max_size=4), min_size=1, max_size=4
+)
+
+
+@given(COMPONENTS, strategies.integers(0, 20), strategies.text("ab*[./", max_size=2))
+@settings(max_examples=size("ABILITIES_EXAMPLES", quick=50, full=500), deadline=None)
+def test_a_beginning_matches_the_paths_that_begin_with_it(
+    names: list[str], length: int, end: str
+) -> None:
+    path = "/".join(names)
+    beginning = path[:length] + end
+    if beginning.startswith("/") or ".." in beginning.split("/"):
+        with pytest.raises(Refused):
+            Glob.of_beginning(beginning)
+        return
+
+    glob = Glob.of_beginning(beginning)
+    states = glob.start
+    for name in names:
+        states = glob.step(states, name)
+
+    # A hidden name needs its dot in the beginning.
+    given_names = beginning.split("/") + [""] * len(names)
+    hides = any(
+        name.startswith(".") and not typed.startswith(".")
+        for name, typed in zip(names, given_names, strict=False)
+    )
+    assert glob.accepts(states) == (path.startswith(beginning) and not hides)
+
+
 def test_a_pattern_made_to_be_slow_is_not() -> None:
     glob = Glob("*a" * 120 + "b")
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import orjson
 import pytest
+from rich.console import Console
 
 from abilities import Abilities, AbilityError, Settings, parse_text, render
-from abilities.cli.table import print_payload
+from abilities.cli.pretty.page import AnsweredCall
+from abilities.cli.pretty.printing import print_answer
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory import notes
 from abilities.helpers.memory.notes import MAX_PART_CHARS, split_sections
@@ -449,7 +451,7 @@ async def test_the_command_line_prints_a_table_per_question(
 ) -> None:
     for detail in ("concise", "full"):
         asked = {"queries": ["compilers", "zebras"], "detail": detail}
-        print_payload(await app.call("recall", asked))
+        print_answer(AnsweredCall("recall", asked, await app.call("recall", asked)), Console())
 
         lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
         assert lines[0] == "compilers"

@@ -230,6 +230,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "offer",
         "prompts",
         "registry",
+        "replies",
         "schemas",
         "server",
         "settings",
@@ -445,6 +446,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.store_settings",  # checks its URL
         "abilities.cli.errors",  # says what is wrong with a copy
         "abilities.cli.session",  # opens it for the commands that look after it
+        "abilities.cli.completion",  # looks whether it may be read for keys
         "abilities.cli.history",  # forgets
         "abilities.cli.store",  # looks after the store
         "abilities.cli.repair",

@@ -1,6 +1,7 @@
 """What the repository shows people works: examples, README blocks, the two commands."""
 
 import asyncio
+import html
 import importlib.util
 import json
 import os
@@ -19,19 +20,41 @@ import pytest
 from abilities import Settings
 from tests.support.serving import serving
 from tests.support.sources import list_sources
-from tools import reference, specification
+from tools import recording, reference, specification
 
 ROOT = Path(__file__).parent.parent.parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+FRAMEWORKS = ROOT / "examples" / "frameworks"
 PLUGIN = ROOT / "examples" / "plugin"
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+IN_SUITE = ("anthropic_memory", "deepagents", "functions")
+"""The frameworks that are tested with everything else, and not by `make adapters`."""
+LANGCHAIN = ROOT / "docs" / "frameworks" / "langchain.md"
+EXAMPLES = [
+    *sorted((ROOT / "examples").glob("*.py")),
+    *(FRAMEWORKS / f"with_{name}.py" for name in IN_SUITE),
+]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    LANGCHAIN,
+]
+FRAMEWORK_PAGES = sorted({*(ROOT / "docs" / "frameworks").glob("[a-z]*.md")} - {LANGCHAIN})
+README = (ROOT / "README.md").read_text()
+NOT_RUN = ("make ", "pip ", "git ", "cd ", "abilities serve", "abilities setup claude-code")
 SERVED = "http://127.0.0.1:8642"
+
+
+def find_blocks(path: Path) -> list[tuple[str, str]]:
+    """Return the language and the code of each block of a page."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text(), re.M | re.S)
+
+
+READ_IN_ORDER = [ROOT / "README.md", ROOT / "docs" / "tutorial.md"]
+"""What a newcomer pastes from the top down; the blocks of other pages stand alone."""
 BLOCKS = [
     (path.name, number, language, code)
     for path in DOCUMENTS
-    for number, (language, code) in enumerate(
-        re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text(), re.M | re.S)
-    )
+    for number, (language, code) in enumerate(find_blocks(path))
 ]
 
 
@@ -41,6 +64,24 @@ def list_blocks(language: str) -> list[Any]:
     ]
     assert blocks, language
     return blocks
+
+
+@pytest.mark.parametrize("page", FRAMEWORK_PAGES, ids=lambda page: page.stem)
+def test_the_page_of_a_framework_shows_its_example(page: Path) -> None:
+    """The example itself is run by the suite, or beside the framework by make adapters."""
+    example = FRAMEWORKS / f"with_{page.stem.replace('-', '_')}.py"
+
+    assert f"```python\n{example.read_text()}```" in page.read_text()
+
+
+def test_every_adapter_of_a_framework_has_a_page_an_example_and_tests() -> None:
+    tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests/adapters").glob("test_*")}
+    names = tested | set(IN_SUITE)
+
+    assert {page.stem.replace("-", "_") for page in FRAMEWORK_PAGES} == names
+    assert {path.stem.removeprefix("with_") for path in FRAMEWORKS.glob("*.py")} == names
+    adapters = {path.stem for path in (ROOT / "abilities" / "adapters").iterdir()}
+    assert names <= adapters
 
 
 @pytest.mark.thorough
@@ -110,17 +151,21 @@ def test_the_example_of_a_plugin_is_a_package_whose_ability_every_surface_offers
 
 @pytest.mark.parametrize("code", list_blocks("python"))
 def test_a_python_block_runs(code: str, tmp_path: Path, roots: Settings) -> None:
-    """A server runs at another port for the blocks that call one."""
     for folder in (tmp_path, roots.workspace_dir):
         (folder / "README.md").write_text("# A project\n")
 
+    run_python(code, tmp_path, dict(os.environ), roots)
+
+
+def run_python(code: str, folder: Path, variables: dict[str, str], served: Settings) -> None:
+    """Run a block; a server runs at another port for one that calls it."""
     with ExitStack() as stack:
         if SERVED in code:
-            server = stack.enter_context(serving(roots, tmp_path))
+            server = stack.enter_context(serving(served, folder))
             code = code.replace(SERVED, server.address)
 
         command = [sys.executable, "-W", "error", "-c", code]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
+        done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, timeout=120)
 
     assert done.returncode == 0, done.stderr.decode()
 
@@ -163,21 +208,66 @@ def test_a_console_block_prints_what_it_shows(code: str, tmp_path: Path) -> None
                 "UPDATE memories SET score = 80 WHERE key = (SELECT min(key) FROM memories)"
             )
 
+    run_console(code, tmp_path, variables)
+
+
+def run_console(code: str, folder: Path, variables: dict[str, str]) -> None:
+    """Run the commands of a block, and compare what they print."""
     steps = re.split(r"^\$ ", code, flags=re.M)[1:]
     assert steps
 
     for step in steps:
         command, _, expected = step.partition("\n")
-        if command.startswith(("make ", "pip ", "git ", "cd ", "abilities serve")):
+        if command.startswith(NOT_RUN):
             continue
 
         command = re.sub(r"^abilities\b", f"{sys.executable} -m abilities", command)
         done = subprocess.run(
-            command, shell=True, cwd=tmp_path, capture_output=True, timeout=120, env=variables
+            command, shell=True, cwd=folder, capture_output=True, timeout=120, env=variables
         )
         printed = "\n".join(line.rstrip() for line in done.stdout.decode().splitlines())
         pattern = re.escape(expected.rstrip()).replace(r"\.\.\.", ".*")
         assert re.fullmatch(pattern, printed.rstrip(), re.S), printed + done.stderr.decode()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", READ_IN_ORDER, ids=lambda path: path.stem)
+def test_a_newcomer_can_paste_block_after_block(
+    path: Path, tmp_path: Path, roots: Settings
+) -> None:
+    """In an empty folder, with an empty home, from the top of the page down."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    variables = {**kept, "HOME": str(tmp_path), "COLUMNS": "80"}
+    (roots.workspace_dir / "README.md").write_text("# A project\n")
+
+    languages: list[str] = []
+    for language, code in find_blocks(path):
+        languages.append(language)
+        if language == "console":
+            run_console(code, folder, variables)
+        elif language == "python":
+            run_python(code, folder, variables, roots)
+
+    assert languages.count("console") > 1 and languages.count("python") > 1
+
+
+@pytest.mark.thorough
+def test_the_moving_picture_shows_what_the_commands_print() -> None:
+    recorded = [frame.text for scene in recording.record() for frame in scene]
+    shown = re.findall(r"<text [^>]*>(.*?)</text>", recording.PICTURE.read_text())
+
+    def forget(line: str) -> str:
+        return re.sub(r"[0-9a-f-]{36}|\d{4}-\d\d-\d\d", "...", html.unescape(line))
+
+    assert len(recorded) > 20
+    assert list(map(forget, shown)) == list(map(forget, recorded)), "make recording"
+
+
+def test_the_readme_is_short() -> None:
+    text = re.sub(r"^```.*?^```$|<!--.*?-->|^\[[^\]]*\]: [^\n]*$", "", README, flags=re.M | re.S)
+    assert 700 <= len(text.split()) <= 1_000
 
 
 def test_the_readme_leads_with_the_two_commands() -> None:
@@ -202,10 +292,16 @@ def test_the_page_of_the_specification_is_that_of_the_requirements() -> None:
 def test_links_between_documents_lead_somewhere() -> None:
     links = [
         (path, target.partition("#"))
-        for path in (*DOCUMENTS, PLUGIN / "README.md")
+        for path in (*DOCUMENTS, *FRAMEWORK_PAGES, PLUGIN / "README.md")
         for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text())
         if not target.startswith("http")
     ]
+    # Package indexes show README too, where only whole addresses lead somewhere.
+    links += [
+        (ROOT / "README.md", target.partition("#"))
+        for target in re.findall(r"/(?:blob/main|agent-abilities/main)/([^)\s]+)", README)
+    ]
+    assert not re.search(r"\]\((?!https://)", README)
     assert len(links) > 30
     for path, (name, _, section) in links:
         target = path.parent / name if name else path
@@ -217,8 +313,8 @@ def test_links_between_documents_lead_somewhere() -> None:
             assert section in anchors, f"{path}: #{section}"
 
 
-def test_every_setting_is_in_the_readme() -> None:
-    text = (ROOT / "README.md").read_text()
+def test_every_setting_is_on_its_page() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text()
     assert [name for name in Settings.model_fields if f"`{name}`" not in text] == []
 
 

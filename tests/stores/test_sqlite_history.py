@@ -329,9 +329,11 @@ async def test_nothing_of_a_purged_memory_is_left_in_any_file(tmp_path: Path) ->
     path = tmp_path / "m.db"
     words = ["Zyqwertine", "Xylokarpose", "Vqpmelung"]
     # Three characters that nobody else has are a term of the search index, as they are.
-    long_text = "\u02ac\u02ad\u02ae \U0001d7ce\U0001d7cf " + " ".join(f"{words[0]}{n}" for n in range(300))
+    long_text = "\u02ac\u02ad\u02ae \U0001d7ce\U0001d7cf " + " ".join(
+        f"{words[0]}{n}" for n in range(300)
+    )
     texts = [*words, words[0].casefold(), "tagqjx", "keyqjx", "catqjx", "metaqjx", "termqjx"]
-    # Pairs of characters are indexed as hexadecimal words; with an x, no id of a neighbor holds one.
+    # A pair of characters is a hexadecimal word with an x, which no id of a neighbor holds.
     texts += ["\u02ac\u02ad\u02ae", "x1d7cf", "\u0250\u0251\u0252", "xe0151"]
     store = SqliteStore(path)
     try:
@@ -340,7 +342,9 @@ async def test_nothing_of_a_purged_memory_is_left_in_any_file(tmp_path: Path) ->
             await put(store, f"n{number}", content=content, tags=["t"])
             if number == NEIGHBORS // 2:
                 await store_secrets(store, words, long_text)
-        await put(store, "keyqjx", content=f"{words[2]} at last \u0250\u0251\u0252 \U000e0150\U000e0151")
+        await put(
+            store, "keyqjx", content=f"{words[2]} at last \u0250\u0251\u0252 \U000e0150\U000e0151"
+        )
         assert [text for text in texts if not find_files_with(tmp_path, text)] == []
 
         await put(store, "keyqjx", kind="purge")

@@ -307,18 +307,26 @@ def test_help_shows_examples() -> None:
     assert run(None, "--version").stdout.startswith("abilities, version")
 
 
-def test_the_demonstration_runs_both_ways(settings: Settings) -> None:
-    done = run_process(settings, "demo", COLUMNS="160")
+OUTCOMES = ("ok", "redacted", "cut", "missing", "invalid", "refused")
+
+
+def test_the_demonstration_shows_everything_in_thirty_lines(settings: Settings) -> None:
+    hostile = settings.workspace_dir / "\u001b[31mred \u202e.md"
+    hostile.write_text("# Red\n")
+
+    done = run_process(settings, "demo")
 
     assert done.returncode == 0, done.stderr
     output = done.stdout.decode()
-    assert output.count("calls of one item each") == 2
-    assert output.count("The link leads outside its root.") == 2
-    assert output.count("Left out by the limits: nightly (depth).") == 2
-    langchain, mcp = output.split("MCP client over stdio")
-    assert list_outcomes(langchain) == list_outcomes(mcp)
-
-
-def list_outcomes(output: str) -> list[str]:
-    """Return the lines of a demonstration's output that say what became of an item."""
-    return [line for line in output.splitlines() if line.startswith(("ok", "cut", "failed"))]
+    lines = output.splitlines()
+    assert len(lines) <= 30 and max(map(len, lines)) <= 80
+    assert "\u001b" not in output and "\u202e" not in output
+    steps = [line.split()[1] for line in lines if re.match(r"\d\. ", line)]
+    assert steps == ["Find", "Read", "The", "Recall", "Walk", "Anywhere", "Saved"]
+    shown = [line.split()[1] for line in lines if re.match(r" {3} *\d+ ", line)]
+    assert [kind for kind in OUTCOMES if kind not in shown] == []
+    assert "[secret: GitHub" in output and "ghp_" not in output
+    assert "Python, LangChain and MCP give a model the same" in output
+    rounds, singly = re.findall(r"(\d+) rounds instead of (\d+)", output)[0]
+    assert int(rounds) < int(singly) / 2
+    assert [line.split()[1] for line in lines[-3:]] == ["setup", "explore", "doctor"]

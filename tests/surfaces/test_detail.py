@@ -9,7 +9,8 @@ from rich.console import Console
 
 from abilities import Abilities, Settings, render
 from abilities.builtin.catalog import BUILT_IN
-from abilities.cli.table import print_payload
+from abilities.cli.pretty.page import AnsweredCall
+from abilities.cli.pretty.printing import print_answer
 from abilities.server.app import create_app
 from abilities.server.metrics import CallMetrics
 from tests.support.detail_cases import CASES, Case, check_schema, fill, without_changing_values
@@ -240,14 +241,15 @@ async def test_the_command_line_draws_concise_records(settings: Settings) -> Non
     payload = await python(settings, "memory_read_bulk", arguments)
     console = Console(record=True, width=200, file=StringIO())
 
-    print_payload(payload, console)
+    print_answer(AnsweredCall("memory_read_bulk", arguments, payload), console)
 
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()[1:]]
     assert lines == [
         "cut A 3",
         'failed {"type":"stored"} missing_argument: key is missing.',
         'failed {"type":"short_term"} not_found',
-        "1 of 3 read, 2 failed, 1 cut, 3 characters; send next_request for the rest",
+        "1 of 3 read, 2 failed, 1 cut, 3 characters",
+        "send next_request for the rest",
     ]
 
 

@@ -1,0 +1,61 @@
+"""Abilities as tools of the Microsoft Agent Framework: `load_tools`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent_framework import FunctionInvocationContext, FunctionTool, MiddlewareFailure
+from pydantic import BaseModel
+from typing_extensions import override
+
+from abilities.adapters.functions import Function, load_functions
+from abilities.adapters.host import find_namespace
+from abilities.application import Abilities
+from abilities.settings import Settings
+
+
+def load_tools(
+    source: Abilities | Settings | None = None,
+    *,
+    only: Sequence[str] | None = None,
+    read_only: bool = False,
+) -> list[FunctionTool]:
+    """Return the abilities as tools for an ``Agent``.
+
+    The arguments, and what is raised for them, are those of `load_functions`.
+
+    The namespace of a run is ``agent.run(..., function_invocation_kwargs={"namespace": name})``, by
+    default that of the settings; one that cannot be a namespace ends the run with
+    MiddlewareFailure. A tool's result is the text of the answer, or of the fault if the call failed
+    as a whole.
+    """
+    functions = load_functions(source, only=only, read_only=read_only, caller="agent-framework")
+    return [AbilityTool(function) for function in functions]
+
+
+class AbilityTool(FunctionTool):
+    """One ability as a tool of the framework; its arguments are validated by the ability alone."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(
+            name=function.name,
+            description=function.description,
+            func=self._call,
+            input_model=function.schema,
+        )
+        self._function = function
+
+    async def _call(self, context: FunctionInvocationContext, **_: object) -> str:
+        """Answer a call, whose arguments the context has too, whatever their names are."""
+        try:
+            namespace = find_namespace(context.kwargs)
+        except ValueError as error:
+            # The framework would hide any other exception from the application.
+            raise MiddlewareFailure(str(error)) from error
+
+        # An exception for a fault would reach the model without its text.
+        return (await self._function.call(context.arguments, namespace=namespace)).text
+
+    @override
+    def _prepare_arguments(self, arguments: BaseModel | Mapping[str, Any] | None) -> dict[str, Any]:
+        # The framework's own checks answer only that something is wrong with the arguments.
+        return self._arguments_as_mapping(arguments) or {}

@@ -1,0 +1,283 @@
+"""Anthropic's memory tool (`memory_20250818`) over memories: a file is a memory.
+
+The six commands, and what they answer, are those of the tool's documentation:
+https://platform.claude.com/docs/en/agents-and-tools/tool-use/memory-tool
+"""
+
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
+from anthropic.types.beta import (
+    BetaMemoryTool20250818CreateCommand,
+    BetaMemoryTool20250818DeleteCommand,
+    BetaMemoryTool20250818InsertCommand,
+    BetaMemoryTool20250818RenameCommand,
+    BetaMemoryTool20250818StrReplaceCommand,
+    BetaMemoryTool20250818ViewCommand,
+)
+from typing_extensions import override
+
+from abilities.adapters.memory_files import Listing, MemoryFiles, MemoryText
+from abilities.application import Abilities
+from abilities.errors import AbilityError
+from abilities.settings import Settings
+
+_ROOT = "/memories"
+_CALLER = "anthropic"
+_DEPTH = 2
+_SNIPPET_LINES = 2
+_NUMBER_WIDTH = 6
+
+T = TypeVar("T")
+
+
+class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
+    """The tool for `AsyncAnthropic`.
+
+    ``source`` is an open application, or settings (by default those of the environment);
+    ``namespace`` is whose memories they are, by default that of the settings.
+    """
+
+    def __init__(
+        self,
+        source: Abilities | Settings | None = None,
+        *,
+        namespace: str | int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._commands = _Commands(MemoryFiles(source, _CALLER, root=_ROOT, namespace=namespace))
+
+    @override
+    async def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
+        return await self._commands.view(command.path, command.view_range)
+
+    @override
+    async def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
+        return await self._commands.create(command.path, command.file_text)
+
+    @override
+    async def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
+        return await self._commands.replace(command.path, command.old_str, command.new_str)
+
+    @override
+    async def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
+        return await self._commands.insert(command.path, command.insert_line, command.insert_text)
+
+    @override
+    async def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
+        return await self._commands.delete(command.path)
+
+    @override
+    async def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
+        return await self._commands.rename(command.old_path, command.new_path)
+
+
+class MemoryTool(BetaAbstractMemoryTool):
+    """The tool for `Anthropic`, the synchronous client; see `AsyncMemoryTool`."""
+
+    def __init__(
+        self,
+        source: Abilities | Settings | None = None,
+        *,
+        namespace: str | int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._files = MemoryFiles(source, _CALLER, root=_ROOT, namespace=namespace)
+        self._commands = _Commands(self._files)
+
+    @override
+    def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
+        return self._files.run(self._commands.view(command.path, command.view_range))
+
+    @override
+    def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
+        return self._files.run(self._commands.create(command.path, command.file_text))
+
+    @override
+    def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
+        work = self._commands.replace(command.path, command.old_str, command.new_str)
+        return self._files.run(work)
+
+    @override
+    def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
+        work = self._commands.insert(command.path, command.insert_line, command.insert_text)
+        return self._files.run(work)
+
+    @override
+    def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
+        return self._files.run(self._commands.delete(command.path))
+
+    @override
+    def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
+        return self._files.run(self._commands.rename(command.old_path, command.new_path))
+
+
+class _Commands:
+    """The commands, each with the text that a model reads. All raise ToolError if they fail."""
+
+    def __init__(self, files: MemoryFiles) -> None:
+        self._files = files
+
+    async def view(self, path: str, lines: list[int] | None) -> str:
+        listing = await _explain(self._list(path))
+        if not _is_file(listing, path):
+            return _format_folder(path.rstrip("/"), listing)
+
+        text = (await _explain(self._files.read(path))).text
+        all_lines = text.split("\n")
+        first, last = 1, len(all_lines)
+        if lines and len(lines) == 2:
+            first = max(lines[0], 1)
+            last = last if lines[1] == -1 else lines[1]
+
+        numbered = _number(all_lines[first - 1 : last], first)
+        return f"Here's the content of {path} with line numbers:\n{numbered}"
+
+    async def create(self, path: str, text: str) -> str:
+        try:
+            await _explain(self._files.write(path, text, if_version=0))
+        except _Conflict:
+            raise ToolError(f"Error: File {path} already exists") from None
+
+        return f"File created successfully at: {path}"
+
+    async def replace(self, path: str, old: str, new: str) -> str:
+        before = await self._read(path)
+        places = _find_lines(before.text, old)
+        if not places:
+            raise ToolError(
+                f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}."
+            )
+        if len(places) > 1:
+            raise ToolError(
+                f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines: "
+                f"{', '.join(map(str, places))}. Please ensure it is unique"
+            )
+
+        text = before.text.replace(old, new)
+        await self._write_again(path, text, before)
+
+        first = max(places[0] - _SNIPPET_LINES, 1)
+        snippet = _number(text.split("\n")[first - 1 : places[0] + _SNIPPET_LINES], first)
+        return (
+            "The memory file has been edited. Here is the snippet showing the change "
+            f"(with line numbers):\n{snippet}"
+        )
+
+    async def insert(self, path: str, line: int, text: str) -> str:
+        before = await self._read(path)
+        lines = before.text.removesuffix("\n").split("\n") if before.text else []
+        if not 0 <= line <= len(lines):
+            raise ToolError(
+                f"Error: Invalid `insert_line` parameter: {line}. "
+                f"It should be within the range of lines of the file: [0, {len(lines)}]"
+            )
+
+        lines.insert(line, text.removesuffix("\n"))
+        await self._write_again(path, "\n".join(lines) + "\n", before)
+        return f"The file {path} has been edited."
+
+    async def delete(self, path: str) -> str:
+        _refuse_root(path)
+        if not await _explain(self._files.delete(path)):
+            raise ToolError(f"Error: The path {path} does not exist")
+
+        return f"Successfully deleted {path}"
+
+    async def rename(self, old: str, new: str) -> str:
+        _refuse_root(old)
+        if (await _explain(self._files.list_files(new))).files:
+            raise ToolError(f"Error: The destination {new} already exists")
+        if not await _explain(self._files.rename(old, new)):
+            raise ToolError(f"Error: The path {old} does not exist")
+
+        return f"Successfully renamed {old} to {new}"
+
+    async def _list(self, path: str) -> Listing:
+        """Return what is at and beneath a path; only the root may be empty."""
+        listing = await self._files.list_files(path)
+        if not listing.files and path.rstrip("/") != _ROOT:
+            raise ToolError(f"The path {path} does not exist. Please provide a valid path.")
+
+        return listing
+
+    async def _read(self, path: str) -> MemoryText:
+        if not _is_file(await _explain(self._list(path)), path):
+            raise ToolError(f"The path {path} is not a file.")
+
+        return await _explain(self._files.read(path))
+
+    async def _write_again(self, path: str, text: str, before: MemoryText) -> None:
+        try:
+            await _explain(self._files.write(path, text, if_version=before.version))
+        except _Conflict:
+            raise ToolError(f"Error: {path} was changed by others. View it again.") from None
+
+
+class _Conflict(Exception):
+    """The file is not the one that was read."""
+
+
+async def _explain(work: Awaitable[T]) -> T:
+    """Await a call of the files; a refusal becomes a sentence for the model."""
+    try:
+        return await work
+    except ValueError as error:
+        raise ToolError(f"Error: {error}") from None
+    except AbilityError as error:
+        if error.fault.reason == "version_conflict":
+            raise _Conflict from None
+        raise ToolError(f"Error: {error.fault.message}") from None
+
+
+def _refuse_root(path: str) -> None:
+    if path.rstrip("/") == _ROOT:
+        raise ToolError(f"Error: {_ROOT} itself cannot be deleted or renamed")
+
+
+def _is_file(listing: Listing, path: str) -> bool:
+    return any(file.path == path for file in listing.files)
+
+
+def _find_lines(text: str, part: str) -> list[int]:
+    """Return the line of each place at which a part stands in a text."""
+    lines: list[int] = []
+    place = text.find(part) if part else -1
+    while place >= 0:
+        lines.append(text.count("\n", 0, place) + 1)
+        place = text.find(part, place + 1)
+
+    return lines
+
+
+def _number(lines: list[str], first: int) -> str:
+    numbered = [f"{first + index:>{_NUMBER_WIDTH}}\t{line}" for index, line in enumerate(lines)]
+    return "\n".join(numbered)
+
+
+def _format_folder(path: str, listing: Listing) -> str:
+    """Return what is in a folder, two levels deep, with sizes."""
+    sizes: dict[str, int] = {path: 0}
+    for file in listing.files:
+        parts = file.path.removeprefix(f"{path}/").split("/")
+        for depth in range(1, min(len(parts), _DEPTH) + 1):
+            name = f"{path}/{'/'.join(parts[:depth])}"
+            name += "/" if depth < len(parts) else ""
+            sizes[name] = sizes.get(name, 0) + file.size
+        sizes[path] += file.size
+
+    lines = [f"{_format_size(size)}\t{name}" for name, size in sizes.items()]
+    if not listing.is_complete:
+        lines.append("There are more, which are not listed.")
+
+    return (
+        f"Here're the files and directories up to {_DEPTH} levels deep in {path}, "
+        "excluding hidden items and node_modules:\n" + "\n".join(lines)
+    )
+
+
+def _format_size(size: int) -> str:
+    return f"{size}" if size < 1_024 else f"{size / 1_024:.1f}K"

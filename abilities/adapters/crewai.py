@@ -1,0 +1,97 @@
+"""Abilities as CrewAI tools: `load_tools`."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, ClassVar, cast
+
+from crewai.tools import BaseTool, ToolFailure
+from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
+from typing_extensions import override
+
+from abilities.adapters.functions import Function, load_functions
+from abilities.adapters.strict import build_strict_schema, leave_out_null
+from abilities.application import Abilities
+from abilities.declarations.values import JsonObject
+from abilities.replies import Reply
+from abilities.settings import Settings
+
+
+def load_tools(
+    source: Abilities | Settings | None = None,
+    *,
+    only: Sequence[str] | None = None,
+    read_only: bool = False,
+) -> list[BaseTool]:
+    """Return the abilities as tools for an ``Agent``.
+
+    The arguments, and what is raised for them, are those of `load_functions`.
+
+    CrewAI tells a tool nothing about its run, so the namespace is that of the source: load the
+    tools of another one from ``abilities.for_namespace(name)``. A tool's result is the text of the
+    answer. A call that failed as a whole is a ToolFailure with the text of the fault, and no result
+    is kept for a later call.
+    """
+    functions = load_functions(source, only=only, read_only=read_only, caller="crewai")
+    return [AbilityTool.from_function(function) for function in functions]
+
+
+class PassedArguments(BaseModel):
+    """Arguments as the model sent them; a subclass has the schema that the model gets.
+
+    It has no fields: with the ability's own model CrewAI would add defaults that nobody gave.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    offered: ClassVar[JsonObject] = {}
+
+    @override
+    @classmethod
+    def model_json_schema(cls, *args: Any, **kwargs: Any) -> JsonObject:
+        return deepcopy(cls.offered)  # CrewAI changes it
+
+
+class AbilityTool(BaseTool):
+    """One ability as a CrewAI tool; its arguments are validated by the ability alone."""
+
+    _function: Function = PrivateAttr()
+
+    @classmethod
+    def from_function(cls, function: Function) -> "AbilityTool":
+        """Create the tool of a function."""
+        arguments = create_model(f"{function.name}_arguments", __base__=PassedArguments)
+        arguments.offered = build_strict_schema(function)
+        tool = cls(
+            name=function.name,
+            description=function.description,
+            args_schema=arguments,
+            cache_function=_is_lasting,
+        )
+        tool._function = function
+        return tool
+
+    @override
+    def _run(self, **arguments: object) -> object:
+        return _to_result(self._function.call_sync(self._clean(arguments)))
+
+    @override
+    async def _arun(self, **arguments: object) -> object:
+        return _to_result(await self._function.call(self._clean(arguments)))
+
+    def _clean(self, arguments: JsonObject) -> JsonObject:
+        """Return the arguments without the nulls that CrewAI's strict schemas make a model send."""
+        schema = cast(type[PassedArguments], self.args_schema).offered
+        return cast(JsonObject, leave_out_null(arguments, schema))
+
+
+def _to_result(reply: Reply) -> str | ToolFailure:
+    if not reply.failed:
+        return reply.text
+
+    # Without a code, because CrewAI would add it to the text that the model gets.
+    fault = reply.payload["error"]
+    return ToolFailure(message=reply.text, retryable=fault.get("retryable", False), details=fault)
+
+
+def _is_lasting(arguments: object = None, result: object = None) -> bool:
+    """Return that no result may answer a later call: what was read may have changed."""
+    return False

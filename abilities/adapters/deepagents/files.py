@@ -1,0 +1,274 @@
+"""A backend of the files that agents may read: those of the agent directory and the workspace."""
+
+from deepagents.backends.protocol import (
+    DeleteResult,
+    EditResult,
+    FileData,
+    FileDownloadResponse,
+    FileInfo,
+    FileUploadResponse,
+    GlobResult,
+    GrepMatch,
+    GrepResult,
+    LsResult,
+    ReadResult,
+    WriteResult,
+)
+from deepagents.backends.utils import compile_grep_include_glob, normalize_read_bounds
+from typing_extensions import override
+
+from abilities.adapters.deepagents.memories import CALLER, describe, list_level
+from abilities.adapters.deepagents.synchronous import SynchronousBackend
+from abilities.adapters.host import Host
+from abilities.adapters.memory_files import MemoryFile
+from abilities.application import Abilities
+from abilities.declarations.limits import MAX_ITEMS, MAX_LISTED_FILES, MAX_READ_CHARS
+from abilities.declarations.memory import parse_namespace
+from abilities.declarations.values import JsonObject
+from abilities.errors import AbilityError
+from abilities.settings import Settings
+
+MAX_FILES = 10_000
+"""Files that `ls` and `glob` look at; narrower paths and patterns find the rest."""
+
+READ_ONLY = "Error: files are read-only here; write beneath the folder of memories"
+
+_CODES = {"NOT_FOUND": "file_not_found", "PERMISSION_ERROR": "permission_denied"}
+
+
+class FileBackend(SynchronousBackend):
+    """Files to read, list and search; see `create_backend` for the arguments.
+
+    They are confined, filtered and redacted as in every other read. Names with a leading dot are
+    listed only if a pattern has that dot. Nothing is written: every change is answered with an
+    error.
+    """
+
+    def __init__(
+        self,
+        source: Abilities | Settings | None = None,
+        *,
+        namespace: str | int | None = None,
+    ) -> None:
+        if not isinstance(source, Abilities):
+            source = source or Settings()
+            source.check_roots()
+
+        super().__init__(Host(source, CALLER))
+        self._namespace = None if namespace is None else parse_namespace(namespace)
+
+    @override
+    async def als(self, path: str) -> LsResult:
+        try:
+            files, _ = await self._list(f"{_strip(path)}/**/*".lstrip("/"))
+        except AbilityError as error:
+            return LsResult(error=describe(error))
+
+        return LsResult(entries=list_level(files, path))
+
+    @override
+    async def aglob(self, pattern: str, path: str | None = None) -> GlobResult:
+        root = _strip(path or "/")
+        try:
+            matches = compile_grep_include_glob(pattern)
+            files, is_complete = await self._list(_widen(root, pattern))
+        except (AbilityError, ValueError) as error:
+            return GlobResult(error=describe(error))
+
+        found: list[FileInfo] = []
+        for file in files:
+            if matches(file.path.removeprefix(f"/{root}" if root else "").removeprefix("/")):
+                found.append(FileInfo(path=file.path, is_dir=False, size=file.size))
+
+        if is_complete:
+            return GlobResult(matches=found)
+
+        return GlobResult(matches=found, truncated=True, truncation_reason="budget")
+
+    @override
+    async def aread(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
+        offset, limit = normalize_read_bounds(offset, limit)
+        if limit == 0:
+            return ReadResult(file_data=_build_data(""), no_lines_requested=True)
+
+        # One line more tells whether the file goes on.
+        request = {
+            "paths": [f"{_strip(file_path)}#L{offset + 1}-L{offset + limit + 1}"],
+            "max_chars_per_file": MAX_READ_CHARS,
+            "detail": "full",
+        }
+        try:
+            (record,) = (await self._call("file_read_bulk", request))["results"]
+        except AbilityError as error:
+            return ReadResult(error=describe(error))
+
+        if not record["success"]:
+            return ReadResult(error=f"File '{file_path}': {record['error']['message']}")
+
+        return _build_window(record, offset, limit)
+
+    @override
+    async def agrep(
+        self,
+        pattern: str,
+        path: str | None = None,
+        glob: str | None = None,
+        *,
+        max_count: int | None = None,
+    ) -> GrepResult:
+        root = _strip(path or "/")
+        item = {"search": pattern, "in": _widen(root, glob or "**/*"), "context": 0}
+        request: JsonObject = {"items": [item], "detail": "full"}
+        try:
+            matches_name = compile_grep_include_glob(glob or "**/*")
+            (record,) = (await self._call("read", request))["results"]
+        except (AbilityError, ValueError) as error:
+            return GrepResult(error=describe(error))
+
+        if not record["success"]:
+            return GrepResult(error=record["error"]["message"])
+
+        matches: list[GrepMatch] = []
+        for hit in record["data"]["items"]:
+            name = f"/{hit['path'].rpartition('#')[0]}"
+            if matches_name(name.removeprefix(f"/{root}" if root else "").removeprefix("/")):
+                matches += _find_matches(name, hit)
+
+        truncated = "more" in record["data"] or "truncation" in record
+        if max_count is not None and len(matches) > max_count:
+            return GrepResult(matches=matches[:max_count], truncated=True)
+
+        return GrepResult(matches=matches, truncated=truncated)
+
+    @override
+    async def adownload_files(self, paths: list[str]) -> list[FileDownloadResponse]:
+        responses: list[FileDownloadResponse] = []
+        for begin in range(0, len(paths), MAX_ITEMS):
+            responses += await self._download(paths[begin : begin + MAX_ITEMS])
+
+        return responses
+
+    @override
+    async def awrite(self, file_path: str, content: str) -> WriteResult:
+        return WriteResult(error=READ_ONLY)
+
+    @override
+    async def aedit(
+        self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+    ) -> EditResult:
+        return EditResult(error=READ_ONLY)
+
+    @override
+    async def adelete(self, file_path: str) -> DeleteResult:
+        return DeleteResult(error=READ_ONLY)
+
+    @override
+    async def aupload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
+        return [FileUploadResponse(path, "permission_denied") for path, _ in files]
+
+    async def _call(self, name: str, arguments: JsonObject) -> JsonObject:
+        view = await self._host.get_view(self._namespace)
+        return await view.call(name, arguments)
+
+    async def _list(self, pattern: str) -> tuple[list[MemoryFile], bool]:
+        """Return the files of a pattern, and whether these are all. Raises AbilityError."""
+        request: JsonObject | None = {"pattern": pattern, "limit": MAX_LISTED_FILES}
+        found: dict[str, MemoryFile] = {}
+
+        while request is not None and len(found) < MAX_FILES:
+            answer = await self._call("file_list", {**request, "detail": "full"})
+            for file in answer["files"]:
+                path = f"/{file['path']}"
+                found.setdefault(path, MemoryFile(path, file["size_bytes"]))
+            request = answer.get("next_request")
+
+        return list(found.values()), request is None
+
+    async def _download(self, paths: list[str]) -> list[FileDownloadResponse]:
+        """Return up to 25 whole files; those that do not fit into one reply follow in others."""
+        names = [_strip(path) for path in paths]
+        request: JsonObject | None = {"paths": names, "max_chars_per_file": MAX_READ_CHARS}
+        texts: list[list[str]] = [[] for _ in paths]
+        errors: list[str | None] = [None] * len(paths)
+        places = list(range(len(paths)))
+
+        while request is not None:
+            try:
+                answer = await self._call("file_read_bulk", {**request, "detail": "full"})
+            except AbilityError as error:
+                return [FileDownloadResponse(path, error=describe(error)) for path in paths]
+
+            left: list[int] = []
+            for place, record in zip(places, answer["results"], strict=True):
+                if record["success"]:
+                    texts[place].append(record["data"]["content"])
+                    if "truncation" in record:
+                        left.append(place)
+                elif record["error"]["reason"] == "response_budget":
+                    left.append(place)
+                else:
+                    errors[place] = _CODES.get(record["error"]["code"], record["error"]["message"])
+
+            places = left
+            request = answer.get("next_request")
+
+        responses: list[FileDownloadResponse] = []
+        for path, pieces, code in zip(paths, texts, errors, strict=True):
+            content = None if code else "".join(pieces).encode()
+            responses.append(FileDownloadResponse(path, content, code))
+
+        return responses
+
+
+def _strip(path: str) -> str:
+    """Return a path as the abilities take it: without a slash at either end."""
+    return path.strip("/")
+
+
+def _widen(root: str, pattern: str) -> str:
+    """Return a glob of this package that finds what deepagents' pattern matches, and maybe more."""
+    wide = pattern.strip("/").replace("[^", "[!")
+    if "/" not in pattern.rstrip("/"):
+        wide = f"**/{wide}"  # it names a file at any depth
+
+    return f"{root}/{wide}".lstrip("/")
+
+
+def _build_data(text: str) -> FileData:
+    return FileData(content=text, encoding="utf-8")
+
+
+def _build_window(record: JsonObject, offset: int, limit: int) -> ReadResult:
+    """Return the lines of a record, of which one line more than the limit was requested."""
+    text: str = record["data"]["content"]
+    lines = text.splitlines(keepends=True)
+    if not lines:
+        if offset:
+            return ReadResult(error=f"Line offset {offset} exceeds file length")
+        return ReadResult(file_data=_build_data(""))
+
+    goes_on = len(lines) > limit or "truncation" in record
+    if len(lines) > limit:
+        lines = lines[:limit]
+    elif "truncation" in record and len(lines) > 1:
+        lines.pop()  # the last one was cut
+
+    end = offset + len(lines)
+    content = "".join(lines).replace("\r\n", "\n")
+    return ReadResult(
+        file_data=_build_data(content),
+        start_line=offset + 1,
+        end_line=end,
+        next_offset=end if goes_on else None,
+        total_lines=None if goes_on else end,
+    )
+
+
+def _find_matches(path: str, hit: JsonObject) -> list[GrepMatch]:
+    """Return the matching lines of a place; its path ends in the range of its lines."""
+    first = int(hit["path"].rpartition("#L")[2].partition("-")[0])
+    lines = hit["data"]["content"].split("\n")
+    return [
+        GrepMatch(path=path, line=number, text=lines[number - first].removesuffix("\r"))
+        for number in hit["data"]["lines"]
+    ]

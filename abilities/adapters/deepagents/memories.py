@@ -1,0 +1,218 @@
+"""A backend of memories: the file ``/people/ada.md`` is the memory ``people/ada.md``."""
+
+from collections.abc import Awaitable
+
+from deepagents.backends.protocol import (
+    DeleteResult,
+    EditResult,
+    FileData,
+    FileDownloadResponse,
+    FileInfo,
+    FileUploadResponse,
+    GlobResult,
+    GrepResult,
+    LsResult,
+    ReadResult,
+    WriteResult,
+)
+from deepagents.backends.utils import (
+    compile_grep_include_glob,
+    grep_matches_from_files,
+    perform_string_replacement,
+    slice_read_response,
+)
+from typing_extensions import override
+
+from abilities.adapters.deepagents.synchronous import SynchronousBackend
+from abilities.adapters.memory_files import MemoryFile, MemoryFiles
+from abilities.application import Abilities
+from abilities.errors import AbilityError
+from abilities.settings import Settings
+
+CALLER = "deepagents"
+
+_ATTEMPTS = 3
+"""How often an edit begins again if others change the file meanwhile."""
+
+
+class MemoryBackend(SynchronousBackend):
+    """Memories as files, for sync and async code; see `create_backend` for the arguments."""
+
+    def __init__(
+        self,
+        source: Abilities | Settings | None = None,
+        *,
+        namespace: str | int | None = None,
+    ) -> None:
+        self._files = MemoryFiles(source, CALLER, root="/", namespace=namespace)
+        super().__init__(self._files.host)
+
+    @override
+    async def als(self, path: str) -> LsResult:
+        try:
+            listing = await self._files.list_files(path)
+        except (AbilityError, ValueError) as error:
+            return LsResult(error=describe(error))
+
+        return LsResult(entries=list_level(listing.files, path))
+
+    @override
+    async def aread(self, file_path: str, offset: int = 0, limit: int = 2000) -> ReadResult:
+        try:
+            text = (await self._files.read(file_path)).text
+        except (AbilityError, ValueError) as error:
+            return ReadResult(error=_describe_missing(error, file_path))
+
+        return slice_read_response(FileData(content=text, encoding="utf-8"), offset, limit)
+
+    @override
+    async def agrep(
+        self,
+        pattern: str,
+        path: str | None = None,
+        glob: str | None = None,
+        *,
+        max_count: int | None = None,
+    ) -> GrepResult:
+        try:
+            listing = await self._files.find_holding(pattern)
+            files: dict[str, FileData] = {}
+            for file in listing.files:
+                text = (await self._files.read(file.path)).text
+                files[file.path] = FileData(content=text, encoding="utf-8")
+        except (AbilityError, ValueError) as error:
+            return GrepResult(error=describe(error))
+
+        result = grep_matches_from_files(files, pattern, path, glob, max_count=max_count)
+        result.truncated = result.truncated or not listing.is_complete
+        return result
+
+    @override
+    async def aglob(self, pattern: str, path: str | None = None) -> GlobResult:
+        root = f"{(path or '/').rstrip('/')}/"
+        try:
+            matches = compile_grep_include_glob(pattern)
+            listing = await self._files.list_files(root)
+        except (AbilityError, ValueError) as error:
+            return GlobResult(error=describe(error))
+
+        found: list[FileInfo] = []
+        for file in listing.files:
+            if matches(file.path.removeprefix(root)):
+                found.append(FileInfo(path=file.path, is_dir=False, size=file.size))
+
+        if listing.is_complete:
+            return GlobResult(matches=found)
+
+        return GlobResult(matches=found, truncated=True, truncation_reason="budget")
+
+    @override
+    async def awrite(self, file_path: str, content: str) -> WriteResult:
+        error = await _find_error(self._files.write(file_path, content))
+        return WriteResult(error=error) if error else WriteResult(path=file_path)
+
+    @override
+    async def aedit(
+        self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
+    ) -> EditResult:
+        error = None
+        for _ in range(_ATTEMPTS):
+            try:
+                before = await self._files.read(file_path)
+            except (AbilityError, ValueError) as failure:
+                return EditResult(error=f"Error: {_describe_missing(failure, file_path)}")
+
+            replaced = perform_string_replacement(before.text, old_string, new_string, replace_all)
+            if isinstance(replaced, str):
+                return EditResult(error=replaced)
+
+            text, occurrences = replaced
+            error = await _find_error(self._files.write(file_path, text, if_version=before.version))
+            if error is None:
+                return EditResult(path=file_path, occurrences=occurrences)
+
+        return EditResult(error=error)
+
+    @override
+    async def adelete(self, file_path: str) -> DeleteResult:
+        try:
+            if await self._files.delete(file_path):
+                return DeleteResult(path=file_path)
+        except (AbilityError, ValueError) as error:
+            return DeleteResult(error=describe(error))
+
+        return DeleteResult(error=f"Error: File '{file_path}' not found")
+
+    @override
+    async def aupload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
+        responses: list[FileUploadResponse] = []
+        for path, content in files:
+            try:
+                error = await _find_error(self._files.write(path, content.decode()))
+            except UnicodeDecodeError:
+                error = "File is not text."
+            responses.append(FileUploadResponse(path, error))
+
+        return responses
+
+    @override
+    async def adownload_files(self, paths: list[str]) -> list[FileDownloadResponse]:
+        responses: list[FileDownloadResponse] = []
+        for path in paths:
+            try:
+                text = (await self._files.read(path)).text
+            except (AbilityError, ValueError) as error:
+                responses.append(FileDownloadResponse(path, error=_find_code(error)))
+            else:
+                responses.append(FileDownloadResponse(path, text.encode()))
+
+        return responses
+
+
+def describe(error: AbilityError | ValueError) -> str:
+    """Return the sentence that a model reads."""
+    return error.fault.message if isinstance(error, AbilityError) else str(error)
+
+
+def list_level(files: list[MemoryFile], path: str) -> list[FileInfo]:
+    """Return what lies directly in a folder: files, and folders with a slash at their end."""
+    root = f"{path.rstrip('/')}/"
+    folders: set[str] = set()
+    entries: list[FileInfo] = []
+
+    for file in files:
+        name, slash, _ = file.path.removeprefix(root).partition("/")
+        if not file.path.startswith(root):
+            continue
+        if slash:
+            folders.add(f"{root}{name}/")
+        else:
+            entries.append(FileInfo(path=file.path, is_dir=False, size=file.size))
+
+    entries += [FileInfo(path=folder, is_dir=True) for folder in folders]
+    return sorted(entries, key=lambda entry: entry["path"])
+
+
+def _describe_missing(error: AbilityError | ValueError, path: str) -> str:
+    if isinstance(error, AbilityError) and error.fault.reason == "not_found":
+        return f"File '{path}' not found"
+
+    return describe(error)
+
+
+def _find_code(error: AbilityError | ValueError) -> str:
+    """Return deepagents' word for an error, or a sentence if it has none."""
+    if isinstance(error, ValueError):
+        return "invalid_path"
+
+    return "file_not_found" if error.fault.reason == "not_found" else error.fault.message
+
+
+async def _find_error(work: Awaitable[None]) -> str | None:
+    """Await a change, and return why it failed, or None."""
+    try:
+        await work
+    except (AbilityError, ValueError) as error:
+        return f"Error: {describe(error)}"
+
+    return None

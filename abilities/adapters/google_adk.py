@@ -1,0 +1,55 @@
+"""Abilities as tools of Google's Agent Development Kit: `load_tools`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.adk.tools import BaseTool, ToolContext
+from google.genai import types
+from typing_extensions import override
+
+from abilities.adapters.functions import Function, load_functions
+from abilities.adapters.host import find_namespace
+from abilities.application import Abilities
+from abilities.settings import Settings
+
+
+def load_tools(
+    source: Abilities | Settings | None = None,
+    *,
+    only: Sequence[str] | None = None,
+    read_only: bool = False,
+) -> list[BaseTool]:
+    """Return the abilities as tools for an ``LlmAgent``.
+
+    The arguments, and what is raised for them, are those of `load_functions`.
+
+    The namespace of a run is ``namespace`` in the state of its session, by default that of the
+    settings; one that cannot be a namespace ends the run with ValueError. The model gets
+    ``{"result": text}``, or ``{"error": text}`` if the call failed as a whole.
+    """
+    functions = load_functions(source, only=only, read_only=read_only, caller="google-adk")
+    return [AbilityTool(function) for function in functions]
+
+
+class AbilityTool(BaseTool):
+    """One ability as an ADK tool; its arguments are validated by the ability alone."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(name=function.name, description=function.description)
+        self._function = function
+
+    @override
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        # The field "parameters" is of another kind of schema, which cannot say everything.
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=self._function.schema,
+        )
+
+    @override
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, str]:
+        namespace = find_namespace(tool_context.state.to_dict())
+        reply = await self._function.call(args, namespace=namespace)
+
+        return {"error" if reply.failed else "result": reply.text}

@@ -1,0 +1,127 @@
+"""The application behind the tools of a framework, opened once and called from any event loop."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar, cast
+
+from abilities.application import Abilities
+from abilities.declarations.memory import parse_namespace
+from abilities.replies import Reply
+from abilities.settings import Settings
+
+T = TypeVar("T")
+
+
+class Host:
+    """Calls abilities for a framework, whose name the history, logs and metrics show as ``caller``.
+
+    ``source`` is an open application, or the settings from which one is opened at the first call.
+    That one stays open, on one background loop, until the process ends.
+    """
+
+    def __init__(self, source: Abilities | Settings, caller: str) -> None:
+        self._source = source
+        self._caller = caller
+        self._lock = threading.Lock()
+        self._opening: Future[Abilities] | None = None
+        self._view: Abilities | None = None
+        self._stack = AsyncExitStack()  # never closed: the application lasts as long as the process
+
+    async def call(self, name: str, arguments: object, namespace: str | int | None = None) -> Reply:
+        """Call an ability for a model; may be awaited on any event loop.
+
+        Without a namespace it is that of the settings. Raises ValueError for one that cannot be a
+        namespace, and for settings from which no application can be opened.
+        """
+        abilities = await self.get_view(namespace)
+        return await abilities.reply(name, arguments, for_model=True)
+
+    async def get_view(self, namespace: str | int | None = None) -> Abilities:
+        """Return the application as the framework sees it; raises ValueError as `call` does."""
+        abilities = self._view
+        if abilities is None:
+            opened = await self._get_abilities()
+            abilities = self._view = opened.for_caller(self._caller)
+
+        if namespace is not None:
+            abilities = abilities.for_namespace(parse_namespace(namespace))
+
+        return abilities
+
+    def call_sync(self, name: str, arguments: object, namespace: str | int | None = None) -> Reply:
+        """Call an ability as `call` does, from a thread that may wait for the reply."""
+        return self.run_sync(self.call(name, arguments, namespace))
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the background loop; may be awaited on any event loop."""
+        return await asyncio.wrap_future(_submit_to_background(work))
+
+    def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the background loop, from a thread that may wait for its result."""
+        return _submit_to_background(work).result()
+
+    async def _get_abilities(self) -> Abilities:
+        """Return the open application; the first call opens it."""
+        if isinstance(self._source, Abilities):
+            return self._source
+
+        # A thread lock, because tools may run on several loops; it is never held while waiting.
+        with self._lock:
+            if self._opening is None:
+                entering = self._stack.enter_async_context(Abilities.open(self._source))
+                self._opening = _submit_to_background(entering)
+
+        if self._opening.done():
+            return self._opening.result()
+
+        # A caller that is cancelled must not cancel the opening, for which others wait too.
+        return await asyncio.shield(asyncio.wrap_future(self._opening))
+
+
+def find_namespace(context: object) -> str | None:
+    """Return the namespace that the context of a run names; None if it names none.
+
+    A mapping names it by its key ``namespace``, any other object by its attribute of that name.
+    Raises ValueError for one that cannot be a namespace.
+
+    >>> find_namespace({"namespace": 42}), find_namespace({}), find_namespace(None)
+    ('42', None, None)
+    """
+    named: object
+    if isinstance(context, Mapping):
+        fields = cast(Mapping[object, object], context)
+        named = fields.get("namespace", _UNNAMED)
+    else:
+        named = getattr(context, "namespace", _UNNAMED)
+
+    # A name that is given and empty is not left out: it must not open another's memories.
+    return None if named is _UNNAMED else parse_namespace(named)
+
+
+_UNNAMED = object()
+
+_background_loop: asyncio.AbstractEventLoop | None = None
+_background_lock = threading.Lock()
+
+
+def _submit_to_background(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run a coroutine on the background loop; may be called from any thread."""
+    return asyncio.run_coroutine_threadsafe(work, _get_background_loop())
+
+
+def _get_background_loop() -> asyncio.AbstractEventLoop:
+    """Return the loop of the process's one background thread, which starts when first needed."""
+    global _background_loop
+
+    with _background_lock:
+        if _background_loop is None:
+            _background_loop = asyncio.new_event_loop()
+            # A daemon thread, so that it never delays the end of the process.
+            threading.Thread(
+                target=_background_loop.run_forever, name="abilities-adapters", daemon=True
+            ).start()
+
+        return _background_loop

@@ -1,0 +1,5 @@
+"""The long-term memory of LangGraph: `AbilitiesStore`, a `BaseStore` over stored memories."""
+
+from abilities.adapters.langgraph_store.store import AbilitiesStore
+
+__all__ = ["AbilitiesStore"]

@@ -1,0 +1,209 @@
+"""Items as memories: the value is the content as JSON, and the metadata has what else is known."""
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, cast
+
+import orjson
+from langgraph.store.base import Item, PutOp, SearchItem
+from pydantic import Field, ValidationError
+
+from abilities.adapters.langgraph_store.names import ROOT, ItemName, parse_memory_key
+from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_METADATA_BYTES
+from abilities.declarations.model import Model
+from abilities.declarations.values import JsonObject, format_utc
+from abilities.helpers.memory.writer import Write
+from abilities.helpers.stores.model import Row
+from abilities.helpers.stores.parts import split_text
+
+MAX_VALUE_CHARS = 1_000_000
+"""Characters of a value as JSON; each 5,000 of them take a memory."""
+
+_SPARE_LIFE = 1.05
+"""A life is written this much longer, so that not every read of an item is a write."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class ItemDetails(Model):
+    """What the metadata of an item's memory says of it, beneath ``langgraph``."""
+
+    parts: int = Field(default=1, ge=1, description="Memories that hold the value.")
+    index: bool = Field(default=True, description="Whether questions find it by its words.")
+    ttl: float | None = Field(default=None, description="Minutes that it stays after each use.")
+    written_at: str | None = Field(
+        default=None, description="When it was written, if it was read since; RFC 3339 UTC."
+    )
+    name: tuple[str, ...] | None = Field(
+        default=None, description="The namespace and the key, if the memory's key is shortened."
+    )
+
+    @classmethod
+    def read(cls, row: Row) -> "ItemDetails":
+        """Return the details of a memory; those of an ordinary item if it has none."""
+        if row.metadata == "{}":
+            return _ORDINARY
+
+        try:
+            return cls.model_validate(orjson.loads(row.metadata).get(ROOT, {}))
+        except ValidationError:  # somebody has changed them
+            return _ORDINARY
+
+    def to_metadata(self) -> JsonObject:
+        """Return the metadata of the item's memory."""
+        changed = self.model_dump(exclude_defaults=True)
+        return {ROOT: changed} if changed else {}
+
+
+_ORDINARY = ItemDetails()
+
+
+class StoredItem(NamedTuple):
+    """An item as it was read."""
+
+    name: ItemName
+    value: JsonObject
+    row: Row
+    details: ItemDetails
+
+    def to_item(self) -> Item:
+        """Return the item as a get returns it."""
+        return Item(
+            value=self.value,
+            key=self.name.key,
+            namespace=self.name.namespace,
+            created_at=datetime.fromisoformat(self.row.created_at),
+            updated_at=datetime.fromisoformat(self.details.written_at or self.row.updated_at),
+        )
+
+    def to_search_item(self, score: float | None) -> SearchItem:
+        """Return the item as a search returns it."""
+        item = self.to_item()
+        return SearchItem(
+            item.namespace, item.key, item.value, item.created_at, item.updated_at, score
+        )
+
+
+def find_name(row: Row) -> ItemName | None:
+    """Return the item that a memory holds, or of which it holds the first part; None if none."""
+    name = parse_memory_key(row.key)
+    if name is not None or "~" not in row.key:
+        return name
+
+    told = ItemDetails.read(row).name
+    if not told:
+        return None
+
+    name = ItemName(told[:-1], told[-1])
+    return name if name.memory_key == row.key else None
+
+
+def parse_item(row: Row, text: str) -> StoredItem:
+    """Return the item of a memory and its whole content.
+
+    Raises Refused("invalid_stored_value") if the content is no JSON object any more.
+    """
+    name = find_name(row)
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+
+    if name is None or not isinstance(value, dict):
+        raise Refused("invalid_stored_value")
+
+    return StoredItem(name, cast(JsonObject, value), row, ItemDetails.read(row))
+
+
+def build_put(name: ItemName, op: PutOp) -> Write:
+    """Return the write that puts an item.
+
+    Raises ValueError for a value that is no JSON object or too long, for a name that is too long,
+    and for a life that no time can tell.
+    """
+    text = dump_value(op.value)
+    told: tuple[str, ...] | None = None
+    if name.is_shortened:
+        told = (*name.namespace, name.key)
+
+    parts, index = len(split_text(text)), op.index is not False
+    metadata = ItemDetails(parts=parts, index=index, ttl=op.ttl, name=told).to_metadata()
+    if len(orjson.dumps(metadata)) > MAX_METADATA_BYTES:
+        raise ValueError("the namespace and the key together are longer than 4,000 bytes")
+
+    arguments: JsonObject = {
+        "key": name.memory_key,
+        "type": "learning",
+        "content": text,
+        "tags": name.tags,
+        "metadata": metadata,
+        "expires_at": find_expiry(op.ttl),
+    }
+    return Write("store", arguments)
+
+
+def build_refreshment(item: StoredItem) -> Write | None:
+    """Return the write that lets an item that was read live on; None if none is needed."""
+    minutes = item.details.ttl
+    if minutes is None or item.row.expires_at >= _find_time(minutes):
+        return None
+
+    written_at = item.details.written_at or item.row.updated_at
+    details = item.details.model_copy(update={"written_at": written_at})
+    arguments: JsonObject = {
+        "key": item.row.key,
+        "metadata": details.to_metadata(),
+        "expires_at": find_expiry(minutes),
+        "if_version": item.row.version,  # whoever has put it meanwhile has renewed it too
+    }
+    return Write("update", arguments)
+
+
+def find_expiry(minutes: float | None) -> str:
+    """Return when an item expires that is written now; empty for one that stays.
+
+    Raises ValueError for a life that no time can tell.
+    """
+    if minutes is None:
+        return ""
+
+    return _find_time(minutes * _SPARE_LIFE)
+
+
+def _find_time(minutes: float) -> str:
+    try:
+        return format_utc(datetime.now(UTC) + timedelta(minutes=minutes))
+    except (OverflowError, ValueError):
+        raise ValueError(f"ttl must be a number of minutes, not {minutes}") from None
+
+
+def dump_value(value: object) -> str:
+    """Return a value as JSON that every store can hold.
+
+    Raises ValueError if it is no JSON object, or too long.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError("a value must be a mapping")
+
+    try:
+        text = json.dumps(
+            dict(cast(Mapping[object, object], value)), ensure_ascii=False, allow_nan=False
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"a value must be JSON: {error}") from None
+
+    text = _SURROGATE.sub(_escape_surrogate, text)
+    if len(text) > MAX_VALUE_CHARS:
+        raise ValueError(
+            f"a value must have at most {MAX_VALUE_CHARS:,} characters as JSON; "
+            f"this one has {len(text):,}, and nothing was stored"
+        )
+
+    return text
+
+
+def _escape_surrogate(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

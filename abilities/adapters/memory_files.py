@@ -1,0 +1,222 @@
+"""Memories as the files of a folder, for frameworks whose agents keep their memory in files.
+
+The file ``/memories/people/ada.md`` is the memory with the key ``people/ada.md``, so that what an
+agent writes is found by every ability, has a history, and can be undone.
+"""
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from abilities.adapters.host import Host
+from abilities.application import Abilities
+from abilities.declarations.faults import Fault
+from abilities.declarations.limits import MAX_LISTED_MEMORIES, MAX_OPERATIONS, MAX_QUERY_MEMORIES
+from abilities.declarations.memory import is_key, parse_namespace
+from abilities.declarations.values import JsonObject
+from abilities.errors import AbilityError
+from abilities.settings import Settings
+
+MAX_FILES = 5_000
+"""Files that a list looks at; a folder with more of them is not listed to its end."""
+
+MAX_SEARCHED = 500
+"""Memories that a search reads to find the lines of its text."""
+
+NEW_TYPE = "core"
+"""The type of a memory that a file becomes; one that is there keeps its type."""
+
+T = TypeVar("T")
+
+
+class MemoryText(NamedTuple):
+    """What a file holds, and the version to change it on condition."""
+
+    text: str
+    version: int
+
+
+class MemoryFile(NamedTuple):
+    """A file in a list; ``size`` is in bytes, of a long one those of its beginning."""
+
+    path: str
+    size: int
+
+
+class Listing(NamedTuple):
+    """Files by their paths; ``is_complete`` unless there were more than may be looked at."""
+
+    files: list[MemoryFile]
+    is_complete: bool
+
+
+class MemoryFiles:
+    """The memories of a namespace as files beneath ``root``.
+
+    ``source`` is as `load_tools` takes it; a wrong namespace raises ValueError. Methods raise
+    AbilityError if a call is refused, and ValueError for a path or a text that can be no memory's.
+    """
+
+    def __init__(
+        self,
+        source: Abilities | Settings | None,
+        caller: str,
+        *,
+        root: str = "/memories",
+        namespace: str | int | None = None,
+    ) -> None:
+        if not isinstance(source, Abilities):
+            source = source or Settings()
+            source.check_roots()
+
+        self.host = Host(source, caller)
+        self._namespace = None if namespace is None else parse_namespace(namespace)
+        self._root = root.rstrip("/") + "/"
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work of this object from a thread that may wait for its result."""
+        return self.host.run_sync(work)
+
+    def holds(self, path: str) -> bool:
+        """Return whether a path is the root or beneath it."""
+        return f"{path.rstrip('/')}/".startswith(self._root)
+
+    def find_key(self, path: str) -> str:
+        """Return the key of a file's memory. Raises ValueError."""
+        key = path.removeprefix(self._root)
+        if not path.startswith(self._root) or not _is_path(key):
+            raise ValueError(f"a path has the form {self._root}folder/file, without '..'")
+
+        return key
+
+    async def call(self, name: str, arguments: JsonObject) -> JsonObject:
+        """Call an ability in the namespace of these files."""
+        view = await self.host.get_view(self._namespace)
+        return await view.call(name, arguments)
+
+    async def read(self, path: str) -> MemoryText:
+        """Return a whole file."""
+        request: JsonObject | None = {"key": self.find_key(path), "whole": True}
+        texts: list[str] = []
+
+        while request is not None:
+            answer = await self.call("memory_get", request)
+            texts.append(answer["data"]["content"])
+            request = answer.get("next_request")
+
+        return MemoryText("".join(texts), answer["data"]["version"])
+
+    async def write(self, path: str, text: str, *, if_version: int | None = None) -> None:
+        """Create or replace a file; version 0 means that it must be new."""
+        (reason,) = await self.write_many([(path, text)], if_version=if_version)
+        if reason is not None:
+            raise AbilityError(Fault.from_reason(reason))
+
+    async def write_many(
+        self, files: Sequence[tuple[str, str]], *, if_version: int | None = None
+    ) -> list[Any]:
+        """Create or replace files, and return the reason why each was not written, or None."""
+        operations: list[JsonObject] = []
+        for path, text in files:
+            if not text:
+                raise ValueError("a memory holds at least one character")
+            operation: JsonObject = {"op": "store", "type": NEW_TYPE, "key": self.find_key(path)}
+            operation["content"] = text
+            if if_version is not None:
+                operation["if_version"] = if_version
+            operations.append(operation)
+
+        return await self._change(operations)
+
+    async def list_files(self, path: str) -> Listing:
+        """Return the files at and beneath a path."""
+        prefix = "" if f"{path.rstrip('/')}/" == self._root else self.find_key(path.rstrip("/"))
+        request: JsonObject | None = {"prefix": prefix, "limit": MAX_LISTED_MEMORIES}
+        found: dict[str, int] = {}
+        seen = 0
+
+        while request is not None and seen < MAX_FILES:
+            answer = await self.call("memory_list", request)
+            for memory in answer["memories"]:
+                seen += 1
+                if _is_beneath(memory["key"], prefix) and _is_path(memory["key"]):
+                    found[memory["key"]] = memory.get("size", 0)
+            request = answer.get("next_request")
+
+        files = [
+            MemoryFile(self._root + key, found[key]) for key in found if not _is_part(key, found)
+        ]
+        return Listing(files, request is None)
+
+    async def delete(self, path: str) -> int:
+        """Delete a file, or all files beneath a folder, and return how many there were."""
+        listing = await self.list_files(path)
+        operations: list[JsonObject] = []
+        for file in listing.files:
+            operations.append({"op": "delete", "key": self.find_key(file.path), "permanent": True})
+
+        await self._change_all(operations)
+        return len(operations)
+
+    async def rename(self, old: str, new: str) -> int:
+        """Rename a file, or all files beneath a folder, and return how many there were."""
+        self.find_key(new)
+        operations: list[JsonObject] = []
+        for file in (await self.list_files(old)).files:
+            to = self.find_key(new + file.path.removeprefix(old))
+            operations.append({"op": "rename", "key": self.find_key(file.path), "to": to})
+
+        await self._change_all(operations)
+        return len(operations)
+
+    async def find_holding(self, text: str) -> Listing:
+        """Return the files that may hold a text, whatever its case."""
+        request: JsonObject | None = {"search": text, "limit": MAX_QUERY_MEMORIES}
+        keys: dict[str, int] = {}
+
+        while request is not None and len(keys) < MAX_SEARCHED:
+            answer = await self.call("query_memories", request)
+            for memory in answer["memories"]:
+                key = memory.get("key", "")
+                if _is_path(key):
+                    keys[_find_first_part(key)] = 0
+            more = answer["has_more"]
+            request = {**request, "offset": answer["offset"] + answer["limit"]} if more else None
+
+        return Listing([MemoryFile(self._root + key, 0) for key in sorted(keys)], request is None)
+
+    async def _change_all(self, operations: list[JsonObject]) -> None:
+        """Make changes, as many in one transaction as a call takes; raise what fails first."""
+        for begin in range(0, len(operations), MAX_OPERATIONS):
+            for reason in await self._change(operations[begin : begin + MAX_OPERATIONS]):
+                if reason is not None:
+                    raise AbilityError(Fault.from_reason(reason))
+
+    async def _change(self, operations: list[JsonObject]) -> list[Any]:
+        """Make changes, and return the reason why each failed, or None."""
+        answer = await self.call("remember", {"operations": operations, "detail": "concise"})
+        return [record.get("reason") for record in answer["results"]]
+
+
+def _is_path(key: str) -> bool:
+    """Return whether a memory's key can be the path of a file."""
+    parts = key.split("/")
+    return is_key(key) and not any(part in ("", ".", "..") for part in parts)
+
+
+def _is_beneath(key: str, prefix: str) -> bool:
+    return not prefix or key == prefix or key.startswith(f"{prefix}/")
+
+
+def _find_first_part(key: str) -> str:
+    """Return the key of the first part of a long content, of which a memory may be one part.
+
+    The parts of ``notes`` are ``notes#2``, ``notes#3`` and so on.
+    """
+    first, _, number = key.rpartition("#")
+    return first if first and number.isdecimal() else key
+
+
+def _is_part(key: str, keys: dict[str, int]) -> bool:
+    """Return whether a memory is a further part of another one in a list."""
+    first = _find_first_part(key)
+    return first != key and first in keys

@@ -1,0 +1,1 @@
+"""Answers of abilities as people read them: tables, trees and sentences on a terminal."""

@@ -1,0 +1,1 @@
+"""Adapters for agent frameworks, each tested where its framework is installed."""

@@ -1,0 +1,50 @@
+"""Fixtures for the tests of adapters, which know nothing of those of the other tests."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from abilities import Settings
+from tests.adapters.parity import fill, make_settings
+
+
+@pytest.fixture(autouse=True)
+def _own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep each test from the settings and files of whoever runs it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    for name in list(os.environ):
+        if name.startswith("ABILITIES_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+async def settings(tmp_path: Path) -> Settings:
+    """Settings for the sample of the check of parity."""
+    await fill(tmp_path / "sample")
+    return make_settings(tmp_path / "sample")
+
+
+@pytest.fixture
+def tenants(tmp_path: Path) -> Settings:
+    """Settings by which each namespace has a file of its own, which holds its name."""
+    for namespace in ("default", "ada", "42"):
+        folder = tmp_path / "tenants" / namespace
+        folder.mkdir(parents=True)
+        (folder / "who.txt").write_text(namespace)
+
+    template = tmp_path / "tenants" / "{namespace}"
+    return Settings(agent_dir=template, workspace_dir=template)
+
+
+@pytest.fixture
+def default_loop() -> Iterator[None]:
+    """An event loop for code that has none; frameworks would make one, and never close it."""
+    with closing(asyncio.new_event_loop()) as loop:
+        asyncio.set_event_loop(loop)
+        yield
+        asyncio.set_event_loop(None)

@@ -1,0 +1,183 @@
+"""CrewAI: crews with a scripted model, in parity with the application."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from crewai import Agent, BaseLLM, Crew, Task
+from crewai.tools import BaseTool, ToolFailure
+
+from abilities import Abilities, Settings
+from abilities.adapters.crewai import load_tools
+from abilities.adapters.functions import load_functions
+from abilities.adapters.strict import build_strict_schema
+from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
+
+WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
+
+
+class Scripted(BaseLLM):
+    """Makes one call after the other, and then says that it is done."""
+
+    calls: list[Any]
+    requests: list[tuple[list[Any], Any]] = []  # noqa: RUF012 (pydantic copies it)
+
+    def call(self, messages: Any, tools: Any = None, *args: Any, **more: Any) -> Any:
+        self.requests.append((list(messages), tools))
+        number = len(self.requests) - 1
+        if number >= len(self.calls):
+            return "Done."
+
+        name, arguments = self.calls[number]
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        return [{"id": f"call-{number}", "type": "function", "function": function}]
+
+    async def acall(self, messages: Any, tools: Any = None, *args: Any, **more: Any) -> Any:
+        return self.call(messages, tools)
+
+    def supports_function_calling(self) -> bool:
+        return True
+
+
+def build_crew(tools: Sequence[BaseTool], calls: Sequence[Call]) -> tuple[Crew, Scripted]:
+    model = Scripted(model="scripted", calls=list(calls))
+    agent = Agent(
+        role="reader", goal="Read.", backstory="None.", llm=model, tools=list(tools), max_iter=1_000
+    )
+    task = Task(description="Read.", expected_output="Text.", agent=agent)
+    return Crew(agents=[agent], tasks=[task], cache=True, tracing=False), model
+
+
+def find_texts(model: Scripted) -> list[str]:
+    messages, _ = model.requests[-1]
+    return [message["content"] for message in messages if message["role"] == "tool"]
+
+
+def run(tools: Sequence[BaseTool], *calls: Call) -> tuple[str, list[str], list[str]]:
+    """Let a scripted model make calls; return its last words, what it saw, and the failures."""
+    crew, model = build_crew(tools, calls)
+
+    output = crew.kickoff()
+
+    failures = [record.failure.message for record in output.tasks_output[0].tool_failures]
+    return output.raw, find_texts(model), failures
+
+
+async def through_a_crew(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
+    _, texts, failures = await asyncio.to_thread(run, load_tools(abilities), *calls)
+    return [Seen(text, failed=text in failures) for text in texts]
+
+
+async def test_a_model_sees_what_the_application_answers(tmp_path: Path) -> None:
+    await check_parity(through_a_crew, tmp_path)
+
+
+def test_an_agent_reads_survives_a_wrong_call_and_goes_on(settings: Settings) -> None:
+    last, (read, wrong), failures = run(load_tools(settings), READ, WRONG)
+
+    assert last == "Done."
+    assert '"succeeded":1,"failed":1' in read
+    assert '"INVALID_INPUT"' in wrong
+    assert failures == [wrong]
+
+
+async def test_a_crew_on_an_event_loop_does_the_same(settings: Settings) -> None:
+    async with Abilities.open(settings) as abilities:
+        for start in (Crew.akickoff, Crew.kickoff_async):
+            crew, model = build_crew(load_tools(abilities), [READ, WRONG])
+            output = await start(crew)
+
+            assert output.raw == "Done."
+            read, wrong = find_texts(model)
+            assert '"succeeded":1,"failed":1' in read
+            assert '"INVALID_INPUT"' in wrong
+
+
+async def test_a_tool_answers_sync_and_async_callers(settings: Settings) -> None:
+    (tool,) = load_tools(settings, only=["file_read_bulk"])
+
+    text = await tool.arun(**READ.arguments)
+
+    assert '"succeeded":1,"failed":1' in text
+    assert tool.run(**READ.arguments) == text
+    assert tool.to_structured_tool().invoke(dict(READ.arguments)) == text
+    failure = await tool.arun(**WRONG.arguments)
+    assert isinstance(failure, ToolFailure)
+    assert failure == tool.run(**WRONG.arguments)
+    assert failure.details["code"] == "INVALID_INPUT"
+
+
+def test_a_model_is_offered_each_schema_as_a_strict_one(settings: Settings) -> None:
+    crew, model = build_crew(load_tools(settings), [])
+    crew.kickoff()
+
+    (_, tools), *_ = model.requests
+    offered = {tool["function"]["name"]: tool["function"] for tool in tools}
+    functions = load_functions(settings)
+    for function in functions:
+        assert offered[function.name] == {
+            "name": function.name,
+            "description": function.description,
+            "parameters": build_strict_schema(function),
+            "strict": True,
+        }
+
+    assert len(offered) == len(functions)
+
+
+def test_null_stands_for_an_optional_argument(settings: Settings) -> None:
+    left_out = {"max_chars_per_file": None, "detail": None}
+    link = {"key": "b", "link_weight": None, "type": None, "term": None}
+    store = {"op": "store", "type": "core", "key": "k", "content": "text", "to": None}
+    operations = [{**store, "links": [link], "metadata": '{"a": 1}', "tags": None}]
+
+    _, texts, failures = run(
+        load_tools(settings),
+        Call(READ.name, {**READ.arguments, **left_out}),
+        READ,
+        Call("remember", {"operations": operations, "atomic": None}),
+    )
+
+    assert failures == []
+    assert texts[0] == texts[1]
+    assert '"succeeded":1,"failed":0' in texts[2]
+
+
+def test_what_was_read_is_read_again(settings: Settings) -> None:
+    (tool,) = load_tools(settings, only=["file_read_bulk"])
+    path = settings.workspace_dir / "a.txt"
+
+    class Changing(Scripted):
+        def call(self, *args: Any, **more: Any) -> Any:
+            path.write_text(f"version {len(self.requests)}")
+            return super().call(*args, **more)
+
+    crew, _ = build_crew([tool], [])
+    model = Changing(model="scripted", calls=[READ, READ])
+    crew.agents[0].llm = model
+    crew.kickoff()
+
+    first, second = find_texts(model)
+    assert "version 0" in first
+    assert "version 1" in second
+
+
+async def test_the_namespace_is_that_of_the_source(tenants: Settings) -> None:
+    async with Abilities.open(tenants) as abilities:
+        for namespace in ("default", "ada", "42"):
+            tools = load_tools(abilities.for_namespace(namespace))
+            _, (text,), _ = await asyncio.to_thread(run, tools, WHO)
+            assert text.split()[-1] == namespace
+
+
+def test_crews_on_several_threads_share_tools(settings: Settings) -> None:
+    tools = load_tools(settings)
+    expected = run(tools, READ, WRONG)
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: run(tools, READ, WRONG), range(4)))
+
+    assert answers == [expected] * 4

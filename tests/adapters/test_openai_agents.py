@@ -1,0 +1,208 @@
+"""The OpenAI Agents SDK: agents with a scripted model, in parity with the application."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import Agent, ModelResponse, RunConfig, Runner, Tool, Usage
+from agents.items import ToolCallOutputItem
+from agents.models.chatcmpl_converter import Converter
+from agents.models.interface import Model
+from agents.models.openai_responses import Converter as ResponsesConverter
+from agents.tracing import SpanData, Trace, TracingProcessor, set_trace_processors
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
+
+from abilities import Abilities, Settings, schemas
+from abilities.adapters.openai_agents import load_tools
+from abilities.builtin.catalog import BUILT_IN
+from tests.adapters.parity import READ, WRONG, Call, Seen, check_parity
+
+WITHOUT_TRACE = RunConfig(tracing_disabled=True)
+WHO = Call("file_read_bulk", {"paths": ["who.txt"]})
+
+
+class Scripted(Model):
+    """Makes one call after the other, and then says that it is done."""
+
+    def __init__(self, calls: Sequence[Call | tuple[str, str]]) -> None:
+        self.calls = list(calls)
+        self.inputs: list[Any] = []
+        self.number = 0
+
+    async def get_response(
+        self, system_instructions: Any, input: Any, *args: Any, **more: Any
+    ) -> ModelResponse:
+        self.inputs.append(input)
+        output: Any
+        if self.number < len(self.calls):
+            name, arguments = self.calls[self.number]
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            output = ResponseFunctionToolCall(
+                type="function_call", name=name, call_id=f"call-{self.number}", arguments=text
+            )
+        else:
+            part = ResponseOutputText(type="output_text", text="Done.", annotations=[])
+            output = ResponseOutputMessage(
+                id="m", type="message", role="assistant", status="completed", content=[part]
+            )
+        self.number += 1
+        return ModelResponse(output=[output], usage=Usage(), response_id=None)
+
+    def stream_response(self, *args: Any, **more: Any) -> AsyncIterator[Any]:
+        raise NotImplementedError
+
+
+async def run(
+    tools: list[Tool], *calls: Call | tuple[str, str], context: object = None, **more: Any
+) -> tuple[str, list[str]]:
+    """Let a scripted model make calls; return its last words, and what it saw of each call."""
+    model = Scripted(calls)
+    agent = Agent(name="reader", model=model, tools=tools)
+    more.setdefault("run_config", WITHOUT_TRACE)
+
+    result = await Runner.run(agent, "Read.", context=context, max_turns=1_000, **more)
+
+    outputs = [item.output for item in result.new_items if isinstance(item, ToolCallOutputItem)]
+    seen = [
+        item["output"] for item in model.inputs[-1] if item.get("type") == "function_call_output"
+    ]
+    assert outputs == seen
+    return result.final_output, seen
+
+
+async def through_agents(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
+    _, texts = await run(load_tools(abilities), *calls)
+    return [Seen(text) for text in texts]
+
+
+async def test_a_model_sees_what_the_application_answers(tmp_path: Path) -> None:
+    await check_parity(through_agents, tmp_path)
+
+
+async def test_an_agent_reads_survives_a_wrong_call_and_goes_on(settings: Settings) -> None:
+    last, (read, wrong) = await run(load_tools(settings), READ, WRONG)
+
+    assert last == "Done."
+    assert '"succeeded":1,"failed":1' in read
+    assert json.loads(wrong)["error"]["code"] == "INVALID_INPUT"
+
+
+async def test_arguments_that_are_not_json_are_told_to_the_model(settings: Settings) -> None:
+    last, (wrong, nothing) = await run(
+        load_tools(settings), ("file_list", '{"pattern": '), ("file_list", "")
+    )
+
+    assert last == "Done."
+    assert json.loads(wrong)["error"]["message"] == "The arguments must be an object."
+    assert "a.txt" in nothing
+
+
+@pytest.mark.usefixtures("default_loop")
+def test_an_agent_without_an_event_loop_does_the_same(tenants: Settings) -> None:
+    agent = Agent(name="reader", model=Scripted([WHO]), tools=load_tools(tenants))
+
+    result = Runner.run_sync(agent, "Who?", run_config=WITHOUT_TRACE)
+
+    assert result.final_output == "Done."
+
+
+def test_a_model_is_offered_each_schema_as_it_is() -> None:
+    tools = {tool.name: tool for tool in load_tools()}
+
+    for ability in BUILT_IN:
+        tool = tools[ability.name]
+        schema = schemas.build_input_schema(ability)
+        chat: Any = Converter.tool_to_openai(tool)["function"]
+        assert chat["parameters"] == schema
+        assert chat["description"] == ability.description
+        assert chat["strict"] is False
+        responses: Any = ResponsesConverter.convert_tools([tool], []).tools[0]
+        assert responses["parameters"] == schema
+
+    assert len(tools) == len(BUILT_IN)
+
+
+@dataclass
+class User:
+    namespace: object
+
+
+async def test_the_namespace_is_that_of_the_runs_context(tenants: Settings) -> None:
+    tools = load_tools(tenants)
+
+    for context, namespace in (
+        (None, "default"),
+        (User("ada"), "ada"),
+        ({"namespace": 42}, "42"),
+    ):
+        _, (text,) = await run(tools, WHO, context=context)
+        assert text.split()[-1] == namespace
+
+    for wrong in (User(None), {"namespace": "../ada"}):
+        with pytest.raises(Exception, match="a namespace is 1 to 128"):
+            await run(tools, WHO, context=wrong)
+
+
+async def test_tools_work_on_several_loops(settings: Settings) -> None:
+    tools = load_tools(settings)
+    expected = await run(tools, READ, WRONG)
+
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(lambda: asyncio.run(run(tools, READ, WRONG))) for _ in range(4)]
+        answers = await asyncio.gather(*map(asyncio.wrap_future, futures))
+
+    assert answers == [expected] * 4
+
+
+async def test_a_cancelled_run_ends_and_the_next_one_answers(settings: Settings) -> None:
+    tools = load_tools(settings)
+    for pause in range(20):
+        model = Scripted([READ])
+        agent = Agent(name="reader", model=model, tools=tools)
+        task = asyncio.create_task(Runner.run(agent, "Read.", run_config=WITHOUT_TRACE))
+        while model.number == 0:
+            await asyncio.sleep(0)
+        for _ in range(pause):  # the tool is called meanwhile
+            await asyncio.sleep(0)
+        if task.cancel():  # it has not ended yet
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    assert (await run(tools, READ))[0] == "Done."
+
+
+class Spans(TracingProcessor):
+    """Keeps the errors of tools' spans."""
+
+    def __init__(self) -> None:
+        self.errors: list[Any] = []
+
+    def on_span_end(self, span: Any) -> None:
+        data: SpanData = span.span_data
+        if data.type == "function":
+            self.errors.append(span.error)
+
+    def on_span_start(self, span: Any) -> None: ...
+    def on_trace_start(self, trace: Trace) -> None: ...
+    def on_trace_end(self, trace: Trace) -> None: ...
+    def shutdown(self) -> None: ...
+    def force_flush(self) -> None: ...
+
+
+async def test_the_trace_says_which_calls_failed(settings: Settings) -> None:
+    spans = Spans()
+    set_trace_processors([spans])
+
+    await run(load_tools(settings), READ, WRONG, run_config=RunConfig())
+
+    failed = {"message": "INVALID_INPUT", "data": {"tool_name": WRONG.name}}
+    assert spans.errors == [None, failed]

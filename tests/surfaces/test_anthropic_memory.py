@@ -1,0 +1,140 @@
+"""Anthropic's memory tool: its six commands over memories, as a model sends them."""
+
+from typing import Any
+
+import pytest
+from anthropic.lib.tools import ToolError
+
+from abilities import Abilities, Settings
+from abilities.adapters.anthropic_memory import AsyncMemoryTool, MemoryTool
+
+VIEW = {"command": "view", "path": "/memories"}
+
+
+def create(path: str, text: str) -> dict[str, Any]:
+    return {"command": "create", "path": path, "file_text": text}
+
+
+def replace(path: str, old: str, new: str) -> dict[str, Any]:
+    return {"command": "str_replace", "path": path, "old_str": old, "new_str": new}
+
+
+def insert(path: str, line: int, text: str) -> dict[str, Any]:
+    return {"command": "insert", "path": path, "insert_line": line, "insert_text": text}
+
+
+def rename(old: str, new: str) -> dict[str, Any]:
+    return {"command": "rename", "old_path": old, "new_path": new}
+
+
+STEPS: list[tuple[dict[str, Any], str]] = [
+    (VIEW, "0\t/memories"),
+    (create("/memories/people/ada.md", "Ada\nlikes tea\n"), "created successfully"),
+    (create("/memories/plan.md", "Ship."), "created successfully"),
+    (VIEW, "14\t/memories/people/ada.md"),
+    ({**VIEW, "path": "/memories/people/ada.md"}, "     2\tlikes tea"),
+    ({**VIEW, "path": "/memories/people/ada.md", "view_range": [2, 2]}, "     2\tlikes tea"),
+    (replace("/memories/people/ada.md", "tea", "coffee"), "     2\tlikes coffee"),
+    (insert("/memories/people/ada.md", 0, "# People\n"), "has been edited"),
+    (insert("/memories/people/ada.md", 3, "works on the parser"), "has been edited"),
+    ({**VIEW, "path": "/memories/people/ada.md"}, "     4\tworks on the parser"),
+    (rename("/memories/people", "/memories/team"), "Successfully renamed"),
+    (VIEW, "/memories/team/ada.md"),
+    ({"command": "delete", "path": "/memories/team"}, "Successfully deleted"),
+    (VIEW, "5\t/memories/plan.md"),
+]
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({**VIEW, "path": "/memories/none"}, "does not exist"),
+    ({**VIEW, "path": "/etc/passwd"}, "/memories/"),
+    ({**VIEW, "path": "/memories/../etc"}, "'..'"),
+    (create("/memories/known", "x"), "already exists"),
+    (create("/memories", "x"), "/memories/"),
+    (create("/memories/empty", ""), "at least one character"),
+    (replace("/memories/known", "none", "x"), "did not appear verbatim"),
+    (replace("/memories/known", "a", "x"), "in lines: 1, 2"),
+    (replace("/memories/none", "a", "x"), "does not exist"),
+    (replace("/memories/folder", "a", "x"), "not a file"),
+    (insert("/memories/known", 3, "x"), "[0, 2]"),
+    (insert("/memories/known", -1, "x"), "[0, 2]"),
+    (rename("/memories/known", "/memories/folder/file"), "already exists"),
+    (rename("/memories/none", "/memories/new"), "does not exist"),
+    (rename("/memories", "/memories/new"), "cannot be deleted or renamed"),
+    ({"command": "delete", "path": "/memories"}, "cannot be deleted or renamed"),
+    ({"command": "delete", "path": "/memories/none"}, "does not exist"),
+]
+
+
+async def test_the_six_commands_answer_as_documented(roots: Settings) -> None:
+    tool = AsyncMemoryTool(roots)
+    assert tool.to_dict() == {"type": "memory_20250818", "name": "memory"}
+
+    for command, part in STEPS:
+        assert part in str(await tool.call(command)), command
+
+
+def test_the_synchronous_tool_answers_alike(roots: Settings) -> None:
+    tool = MemoryTool(roots)
+    for command, part in STEPS:
+        assert part in str(tool.call(command)), command
+
+
+async def test_wrong_commands_are_refused_in_words_and_change_nothing(roots: Settings) -> None:
+    tool = AsyncMemoryTool(roots)
+    await tool.call(create("/memories/known", "a\na"))
+    await tool.call(create("/memories/folder/file", "x"))
+    before = await tool.call(VIEW)
+
+    for command, part in WRONG:
+        with pytest.raises(ToolError) as refused:
+            await tool.call(command)
+        assert part in str(refused.value), command
+
+    assert await tool.call(VIEW) == before
+
+
+async def test_a_file_is_a_memory_that_is_found_and_restored(roots: Settings) -> None:
+    async with Abilities.open(roots) as abilities:
+        tool = AsyncMemoryTool(abilities)
+        await tool.call(create("/memories/ada.md", "Ada likes tea."))
+        answer = await abilities.call("recall", {"queries": ["What does Ada like?"]})
+        assert answer["results"][0]["memories"][0]["key"] == "ada.md"
+
+        await tool.call({"command": "delete", "path": "/memories/ada.md"})
+        await abilities.call("memory_restore", {"key": "ada.md", "version": 1})
+        assert "likes tea" in str(await tool.call({**VIEW, "path": "/memories/ada.md"}))
+
+        await abilities.call("store_memory", {"type": "core", "key": "own", "content": "Stored."})
+        assert "Stored." in str(await tool.call({**VIEW, "path": "/memories/own"}))
+
+
+async def test_namespaces_are_folders_of_their_own(roots: Settings) -> None:
+    async with Abilities.open(roots) as abilities:
+        ada, bob = (AsyncMemoryTool(abilities, namespace=name) for name in ("ada", "bob"))
+        await ada.call(create("/memories/secret.md", "of Ada"))
+        assert "secret" not in str(await bob.call(VIEW))
+        assert "secret" in str(await ada.call(VIEW))
+
+    with pytest.raises(ValueError, match="namespace"):
+        AsyncMemoryTool(roots, namespace="")
+
+
+async def test_a_change_by_others_is_not_overwritten(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Abilities.open(roots) as abilities:
+        tool = AsyncMemoryTool(abilities)
+        await tool.call(create("/memories/a", "one"))
+        read = type(tool._commands._files).read
+
+        async def read_and_be_late(files: Any, path: str) -> Any:
+            found = await read(files, path)
+            await abilities.call("store_memory", {"type": "core", "key": "a", "content": "two"})
+            return found
+
+        monkeypatch.setattr(type(tool._commands._files), "read", read_and_be_late)
+        with pytest.raises(ToolError, match="changed by others"):
+            await tool.call(replace("/memories/a", "one", "three"))
+
+        memory = await abilities.call("memory_get", {"key": "a"})
+        assert memory["data"]["content"] == "two"

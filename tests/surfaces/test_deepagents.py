@@ -1,0 +1,302 @@
+"""Backends of deepagents: its rules for patterns and windows, confinement, and a real agent."""
+
+from typing import Any
+
+import pytest
+from deepagents import create_deep_agent
+from deepagents.backends.protocol import BackendProtocol
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from abilities import Abilities, Settings
+from abilities.adapters.deepagents import FileBackend, MemoryBackend, create_backend
+from tests.support.tier import size
+
+TREE = {
+    "/a.py": "one\n",
+    "/sub/b.py": "two\n",
+    "/sub/nested/c.py": "three\n",
+    "/readme.md": "docs of one\n",
+    "/.hidden.py": "h",
+    "/.github/workflows/ci.yml": "name: ci",
+}
+
+PYTHON = {"/a.py", "/sub/b.py", "/sub/nested/c.py"}
+PATTERNS: list[tuple[str, str, set[str]]] = [
+    ("*.py", "/", PYTHON),
+    ("**/*.py", "/", PYTHON),
+    ("sub/*.py", "/", {"/sub/b.py"}),
+    ("sub/**/*.py", "/", {"/sub/b.py", "/sub/nested/c.py"}),
+    ("/*.py", "/", {"/a.py"}),
+    ("a.py/**", "/", set()),
+    ("*.py", "/sub", {"/sub/b.py", "/sub/nested/c.py"}),
+    ("**/*.yml", "/", set()),
+    (".github/**/*.yml", "/", {"/.github/workflows/ci.yml"}),
+    (".*.py", "/", {"/.hidden.py"}),
+    ("*.{py,md}", "/", PYTHON | {"/readme.md"}),
+    ("[ab].py", "/", {"/a.py", "/sub/b.py"}),
+    ("[^a].py", "/", {"/sub/b.py", "/sub/nested/c.py"}),
+]
+
+
+@pytest.fixture
+def files(roots: Settings) -> FileBackend:
+    for name, text in TREE.items():
+        path = roots.workspace_dir / name[1:]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    return FileBackend(roots)
+
+
+@pytest.fixture
+def memories(roots: Settings) -> MemoryBackend:
+    backend = MemoryBackend(roots)
+    for name, text in TREE.items():
+        assert backend.write(name, text).error is None
+
+    return backend
+
+
+@pytest.fixture(params=["files", "memories"])
+def backend(request: pytest.FixtureRequest) -> BackendProtocol:
+    found: BackendProtocol = request.getfixturevalue(request.param)
+    return found
+
+
+def test_patterns_match_as_in_other_backends(backend: BackendProtocol) -> None:
+    for pattern, path, expected in PATTERNS:
+        found = backend.glob(pattern, path)
+        assert {file["path"] for file in found.matches or []} == expected, pattern
+        assert not found.truncated
+    assert backend.glob("../*").error
+
+
+def test_a_folder_lists_what_lies_directly_in_it(backend: BackendProtocol) -> None:
+    for path in ("/sub", "/sub/"):
+        entries = backend.ls(path).entries
+        assert entries is not None
+        shown = [(entry["path"], entry["is_dir"]) for entry in entries]
+        assert shown == [("/sub/b.py", False), ("/sub/nested/", True)]
+    assert backend.ls("/none").entries == []
+
+
+def test_a_search_names_lines(backend: BackendProtocol) -> None:
+    found = backend.grep("one")
+    places = {(match["path"], match["line"], match["text"]) for match in found.matches or []}
+    assert places == {("/a.py", 1, "one"), ("/readme.md", 1, "docs of one")}
+    assert not found.truncated
+
+    (first,) = backend.grep("one", glob="*.md").matches or []
+    assert first["path"] == "/readme.md"
+    assert backend.grep("one", path="/sub").matches == []
+    capped = backend.grep("one", max_count=1)
+    assert len(capped.matches or []) == 1 and capped.truncated
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "shown", "following"),
+    [(0, 2_000, 9, None), (0, 3, 3, 3), (3, 3, 3, 6), (6, 3, 3, None), (-5, 2, 2, 2)],
+)
+def test_a_window_says_where_to_go_on(
+    offset: int, limit: int, shown: int, following: int | None, roots: Settings
+) -> None:
+    text = "".join(f"line {number}\n" for number in range(9))
+    (roots.workspace_dir / "nine.txt").write_text(text)
+    memories = MemoryBackend(roots)
+    memories.write("/nine.txt", text)
+
+    begin = max(offset, 0)
+    for backend in (FileBackend(roots), memories):
+        read = backend.read("/nine.txt", offset, limit)
+        assert read.file_data is not None
+        lines = read.file_data["content"].splitlines()
+        assert lines == [f"line {number}" for number in range(begin, begin + shown)]
+        assert (read.start_line, read.end_line) == (begin + 1, begin + shown)
+        assert read.next_offset == following
+
+        assert backend.read("/nine.txt", 0, 0).no_lines_requested
+        assert "exceeds" in (backend.read("/nine.txt", 99).error or "")
+        assert "none.txt" in (backend.read("/none.txt").error or "")
+
+
+def test_windows_of_a_large_file_are_the_file(roots: Settings) -> None:
+    lines = [f"{number} " + "é" * (number % 300) + "\n" for number in range(2_500)]
+    (roots.workspace_dir / "large.txt").write_text("".join(lines))
+    backend = FileBackend(roots)
+
+    pieces: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        read = backend.read("/large.txt", offset)
+        assert read.file_data is not None, read.error
+        pieces.append(read.file_data["content"])
+        offset = read.next_offset
+
+    assert "".join(pieces) == "".join(lines)
+    assert len(pieces) > 2
+    (whole,) = backend.download_files(["/large.txt"])
+    assert whole.content == "".join(lines).encode()
+
+
+async def test_files_are_confined_redacted_and_never_written(
+    files: FileBackend, roots: Settings
+) -> None:
+    (roots.workspace_dir / ".env").write_text("PASSWORD=1")
+    (roots.workspace_dir / "out.txt").symlink_to("/etc/passwd")
+    (roots.workspace_dir / "key.txt").write_text("ghp_" + "aB3dE5fG7hJ9" * 3)
+    before = {path: path.read_bytes() for path in roots.workspace_dir.rglob("*") if path.is_file()}
+
+    for path in ("/.env", "/out.txt", "/../etc/passwd", "/sub/../../x"):
+        assert (await files.aread(path)).error
+    answers = await files.adownload_files(["/.env", "/out.txt", "/none", "/a.py"])
+    codes = ["permission_denied", "permission_denied", "file_not_found", None]
+    assert [answer.error for answer in answers] == codes
+    read = await files.aread("/key.txt")
+    assert read.file_data is not None and "[secret: GitHub token]" in read.file_data["content"]
+
+    assert (await files.awrite("/new.txt", "x")).error
+    assert (await files.aedit("/a.py", "one", "x")).error
+    assert (await files.adelete("/a.py")).error
+    (uploaded,) = await files.aupload_files([("/new.txt", b"x")])
+    assert uploaded.error == "permission_denied"
+    after = {path: path.read_bytes() for path in roots.workspace_dir.rglob("*") if path.is_file()}
+    assert after == before
+
+
+async def test_a_written_file_is_a_memory_with_a_history(roots: Settings) -> None:
+    async with Abilities.open(roots) as abilities:
+        backend = MemoryBackend(abilities)
+        await backend.awrite("/people/ada.md", "Ada likes tea.")
+        edited = await backend.aedit("/people/ada.md", "tea", "coffee")
+        assert edited.occurrences == 1
+
+        answer = await abilities.call("recall", {"queries": ["What does Ada like?"]})
+        (found,) = answer["results"][0]["memories"]
+        assert (found["key"], found["content"]) == ("people/ada.md", "Ada likes coffee.")
+        history = await abilities.call("memory_history", {"key": "people/ada.md"})
+        assert [entry["by"] for entry in history["entries"]] == ["deepagents", "deepagents"]
+
+        await backend.adelete("/people")
+        assert (await backend.als("/")).entries == []
+        await abilities.call("memory_restore", {"key": "people/ada.md", "version": 1})
+        assert (await backend.aread("/people/ada.md")).error is None
+
+
+async def test_what_cannot_be_a_memory_is_refused_in_words(roots: Settings) -> None:
+    backend = MemoryBackend(roots)
+    for path in ("/", "//a", "/a/../b", "/a/", "/x" * 150, "/tab\t"):
+        assert (await backend.awrite(path, "x")).error, path
+    assert "at least one" in ((await backend.awrite("/empty", "")).error or "")
+    results = await backend.aupload_files([("/ok.txt", b"ok"), ("/bin", b"\xff"), ("/../x", b"x")])
+    assert [result.error is None for result in results] == [True, False, False]
+    answers = await backend.adownload_files(["/ok.txt", "/none", "/../x"])
+    assert [answer.content for answer in answers] == [b"ok", None, None]
+    assert [answer.error for answer in answers] == [None, "file_not_found", "invalid_path"]
+
+
+async def test_long_files_and_neighboring_names_are_kept_apart(roots: Settings) -> None:
+    backend = MemoryBackend(roots)
+    long = "".join(f"{number:05}\n" for number in range(3_000))
+    await backend.awrite("/notes.md", long)
+    await backend.awrite("/notes.md.bak", "other")
+    await backend.awrite("/notes", "beside")
+
+    (read,) = await backend.adownload_files(["/notes.md"])
+    assert read.content == long.encode()
+    entries = (await backend.als("/")).entries or []
+    assert [entry["path"] for entry in entries] == ["/notes", "/notes.md", "/notes.md.bak"]
+    (match,) = (await backend.agrep("02999")).matches or []
+    assert (match["path"], match["line"]) == ("/notes.md", 3_000)
+
+    await backend.adelete("/notes.md")
+    entries = (await backend.als("/")).entries or []
+    assert [entry["path"] for entry in entries] == ["/notes", "/notes.md.bak"]
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "c.md"]), min_size=1, max_size=3).map("/".join)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["write", "edit", "delete"]), NAMES, st.text("xy\n", min_size=1)),
+    max_size=12,
+)
+
+
+@given(steps=STEPS)
+@hypothesis_settings(
+    max_examples=size("ABILITIES_EXAMPLES", quick=5, full=60),
+    deadline=None,
+)
+def test_memories_hold_what_a_plain_dictionary_would(
+    steps: list[tuple[str, str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    backend = MemoryBackend(Settings(agent_dir=folder, store_url=f"sqlite:///{folder}/m.db"))
+    model: dict[str, str] = {}
+
+    for kind, name, text in steps:
+        path = f"/{name}"
+        if kind == "write":
+            assert backend.write(path, text).error is None
+            model[path] = text
+        elif kind == "edit":
+            expected = model.get(path, "").count("x")
+            edited = backend.edit(path, "x", text, replace_all=True)
+            assert (edited.occurrences or 0) == expected
+            if expected:
+                model[path] = model[path].replace("x", text)
+        else:
+            gone = [known for known in model if f"{known}/".startswith(f"{path}/")]
+            assert (backend.delete(path).error is None) == bool(gone)
+            for known in gone:
+                del model[known]
+
+    names = sorted(model)
+    assert [file["path"] for file in backend.glob("**/*").matches or []] == names
+    contents = [answer.content for answer in backend.download_files(names)]
+    assert contents == [model[name].encode() for name in names]
+
+
+class Scripted(GenericFakeChatModel):
+    """Calls tools by a script."""
+
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        return self
+
+
+async def test_a_deep_agent_reads_files_and_writes_memories(roots: Settings) -> None:
+    (roots.workspace_dir / "plan.md").write_text("Ship on 4 May.\n")
+    calls = [
+        ("read_file", {"file_path": "/plan.md"}),
+        ("write_file", {"file_path": "/memories/ship.md", "content": "Ships on 4 May."}),
+        ("write_file", {"file_path": "/plan.md", "content": "x"}),
+        ("read_file", {"file_path": "/memories/ship.md"}),
+    ]
+    script = [
+        AIMessage("", tool_calls=[{"id": str(number), "name": name, "args": arguments}])
+        for number, (name, arguments) in enumerate(calls)
+    ]
+    model = Scripted(messages=iter([*script, AIMessage("Done.")]))
+
+    async with Abilities.open(roots) as abilities:
+        agent = create_deep_agent(model, backend=create_backend(abilities))
+        state = await agent.ainvoke({"messages": [HumanMessage("Remember when we ship.")]})
+        memory = await abilities.call("memory_get", {"key": "ship.md"})
+
+    read, _, refused, back = (m.text for m in state["messages"] if isinstance(m, ToolMessage))
+    assert "Ship on 4 May." in read and "Ships on 4 May." in back
+    assert "read-only" in refused
+    assert memory["data"]["content"] == "Ships on 4 May."
+    assert (roots.workspace_dir / "plan.md").read_text() == "Ship on 4 May.\n"
+
+
+def test_every_method_of_the_protocol_is_there() -> None:
+    methods = {name for name in vars(BackendProtocol) if not name.startswith("_")}
+    assert len(methods) >= 18
+    for backend in (FileBackend, MemoryBackend):
+        inherited = {
+            name for name in methods if getattr(backend, name) is vars(BackendProtocol)[name]
+        }
+        assert inherited == set()

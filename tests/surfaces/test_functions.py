@@ -1,0 +1,243 @@
+"""Abilities as functions, the generic adapter, and the host that every adapter shares."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError, dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from abilities import Abilities, Settings, schemas
+from abilities.adapters.functions import Function, load_functions
+from abilities.adapters.host import find_namespace
+from abilities.builtin.catalog import BUILT_IN
+from abilities.replies import Reply
+from tests.adapters.parity import Call, Seen, check_parity, list_calls
+from tests.support.sources import ROOT
+
+ADAPTERS = sorted((ROOT / "abilities" / "adapters").glob("*.py"))
+FRAMEWORKS = [
+    path.stem.removeprefix("test_") for path in (ROOT / "tests" / "adapters").glob("test_*.py")
+]
+MOST_LINES = 150
+NAMES = "|".join(ability.name for ability in BUILT_IN)
+
+
+def load(settings: Settings | Abilities, name: str) -> Function:
+    (function,) = load_functions(settings, only=[name])
+    return function
+
+
+async def through_async(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
+    functions = {function.name: function for function in load_functions(abilities)}
+    replies = [await functions[call.name].call(call.arguments) for call in calls]
+    return [Seen(reply.text, reply.payload, reply.failed) for reply in replies]
+
+
+async def through_json(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
+    functions = {function.name: function for function in load_functions(abilities)}
+    texts = [json.dumps(call.arguments, ensure_ascii=False) for call in calls]
+    replies = [
+        await functions[call.name].call(text) for call, text in zip(calls, texts, strict=True)
+    ]
+    return [Seen(reply.text, reply.payload, reply.failed) for reply in replies]
+
+
+async def through_sync(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
+    functions = {function.name: function for function in load_functions(abilities)}
+    replies = [
+        await asyncio.to_thread(functions[call.name].call_sync, call.arguments) for call in calls
+    ]
+    return [Seen(reply.text, reply.payload, reply.failed) for reply in replies]
+
+
+@pytest.mark.parametrize("through", [through_async, through_json, through_sync])
+async def test_a_function_answers_as_the_application_does(through: Any, tmp_path: Path) -> None:
+    await check_parity(through, tmp_path)
+
+
+async def test_the_check_of_parity_finds_a_difference(tmp_path: Path) -> None:
+    async def write_json_again(abilities: Abilities, calls: Sequence[Call]) -> list[Seen]:
+        seen = await through_async(abilities, calls)
+        return [Seen(json.dumps(each.payload)) for each in seen]
+
+    with pytest.raises(AssertionError, match=calls_of("file_read_bulk")):
+        await check_parity(write_json_again, tmp_path)
+
+
+def calls_of(name: str) -> str:
+    return re.escape(f"Call(name='{name}'")
+
+
+def test_the_calls_of_the_check_are_of_every_ability() -> None:
+    called = {call.name for call in list_calls("id")}
+
+    assert called == {ability.name for ability in BUILT_IN}
+
+
+def test_functions_describe_the_abilities_as_models_read_them(roots: Settings) -> None:
+    functions = load_functions(roots)
+
+    for function, ability in zip(functions, BUILT_IN, strict=True):
+        assert function.name == ability.name
+        assert function.description == ability.description
+        assert function.schema == schemas.build_input_schema(ability)
+        assert function.model is ability.input
+        assert function.read_only is ability.read_only
+        assert "host" not in repr(function)
+
+    functions[0].schema.clear()  # as frameworks do that adapt it
+    assert load_functions(roots)[0].schema == schemas.build_input_schema(BUILT_IN[0])
+    with pytest.raises(FrozenInstanceError):
+        functions[0].name = "other"  # type: ignore[misc]
+
+
+def test_functions_are_chosen_by_name_and_by_what_they_do(roots: Settings) -> None:
+    reading = [ability.name for ability in BUILT_IN if ability.read_only]
+
+    assert [f.name for f in load_functions(roots, read_only=True)] == reading
+    assert [f.name for f in load_functions(roots, only=["recall", "read"])] == ["read", "recall"]
+    with pytest.raises(KeyError, match="no_such"):
+        load_functions(roots, only=["no_such"])
+    with pytest.raises(ValueError, match="the whole disk"):
+        load_functions(Settings(workspace_dir=Path("/")))
+
+
+@pytest.mark.parametrize("nothing", [None, {}, "", " \n", "{}", "null", MappingProxyType({})])
+async def test_no_arguments_may_be_written_in_several_ways(nothing: Any, roots: Settings) -> None:
+    function = load(roots, "memory_list")
+
+    reply = await function.call(nothing)
+
+    assert reply.payload == function.call_sync({}).payload
+    assert not reply.failed
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"{}"', '{"a": NaN}', '{"a": 1, "a": 1}'])
+async def test_json_that_is_no_object_is_told_to_the_model(text: str, roots: Settings) -> None:
+    reply = await load(roots, "memory_list").call(text)
+
+    assert reply.failed
+    assert reply.payload["error"]["message"] == "The arguments must be an object."
+    assert json.loads(reply.text) == reply.payload
+
+
+async def test_the_namespace_is_that_of_the_call(tmp_path: Path) -> None:
+    template = tmp_path / "{namespace}"
+    for namespace in ("default", "ada", "42"):
+        (tmp_path / namespace).mkdir()
+        (tmp_path / namespace / "who.txt").write_text(namespace)
+    function = load(Settings(agent_dir=template, workspace_dir=template), "file_read_bulk")
+    request = {"paths": ["who.txt"]}
+
+    texts = [
+        function.call_sync(request, namespace=namespace).text.split()[-1]
+        for namespace in (None, "ada", 42)
+    ]
+
+    assert texts == ["default", "ada", "42"]
+    for wrong in ("", "../ada", True, 1.5):
+        with pytest.raises(ValueError, match="a namespace is 1 to 128"):
+            await function.call(request, namespace=wrong)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="a namespace is 1 to 128"):
+            function.call_sync(request, namespace=wrong)  # type: ignore[arg-type]
+
+
+@dataclass
+class User:
+    namespace: object
+
+
+def test_a_context_names_its_namespace_by_a_key_or_an_attribute() -> None:
+    assert find_namespace({"namespace": 42}) == "42"
+    assert find_namespace(MappingProxyType({"namespace": "ada"})) == "ada"
+    assert find_namespace(User("ada")) == "ada"
+    for unnamed in (None, {}, {"user": "ada"}, "namespace", object()):
+        assert find_namespace(unnamed) is None
+    for wrong in (None, "", True, "a b"):
+        with pytest.raises(ValueError, match="a namespace is 1 to 128"):
+            find_namespace({"namespace": wrong})
+        with pytest.raises(ValueError, match="a namespace is 1 to 128"):
+            find_namespace(User(wrong))
+
+
+async def test_the_history_names_the_caller(roots: Settings) -> None:
+    functions = load_functions(roots, caller="some-framework")
+    by_name = {function.name: function for function in functions}
+    await by_name["store_memory"].call({"type": "core", "key": "k", "content": "text"})
+
+    history = await by_name["memory_history"].call({"key": "k"})
+
+    assert "some-framework" in history.text
+
+
+async def test_settings_are_opened_once_for_all_threads_and_loops(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (roots.workspace_dir / "ok.txt").write_text("fine\n")
+    opened: list[Settings] = []
+    open_application = Abilities.open
+
+    def count(settings: Settings) -> Any:
+        opened.append(settings)
+        return open_application(settings)
+
+    monkeypatch.setattr(Abilities, "open", count)
+    functions = load_functions(roots, only=["file_read_bulk", "file_list"])
+    calls: list[Callable[[], Reply]] = []
+    for function in functions:
+        arguments = {"paths": ["ok.txt"]} if function.name == "file_read_bulk" else {}
+        calls += [lambda f=function, a=arguments: f.call_sync(a)] * 8  # type: ignore[misc]
+        calls += [lambda f=function, a=arguments: asyncio.run(f.call(a))] * 8  # type: ignore[misc]
+
+    with ThreadPoolExecutor(16) as pool:
+        futures = [asyncio.wrap_future(pool.submit(call)) for call in calls]
+        replies = await asyncio.gather(*futures)
+
+    assert opened == [roots]
+    assert len({reply.text for reply in replies}) == 2
+    assert not any(reply.failed for reply in replies)
+
+
+async def test_a_cancelled_first_call_does_not_cancel_the_opening(roots: Settings) -> None:
+    (roots.workspace_dir / "ok.txt").write_text("fine\n")
+    function = load(roots, "file_read_bulk")
+    first = asyncio.create_task(function.call({"paths": ["ok.txt"]}))
+    second = asyncio.create_task(function.call({"paths": ["ok.txt"]}))
+    await asyncio.sleep(0)  # lets both begin
+    first.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+    assert (await second).text.endswith("\nfine\n\n")
+
+
+@pytest.mark.parametrize("name", ["langchain", *FRAMEWORKS])
+def test_the_adapter_of_a_framework_is_thin(name: str) -> None:
+    lines = (ROOT / "abilities" / "adapters" / f"{name}.py").read_text().splitlines()
+
+    assert len(lines) <= MOST_LINES
+
+
+@pytest.mark.parametrize("path", ADAPTERS, ids=lambda path: path.stem)
+def test_no_adapter_names_an_ability(path: Path) -> None:
+    assert not find_names(path.read_text())
+
+
+def test_a_name_of_an_ability_is_found_in_a_source() -> None:
+    assert find_names('tool = tools["read"]') == ['"read"']
+    assert find_names("call(`file_list`)") == ["file_list"]
+
+
+def find_names(source: str) -> list[str]:
+    """Return the names of abilities in a source; a single word counts only as a string."""
+    longer = [name for name in NAMES.split("|") if "_" in name]
+    short = [name for name in NAMES.split("|") if "_" not in name]
+    pattern = rf"\b(?:{'|'.join(longer)})\b|[\"'](?:{'|'.join(short)})[\"']"
+    return re.findall(pattern, source)

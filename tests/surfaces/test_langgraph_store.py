@@ -1,0 +1,700 @@
+"""LangGraph's store over memories: its operations, names, limits and errors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from langchain.agents import create_agent
+from langchain.tools import ToolRuntime, tool
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.store.base import (
+    GetOp,
+    InvalidNamespaceError,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+)
+from langgraph.store.memory import InMemoryStore
+
+from abilities import Abilities, AbilityError, Settings
+from abilities.adapters.langgraph_store import AbilitiesStore
+from abilities.adapters.langgraph_store.filters import passes
+from abilities.adapters.langgraph_store.items import MAX_VALUE_CHARS
+from abilities.adapters.langgraph_store.names import ItemName, find_tag, parse_memory_key
+from abilities.declarations.memory import is_key
+from abilities.helpers.stores.postgres.statements import Select
+from abilities.helpers.stores.sqlite.access import StoreAccess
+from tests.support import postgres
+from tests.support.tier import size
+
+LONG = {"text": "tea is hot " * 2_000, "end": True}
+"""A value that takes several memories."""
+
+
+@pytest.fixture
+async def abilities(roots: Settings) -> AsyncIterator[Abilities]:
+    async with Abilities.open(roots) as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(abilities: Abilities) -> AbilitiesStore:
+    return AbilitiesStore(abilities)
+
+
+labels = st.text(min_size=1, max_size=40).filter(lambda label: "." not in label)
+names = st.builds(ItemName, st.lists(labels, min_size=1, max_size=12).map(tuple), st.text())
+
+
+@given(names)
+@hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=40, full=1_000))
+def test_every_name_has_a_key_that_tells_it_unless_it_is_long(name: ItemName) -> None:
+    assert is_key(name.memory_key)
+    assert len(name.memory_key) <= 190
+    assert len(name.tags) <= 10 and all(1 <= len(tag) <= 30 for tag in name.tags)
+    assert name.tags[-1] == find_tag(name.namespace)
+
+    told = parse_memory_key(name.memory_key)
+    assert told == (None if name.is_shortened else name)
+
+
+@given(names, names)
+@hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=20, full=500))
+def test_two_names_have_two_keys(first: ItemName, second: ItemName) -> None:
+    assert (first == second) == (first.memory_key == second.memory_key)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        (ItemName(("users", "ada"), "tea"), "langgraph/users/ada//tea"),
+        (ItemName(("a/b", "c#d"), "e~f"), "langgraph/a%2Fb/c%23d//e%7Ef"),
+        (ItemName(("用户",), " x "), "langgraph/用户//%20x%20"),
+        (ItemName(("a",), ""), "langgraph/a//"),
+    ],
+)
+def test_a_key_can_be_read(name: ItemName, key: str) -> None:
+    assert name.memory_key == key
+    assert parse_memory_key(key) == name
+
+
+@pytest.mark.parametrize(
+    "key", ["notes", "langgraph", "langgraph/a", "langgraph/a//b#2", "langgraph/%FF//b"]
+)
+def test_other_memories_are_no_items(key: str) -> None:
+    assert parse_memory_key(key) is None
+
+
+async def test_an_item_comes_back_with_its_times(store: AbilitiesStore) -> None:
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+    await store.aput(("users", "ada"), "tea", {"likes": "tea", "n": [1, None, {"x": 2.5}]})
+    first = await store.aget(("users", "ada"), "tea")
+    await store.aput(("users", "ada"), "tea", {"likes": "mate"})
+    second = await store.aget(("users", "ada"), "tea")
+
+    assert first and second
+    assert first.value == {"likes": "tea", "n": [1, None, {"x": 2.5}]}
+    assert before <= first.created_at == second.created_at <= first.updated_at <= second.updated_at
+    assert second.value == {"likes": "mate"}
+    assert await store.aget(("users",), "tea") is None
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+async def test_every_json_object_comes_back_exactly(store: AbilitiesStore) -> None:
+
+    @given(st.lists(st.dictionaries(st.text(), json_values, max_size=4), min_size=1, max_size=5))
+    @hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=8, full=60), deadline=None)
+    def check(values: list[dict[str, Any]]) -> None:
+        store.batch([PutOp(("a",), str(n), value) for n, value in enumerate(values)])
+        items = store.batch([GetOp(("a",), str(n)) for n in range(len(values))])
+        assert [cast(Item, item).value for item in items] == values
+
+    await asyncio.to_thread(check)
+
+
+async def test_a_long_value_comes_back_is_replaced_and_deleted(
+    store: AbilitiesStore, abilities: Abilities
+) -> None:
+    await store.aput(("a",), "long", LONG)
+    await store.aput(("a",), "short", {"text": "tea"})
+
+    assert (await store.abatch([GetOp(("a",), "short"), GetOp(("a",), "long")]))[1].value == LONG  # type: ignore[union-attr]
+    assert {item.key for item in await store.asearch(("a",))} == {"long", "short"}
+    assert [item.value for item in await store.asearch((), filter={"end": True})] == [LONG]
+    assert {item.key: item.score for item in await store.asearch((), query="hot")}["long"] > 0  # type: ignore[operator]
+
+    await store.aput(("a",), "long", {"text": "now short"})
+    listed = await abilities.call("memory_list", {"prefix": "langgraph/"})
+    assert [line["key"] for line in listed["memories"]] == [
+        "langgraph/a//long",
+        "langgraph/a//short",
+    ]
+
+    await store.aput(("a",), "long", LONG)
+    await store.adelete(("a",), "long")
+    assert (await abilities.call("get_memory_stats"))["total_memories"] == 1
+
+
+async def test_a_value_that_is_too_long_is_refused_and_nothing_is_lost(
+    store: AbilitiesStore,
+) -> None:
+    await store.aput(("a",), "k", {"kept": True})
+    too_long = {"text": "x" * MAX_VALUE_CHARS}
+
+    with pytest.raises(
+        ValueError, match=r"at most 1,000,000 characters as JSON; .* nothing was stored"
+    ):
+        await store.abatch([PutOp(("a",), "k", {"kept": False}), PutOp(("a",), "long", too_long)])
+
+    assert [item.value for item in await store.asearch(())] == [{"kept": True}]
+
+
+@pytest.mark.parametrize("value", [{"x": float("nan")}, {"x": {1, 2}}, {"x": object()}, ["a"]])
+async def test_a_value_that_is_no_json_is_refused(store: AbilitiesStore, value: Any) -> None:
+    with pytest.raises(ValueError, match="a value must be"):
+        await store.aput(("a",), "k", value)
+
+
+async def test_long_names_are_kept_beside_the_value(store: AbilitiesStore) -> None:
+    deep = tuple(f"level {n} of many" for n in range(20))
+    for number in range(3):
+        await store.aput((*deep, str(number)), "key " * 30, {"n": number})
+
+    assert [(await store.aget((*deep, str(n)), "key " * 30)).value for n in range(3)] == [  # type: ignore[union-attr]
+        {"n": 0},
+        {"n": 1},
+        {"n": 2},
+    ]
+    assert {item.namespace for item in await store.asearch(deep[:3])} == {
+        (*deep, str(n)) for n in range(3)
+    }
+    assert [item.value for item in await store.asearch((*deep, "1"))] == [{"n": 1}]
+    assert await store.alist_namespaces(prefix=deep, suffix=("2",)) == [(*deep, "2")]
+
+    with pytest.raises(ValueError, match="longer than"):
+        await store.aput(("a" * 5_000,), "k", {})
+
+
+@pytest.mark.parametrize("namespace", [(), ("a.b",), ("a", ""), ("nul\0",), (1,)])
+async def test_wrong_namespaces_are_refused_in_batches_too(
+    store: AbilitiesStore, namespace: Any
+) -> None:
+    with pytest.raises(InvalidNamespaceError):
+        await store.abatch([PutOp(namespace, "k", {})])
+
+
+async def test_reads_of_a_batch_come_before_its_puts_and_the_last_put_counts(
+    store: AbilitiesStore,
+) -> None:
+    await store.aput(("a",), "k", {"n": 0})
+
+    results = await store.abatch(
+        [
+            PutOp(("a",), "k", {"n": 1}),
+            GetOp(("a",), "k"),
+            PutOp(("a",), "k", None),
+            PutOp(("a",), "gone", None),
+            PutOp(("a",), "k", {"n": 2}),
+            SearchOp(("a",)),
+        ]
+    )
+
+    assert [type(result) for result in results] == [
+        type(None),
+        Item,
+        type(None),
+        type(None),
+        type(None),
+        list,
+    ]
+    assert cast(Item, results[1]).value == {"n": 0}
+    assert [item.value for item in cast(list[SearchItem], results[5])] == [{"n": 0}]
+    assert [item.value for item in await store.asearch(())] == [{"n": 2}]
+
+
+# What the two stores are compared in: not where equal times leave the order open.
+few = st.sampled_from(["a", "b", "a/b", "*"])
+paths = st.lists(few, min_size=1, max_size=3).map(tuple)
+keys = st.sampled_from(["k", "l", "#2", ""])
+numbers = (
+    st.none()
+    | st.integers(-2, 2)
+    | st.booleans()
+    | st.sampled_from(["1", "x"])
+    | st.lists(st.integers(0, 1))
+)
+values = st.dictionaries(
+    st.sampled_from(["n", "m"]), numbers | st.dictionaries(st.just("n"), numbers)
+)
+operators = st.sampled_from(["$eq", "$ne"])
+conditions = (
+    numbers
+    | st.dictionaries(operators, numbers, min_size=1)
+    | st.dictionaries(st.just("n"), numbers)
+)
+matching = st.builds(MatchCondition, st.sampled_from(["prefix", "suffix"]), paths)
+operations: st.SearchStrategy[Op] = st.one_of(
+    st.builds(PutOp, paths, keys, values | st.none(), st.none(), st.none()),
+    st.builds(PutOp, paths, keys, values, st.none(), st.none()),
+    st.builds(GetOp, paths, keys, st.just(True)),
+    st.builds(
+        SearchOp,
+        st.lists(few, max_size=2).map(tuple),
+        st.none() | st.dictionaries(st.sampled_from(["n", "m"]), conditions, max_size=2),
+        st.just(1_000),
+        st.just(0),
+        st.none(),
+        st.just(True),
+    ),
+    st.builds(
+        ListNamespacesOp,
+        st.lists(matching, max_size=2).map(tuple),
+        st.none() | st.integers(1, 3),
+        st.integers(0, 5),
+        st.integers(0, 2),
+    ),
+)
+
+
+class Reference(InMemoryStore):
+    """LangGraph's own store, without the namespaces that it lists though they hold no items."""
+
+    def batch(self, ops: Any) -> list[Result]:
+        results = super().batch(ops)
+        for namespace in [name for name, items in self._data.items() if not items]:
+            del self._data[namespace]
+        return results
+
+
+def simplify(result: Result) -> Any:
+    """Return what two stores must agree in, whatever their clocks say."""
+    if isinstance(result, Item):
+        return result.namespace, result.key, result.value
+    if isinstance(result, list):
+        simple = [simplify(cast(Any, entry)) for entry in result]
+        return sorted(simple, key=repr) if result and isinstance(result[0], Item) else simple
+    return result
+
+
+async def test_random_batches_answer_as_langgraphs_own_store(abilities: Abilities) -> None:
+    tried = 0
+
+    @given(st.lists(st.lists(operations, max_size=8), max_size=6))
+    @hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=20, full=150), deadline=None)
+    def check(batches: list[list[Op]]) -> None:
+        nonlocal tried
+        tried += 1
+        reference, store = Reference(), AbilitiesStore(abilities, namespace=tried)
+        for ops in batches:
+            # Theirs lists a namespace in which a get of the same batch has found nothing.
+            lists = [op for op in ops if isinstance(op, ListNamespacesOp)]
+            others = [op for op in ops if not isinstance(op, ListNamespacesOp)]
+            for part in (lists, others):
+                expected = [simplify(result) for result in reference.batch(part)]
+                assert [simplify(result) for result in store.batch(part)] == expected
+
+    await asyncio.to_thread(check)
+    assert tried >= 10
+
+
+@pytest.fixture
+async def filled(store: AbilitiesStore) -> AbilitiesStore:
+    for number in range(5):
+        value = {"n": number, "day": f"2026-01-0{number + 1}", "of": {"x": number % 2}}
+        await store.aput(("a", str(number % 2)), f"k{number}", value)
+        await asyncio.sleep(0.002)  # so that each has a time of its own
+    return store
+
+
+def list_keys(items: Sequence[Item]) -> list[str]:
+    return [item.key for item in items]
+
+
+async def test_without_a_question_the_last_written_come_first(filled: AbilitiesStore) -> None:
+    await filled.aput(("a", "1"), "k1", {"n": 1, "new": True})
+
+    assert list_keys(await filled.asearch(("a",))) == ["k1", "k4", "k3", "k2", "k0"]
+    assert list_keys(await filled.asearch(("a",), limit=2, offset=1)) == ["k4", "k3"]
+    assert list_keys(await filled.asearch(("a", "0"))) == ["k4", "k2", "k0"]
+    assert await filled.asearch(("a",), limit=0) == []
+    assert await filled.asearch(("b",)) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "keys"),
+    [
+        ({"n": {"$gt": 2}}, ["k4", "k3"]),
+        ({"n": {"$gte": "2", "$lt": 3.5}}, ["k3", "k2"]),
+        ({"n": {"$lte": 1, "$ne": 0}}, ["k1"]),
+        ({"of": {"x": 1}, "n": {"$eq": 3}}, ["k3"]),
+        ({"of": {"x": {"$gt": 0}}}, ["k3", "k1"]),
+        ({"day": {"$gt": "2026-01-03"}}, ["k4", "k3"]),
+        ({"absent": {"$gt": 1}}, []),
+        ({"n": {"x": 1}}, []),
+        ({"n": [1]}, []),
+    ],
+)
+async def test_filters(filled: AbilitiesStore, condition: dict[str, Any], keys: list[str]) -> None:
+    assert list_keys(await filled.asearch(("a",), filter=condition)) == keys
+
+
+async def test_an_unknown_operator_is_refused(filled: AbilitiesStore) -> None:
+    with pytest.raises(ValueError, match=r"Unsupported operator: \$in"):
+        await filled.asearch(("a",), filter={"n": {"$in": [1]}})
+
+
+@given(values, st.dictionaries(st.sampled_from(["n", "m"]), conditions, max_size=2))
+@hypothesis_settings(max_examples=size("ABILITIES_EXAMPLES", quick=30, full=300))
+def test_filters_pass_what_langgraphs_own_store_passes(value: Any, conditions: Any) -> None:
+    reference = InMemoryStore()
+    reference.put(("a",), "k", value)
+
+    assert passes(value, conditions) == bool(reference.search(("a",), filter=conditions))
+
+
+async def test_a_question_ranks_by_words_and_the_others_follow(store: AbilitiesStore) -> None:
+    for key, text in (("tea", "Ada likes green tea"), ("cat", "The cat sleeps"), ("mug", "a mug")):
+        await store.aput(("m",), key, {"text": text})
+    await store.aput(("m",), "hidden", {"text": "green green tea"}, index=False)
+    await store.aput(("elsewhere",), "tea", {"text": "green tea"})
+
+    found = await store.asearch(("m",), query="Who drinks green tea?")
+    first, *others = [(item.key, item.score) for item in found]
+
+    assert first[0] == "tea" and first[1] is not None and first[1] > 0
+    assert sorted(others) == [("cat", 0.0), ("hidden", None), ("mug", 0.0)]
+    assert list_keys(await store.asearch(("m",), query="green tea", limit=1)) == ["tea"]
+    page = await store.asearch(("m",), query="green tea", limit=3, offset=1)
+    assert list_keys(page) == list_keys(found)[1:]
+    passing = await store.asearch(("m",), query="tea " * 1_000, filter={"text": "a mug"})
+    assert list_keys(passing) == ["mug"]
+    assert len(await store.asearch((), query="")) == 5
+
+
+async def test_the_items_of_a_namespace_are_ranked_among_themselves(store: AbilitiesStore) -> None:
+    others = [PutOp(("other",), str(n), {"text": "green tea"}) for n in range(300)]
+    await store.abatch([*others, PutOp(("m",), "k", {"text": "tea is among other words here"})])
+
+    (found,) = await store.asearch(("m",), query="green tea")
+
+    assert found.key == "k" and found.score
+
+
+async def test_a_search_says_when_it_would_look_at_too_much(abilities: Abilities) -> None:
+    store = AbilitiesStore(abilities, max_scanned=300)
+    await store.abatch([PutOp(("a", str(n % 2)), str(n), {"n": n}) for n in range(602)])
+
+    assert len(await store.asearch(("a",), limit=300)) == 300
+    assert len(await store.asearch(("a",), query="nothing", limit=400)) == 300
+    with pytest.raises(ValueError, match="more than 300 memories"):
+        await store.asearch(("a",), filter={"n": -1})
+    with pytest.raises(ValueError, match="more than 300 memories"):
+        await store.asearch(("a",), offset=300)
+    with pytest.raises(ValueError, match="more than 300 memories"):
+        await store.alist_namespaces()
+    # What lies in one namespace is passed over.
+    store = AbilitiesStore(abilities, max_scanned=1_100)
+    assert await store.alist_namespaces() == [("a", "0"), ("a", "1")]
+
+
+async def test_an_item_lives_on_if_it_is_read(store: AbilitiesStore, abilities: Abilities) -> None:
+    await store.aput(("a",), "k", {"n": 1}, ttl=10)
+    written = await store.aget(("a",), "k")
+    key = {"key": "langgraph/a//k"}
+
+    async def read_expiry() -> str:
+        payload = await abilities.call("memory_get", key)
+        return str(payload["data"]["expires_at"])
+
+    first = await read_expiry()
+    assert first > (datetime.now(UTC) + timedelta(minutes=10)).isoformat()
+    memory = (await abilities.call("memory_get", key))["data"]
+    sooner = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+    await abilities.call("update_memory", {"id": memory["id"], "expires_at": sooner})
+
+    await store.aget(("a",), "k", refresh_ttl=False)
+    assert await read_expiry() < first
+    assert await store.asearch(("a",), refresh_ttl=True)
+    assert await read_expiry() >= first
+    history = await abilities.call("memory_history", key)
+    await store.aget(("a",), "k")  # renewed a moment ago
+    assert await abilities.call("memory_history", key) == history
+    read = await store.aget(("a",), "k")
+    assert (
+        read and written and read.value == written.value and read.created_at == written.created_at
+    )
+
+    await store.aput(("a",), "k", {"n": 2})
+    assert "expires_at" not in (await abilities.call("memory_get", key))["data"]
+
+
+async def test_a_read_that_renews_a_life_leaves_the_time_of_writing(
+    abilities: Abilities, store: AbilitiesStore
+) -> None:
+    await store.aput(("a",), "k", LONG, ttl=0.05)
+    written = await store.aget(("a",), "k", refresh_ttl=False)
+    await asyncio.sleep(0.3)
+
+    await store.aget(("a",), "k")
+
+    renewed = await store.aget(("a",), "k", refresh_ttl=False)
+    memory = (await abilities.call("memory_get", {"key": "langgraph/a//k"}))["data"]
+    assert renewed == written
+    assert memory["updated_at"] > memory["metadata"]["langgraph"]["written_at"]
+
+
+async def test_what_has_expired_is_gone_until_it_is_put_again(abilities: Abilities) -> None:
+    store = AbilitiesStore(abilities, ttl={"default_ttl": 0.001, "refresh_on_read": False})
+    await store.aput(("a",), "k", {"n": 1})
+    await store.aput(("a",), "stays", {"n": 2}, ttl=None)
+    await asyncio.sleep(0.08)
+
+    assert await store.aget(("a",), "k") is None
+    assert list_keys(await store.asearch(("a",))) == ["stays"]
+    await store.adelete(("a",), "stays")
+    assert await store.alist_namespaces() == []
+
+    await store.aput(("a",), "k", {"n": 3}, ttl=None)
+    assert list_keys(await store.asearch(("a",))) == ["k"]
+
+
+@pytest.mark.parametrize("ttl", [float("nan"), float("inf"), 1e300])
+async def test_a_life_that_no_time_can_tell_is_refused(store: AbilitiesStore, ttl: float) -> None:
+    with pytest.raises(ValueError, match="ttl must be"):
+        await store.aput(("a",), "k", {}, ttl=ttl)
+
+
+async def test_every_put_can_be_undone(store: AbilitiesStore, abilities: Abilities) -> None:
+    await store.aput(("a",), "k", {"n": 1})
+    await store.aput(("a",), "k", {"n": 2})
+    await store.adelete(("a",), "k")
+
+    history = await abilities.call("memory_history", {"key": "langgraph/a//k"})
+    assert [(e["action"], e["by"]) for e in history["entries"]] == [
+        ("deleted", "langgraph"),
+        ("changed", "langgraph"),
+        ("created", "langgraph"),
+    ]
+
+    restored = {"key": "langgraph/a//k", "version": history["entries"][1]["version"]}
+    await abilities.call("memory_restore", restored)
+    item = await store.aget(("a",), "k")
+    assert item and item.value == {"n": 2}
+
+
+async def test_a_view_to_read_changes_nothing(abilities: Abilities, store: AbilitiesStore) -> None:
+    await store.aput(("a",), "k", {"n": 1}, ttl=0.02)
+    reader = AbilitiesStore(abilities.for_namespace("default", read_only=True))
+    await asyncio.sleep(0.1)
+
+    assert await reader.aget(("a",), "k")
+    for op in (PutOp(("a",), "k", {"n": 2}), PutOp(("a",), "k", None)):
+        with pytest.raises(AbilityError, match="PERMISSION_ERROR \\(scope\\)"):
+            await reader.abatch([op])
+    history = await abilities.call("memory_history", {"key": "langgraph/a//k"})
+    assert len(history["entries"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("disabled", "allowed"),
+    [("remember", "gsl"), ("recall", "gp"), ("memory_read_bulk", "slp"), ("store_memory", "gslp")],
+)
+async def test_what_the_settings_disable_is_refused(
+    roots: Settings, disabled: str, allowed: str
+) -> None:
+    ops: dict[str, Op] = {
+        "g": GetOp(("a",), "k"),
+        "s": SearchOp(("a",)),
+        "l": ListNamespacesOp(),
+        "p": PutOp(("a",), "k", {}),
+    }
+    async with Abilities.open(roots.model_copy(update={"disabled": (disabled,)})) as abilities:
+        store = AbilitiesStore(abilities)
+        for name, op in ops.items():
+            if name in allowed:
+                await store.abatch([op])
+            else:
+                with pytest.raises(AbilityError, match="PERMISSION_ERROR \\(disabled\\)"):
+                    await store.abatch([op])
+
+
+async def test_a_short_list_of_tools_takes_nothing_from_the_store(roots: Settings) -> None:
+    async with Abilities.open(roots.model_copy(update={"tools": ("lean",)})) as abilities:
+        store = AbilitiesStore(abilities)
+        await store.aput(("a",), "k", {"n": 1})
+
+        assert list_keys(await store.asearch(())) == ["k"]
+
+
+async def test_items_of_one_namespace_of_memories_are_hidden_from_others(
+    abilities: Abilities,
+) -> None:
+    first, second = (AbilitiesStore(abilities, namespace=name) for name in ("ada", 42))
+    await first.aput(("a",), "k", {"n": 1})
+
+    assert await second.aget(("a",), "k") is None
+    assert await second.asearch((), query="n") == []
+    assert await second.alist_namespaces() == []
+    with pytest.raises(ValueError, match="a namespace is"):
+        await AbilitiesStore(abilities, namespace="no/slash").aget(("a",), "k")
+
+
+async def test_a_memory_that_is_no_item_any_more_fails_alone(
+    store: AbilitiesStore, abilities: Abilities, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.abatch([PutOp(("a",), key, {"n": 1}) for key in ("edited", "kept")])
+    edit = {"op": "update", "key": "langgraph/a//edited", "content": "no JSON"}
+    own = {"op": "store", "key": "own", "type": "core", "content": "{}", "tags": ["langgraph"]}
+    await abilities.call("remember", {"operations": [edit, own]})
+
+    assert list_keys(await store.asearch(("a",))) == ["kept"]
+    assert "left out a damaged item" in caplog.text
+    with pytest.raises(AbilityError, match="CORRUPTED_DATA"):
+        await store.aget(("a",), "edited")
+    await store.aput(("a",), "edited", {"n": 2})
+    assert len(await store.asearch(())) == 2
+
+
+async def test_a_hundred_gets_are_one_read_and_a_hundred_puts_one_transaction(
+    store: AbilitiesStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, writes = count_calls(monkeypatch, "read"), count_calls(monkeypatch, "write")
+    await store.abatch([PutOp(("a",), str(n), {"n": n}) for n in range(100)])
+    assert (len(reads), len(writes)) == (1, 1)
+
+    reads.clear()
+    items = await store.abatch([GetOp(("a",), str(n)) for n in range(100)])
+    assert [cast(Item, item).value["n"] for item in items] == list(range(100))
+    assert (len(reads), len(writes)) == (1, 1)
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[None]:
+    """Let each call to an SQLite store's file add an element to a list."""
+    calls: list[None] = []
+    original: Callable[..., Any] = getattr(StoreAccess, name)
+
+    async def count(*arguments: Any, **options: Any) -> Any:
+        calls.append(None)
+        return await original(*arguments, **options)
+
+    monkeypatch.setattr(StoreAccess, name, count)
+    return calls
+
+
+@pytest.mark.thorough
+async def test_a_hundred_gets_take_as_many_statements_of_postgresql_as_one(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips: list[object] = []
+    execute = Select._execute
+
+    async def count(select: Select[Any], connection: Any, values: Any) -> Any:
+        trips.append(select)
+        return await execute(select, connection, values)
+
+    with postgres.database(server) as url:
+        async with Abilities.open(Settings(store_url=url)) as abilities:
+            store = AbilitiesStore(abilities)
+            await store.abatch([PutOp(("a",), str(n), {"n": n, "t": "tea"}) for n in range(100)])
+            monkeypatch.setattr(Select, "_execute", count)
+            await store.aget(("a",), "0")
+            single = len(trips)
+            items = await store.abatch([GetOp(("a",), str(n)) for n in range(100)])
+
+            assert len(trips) == 2 * single <= 4
+            assert [cast(Item, item).value["n"] for item in items] == list(range(100))
+            assert len(await store.asearch(("a",), query="tea", limit=200)) == 100
+            assert await store.asearch((), filter={"n": {"$lt": 0}}) == []
+            assert await store.alist_namespaces() == [("a",)]
+            await store.aput(("a",), "long", LONG)
+            assert [i.value for i in await store.asearch((), filter={"end": True})] == [LONG]
+            await store.adelete(("a",), "long")
+            assert len(await store.asearch((), limit=200)) == 100
+
+
+async def test_many_tasks_write_and_read_at_the_same_time(store: AbilitiesStore) -> None:
+    async def use(number: int) -> None:
+        await store.aput(("a",), "shared", LONG if number % 2 else {"n": number})
+        await store.adelete(("a",), "shared")
+        await store.aput(("own", str(number)), "k", {"n": number})
+        item = await store.aget(("a",), "shared")
+        assert item is None or item.value == LONG or set(item.value) == {"n"}
+
+    await asyncio.gather(*(use(number) for number in range(20)))
+
+    assert len(await store.asearch(("own",), limit=100)) == 20
+
+
+def test_settings_are_a_source(roots: Settings) -> None:
+    AbilitiesStore(roots).put(("a",), "k", {"n": 1})
+
+    assert [item.value for item in AbilitiesStore(roots).search(("a",))] == [{"n": 1}]
+
+
+async def test_sync_methods_work_within_an_event_loop(store: AbilitiesStore) -> None:
+    store.put(("a",), "k", {"n": 1})
+
+    assert [item.value for item in store.search(("a",))] == [{"n": 1}]
+
+
+class Scripted(GenericFakeChatModel):
+    """A chat model that sends the messages that it was created with."""
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> "Scripted":
+        return self
+
+
+@tool
+def keep(fact: str, runtime: ToolRuntime) -> str:
+    """Keep a fact."""
+    assert runtime.store is not None
+    runtime.store.put(("users", "ada"), "fact", {"text": fact})
+    return "kept"
+
+
+@tool
+async def find(question: str, runtime: ToolRuntime) -> str:
+    """Find facts."""
+    assert runtime.store is not None
+    found = await runtime.store.asearch(("users",), query=question)
+    return ", ".join(item.value["text"] for item in found)
+
+
+async def test_the_tools_of_an_agent_have_the_store(
+    store: AbilitiesStore, abilities: Abilities
+) -> None:
+    calls = [("keep", {"fact": "Ada likes tea."}), ("find", {"question": "Who likes tea?"})]
+    messages = [
+        AIMessage("", tool_calls=[{"id": name, "name": name, "args": arguments}])
+        for name, arguments in calls
+    ]
+    model = Scripted(messages=iter([*messages, AIMessage("Done.")]))
+    agent = create_agent(model, [keep, find], store=store)
+
+    state = await agent.ainvoke({"messages": [HumanMessage("Keep it, then find it.")]})
+
+    answers = [m.content for m in state["messages"] if isinstance(m, ToolMessage)]
+    assert answers == ["kept", "Ada likes tea."]
+    payload = await abilities.call("recall", {"queries": ["Who likes tea?"]})
+    assert "langgraph/users/ada//fact" in str(payload)

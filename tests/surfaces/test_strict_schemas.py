@@ -1,0 +1,84 @@
+"""Strict schemas: each field is required, null is left out, and the calls are the same."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from abilities import Settings
+from abilities.adapters.functions import Function, load_functions
+from abilities.adapters.strict import NULL, build_strict_schema, leave_out_null
+
+FUNCTIONS = {function.name: function for function in load_functions(Settings())}
+LINK = {"key": "b", "term": "word"}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("file_read_bulk", {"paths": ["a.txt"]}),
+    ("memory_read_bulk", {"targets": [{"type": "long_term"}, {"type": "stored", "key": "k"}]}),
+    ("read", {"items": ["a.txt", {"memory": "k"}, {"search": "x", "in": "*.md"}]}),
+    ("store_memory", {"type": "core", "content": "x", "links": [LINK], "metadata": '{"a": 1}'}),
+    ("update_memory", {"id": "x", "links": [LINK], "remove_links": [{"key": "b"}]}),
+    ("remember", {"operations": [{"op": "link", "key": "k", "links": [LINK]}], "atomic": True}),
+    ("recall", {"queries": ["tea"]}),
+    ("get_memory_stats", {}),
+]
+
+
+def list_objects(schema: Any) -> Iterator[dict[str, Any]]:
+    """Return every object that a schema describes."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from list_objects(item)
+    elif isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield schema
+        for value in schema.values():
+            yield from list_objects(value)
+
+
+def add_null(value: Any, schema: dict[str, Any]) -> Any:
+    """Return arguments with null for each field that was left out."""
+    for alternative in schema.get("anyOf", []):
+        value = add_null(value, alternative)
+
+    if isinstance(value, list):
+        return [add_null(item, schema.get("items", {})) for item in value]
+
+    if not isinstance(value, dict):
+        return value
+
+    fields = schema.get("properties", {})
+    return {
+        **dict.fromkeys(fields),
+        **{name: add_null(item, fields.get(name, {})) for name, item in value.items()},
+    }
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_every_field_of_every_object_is_required_and_described(function: Function) -> None:
+    strict = build_strict_schema(function)
+
+    Draft202012Validator.check_schema(strict)
+    assert list(strict["properties"]) == list(function.schema["properties"])
+    for fields in list_objects(strict):
+        assert fields["additionalProperties"] is False
+        assert fields["required"] == list(fields["properties"])
+    for name in function.schema.get("required", []):
+        assert NULL not in strict["properties"][name].get("anyOf", [])
+
+
+@pytest.mark.parametrize(("name", "arguments"), CALLS)
+def test_null_for_what_was_left_out_is_left_out(name: str, arguments: dict[str, Any]) -> None:
+    strict = build_strict_schema(FUNCTIONS[name])
+    sent = add_null(arguments, strict)
+
+    Draft202012Validator(strict).validate(sent)
+    assert sent != arguments or not arguments
+    assert leave_out_null(sent, strict) == arguments
+
+
+def test_null_that_no_schema_offers_is_kept() -> None:
+    strict = build_strict_schema(FUNCTIONS["file_read_bulk"])
+    arguments = {"paths": None, "unknown": None, "detail": None}
+
+    assert leave_out_null(arguments, strict) == {"paths": None, "unknown": None}

@@ -1,0 +1,191 @@
+"""Test each adapter beside its framework, in an environment of its own: `make adapters`.
+
+The frameworks do not resolve together. Each is installed in its newest version that resolves with
+this package; what is installed is kept, and installed again when pyproject.toml changes. The table
+shows which versions resolved, and whether the adapter's tests and its example passed. One that
+cannot be installed has failed. Names of frameworks as arguments run only those.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parent.parent
+ENVIRONMENTS = ROOT / ".adapters"
+SHARED = ("aiofiles", "mcp", "pydantic")
+"""Packages that this package and the frameworks need, in versions that may exclude each other."""
+
+WITHOUT_TELEMETRY = {
+    "ANONYMIZED_TELEMETRY": "false",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_DISABLE_TRACKING": "true",
+    "CREWAI_TRACING_ENABLED": "false",
+    "OTEL_SDK_DISABLED": "true",
+}
+
+
+class Framework(NamedTuple):
+    """A framework with an adapter of its name; ``extras`` are those of this package beside it."""
+
+    name: str
+    package: str
+    extras: str = "[mcp]"
+
+    @property
+    def folder(self) -> Path:
+        return ENVIRONMENTS / self.name
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def tests(self) -> Path:
+        return ROOT / "tests" / "adapters" / f"test_{self.name}.py"
+
+    @property
+    def example(self) -> Path:
+        return ROOT / "examples" / "frameworks" / f"with_{self.name}.py"
+
+
+FRAMEWORKS = (
+    Framework("openai_agents", "openai-agents"),
+    Framework("pydantic_ai", "pydantic-ai-slim"),
+    Framework("llama_index", "llama-index-core"),
+    Framework("google_adk", "google-adk"),
+    Framework("agent_framework", "agent-framework-core"),
+    Framework("crewai", "crewai", extras=""),  # it needs mcp 1
+)
+
+
+class Outcome(NamedTuple):
+    """What the table says of a framework; ``output`` is that of the command that failed."""
+
+    versions: dict[str, str]
+    verdict: str
+    output: str = ""
+
+
+def main() -> int:
+    """Try the frameworks that the arguments name, by default all; return the exit status."""
+    chosen = [framework for framework in FRAMEWORKS if framework.name in sys.argv[1:]]
+    unknown = set(sys.argv[1:]) - {framework.name for framework in chosen}
+    if unknown:
+        names = ", ".join(framework.name for framework in FRAMEWORKS)
+        print(f"There is no adapter for {', '.join(sorted(unknown))}. There are: {names}.")
+        return 2
+
+    console = Console()
+    outcomes: dict[Framework, Outcome] = {}
+    for framework in chosen or FRAMEWORKS:
+        with console.status(f"{framework.name} ..."):
+            outcomes[framework] = try_framework(framework, console)
+
+    show_table(outcomes, console)
+    return 1 if any(outcome.output for outcome in outcomes.values()) else 0
+
+
+def try_framework(framework: Framework, console: Console) -> Outcome:
+    """Install a framework, and run the tests and the example of its adapter."""
+    output = install(framework)
+    if output:
+        return Outcome({}, f"{framework.package} could not be installed", output)
+
+    versions = find_versions(framework)
+    console.print(f"{framework.package} {versions[framework.package]} is installed.")
+
+    # The fixtures of the other tests need what is not installed here, and a framework may warn.
+    command = ["-m", "pytest", "-W", "default", "-p", "no:cacheprovider", "--disable-warnings"]
+    command += ["--confcutdir", str(framework.tests.parent)]
+    failed, output = run(framework, [framework.python, *command, framework.tests])
+    lines = output.strip().splitlines()
+    passed = lines[-1] if lines else "no test ran"
+    if failed:
+        return Outcome(versions, passed, output)
+
+    failed, output = run(framework, [framework.python, framework.example])
+    if failed:
+        return Outcome(versions, f"{passed}; its example failed", output)
+
+    return Outcome(versions, f"{passed}; its example too")
+
+
+def install(framework: Framework) -> str:
+    """Install this package, a framework and pytest, unless they are; return an error's output."""
+    mark = framework.folder / "installed"
+    wanted = f"{framework}\n{(ROOT / 'pyproject.toml').read_text()}"
+    if mark.is_file() and mark.read_text() == wanted:
+        return ""
+
+    if not framework.python.exists():
+        failed, output = run(framework, [sys.executable, "-m", "venv", framework.folder])
+        if failed:
+            return output
+
+    options = ["--quiet", "--disable-pip-version-check", "--upgrade"]
+    wanted_packages = [framework.package, "pytest", "pytest-asyncio"]
+    command = ["-m", "pip", "install", *options, "--editable", f"{ROOT}{framework.extras}"]
+    failed, output = run(framework, [framework.python, *command, *wanted_packages])
+    if failed:
+        return output
+
+    mark.write_text(wanted)
+    return ""
+
+
+def find_versions(framework: Framework) -> dict[str, str]:
+    """Return the versions of the framework and of the shared packages that are installed."""
+    code = """
+import json, sys
+from importlib.metadata import distributions
+versions = {found.name: found.version for found in distributions()}
+print(json.dumps({name: versions[name] for name in sys.argv[1:] if name in versions}))
+"""
+    command = [framework.python, "-c", code, framework.package, *SHARED]
+    found = subprocess.run(command, capture_output=True, check=True, text=True)
+    versions: dict[str, str] = json.loads(found.stdout)
+    return versions
+
+
+def run(framework: Framework, command: list[str | Path]) -> tuple[bool, str]:
+    """Run a command at home in a framework's folder; return whether it failed, and its output."""
+    home = framework.folder / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    # Python finds the package by its installation, and the tests and tools here.
+    variables = {**os.environ, **WITHOUT_TELEMETRY, "PYTHONPATH": str(ROOT)}
+    if "pip" not in command:
+        variables["HOME"] = str(home)
+
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.returncode != 0, done.stdout or f"exit status {done.returncode}"
+
+
+def show_table(outcomes: dict[Framework, Outcome], console: Console) -> None:
+    """Print the output of what failed, and a line for each framework."""
+    table = Table("framework", "version", *SHARED, "tests")
+    for framework, (versions, verdict, output) in outcomes.items():
+        if output:
+            console.rule(framework.name)
+            console.print(output, markup=False, highlight=False)
+        shown = [versions.get(name, "") for name in (framework.package, *SHARED)]
+        table.add_row(framework.name, *shown, f"[red]{verdict}" if output else verdict)
+
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
