@@ -78,12 +78,19 @@ def _import_tools() -> Iterable[click.Command]:
     return (doctor, graph, repair, token)
 
 
+def _import_setup() -> Iterable[click.Command]:
+    from abilities.cli import setup
+
+    return setup.COMMANDS
+
+
 _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
     **dict.fromkeys(("call", "declarations", "describe", "list"), _import_abilities),
     "catch-up": _import_catch_up,
     "completion": _import_completion,
     **dict.fromkeys(("demo", "init"), _import_start),
     **dict.fromkeys(("explore", "mcp", "serve"), _import_servers),
+    "setup": _import_setup,
     **dict.fromkeys(("backup", "check", "export", "import", "restore"), _import_stores),
     **dict.fromkeys(("compact", "purge"), _import_history),
     **dict.fromkeys(("doctor", "graph", "repair", "token"), _import_tools),
@@ -113,6 +120,7 @@ _SUMMARIES = {
     "repair": "Mend a damaged store.",
     "restore": "Put the backup FILE in the store's place.",
     "serve": "Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).",
+    "setup": "Set up an MCP client, or list the clients.",
     "token": "Make, list and revoke the tokens of 'abilities serve'.",
 }
 """What the list of commands says of each, which is printed without importing them."""

@@ -46,6 +46,11 @@ class Session:
         """Return a new session in which these options replace this one's."""
         return Session({**self._options, **options})
 
+    @property
+    def options(self) -> Options:
+        """The settings that come from options."""
+        return self._options
+
     @cached_property
     def settings(self) -> Settings:
         """The settings: options, then the environment, then the file. Raises SettingsError."""

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from abilities import Settings
 from abilities.builtin.catalog import BUILT_IN
+from tests.conformance.setups import run_setups
 from tests.support.serving import serving
 
 HERE = Path(__file__).parent
@@ -65,6 +66,11 @@ def main() -> int:
                 if server is _serve_product:
                     console.print("Running the Inspector ...")
                     results += _run_inspector(address)
+
+    console.print("Starting what abilities setup writes for each client ...")
+    with tempfile.TemporaryDirectory() as folder:
+        setups = run_setups(Path(folder), TOOLS, _build_environment())
+        results += [Result(*result) for result in setups]
 
     table = Table("what", "", "found")
     for result in results:

@@ -230,10 +230,12 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "schemas",
         "settings",
     ),
+    "clients": ("declarations", "helpers.durable", "settings"),
     "cli": (
         "adapters",
         "application",
         "builtin",
+        "clients",
         "declarations",
         "definition",
         "embedders",

@@ -45,7 +45,7 @@ DOCUMENTS = [
 ]
 FRAMEWORK_PAGES = sorted({*(ROOT / "docs" / "frameworks").glob("[a-z]*.md")} - {LANGCHAIN})
 README = (ROOT / "README.md").read_text()
-NOT_RUN = ("make ", "pip ", "git ", "cd ", "abilities serve", "abilities setup ")
+NOT_RUN = ("make ", "pip ", "git ", "cd ", "abilities serve", "abilities setup claude-code")
 SERVED = "http://127.0.0.1:8642"
 
 

@@ -1,0 +1,291 @@
+"""The command `setup`: put this package into the configuration of an MCP client."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from abilities.cli.errors import explain_errors
+from abilities.cli.options import take_namespace
+from abilities.cli.session import Session, pass_session
+from abilities.cli.text import echo, format_count
+from abilities.clients.faults import Unusable
+from abilities.clients.table import CLIENTS, Client, Machine, find_hooks_file
+
+if TYPE_CHECKING:
+    from abilities.clients.changes import FileChange, HooksChange, ServerChange
+    from abilities.clients.edits import Edit
+
+_EXAMPLES = """\b
+Examples:
+  abilities setup
+  abilities setup claude-code --dry-run
+  abilities setup cursor --project
+  abilities --workspace-dir ~/notes setup claude-desktop --tools lean
+  abilities setup codex --remove
+"""
+
+
+class _Target(NamedTuple):
+    """A client, and the project that it is set up for: None for all projects of the user."""
+
+    client: Client
+    project: Path | None
+
+    @property
+    def file(self) -> Path:
+        return self.client.find_file(Machine(), self.project)
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="[CLIENT]", required=False)
+@click.option("--project", is_flag=True, help="Set it up for the project in the current folder.")
+@click.option("--hooks", is_flag=True, help="Claude Code: run 'abilities catch-up' by hooks too.")
+@click.option("--tools", help="The abilities to offer, as for 'abilities mcp'.")
+@click.option("--print", "only_print", is_flag=True, help="Print the block to paste, do no more.")
+@click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
+@click.option("--remove", is_flag=True, help="Take out what setup put in.")
+@take_namespace("The namespace that is written (default: the configured one, which is not).")
+@pass_session
+def setup(
+    session: Session,
+    client: str | None,
+    project: bool,
+    hooks: bool,
+    tools: str | None,
+    only_print: bool,
+    dry_run: bool,
+    remove: bool,
+) -> None:
+    """Set up an MCP client, or list the clients.
+
+    CLIENT is claude-code, claude-desktop, cursor, vscode, codex, gemini or opencode.
+
+    Starts the server as the client will, and makes a call; only if that works, writes the server
+    into the client's configuration. What is there stays as it is, and a backup lies beside it. No
+    token and no password is written.
+    """
+    if client is None:
+        _list_clients()
+        return
+
+    if hooks and client != "claude-code":
+        raise click.UsageError("--hooks is for claude-code only")
+    if only_print and (remove or dry_run):
+        raise click.UsageError("--print goes with neither --remove nor --dry-run")
+
+    target = _Target(CLIENTS[client], Path.cwd() if project else None)
+    _check_target(target)
+
+    with _explain_unusable():
+        if remove:
+            _remove(target, dry_run=dry_run)
+            return
+
+        session = _settle_workspace(session, target)
+        server, hooks_change = _build_changes(session, target, tools, with_hooks=hooks)
+
+        if only_print:
+            _print_blocks(server, hooks_change)
+        else:
+            _set_up(session, target, server, hooks_change, dry_run=dry_run)
+
+
+def _list_clients() -> None:
+    machine = Machine()
+
+    for client in CLIENTS.values():
+        state = "found" if client.is_found(machine) else "not found"
+        echo(f"{client.name:<15} {state:<10} {client.find_file(machine, None)}")
+
+    echo("Set one up: abilities setup CLIENT")
+
+
+def _check_target(target: _Target) -> None:
+    """Raise click.UsageError if there is nothing to set up in this way."""
+    if find_spec("mcp") is None or find_spec("tomlkit") is None:
+        raise click.UsageError("setup needs MCP; run: pip install 'agent-abilities[mcp]'")
+
+    try:
+        _ = target.file
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+@contextmanager
+def _explain_unusable() -> Generator[None]:
+    with explain_errors():
+        try:
+            yield
+        except Unusable as error:
+            raise click.ClickException(str(error)) from None
+
+
+def _settle_workspace(session: Session, target: _Target) -> Session:
+    """Return a session whose workspace is the project, if there is one and none is named."""
+    is_named = "workspace_dir" in session.settings.model_fields_set
+
+    if target.project is not None and not is_named:
+        session = session.override({"workspace_dir": target.project})
+    if target.project is not None or is_named:
+        _ = session.shareable_settings
+
+    return session
+
+
+def _build_changes(
+    session: Session, target: _Target, tools: str | None, *, with_hooks: bool
+) -> "tuple[ServerChange, HooksChange | None]":
+    from abilities.clients.changes import ServerChange, build_hooks_change
+    from abilities.clients.entry import build_entry
+
+    entry = build_entry(session.settings, session.options, tools)
+    server = ServerChange(target.client, entry)
+    hooks = build_hooks_change(entry) if with_hooks else None
+    return server, hooks
+
+
+def _print_blocks(server: "ServerChange", hooks: "HooksChange | None") -> None:
+    for change in (server, hooks):
+        if change is not None:
+            # The block that an empty file would get.
+            click.echo(change.put(""), nl=False)
+
+
+def _set_up(
+    session: Session,
+    target: _Target,
+    server: "ServerChange",
+    hooks: "HooksChange | None",
+    *,
+    dry_run: bool,
+) -> None:
+    from abilities.clients.edits import plan_put, write_put
+
+    client = target.client
+    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
+    if hooks is not None:
+        changes.append((find_hooks_file(Machine(), target.project), hooks))
+
+    # All are planned before the first is written: either all are fit for it, or nothing changes.
+    plans = [
+        (plan_put(file, change, reads_comments=client.reads_comments), change)
+        for file, change in changes
+    ]
+
+    if dry_run:
+        for edit, _ in plans:
+            _print_differences(edit)
+        return
+
+    _try(target, server, plans[0][0].text or "", hooks)
+
+    for edit, change in plans:
+        if edit.is_needed:
+            backup = write_put(edit, change, reads_comments=client.reads_comments)
+            _report(edit, backup)
+        else:
+            echo(f"{edit.path} is as it should be; nothing was changed.")
+
+    _explain(session, target, server)
+
+
+def _remove(target: _Target, *, dry_run: bool) -> None:
+    from abilities.clients.changes import HooksChange, ServerChange
+    from abilities.clients.edits import plan_removal, write_removal
+    from abilities.clients.entry import ServerEntry
+
+    server = ServerChange(target.client, ServerEntry("", (), {}))
+    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
+    if target.client.name == "claude-code":
+        changes.append((find_hooks_file(Machine(), target.project), HooksChange("")))
+
+    plans = [(plan_removal(file, change), change) for file, change in changes]
+    needed = [(edit, change) for edit, change in plans if edit.is_needed]
+
+    if not needed:
+        echo(f"{target.file} does not have abilities; nothing was changed.")
+
+    for edit, change in needed:
+        if dry_run:
+            _print_differences(edit)
+        else:
+            _report(edit, write_removal(edit, change))
+
+
+def _print_differences(edit: "Edit") -> None:
+    if not edit.is_needed:
+        echo(f"{edit.path} is as it should be; nothing would change.")
+        return
+
+    echo(f"{edit.path} would change:")
+    for line in edit.list_differences():
+        # A tab is no character to escape here; any width will do.
+        echo(line.expandtabs(4))
+
+
+def _try(target: _Target, server: "ServerChange", text: str, hooks: "HooksChange | None") -> None:
+    """Start what is to be written, and say what answered. Raises click.ClickException."""
+    from abilities.clients.trial import TrialFailed, try_entry, try_hook
+
+    entry = server.read_back(text)
+    folder = Path("/")
+    if target.project is not None or target.client.starts_in_project:
+        folder = Path.cwd()
+
+    try:
+        answer = asyncio.run(try_entry(entry, folder))
+        if hooks is not None:
+            asyncio.run(try_hook(hooks.command, folder))
+    except TrialFailed as error:
+        raise click.ClickException(
+            f"{target.client.title} could not use this, so nothing was changed: {error}"
+        ) from None
+
+    called = "" if answer.called is None else f", and {answer.called} works"
+    tools = format_count(answer.tools, "tool")
+    echo(f"Tested: {answer.server} answers with {tools}{called}.")
+    if hooks is not None:
+        echo("Tested: the hooks' command works.")
+
+
+def _report(edit: "Edit", backup: Path | None) -> None:
+    verb = "Removed" if edit.text is None else "Wrote"
+    kept = "" if backup is None else f"; as it was: {backup}"
+    echo(f"{verb} {edit.path}{kept}")
+
+
+def _explain(session: Session, target: _Target, server: "ServerChange") -> None:
+    """Say what the server reads, and what to try next."""
+    from abilities.clients.entry import is_temporary
+
+    client, settings = target.client, session.settings
+
+    if target.project is not None:
+        echo("The file has paths of this machine; keep it out of version control.")
+    if is_temporary(server.entry.command):
+        echo(
+            f"{server.entry.command} lies in a cache, which may be emptied: install "
+            "agent-abilities, and run this again."
+        )
+
+    if "workspace_dir" in settings.model_fields_set:
+        echo(f"Files: {settings.workspace_dir}")
+    elif client.starts_in_project:
+        echo(f"Files: the folder in which {client.title} is started")
+    else:
+        ways = "--workspace-dir FOLDER"
+        if client.project_file is not None:
+            ways += ", or --project in the project's folder"
+        echo(f"Files: none for sure, as {client.title} names no folder; to name one: {ways}")
+
+    store = settings.store_path or "a database"
+    echo(f"Notes: {settings.agent_dir}; memories: {store}")
+    echo(f"Next: {client.next_step}")
+
+
+COMMANDS = (setup,)

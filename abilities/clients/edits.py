@@ -1,0 +1,148 @@
+"""Plan what becomes of a client's files, and write it."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from abilities.clients.changes import FileChange, put_change, undo_change
+from abilities.clients.faults import Unusable
+from abilities.clients.replacing import (
+    Changed,
+    FileSnapshot,
+    list_backups,
+    read_file,
+    replace_file,
+)
+
+_ATTEMPTS = 5
+"""How often a file is read again that somebody else changes meanwhile."""
+
+
+class UnusableFile(Unusable):
+    """A file that is left as it is; the message names it."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        where = f"{path}, " if problem.startswith("line ") else f"{path}: "
+        super().__init__(f"{where}{problem}; nothing was changed")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What becomes of a file: its text then, None if it goes. ``path`` may be a link."""
+
+    path: Path
+    snapshot: FileSnapshot
+    text: str | None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the file changes at all."""
+        return _encode(self.text) != self.snapshot.content
+
+    def list_differences(self) -> Iterator[str]:
+        """Yield the lines that differ, much as `diff -U0` prints them.
+
+        No other line is shown, because there may be secrets in it. For the same reason a comma at
+        the end of a line makes no difference, and a file of one line is taken apart.
+        """
+        line_end = r"\r?\n"
+        if "\n" not in self.snapshot.text.strip():
+            line_end += r"|(?<=[,{}\[\]])"
+
+        before = _split(self.snapshot.text, line_end)
+        after = _split(self.text or "", line_end)
+        matcher = difflib.SequenceMatcher(None, _strip_commas(before), _strip_commas(after), False)
+
+        for tag, i, j, k, m in matcher.get_opcodes():
+            if tag == "equal":
+                continue
+
+            yield f"@@ -{i + 1},{j - i} +{k + 1},{m - k} @@"
+            yield from (f"-{line}" for line in before[i:j])
+            yield from (f"+{line}" for line in after[k:m])
+
+
+def plan_put(path: Path, change: FileChange, *, reads_comments: bool) -> Edit:
+    """Return the edit that puts a change into a file. Raises UnusableFile, OSError."""
+    try:
+        snapshot = read_file(path)
+        text = put_change(change, snapshot.text, reads_comments=reads_comments)
+    except Unusable as error:
+        raise UnusableFile(path, str(error)) from None
+
+    return Edit(path, snapshot, text)
+
+
+def plan_removal(path: Path, change: FileChange) -> Edit:
+    """Return the edit that takes a change out of a file. Raises UnusableFile, OSError."""
+    try:
+        snapshot = read_file(path)
+        text: str | None = snapshot.text
+
+        if snapshot.content is None:
+            text = None
+        elif change.is_in(snapshot.text):
+            text = undo_change(change, snapshot.text, _read_backups(snapshot))
+    except Unusable as error:
+        raise UnusableFile(path, str(error)) from None
+
+    return Edit(path, snapshot, text)
+
+
+def write_put(edit: Edit, change: FileChange, *, reads_comments: bool) -> Path | None:
+    """Write an edit that `plan_put` has made, and return the path of the backup.
+
+    If the file has changed since, the change is put into what it is now.
+    Raises UnusableFile, OSError; then the file is what it was.
+    """
+    for _ in range(_ATTEMPTS):
+        if not edit.is_needed:
+            return None
+
+        try:
+            return replace_file(edit.snapshot, _encode(edit.text))
+        except Changed:
+            edit = plan_put(edit.path, change, reads_comments=reads_comments)
+
+    raise UnusableFile(edit.path, "another program keeps changing the file")
+
+
+def write_removal(edit: Edit, change: FileChange) -> Path | None:
+    """Write an edit that `plan_removal` has made, as `write_put` does."""
+    for _ in range(_ATTEMPTS):
+        if not edit.is_needed:
+            return None
+
+        try:
+            return replace_file(edit.snapshot, _encode(edit.text))
+        except Changed:
+            edit = plan_removal(edit.path, change)
+
+    raise UnusableFile(edit.path, "another program keeps changing the file")
+
+
+def _read_backups(snapshot: FileSnapshot) -> list[str]:
+    texts: list[str] = []
+
+    for backup in list_backups(snapshot):
+        try:
+            texts.append(backup.text)
+        except Unusable:
+            continue  # it was put there by somebody else
+
+    return texts
+
+
+def _split(text: str, line_end: str) -> list[str]:
+    lines = re.split(line_end, text)
+    return lines if lines[-1] else lines[:-1]
+
+
+def _strip_commas(lines: list[str]) -> list[str]:
+    return [line.rstrip(", ") for line in lines]
+
+
+def _encode(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()

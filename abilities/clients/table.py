@@ -1,0 +1,241 @@
+"""The clients that can be set up: where their configuration is, and which form a server has there.
+
+Sources, as published in November 2026:
+
+- Claude Code: https://code.claude.com/docs/en/mcp and https://code.claude.com/docs/en/hooks;
+  CLAUDE_CONFIG_DIR moves .claude.json too (https://github.com/microsoft/apm/issues/2060); servers
+  start in the folder of the session (https://github.com/anthropics/claude-code/issues/17565); what
+  a PreCompact hook prints guides the summary, what SessionStart prints is context
+  (https://github.com/lossless-claude/lcm/issues/228).
+- Claude Desktop: https://modelcontextprotocol.io/quickstart/user; it reads neither comments nor
+  trailing commas (https://mcpbundles.com/blog/claude-desktop-mcp).
+- Cursor: https://cursor.com/docs/mcp
+- VS Code: https://code.visualstudio.com/docs/agents/reference/mcp-configuration; servers of the
+  user profile start in the home folder (https://github.com/microsoft/vscode/issues/250078), and
+  ${workspaceFolder} fails without an open folder (https://github.com/microsoft/vscode/issues/243526).
+- Codex: https://developers.openai.com/codex/mcp
+- Gemini CLI: https://geminicli.com/docs/reference/configuration and
+  https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md
+- OpenCode: https://opencode.ai/docs/config/ and https://opencode.ai/docs/mcp-servers/; version 2
+  reads the same form (https://opencode.ai/docs/migrate-v1/); servers start in the project's folder
+  (https://github.com/anomalyco/opencode/issues/30677).
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What decides where files are: the home folder, variables and the platform."""
+
+    home: Path = field(default_factory=Path.home)
+    variables: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    platform: str = sys.platform
+
+    def find_folder(self, variable: str, default: str) -> Path:
+        """Return the folder that a variable names, or else a folder beneath the home folder."""
+        value = self.variables.get(variable)
+        return Path(value).expanduser().absolute() if value else self.home / default
+
+    @property
+    def application_folder(self) -> Path:
+        """Where desktop applications keep what they are told."""
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support"
+
+        return self.find_folder("XDG_CONFIG_HOME", ".config")
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client: its files, the form in which it names a server, and what to try in it."""
+
+    name: str
+    title: str
+    program: str | None
+    find_user_file: Callable[[Machine], Path]
+    project_file: str | None
+    keys: tuple[str, ...]
+    shape: Literal["plain", "stdio", "opencode"]
+    format: Literal["json", "toml"]
+    starts_in_project: bool
+    next_step: str
+    reads_comments: bool = True
+
+    def find_file(self, machine: Machine, project: Path | None) -> Path:
+        """Return the file for a project, or for the user. Raises ValueError if there is none."""
+        if project is None:
+            return self.find_user_file(machine)
+        if self.project_file is None:
+            raise ValueError(f"{self.title} has no configuration of a project")
+
+        return _prefer_existing(project / self.project_file)
+
+    def is_found(self, machine: Machine) -> bool:
+        """Whether the client, or something that it has left, is on this machine."""
+        if self.program is not None:
+            path = machine.variables.get("PATH")
+            if shutil.which(self.program, path=path) is not None:
+                return True
+
+        file = self.find_user_file(machine)
+        return file.exists() or (file.parent != machine.home and file.parent.is_dir())
+
+
+def find_hooks_file(machine: Machine, project: Path | None) -> Path:
+    """Return the file that holds the hooks of Claude Code."""
+    if project is not None:
+        return project / ".claude" / "settings.json"
+
+    return machine.find_folder("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
+
+
+def _find_claude_code(machine: Machine) -> Path:
+    return machine.find_folder("CLAUDE_CONFIG_DIR", "") / ".claude.json"
+
+
+def _find_claude_desktop(machine: Machine) -> Path:
+    return machine.application_folder / "Claude" / "claude_desktop_config.json"
+
+
+def _find_cursor(machine: Machine) -> Path:
+    return machine.home / ".cursor" / "mcp.json"
+
+
+def _find_vscode(machine: Machine) -> Path:
+    return machine.application_folder / "Code" / "User" / "mcp.json"
+
+
+def _find_codex(machine: Machine) -> Path:
+    return machine.find_folder("CODEX_HOME", ".codex") / "config.toml"
+
+
+def _find_gemini(machine: Machine) -> Path:
+    return machine.find_folder("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json"
+
+
+def _find_opencode(machine: Machine) -> Path:
+    file = machine.variables.get("OPENCODE_CONFIG")
+    if file:
+        return Path(file).expanduser().absolute()
+
+    folder = machine.find_folder("XDG_CONFIG_HOME", ".config") / "opencode"
+    folder = machine.find_folder("OPENCODE_CONFIG_DIR", str(folder))
+    return _prefer_existing(folder / "opencode.json")
+
+
+def _prefer_existing(file: Path) -> Path:
+    """Return the file's sister with comments, if OpenCode would read that one."""
+    sister = file.with_suffix(".jsonc")
+    if file.name == "opencode.json" and sister.exists():
+        return sister
+
+    return file
+
+
+_QUESTION = "Then ask: What do you remember about this project?"
+
+CLIENTS = {
+    client.name: client
+    for client in (
+        Client(
+            name="claude-code",
+            title="Claude Code",
+            program="claude",
+            find_user_file=_find_claude_code,
+            project_file=".mcp.json",
+            keys=("mcpServers", "abilities"),
+            shape="stdio",
+            format="json",
+            starts_in_project=True,
+            next_step="Start a new session of Claude Code and type /mcp, which lists abilities "
+            f"as connected. {_QUESTION}",
+            reads_comments=False,
+        ),
+        Client(
+            name="claude-desktop",
+            title="Claude Desktop",
+            program=None,
+            find_user_file=_find_claude_desktop,
+            project_file=None,
+            keys=("mcpServers", "abilities"),
+            shape="plain",
+            format="json",
+            starts_in_project=False,
+            next_step="Quit Claude Desktop, start it again, and look for abilities among the "
+            "connectors of a new chat. Then ask: What do you remember about me?",
+            reads_comments=False,
+        ),
+        Client(
+            name="cursor",
+            title="Cursor",
+            program="cursor",
+            find_user_file=_find_cursor,
+            project_file=".cursor/mcp.json",
+            keys=("mcpServers", "abilities"),
+            shape="stdio",
+            format="json",
+            starts_in_project=False,
+            next_step="Restart Cursor, and see in its settings for MCP that abilities is switched "
+            f"on. {_QUESTION}",
+        ),
+        Client(
+            name="vscode",
+            title="VS Code",
+            program="code",
+            find_user_file=_find_vscode,
+            project_file=".vscode/mcp.json",
+            keys=("servers", "abilities"),
+            shape="stdio",
+            format="json",
+            starts_in_project=False,
+            next_step="Run 'MCP: List Servers' from VS Code's command palette, and start "
+            f"abilities. {_QUESTION}",
+        ),
+        Client(
+            name="codex",
+            title="Codex",
+            program="codex",
+            find_user_file=_find_codex,
+            project_file=".codex/config.toml",
+            keys=("mcp_servers", "abilities"),
+            shape="plain",
+            format="toml",
+            starts_in_project=True,
+            next_step=f"Start codex and type /mcp, which lists abilities. {_QUESTION}",
+        ),
+        Client(
+            name="gemini",
+            title="Gemini CLI",
+            program="gemini",
+            find_user_file=_find_gemini,
+            project_file=".gemini/settings.json",
+            keys=("mcpServers", "abilities"),
+            shape="plain",
+            format="json",
+            starts_in_project=True,
+            next_step="Start gemini and type /mcp, which lists abilities as connected. "
+            f"{_QUESTION}",
+        ),
+        Client(
+            name="opencode",
+            title="OpenCode",
+            program="opencode",
+            find_user_file=_find_opencode,
+            project_file="opencode.json",
+            keys=("mcp", "abilities"),
+            shape="opencode",
+            format="json",
+            starts_in_project=True,
+            next_step="Run 'opencode mcp list', which names abilities as connected, and start "
+            f"opencode. {_QUESTION}",
+        ),
+    )
+}
+"""The clients by name."""

@@ -1,0 +1,194 @@
+"""Editing JSON with comments: one member goes in or out, and nothing else moves."""
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from abilities.clients import jsonc_edit
+from abilities.clients.faults import Unparsable
+from abilities.clients.jsonc import parse
+from tests.clients.documents import json_documents
+from tests.support.tier import size
+
+PATH = ("mcpServers", "abilities")
+VALUE = {"command": "/bin/abilities", "args": ["mcp"], "env": {"A": 'é " \\ // x'}}
+OTHER = {"command": "other"}
+EXAMPLES = size("ABILITIES_TEST_EXAMPLES", quick=15, full=150)
+
+tried = settings(max_examples=EXAMPLES, deadline=None)
+
+WITH_COMMENTS = """\
+{
+    // where servers are
+    "mcpServers": {
+        "one": {"command": "x"}, // the first
+        /* off:
+        "two": {}, */
+    },
+    "theme": "dark"
+}
+"""
+
+
+def add(data: dict[str, Any], value: object) -> dict[str, Any]:
+    data = deepcopy(data)
+    data.setdefault("mcpServers", {})["abilities"] = value
+    return data
+
+
+@tried
+@given(json_documents())
+def test_a_text_is_parsed_to_what_it_says(document: tuple[dict[str, Any], str]) -> None:
+    data, text = document
+
+    assert parse(text).data == data
+
+
+@tried
+@given(json_documents())
+def test_a_member_put_in_is_there_and_all_else_too(document: tuple[dict[str, Any], str]) -> None:
+    data, text = document
+
+    changed = jsonc_edit.put(text, PATH, VALUE)
+
+    assert parse(changed).data == add(data, VALUE)
+    assert jsonc_edit.get(changed, PATH) == VALUE
+    assert jsonc_edit.put(changed, PATH, VALUE) == changed
+
+
+@tried
+@given(json_documents(comments=False))
+def test_plain_json_stays_plain_json(document: tuple[dict[str, Any], str]) -> None:
+    data, text = document
+
+    assert json.loads(jsonc_edit.put(text, PATH, VALUE)) == add(data, VALUE)
+
+
+@tried
+@given(json_documents())
+def test_taking_out_what_was_put_in_gives_every_byte_back(
+    document: tuple[dict[str, Any], str],
+) -> None:
+    data, text = document
+    holder = data.get("mcpServers", data)
+    assume(holder)  # an empty object does not tell how much space it had
+
+    changed = jsonc_edit.put(text, PATH, VALUE)
+
+    assert jsonc_edit.remove(changed, PATH, prune="mcpServers" not in data) == text
+
+
+@tried
+@given(json_documents())
+def test_a_member_is_replaced_at_its_place(document: tuple[dict[str, Any], str]) -> None:
+    data, text = document
+    first = jsonc_edit.put(text, PATH, OTHER)
+
+    second = jsonc_edit.put(first, PATH, VALUE)
+
+    assert parse(second).data == add(data, VALUE)
+    assert jsonc_edit.remove(second, PATH) == jsonc_edit.remove(first, PATH)
+
+
+@tried
+@given(json_documents(), st.data())
+def test_any_member_can_be_taken_out(
+    document: tuple[dict[str, Any], str], chosen: st.DataObject
+) -> None:
+    data, text = document
+    assume(data)
+    key = chosen.draw(st.sampled_from(sorted(data)))
+
+    left = {name: value for name, value in data.items() if name != key}
+
+    assert parse(jsonc_edit.remove(text, (key,))).data == left
+
+
+@tried
+@given(json_documents())
+def test_an_element_put_at_the_end_of_an_array_comes_out_again(
+    document: tuple[dict[str, Any], str],
+) -> None:
+    data, text = document
+    assume(data)
+    path = ("hooks", "SessionStart")
+    once = jsonc_edit.append(text, path, VALUE)
+
+    twice = jsonc_edit.append(once, path, OTHER)
+
+    assert parse(twice).data == data | {"hooks": {"SessionStart": [VALUE, OTHER]}}
+    assert jsonc_edit.remove(twice, path, index=1) == once
+    assert jsonc_edit.remove(once, path, prune=2, index=0) == text
+
+
+@tried
+@given(st.text('{}[]",:/*\\ \n\ra1-.eEtrufalsn\x00\ufeff', max_size=30))
+def test_any_text_is_parsed_or_refused(text: str) -> None:
+    try:
+        expected = json.loads(text)
+    except ValueError:
+        expected = None
+
+    try:
+        data = parse(text).data
+    except Unparsable as error:
+        assert expected is None
+        assert 1 <= error.line <= text.count("\n") + 1
+    else:
+        assert expected is None or data == expected
+
+
+def test_comments_trailing_commas_and_indentation_stay() -> None:
+    changed = jsonc_edit.put(WITH_COMMENTS, PATH, OTHER)
+
+    assert changed == WITH_COMMENTS.replace(
+        "// the first\n",
+        '// the first\n        "abilities": {\n            "command": "other"\n        },\n',
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("", '{\n  "a": {\n    "b": 1\n  }\n}\n'),
+        ("{}", '{\n  "a": {\n    "b": 1\n  }\n}'),
+        ('{"x":{}}', '{"x":{}, "a": {"b": 1}}'),
+        ('{\n\t"x": 1\n}\n', '{\n\t"x": 1,\n\t"a": {\n\t\t"b": 1\n\t}\n}\n'),
+        ('{\r\n "a": {}\r\n}', '{\r\n "a": {\r\n  "b": 1\r\n }\r\n}'),
+        ('\ufeff{"a": {"x": 1}}', '\ufeff{"a": {"x": 1, "b": 1}}'),
+        ('{\n  "a": {\n    // none yet\n  }\n}', None),
+    ],
+)
+def test_a_member_looks_like_its_neighbors(text: str, changed: str | None) -> None:
+    if changed is None:
+        changed = text.replace("yet\n", 'yet\n    "b": 1\n')
+
+    assert jsonc_edit.put(text, ("a", "b"), 1) == changed
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{\n"a": 1\n"b": 2}', "line 3: expected ',' or '}', found \"b\""),
+        ("{\n\n'a': 1}", 'line 3: "\'" is not expected here'),
+        ('{"a": }', "line 1: expected a value, found }"),
+        ("{a: 1}", "line 1: 'a' is not expected here"),
+        ('{"a": 1}\n}', "line 2: expected nothing more, found }"),
+        ('{"a": {', "line 1: expected a name in double quotes, found the end of the file"),
+        ("// only this", "line 1: expected a value, found the end of the file"),
+        ("[1]", "line 1: the file must be an object"),
+        ('{\n"mcpServers": []}', 'line 2: "mcpServers" must be an object'),
+        ('{"mcpServers": {},\n"mcpServers": {}}', 'line 2: "mcpServers" stands here for the'),
+        ("[" * 200, "line 1: more than 100 levels"),
+        ('{"a": "\n"}', "line 1: '\"' is not expected here"),
+    ],
+)
+def test_what_cannot_be_edited_is_refused_with_its_line(text: str, words: str) -> None:
+    with pytest.raises(Unparsable) as refused:
+        jsonc_edit.put(text, PATH, VALUE)
+
+    assert str(refused.value).startswith(words)

@@ -1,0 +1,697 @@
+"""`abilities setup` in a made-up home: every client, and what must never happen to a file."""
+
+import asyncio
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from mcp import Client as McpClient
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from abilities.cli.main import main
+from abilities.clients import edits, entry, trial
+from abilities.clients.entry import ServerEntry
+from abilities.clients.jsonc import parse
+from abilities.clients.replacing import FileSnapshot, replace_file
+from abilities.clients.table import CLIENTS, Machine, find_hooks_file
+from abilities.clients.trial import ServerAnswer
+
+NAMES = list(CLIENTS)
+every_client = pytest.mark.parametrize("name", NAMES)
+
+PLAIN = """\
+{
+  "theme": "dark",
+  "KEY": {
+    "other": {"command": "x", "env": {"API_KEY": "s3cret"}}
+  },
+  "last": [1, 2]
+}
+"""
+WITH_COMMENTS = """\
+{
+    // how it looks
+    "theme": "dark",
+    "KEY": {
+        /* the first */ "other": {"command": "x"}, // why
+    },
+}
+"""
+WITH_EMPTY_SERVERS = '{\n\t"KEY": {},\n\t"n": 1}'
+TOML = """\
+# mine
+model = "o3" # the best
+
+[mcp_servers.other]
+command = 'x'
+
+[projects."/home/ada"] # trusted
+trust_level = "trusted"
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder, with the current folder beside it."""
+    for variable in (
+        "XDG_CONFIG_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "GEMINI_CLI_HOME",
+        "OPENCODE_CONFIG",
+        "OPENCODE_CONFIG_DIR",
+    ):
+        monkeypatch.delenv(variable, raising=False)
+
+    for name in ("home", "project"):
+        (tmp_path / name).mkdir()
+
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerEntry, Path]]:
+    """Replace the trial, which takes half a second, and return what it is given."""
+    calls: list[tuple[ServerEntry, Path]] = []
+
+    async def answer(entry: ServerEntry, folder: Path) -> ServerAnswer:
+        calls.append((entry, folder))
+        return ServerAnswer("agent-abilities 0", 17, "file_list")
+
+    async def succeed(command: str, folder: Path) -> None:
+        pass
+
+    monkeypatch.setattr(trial, "try_entry", answer)
+    monkeypatch.setattr(trial, "try_hook", succeed)
+    return calls
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, arguments, prog_name="abilities")
+
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def setup(*arguments: str) -> str:
+    done = run("setup", *arguments)
+
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def refuse(*arguments: str) -> str:
+    refused = run(*arguments)
+
+    assert refused.exit_code in (1, 2), refused.output
+    return " ".join(refused.output.split())
+
+
+def find_file(name: str) -> Path:
+    return CLIENTS[name].find_file(Machine(), None)
+
+
+def write_file(name: str, text: str) -> Path:
+    file = find_file(name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.replace("KEY", CLIENTS[name].keys[0], 1).encode())
+    return file
+
+
+def write_sample(name: str) -> Path:
+    if CLIENTS[name].format == "toml":
+        return write_file(name, TOML)
+
+    return write_file(name, WITH_COMMENTS if CLIENTS[name].reads_comments else PLAIN)
+
+
+def load(name: str, file: Path | None = None) -> dict[str, Any]:
+    text = (file or find_file(name)).read_text()
+    data = tomllib.loads(text) if CLIENTS[name].format == "toml" else parse(text).data
+
+    assert isinstance(data, dict)
+    return data
+
+
+def get_server(name: str, file: Path | None = None) -> dict[str, Any]:
+    """Return what a client starts, as its documentation says: command, args and env."""
+    server = load(name, file)[CLIENTS[name].keys[0]]["abilities"]
+
+    if name == "opencode":
+        assert server["type"] == "local"
+        command, *arguments = server["command"]
+        return {"command": command, "args": arguments, "env": server.get("environment", {})}
+
+    assert server.get("type") == ("stdio" if name in ("claude-code", "cursor", "vscode") else None)
+    return {key: server.get(key, {}) for key in ("command", "args", "env")}
+
+
+def list_files(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@every_client
+@pytest.mark.usefixtures("tried")
+def test_a_new_file_is_written_once_and_goes_again(name: str, home: Path) -> None:
+    first = setup(name)
+    written = list_files(home)
+    second = setup(name)
+
+    assert f"Wrote {find_file(name)}" in first
+    assert "Next: " in first
+    assert "is as it should be; nothing was changed" in second
+    assert list_files(home) == written
+    assert "Removed" in setup(name, "--remove")
+    assert not find_file(name).exists()
+    assert "nothing was changed" in setup(name, "--remove")
+
+
+@every_client
+@pytest.mark.usefixtures("tried")
+def test_what_is_there_stays_and_comes_back_byte_for_byte(name: str) -> None:
+    file = write_sample(name)
+    before, data = file.read_bytes(), load(name)
+
+    first = setup(name)
+
+    (backup,) = re.findall(r"as it was: (\S+)", first)
+    assert Path(backup).parent == file.parent
+    assert Path(backup).read_bytes() == before
+    assert get_server(name)["args"][-1] == "mcp"
+    changed = load(name)
+    del changed[CLIENTS[name].keys[0]]["abilities"]
+    assert changed == data
+
+    assert "nothing was changed" in setup(name)
+    setup(name, "--tools", "lean")
+    assert get_server(name)["args"][-2:] == ["--tools", "lean"]
+    setup(name, "--remove")
+    assert file.read_bytes() == before
+
+
+@every_client
+@pytest.mark.usefixtures("tried")
+def test_what_somebody_adds_later_stays_when_the_server_goes(name: str) -> None:
+    file = write_sample(name)
+    before = file.read_text()
+    setup(name)
+    old, new = "dark", "light"
+    if name == "codex":
+        old, new = "o3", "o4"
+    file.write_text(file.read_text().replace(old, new))
+
+    setup(name, "--remove")
+
+    assert file.read_text() == before.replace(old, new)
+
+
+@pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize("text", [WITH_EMPTY_SERVERS, "{}", "", '{"KEY":{ \n }}', "\ufeff{}\r\n"])
+def test_space_in_empty_objects_comes_back_too(text: str) -> None:
+    file = write_file("cursor", text)
+    before = file.read_bytes()
+
+    setup("cursor")
+    assert get_server("cursor")["args"][-1] == "mcp"
+    setup("cursor", "--remove")
+
+    assert file.read_bytes() == before
+
+
+@every_client
+@pytest.mark.usefixtures("tried")
+def test_a_dry_run_shows_what_would_change_and_changes_nothing(name: str, home: Path) -> None:
+    write_sample(name)
+    before = list_files(home)
+
+    shown = setup(name, "--dry-run")
+
+    assert "abilities" in shown
+    assert "s3cret" not in shown
+    first, *lines = shown.splitlines()
+    assert first == f"{find_file(name)} would change:"
+    assert {line[0] for line in lines} == {"@", "+"}
+    assert list_files(home) == before
+    setup(name)
+    after = list_files(home)
+    assert "-" in setup(name, "--remove", "--dry-run")
+    assert "nothing would change" in setup(name, "--dry-run")
+    assert list_files(home) == after
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_dry_run_shows_no_secret_of_a_file_of_one_line() -> None:
+    write_file("cursor", '{"KEY":{"other":{"env":{"API_KEY":"s3cret"}}},"token":"s3cret"}')
+
+    shown = setup("cursor", "--dry-run")
+
+    assert '"abilities"' in shown
+    assert "s3cret" not in shown
+
+
+@every_client
+def test_the_block_to_paste_is_that_of_an_empty_file(
+    name: str, home: Path, tried: list[tuple[ServerEntry, Path]]
+) -> None:
+    shown = setup(name, "--print")
+
+    assert list_files(home) == {}
+    assert tried == []
+    setup(name)
+    assert shown == find_file(name).read_text()
+
+
+@every_client
+@pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize("option", ["--tools=lean", "--remove", "--dry-run"])
+def test_an_invalid_file_is_refused_with_its_line(name: str, option: str, home: Path) -> None:
+    file = write_file(name, '{\n"a": 1\n"b": 2\n}')
+    before = list_files(home)
+
+    words = refuse("setup", name, option)
+
+    line = 1 if name == "codex" else 3
+    assert f"{file}, line {line}: " in words
+    assert "nothing was changed" in words
+    assert list_files(home) == before
+
+
+@pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize("name", ["claude-code", "claude-desktop"])
+def test_comments_that_the_client_cannot_read_are_named(name: str) -> None:
+    file = write_file(name, '{\n  "a": 1,\n  // what\n  "b": 2\n}')
+
+    assert f"{file}, line 3: this client reads neither comments" in refuse("setup", name)
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_file_that_is_not_text_is_refused(home: Path) -> None:
+    file = write_file("cursor", "")
+    file.write_bytes(b'{\n"a": "\xff"}')
+
+    assert f"{file}, line 2: the text is not UTF-8" in refuse("setup", "cursor")
+
+    file.unlink()
+    file.mkdir()
+    assert f"{file}: Is a directory" in refuse("setup", "cursor")
+
+
+@pytest.mark.usefixtures("tried")
+def test_links_modes_and_a_wider_home_are_kept(home: Path, tmp_path: Path) -> None:
+    dotfiles = tmp_path / "dotfiles.json"
+    dotfiles.write_text(PLAIN)
+    dotfiles.chmod(0o640)
+    (home / ".cursor").mkdir()
+    (home / ".cursor" / "mcp.json").symlink_to(dotfiles)
+
+    setup("cursor")
+
+    assert (home / ".cursor" / "mcp.json").is_symlink()
+    assert "abilities" in dotfiles.read_text()
+    assert stat.S_IMODE(dotfiles.stat().st_mode) == 0o640
+
+
+@pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize("option", ["--tools=lean", "--remove"])
+def test_what_another_program_writes_meanwhile_is_kept(
+    option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_file("vscode", PLAIN)
+    setup("vscode")
+    disturbed = disturb_once(file, lambda text: text.replace("dark", "light"), monkeypatch)
+
+    setup("vscode", option)
+
+    assert disturbed == ["yes"]
+    assert load("vscode")["theme"] == "light"
+    assert ("abilities" in load("vscode")["servers"]) == (option != "--remove")
+
+
+def disturb_once(
+    file: Path, edit: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    done: list[str] = []
+
+    def replace(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
+        if not done:
+            file.write_text(edit(file.read_text()))
+            done.append("yes")
+
+        return replace_file(snapshot, content)
+
+    monkeypatch.setattr(edits, "replace_file", replace)
+    return done
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_file_that_never_rests_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_file("vscode", PLAIN)
+
+    def replace(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
+        file.write_text(file.read_text() + "\n")
+        return replace_file(snapshot, content)
+
+    monkeypatch.setattr(edits, "replace_file", replace)
+
+    assert "another program keeps changing the file" in refuse("setup", "vscode")
+    assert "abilities" not in file.read_text()
+
+
+@pytest.mark.usefixtures("tried")
+def test_settings_are_written_with_absolute_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("notes", "agent"):
+        (tmp_path / "project" / name).mkdir()
+    (tmp_path / "project" / "my.toml").write_text("max_response_bytes = 50000\n")
+    monkeypatch.setenv("ABILITIES_CONFIG", "my.toml")
+    monkeypatch.setenv("ABILITIES_STORE_URL", "sqlite:///mine.db")
+    monkeypatch.setenv("ABILITIES_TOKENS_FILE", "tokens.json")
+    monkeypatch.setenv("ABILITIES_NAMESPACE", "ada")
+    monkeypatch.setenv("ABILITIES_TESTS", "all")
+
+    done = run("--workspace-dir", "notes", "--agent-dir", "agent", "setup", "claude-desktop")
+
+    assert done.exit_code == 0, done.output
+    project = tmp_path / "project"
+    assert get_server("claude-desktop")["env"] == {
+        "ABILITIES_CONFIG": str(project / "my.toml"),
+        "ABILITIES_AGENT_DIR": str(project / "agent"),
+        "ABILITIES_WORKSPACE_DIR": str(project / "notes"),
+        "ABILITIES_NAMESPACE": "ada",
+        "ABILITIES_STORE_URL": f"sqlite:///{project}/mine.db",
+        "ABILITIES_TOKENS_FILE": str(project / "tokens.json"),
+    }
+    assert f"Files: {project}/notes" in done.output
+
+
+def test_the_command_that_runs_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "abilities"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path / "bin")
+
+    monkeypatch.setattr("sys.argv", ["./abilities"])
+    assert entry.find_command() == (str(program),)
+
+    monkeypatch.setattr("sys.argv", ["/lib/abilities/__main__.py"])
+    command, *arguments = entry.find_command()
+    assert Path(command).is_absolute()
+    assert arguments == ["-P", "-m", "abilities"]
+
+
+@pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize(
+    "url", ["postgresql://ada:s3cret@db/x", "postgresql://db/x?user=ada&password=s3cret"]
+)
+def test_a_password_is_written_nowhere(
+    url: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABILITIES_STORE_URL", url)
+
+    words = refuse("setup", "codex")
+
+    assert f"put store_url into {home}/.abilities/config.toml" in words
+    assert "s3cret" not in words
+    assert list_files(home) == {}
+
+    (home / ".abilities").mkdir()
+    (home / ".abilities" / "config.toml").write_text(f'store_url = "{url}"\n')
+    assert "s3cret" not in setup("codex")
+    assert "s3cret" not in find_file("codex").read_text()
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_token_is_written_nowhere(home: Path) -> None:
+    token = run("token", "add", "--namespace", "default", "--scope", "read").output.split()[-1]
+
+    for name in NAMES:
+        setup(name)
+
+    files = {
+        name: content for name, content in list_files(home).items() if "abilities/" not in name
+    }
+    assert len(files) == len(NAMES)
+    assert not any(token.encode() in content for content in files.values())
+
+
+@pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize("folder", ["$HOME", "{env:X}"])
+def test_a_path_that_clients_would_expand_is_refused(folder: str, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir()
+
+    words = refuse("--workspace-dir", str(tmp_path / folder), "setup", "gemini")
+
+    assert "clients replace what begins with" in words
+
+
+@every_client
+@pytest.mark.usefixtures("tried")
+def test_what_the_owner_added_to_the_entry_stays(name: str) -> None:
+    setup(name)
+    file = find_file(name)
+    variables = "environment" if name == "opencode" else "env"
+    servers = {"abilities": load(name)[CLIENTS[name].keys[0]]["abilities"]}
+    servers["abilities"] |= {"timeout": 5, variables: {"PGPASSFILE": "/p", "ABILITIES_DENY": "x"}}
+    if name == "codex":
+        file.write_text(
+            file.read_text().rstrip()
+            + '\ntimeout = 5\nenv = {PGPASSFILE = "/p", ABILITIES_DENY = "x"}'
+        )
+    else:
+        file.write_text(json.dumps({CLIENTS[name].keys[0]: servers}))
+
+    setup(name, "--tools", "lean")
+
+    server = load(name)[CLIENTS[name].keys[0]]["abilities"]
+    assert server["timeout"] == 5
+    assert server[variables] == {"PGPASSFILE": "/p"}
+    assert get_server(name)["args"][-1] == "lean"
+
+
+@pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize("option", ["--tools=lean", "--remove", "--dry-run"])
+def test_another_server_of_that_name_is_left_alone(option: str) -> None:
+    file = write_file("cursor", '{"KEY": {"abilities": {"url": "https://example.com/mcp"}}}')
+    before = file.read_bytes()
+
+    words = refuse("setup", "cursor", option)
+
+    assert f"{file}: mcpServers.abilities is another server" in words
+    assert file.read_bytes() == before
+
+
+@pytest.mark.usefixtures("tried")
+def test_hooks_are_written_only_when_asked_for(home: Path) -> None:
+    setup("claude-code")
+    file = find_hooks_file(Machine(), None)
+    assert not file.exists()
+    assert "--hooks is for claude-code only" in refuse("setup", "codex", "--hooks")
+    file.parent.mkdir()
+    own = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "date"}]}]}}
+    file.write_text(json.dumps(own, indent=4))
+    before = file.read_bytes()
+
+    setup("claude-code", "--hooks")
+
+    hooks = json.loads(file.read_text())["hooks"]
+    assert hooks["SessionStart"][0] == own["hooks"]["SessionStart"][0]
+    (start,), (compact,) = hooks["SessionStart"][1:], hooks["PreCompact"]
+    assert start == compact
+    assert start["hooks"][0]["command"].endswith("abilities catch-up")
+
+    after = list_files(home)
+    setup("claude-code", "--hooks")
+    assert list_files(home) == after
+    setup("claude-code", "--remove")
+    assert file.read_bytes() == before
+    assert not find_file("claude-code").exists()
+
+
+@pytest.mark.usefixtures("tried")
+def test_hooks_have_the_same_variables_quoted_for_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "it's here").mkdir()
+    monkeypatch.setenv("ABILITIES_WORKSPACE_DIR", str(tmp_path / "it's here"))
+    file = find_hooks_file(Machine(), None)
+
+    setup("claude-code", "--hooks")
+    first = json.loads(file.read_text())["hooks"]["PreCompact"]
+    monkeypatch.delenv("ABILITIES_WORKSPACE_DIR")
+    setup("claude-code", "--hooks")
+    second = json.loads(file.read_text())["hooks"]["PreCompact"]
+
+    command = first[0]["hooks"][0]["command"]
+    assert command.startswith("env 'ABILITIES_WORKSPACE_DIR=")
+    assert len(second) == 1 and "env " not in second[0]["hooks"][0]["command"]
+    setup("claude-code", "--remove")
+    assert not file.exists()
+
+
+@every_client
+def test_a_project_has_a_file_of_its_own(
+    name: str, home: Path, tmp_path: Path, tried: list[tuple[ServerEntry, Path]]
+) -> None:
+    project = tmp_path / "project"
+    if name == "claude-desktop":
+        assert "has no configuration of a project" in refuse("setup", name, "--project")
+        return
+
+    shown = setup(name, "--project")
+
+    (file,) = list_files(project)
+    server = get_server(name, project / file)
+    assert server["env"] == {"ABILITIES_WORKSPACE_DIR": str(project)}
+    assert "keep it out of version control" in shown
+    assert [folder for _, folder in tried] == [project]
+    assert list_files(home) == {}
+    setup(name, "--project", "--remove")
+    assert list_files(project) == {}
+
+
+def test_a_home_is_no_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+
+    assert "this is your home directory" in refuse("setup", "cursor", "--project")
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "value", "file"),
+    [
+        ("claude-code", "CLAUDE_CONFIG_DIR", "/c", "/c/.claude.json"),
+        ("claude-code", "OTHER", "/c", "/h/.claude.json"),
+        ("claude-desktop", "XDG_CONFIG_HOME", "/x", "/x/Claude/claude_desktop_config.json"),
+        ("vscode", "XDG_CONFIG_HOME", "/x", "/x/Code/User/mcp.json"),
+        ("codex", "CODEX_HOME", "/c", "/c/config.toml"),
+        ("gemini", "GEMINI_CLI_HOME", "/g", "/g/.gemini/settings.json"),
+        ("opencode", "XDG_CONFIG_HOME", "/x", "/x/opencode/opencode.json"),
+        ("opencode", "OPENCODE_CONFIG_DIR", "/o", "/o/opencode.json"),
+        ("opencode", "OPENCODE_CONFIG", "/o/mine.jsonc", "/o/mine.jsonc"),
+        ("opencode", "OTHER", "", "/h/.config/opencode/opencode.json"),
+        ("cursor", "XDG_CONFIG_HOME", "/x", "/h/.cursor/mcp.json"),
+    ],
+)
+def test_the_variables_of_the_clients_count(
+    name: str, variable: str, value: str, file: str
+) -> None:
+    machine = Machine(Path("/h"), {variable: value}, "linux")
+
+    assert CLIENTS[name].find_file(machine, None) == Path(file)
+
+
+def test_on_macos_applications_keep_their_files_in_the_library() -> None:
+    machine = Machine(Path("/h"), {}, "darwin")
+    library = Path("/h/Library/Application Support")
+
+    files = [CLIENTS[name].find_file(machine, None) for name in ("claude-desktop", "vscode")]
+
+    assert files == [library / "Claude/claude_desktop_config.json", library / "Code/User/mcp.json"]
+
+
+@pytest.mark.usefixtures("tried")
+def test_opencode_reads_its_file_with_comments_last(home: Path) -> None:
+    folder = home / ".config" / "opencode"
+    folder.mkdir(parents=True)
+    (folder / "opencode.jsonc").write_text("{\n  // mine\n}\n")
+
+    setup("opencode")
+
+    assert next(iter(list_files(folder))).startswith("opencode.jsonc")
+    assert "// mine" in (folder / "opencode.jsonc").read_text()
+    assert not (folder / "opencode.json").exists()
+
+
+def test_without_a_client_all_are_listed(home: Path) -> None:
+    (home / ".codex").mkdir()
+
+    lines = setup().splitlines()
+
+    assert [line.split()[0] for line in lines[:-1]] == NAMES
+    (codex,) = [line for line in lines if line.startswith("codex")]
+    assert re.fullmatch(rf"codex +found +{home}/.codex/config.toml", codex)
+
+
+@pytest.mark.sampled(1)
+@every_client
+async def test_the_official_client_starts_what_was_written(name: str, tmp_path: Path) -> None:
+    (tmp_path / "project" / "a.txt").write_text("read")
+    write_sample(name)
+
+    shown = await run_in_thread("--workspace-dir", ".", "setup", name)
+
+    assert re.search(
+        r"^Tested: agent-abilities \S+ answers with \d+ tools, and file_list works", shown
+    )
+    server = StdioServerParameters(**get_server(name), cwd="/")
+    async with McpClient(stdio_client(server)) as client:
+        result = await client.call_tool("file_read_bulk", {"paths": ["a.txt"]})
+    assert not result.is_error
+    assert "read" in result.content[0].text  # type: ignore[union-attr]
+
+
+async def run_in_thread(*arguments: str) -> str:
+    done = await asyncio.to_thread(run, *arguments)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.parametrize("hooks", [False, True])
+def test_a_command_that_fails_is_not_written(
+    hooks: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = tmp_path / "seen"
+    program = tmp_path / "abilities"
+    program.write_text(f"#!/bin/sh\nenv > '{seen}'\necho 'no such store' >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(entry, "find_command", lambda: (str(program),))
+    monkeypatch.setenv("ABILITIES_NAMESPACE", "ada")
+    monkeypatch.setenv("ABILITIES_TESTS", "all")
+    monkeypatch.setenv("SECRET", "s3cret")
+    write_file("claude-code", PLAIN)
+    before = list_files(home)
+
+    words = refuse("setup", "claude-code", *(["--hooks"] if hooks else []))
+
+    assert "Claude Code could not use this, so nothing was changed: no such store" in words
+    assert list_files(home) == before
+    variables = dict(line.partition("=")[::2] for line in seen.read_text().splitlines())
+    assert [name for name in variables if name.startswith("ABILITIES_")] == ["ABILITIES_NAMESPACE"]
+    assert variables["PATH"] == "/usr/local/bin:/usr/bin:/bin"
+    assert "SECRET" not in variables
+
+
+async def test_a_hook_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(trial.TrialFailed, match="no notes"):
+        await trial.try_hook("echo 'no notes' >&2; exit 1", tmp_path)
+
+    await trial.try_hook(
+        'test -z "$ABILITIES_CONFIG" && test "$HOME" = ' + os.environ["HOME"], tmp_path
+    )
+
+
+def test_a_command_in_a_cache_is_told(
+    tried: list[tuple[ServerEntry, Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry, "find_command", lambda: ("/h/.cache/uv/archive-v0/x/bin/abilities",))
+
+    assert "lies in a cache, which may be emptied" in setup("codex")
+    assert len(tried) == 1
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_namespace_is_written_if_it_is_named() -> None:
+    setup("codex", "--namespace", "team")
+
+    assert get_server("codex")["env"] == {"ABILITIES_NAMESPACE": "team"}
