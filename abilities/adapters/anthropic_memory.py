@@ -5,10 +5,11 @@ https://platform.claude.com/docs/en/agents-and-tools/tool-use/memory-tool
 """
 
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
 from anthropic.types.beta import (
+    BetaCacheControlEphemeralParam,
     BetaMemoryTool20250818CreateCommand,
     BetaMemoryTool20250818DeleteCommand,
     BetaMemoryTool20250818InsertCommand,
@@ -18,7 +19,7 @@ from anthropic.types.beta import (
 )
 from typing_extensions import override
 
-from abilities.adapters.memory_files import Listing, MemoryFiles, MemoryText
+from abilities.adapters.memory_files import FolderListing, MemoryFolder, VersionedText
 from abilities.application import Abilities
 from abilities.errors import AbilityError
 from abilities.settings import Settings
@@ -44,10 +45,12 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
         source: Abilities | Settings | None = None,
         *,
         namespace: str | int | None = None,
-        **options: Any,
+        cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
-        super().__init__(**options)
-        self._commands = _Commands(MemoryFiles(source, _CALLER, root=_ROOT, namespace=namespace))
+        super().__init__(cache_control=cache_control)
+        self._commands = _MemoryCommands(
+            MemoryFolder(source, _CALLER, root=_ROOT, namespace=namespace)
+        )
 
     @override
     async def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
@@ -82,43 +85,44 @@ class MemoryTool(BetaAbstractMemoryTool):
         source: Abilities | Settings | None = None,
         *,
         namespace: str | int | None = None,
-        **options: Any,
+        cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
-        super().__init__(**options)
-        self._files = MemoryFiles(source, _CALLER, root=_ROOT, namespace=namespace)
-        self._commands = _Commands(self._files)
+        super().__init__(cache_control=cache_control)
+        files = MemoryFolder(source, _CALLER, root=_ROOT, namespace=namespace)
+        self._commands = _MemoryCommands(files)
+        self._run = files.host.run_sync
 
     @override
     def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
-        return self._files.run(self._commands.view(command.path, command.view_range))
+        return self._run(self._commands.view(command.path, command.view_range))
 
     @override
     def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
-        return self._files.run(self._commands.create(command.path, command.file_text))
+        return self._run(self._commands.create(command.path, command.file_text))
 
     @override
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
         work = self._commands.replace(command.path, command.old_str, command.new_str)
-        return self._files.run(work)
+        return self._run(work)
 
     @override
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
         work = self._commands.insert(command.path, command.insert_line, command.insert_text)
-        return self._files.run(work)
+        return self._run(work)
 
     @override
     def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
-        return self._files.run(self._commands.delete(command.path))
+        return self._run(self._commands.delete(command.path))
 
     @override
     def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
-        return self._files.run(self._commands.rename(command.old_path, command.new_path))
+        return self._run(self._commands.rename(command.old_path, command.new_path))
 
 
-class _Commands:
+class _MemoryCommands:
     """The commands, each with the text that a model reads. All raise ToolError if they fail."""
 
-    def __init__(self, files: MemoryFiles) -> None:
+    def __init__(self, files: MemoryFolder) -> None:
         self._files = files
 
     async def view(self, path: str, lines: list[int] | None) -> str:
@@ -196,7 +200,7 @@ class _Commands:
 
         return f"Successfully renamed {old} to {new}"
 
-    async def _list(self, path: str) -> Listing:
+    async def _list(self, path: str) -> FolderListing:
         """Return what is at and beneath a path; only the root may be empty."""
         listing = await self._files.list_files(path)
         if not listing.files and path.rstrip("/") != _ROOT:
@@ -204,13 +208,13 @@ class _Commands:
 
         return listing
 
-    async def _read(self, path: str) -> MemoryText:
+    async def _read(self, path: str) -> VersionedText:
         if not _is_file(await _explain(self._list(path)), path):
             raise ToolError(f"The path {path} is not a file.")
 
         return await _explain(self._files.read(path))
 
-    async def _write_again(self, path: str, text: str, before: MemoryText) -> None:
+    async def _write_again(self, path: str, text: str, before: VersionedText) -> None:
         try:
             await _explain(self._files.write(path, text, if_version=before.version))
         except _Conflict:
@@ -238,7 +242,7 @@ def _refuse_root(path: str) -> None:
         raise ToolError(f"Error: {_ROOT} itself cannot be deleted or renamed")
 
 
-def _is_file(listing: Listing, path: str) -> bool:
+def _is_file(listing: FolderListing, path: str) -> bool:
     return any(file.path == path for file in listing.files)
 
 
@@ -258,7 +262,7 @@ def _number(lines: list[str], first: int) -> str:
     return "\n".join(numbered)
 
 
-def _format_folder(path: str, listing: Listing) -> str:
+def _format_folder(path: str, listing: FolderListing) -> str:
     """Return what is in a folder, two levels deep, with sizes."""
     sizes: dict[str, int] = {path: 0}
     for file in listing.files:

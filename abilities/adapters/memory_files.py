@@ -4,14 +4,15 @@ The file ``/memories/people/ada.md`` is the memory with the key ``people/ada.md`
 agent writes is found by every ability, has a history, and can be undone.
 """
 
-from collections.abc import Coroutine, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from abilities.adapters.host import Host
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault
 from abilities.declarations.limits import MAX_LISTED_MEMORIES, MAX_OPERATIONS, MAX_QUERY_MEMORIES
 from abilities.declarations.memory import is_key, parse_namespace
+from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.errors import AbilityError
 from abilities.settings import Settings
@@ -25,10 +26,8 @@ MAX_SEARCHED = 500
 NEW_TYPE = "core"
 """The type of a memory that a file becomes; one that is there keeps its type."""
 
-T = TypeVar("T")
 
-
-class MemoryText(NamedTuple):
+class VersionedText(NamedTuple):
     """What a file holds, and the version to change it on condition."""
 
     text: str
@@ -42,14 +41,14 @@ class MemoryFile(NamedTuple):
     size: int
 
 
-class Listing(NamedTuple):
+class FolderListing(NamedTuple):
     """Files by their paths; ``is_complete`` unless there were more than may be looked at."""
 
     files: list[MemoryFile]
     is_complete: bool
 
 
-class MemoryFiles:
+class MemoryFolder:
     """The memories of a namespace as files beneath ``root``.
 
     ``source`` is as `load_tools` takes it; a wrong namespace raises ValueError. Methods raise
@@ -72,14 +71,6 @@ class MemoryFiles:
         self._namespace = None if namespace is None else parse_namespace(namespace)
         self._root = root.rstrip("/") + "/"
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work of this object from a thread that may wait for its result."""
-        return self.host.run_sync(work)
-
-    def holds(self, path: str) -> bool:
-        """Return whether a path is the root or beneath it."""
-        return f"{path.rstrip('/')}/".startswith(self._root)
-
     def find_key(self, path: str) -> str:
         """Return the key of a file's memory. Raises ValueError."""
         key = path.removeprefix(self._root)
@@ -93,7 +84,7 @@ class MemoryFiles:
         view = await self.host.get_view(self._namespace)
         return await view.call(name, arguments)
 
-    async def read(self, path: str) -> MemoryText:
+    async def read(self, path: str) -> VersionedText:
         """Return a whole file."""
         request: JsonObject | None = {"key": self.find_key(path), "whole": True}
         texts: list[str] = []
@@ -103,7 +94,7 @@ class MemoryFiles:
             texts.append(answer["data"]["content"])
             request = answer.get("next_request")
 
-        return MemoryText("".join(texts), answer["data"]["version"])
+        return VersionedText("".join(texts), answer["data"]["version"])
 
     async def write(self, path: str, text: str, *, if_version: int | None = None) -> None:
         """Create or replace a file; version 0 means that it must be new."""
@@ -113,7 +104,7 @@ class MemoryFiles:
 
     async def write_many(
         self, files: Sequence[tuple[str, str]], *, if_version: int | None = None
-    ) -> list[Any]:
+    ) -> list[Reason | None]:
         """Create or replace files, and return the reason why each was not written, or None."""
         operations: list[JsonObject] = []
         for path, text in files:
@@ -127,7 +118,7 @@ class MemoryFiles:
 
         return await self._change(operations)
 
-    async def list_files(self, path: str) -> Listing:
+    async def list_files(self, path: str) -> FolderListing:
         """Return the files at and beneath a path."""
         prefix = "" if f"{path.rstrip('/')}/" == self._root else self.find_key(path.rstrip("/"))
         request: JsonObject | None = {"prefix": prefix, "limit": MAX_LISTED_MEMORIES}
@@ -145,7 +136,7 @@ class MemoryFiles:
         files = [
             MemoryFile(self._root + key, found[key]) for key in found if not _is_part(key, found)
         ]
-        return Listing(files, request is None)
+        return FolderListing(files, request is None)
 
     async def delete(self, path: str) -> int:
         """Delete a file, or all files beneath a folder, and return how many there were."""
@@ -168,7 +159,7 @@ class MemoryFiles:
         await self._change_all(operations)
         return len(operations)
 
-    async def find_holding(self, text: str) -> Listing:
+    async def find_holding(self, text: str) -> FolderListing:
         """Return the files that may hold a text, whatever its case."""
         request: JsonObject | None = {"search": text, "limit": MAX_QUERY_MEMORIES}
         keys: dict[str, int] = {}
@@ -182,7 +173,9 @@ class MemoryFiles:
             more = answer["has_more"]
             request = {**request, "offset": answer["offset"] + answer["limit"]} if more else None
 
-        return Listing([MemoryFile(self._root + key, 0) for key in sorted(keys)], request is None)
+        return FolderListing(
+            [MemoryFile(self._root + key, 0) for key in sorted(keys)], request is None
+        )
 
     async def _change_all(self, operations: list[JsonObject]) -> None:
         """Make changes, as many in one transaction as a call takes; raise what fails first."""
@@ -191,7 +184,7 @@ class MemoryFiles:
                 if reason is not None:
                     raise AbilityError(Fault.from_reason(reason))
 
-    async def _change(self, operations: list[JsonObject]) -> list[Any]:
+    async def _change(self, operations: list[JsonObject]) -> list[Reason | None]:
         """Make changes, and return the reason why each failed, or None."""
         answer = await self.call("remember", {"operations": operations, "detail": "concise"})
         return [record.get("reason") for record in answer["results"]]

@@ -170,6 +170,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "completion": (
         "application",
         "declarations",
+        "helpers.files",
         "helpers.reply",
         "helpers.stores",
         "prompts",
@@ -188,6 +189,13 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "registry",
         "replies",
         "schemas",
+        "settings",
+    ),
+    "adapters.deepagents": (
+        "adapters",
+        "application",
+        "declarations",
+        "errors",
         "settings",
     ),
     "adapters.langgraph_store": (

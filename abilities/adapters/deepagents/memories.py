@@ -24,7 +24,7 @@ from deepagents.backends.utils import (
 from typing_extensions import override
 
 from abilities.adapters.deepagents.synchronous import SynchronousBackend
-from abilities.adapters.memory_files import MemoryFile, MemoryFiles
+from abilities.adapters.memory_files import MemoryFile, MemoryFolder
 from abilities.application import Abilities
 from abilities.errors import AbilityError
 from abilities.settings import Settings
@@ -44,7 +44,7 @@ class MemoryBackend(SynchronousBackend):
         *,
         namespace: str | int | None = None,
     ) -> None:
-        self._files = MemoryFiles(source, CALLER, root="/", namespace=namespace)
+        self._files = MemoryFolder(source, CALLER, root="/", namespace=namespace)
         super().__init__(self._files.host)
 
     @override
