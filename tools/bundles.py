@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from abilities.builtin.catalog import BUILT_IN
+from abilities.clients.hooks import format_hook
 from abilities.settings import Settings
 from tools.llms import write_llms
 
@@ -42,12 +43,6 @@ SCHEMAS = {
 
 HOOK_SECONDS = 60
 """The first start of a release may have to fetch it."""
-
-BEFORE_COMPACTION = (
-    "The data below is stored, and is given again after the compaction. Keep in the summary what "
-    "it lacks: decisions, preferences, lessons, open tasks."
-)
-"""Claude Code appends what its hook PreCompact prints to the instructions for the summary."""
 
 SETTINGS = ("workspace_dir", "agent_dir", "store_url", "tools")
 """The settings that the registry shows, because people choose them per machine."""
@@ -142,30 +137,16 @@ def build_mcp_servers() -> dict[str, Any]:
 
 
 def build_hooks() -> dict[str, Any]:
-    """Return the hooks of the plugin.
-
-    Claude Code gives the model what SessionStart prints, also after a compaction. A hook that exits
-    with 2, as `abilities` does for wrong settings, would block the compaction, so it exits with 1.
-    """
+    """Return the hooks of the plugin."""
     catch_up = f"uvx --from '{REQUIREMENT}' abilities catch-up"
+    start = build_hook(format_hook("SessionStart", catch_up))
+    compact = build_hook(format_hook("PreCompact", catch_up))
+
     return {
         "description": "Reads what an agent should know from earlier sessions.",
         "hooks": {
-            "SessionStart": [
-                {
-                    "matcher": "startup|resume|clear|compact",
-                    "hooks": [build_hook(f"{catch_up} || exit 1")],
-                }
-            ],
-            "PreCompact": [
-                {
-                    "hooks": [
-                        build_hook(
-                            f"echo '{BEFORE_COMPACTION}'; {catch_up} --max-tokens 1900 || exit 1"
-                        )
-                    ]
-                }
-            ],
+            "SessionStart": [{"matcher": "startup|resume|clear|compact", "hooks": [start]}],
+            "PreCompact": [{"hooks": [compact]}],
         },
     }
 

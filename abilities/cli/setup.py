@@ -240,7 +240,7 @@ def _try(target: _Target, server: "ServerChange", text: str, hooks: "HooksChange
     try:
         answer = asyncio.run(try_entry(entry, folder))
         if hooks is not None:
-            asyncio.run(try_hook(hooks.command, folder))
+            asyncio.run(try_hook(hooks.catch_up, folder))
     except TrialFailed as error:
         raise click.ClickException(
             f"{target.client.title} could not use this, so nothing was changed: {error}"

@@ -1,7 +1,6 @@
 """The changes to a client's files: a server, and for Claude Code two hooks."""
 
 import json
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,16 +9,11 @@ from typing import Protocol
 from abilities.clients import jsonc_edit, toml_edit
 from abilities.clients.entry import ServerEntry, find_command, is_ours, read_entry, shape_entry
 from abilities.clients.faults import Unparsable, Unusable
+from abilities.clients.hooks import HOOK_EVENTS, format_hook, is_our_hook
 from abilities.clients.jsonc import BOM
 from abilities.clients.table import Client
 from abilities.clients.values import as_list
 from abilities.declarations.values import JsonObject, as_object
-
-HOOK_EVENTS = ("SessionStart", "PreCompact")
-"""When Claude Code runs the hooks: as a session starts or goes on, and before it is summarized."""
-
-
-_CATCH_UP = re.compile(r"abilities'? catch-up$")
 
 
 class FileChange(Protocol):
@@ -109,9 +103,9 @@ class ServerChange:
 
 @dataclass(frozen=True)
 class HooksChange:
-    """The hooks of Claude Code that let it read what it should know from earlier sessions."""
+    """The hooks of Claude Code; ``catch_up`` is the command that prints what there is to know."""
 
-    command: str
+    catch_up: str
 
     def is_in(self, text: str) -> bool:
         """Return whether the text holds any of the hooks."""
@@ -120,7 +114,7 @@ class HooksChange:
     def put(self, text: str) -> str:
         """Return the text with both hooks."""
         for event in HOOK_EVENTS:
-            text = _put_hook(text, event, self.command)
+            text = _put_hook(text, event, format_hook(event, self.catch_up))
 
         return text
 
@@ -233,7 +227,7 @@ def _find_command(matcher: object) -> str | None:
         return None
 
     command = str(hooks[0]["command"])
-    return command if _CATCH_UP.search(command) else None
+    return command if is_our_hook(command) else None
 
 
 def _require_strict_json(text: str) -> None:

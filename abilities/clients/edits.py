@@ -48,7 +48,7 @@ class Edit:
         the end of a line makes no difference, and a file of one line is taken apart.
         """
         line_end = r"\r?\n"
-        if "\n" not in self.snapshot.text.strip():
+        if self.snapshot.text and "\n" not in self.snapshot.text.strip():
             line_end += r"|(?<=[,{}\[\]])"
 
         before = _split(self.snapshot.text, line_end)

@@ -508,8 +508,9 @@ def test_hooks_are_written_only_when_asked_for(home: Path) -> None:
     hooks = json.loads(file.read_text())["hooks"]
     assert hooks["SessionStart"][0] == own["hooks"]["SessionStart"][0]
     (start,), (compact,) = hooks["SessionStart"][1:], hooks["PreCompact"]
-    assert start == compact
-    assert start["hooks"][0]["command"].endswith("abilities catch-up")
+    assert start["hooks"][0]["command"].endswith("abilities catch-up || exit 1")
+    assert compact["hooks"][0]["command"].startswith("echo 'The data below is stored")
+    assert compact["hooks"][0]["command"].endswith("--max-tokens 1900 || exit 1")
 
     after = list_files(home)
     setup("claude-code", "--hooks")
@@ -517,6 +518,15 @@ def test_hooks_are_written_only_when_asked_for(home: Path) -> None:
     setup("claude-code", "--remove")
     assert file.read_bytes() == before
     assert not find_file("claude-code").exists()
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_dry_run_of_new_files_shows_their_lines(home: Path) -> None:
+    shown = setup("claude-code", "--hooks", "--dry-run")
+    setup("claude-code", "--hooks")
+
+    for file in (find_file("claude-code"), find_hooks_file(Machine(), None)):
+        assert "".join(f"+{line}\n" for line in file.read_text().splitlines()) in shown
 
 
 @pytest.mark.usefixtures("tried")
@@ -528,10 +538,10 @@ def test_hooks_have_the_same_variables_quoted_for_a_shell(
     file = find_hooks_file(Machine(), None)
 
     setup("claude-code", "--hooks")
-    first = json.loads(file.read_text())["hooks"]["PreCompact"]
+    first = json.loads(file.read_text())["hooks"]["SessionStart"]
     monkeypatch.delenv("ABILITIES_WORKSPACE_DIR")
     setup("claude-code", "--hooks")
-    second = json.loads(file.read_text())["hooks"]["PreCompact"]
+    second = json.loads(file.read_text())["hooks"]["SessionStart"]
 
     command = first[0]["hooks"][0]["command"]
     assert command.startswith("env 'ABILITIES_WORKSPACE_DIR=")

@@ -282,7 +282,7 @@ def run_hook(event: str, home: Home, **more: str) -> subprocess.CompletedProcess
 
 @pytest.mark.parametrize(
     ("event", "opening"),
-    [("SessionStart", "Catch up: "), ("PreCompact", bundles.BEFORE_COMPACTION)],
+    [("SessionStart", "Catch up: "), ("PreCompact", "The data below is stored")],
 )
 def test_a_hook_prints_labelled_data_within_its_bound(event: str, opening: str, home: Home) -> None:
     done = run_hook(event, home)
