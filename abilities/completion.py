@@ -110,7 +110,7 @@ async def _list_values(abilities: Abilities, asked: Asked) -> JsonObject:
     offered = list_offered(abilities)
     found = _Found([], has_more=False)
 
-    if argument in _KEY_ARGUMENTS and not _KEY_READERS.isdisjoint(offered):
+    if argument in _KEY_ARGUMENTS and _may_find_keys(abilities, offered):
         found = await _find_keys(abilities, asked.value)
     elif argument in _PATH_ARGUMENTS and _may_find_paths(abilities, offered):
         found = await _find_paths(abilities, asked.value)
@@ -143,6 +143,12 @@ async def _find_keys(abilities: Abilities, prefix: str) -> _Found:
     # Others are damaged and cannot be read.
     keys = [line.key for line in lines if isinstance(line, MemoryLine)]
     return _Found(keys, has_more=len(lines) > MAX_VALUES)
+
+
+def _may_find_keys(abilities: Abilities, offered: Collection[str]) -> bool:
+    """Return whether a caller may list keys: `recall` finds some, but no list of them."""
+    disabled = abilities.context.disabled
+    return "memory_list" not in disabled and not _KEY_READERS.isdisjoint(offered)
 
 
 def _may_find_paths(abilities: Abilities, offered: Collection[str]) -> bool:

@@ -17,7 +17,7 @@ _MODULES: Final[dict[Extra, tuple[str, ...]]] = {
         "pythonjsonlogger",
         "uvicorn",
     ),
-    "mcp": ("mcp", "mcp_types"),  # version 1 has no mcp_types
+    "mcp": ("mcp", "mcp_types", "tomlkit"),  # version 1 has no mcp_types
     "postgres": ("psycopg", "psycopg_pool"),
 }
 """The modules that an extra installs."""

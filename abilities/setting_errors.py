@@ -59,7 +59,7 @@ def explain_unknown(name: str, known: Collection[str]) -> str:
     """Return what to do about the name of a setting that there is not.
 
     >>> explain_unknown("workspace", ["workspace_dir", "agent_dir"])
-    "is no setting; did you mean workspace_dir?"
+    'is no setting; did you mean workspace_dir?'
     """
     if name in _OPTIONS:
         return f"is no setting; it is an option: abilities serve --{name}"

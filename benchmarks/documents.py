@@ -74,10 +74,11 @@ def write_headline(results: Results) -> str:
         return ""
 
     return wrap(
-        f"25 files of 16 KB do not fit into one reply of {DEFAULT_BOUND:,} bytes, the default of"
-        f" `max_response_bytes`. In {describe_replies(default, DEFAULT_BOUND)}, to the last byte,"
-        f" they are {format_times(default)} as fast as 25 single reads of the official filesystem"
-        f" server; in {describe_replies(large, LARGE_BOUND)}, {format_times(large)}."
+        f"Twenty-five files of 16 KB exceed the default bound of a reply, {DEFAULT_BOUND:,} bytes"
+        f" (`max_response_bytes`). Reading them to the last byte takes"
+        f" {default.note.removesuffix(' calls')} replies, and is {format_times(default)} as fast as"
+        f" 25 single reads of the official filesystem server; with a bound of {LARGE_BOUND:,}"
+        f" bytes one reply is enough, and is {format_times(large)} as fast."
     )
 
 

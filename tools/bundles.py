@@ -277,6 +277,8 @@ def build_variable(name: str) -> dict[str, Any]:
 
     if name in PATHS:
         variable["format"] = "filepath"
+    if name == "store_url":
+        variable["isSecret"] = True  # that of a database may hold a password
 
     return variable
 

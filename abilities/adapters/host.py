@@ -1,6 +1,7 @@
 """The application behind the tools of a framework, opened once and called from any event loop."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
@@ -29,7 +30,7 @@ class Host:
         self._lock = threading.Lock()
         self._opening: Future[Abilities] | None = None
         self._view: Abilities | None = None
-        self._stack = AsyncExitStack()  # never closed: the application lasts as long as the process
+        self._process = os.getpid()
 
     async def call(self, name: str, arguments: object, namespace: str | int | None = None) -> Reply:
         """Call an ability for a model; may be awaited on any event loop.
@@ -42,6 +43,9 @@ class Host:
 
     async def get_view(self, namespace: str | int | None = None) -> Abilities:
         """Return the application as the framework sees it; raises ValueError as `call` does."""
+        if self._process != os.getpid():
+            self._begin_anew()
+
         abilities = self._view
         if abilities is None:
             opened = await self._get_abilities()
@@ -64,6 +68,13 @@ class Host:
         """Run a coroutine on the background loop, from a thread that may wait for its result."""
         return _submit_to_background(work).result()
 
+    def _begin_anew(self) -> None:
+        """Forget what a forked process has of its parent's application: none of its threads."""
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._opening = None
+        self._view = None
+
     async def _get_abilities(self) -> Abilities:
         """Return the open application; the first call opens it."""
         if isinstance(self._source, Abilities):
@@ -71,8 +82,11 @@ class Host:
 
         # A thread lock, because tools may run on several loops; it is never held while waiting.
         with self._lock:
-            if self._opening is None:
-                entering = self._stack.enter_async_context(Abilities.open(self._source))
+            if self._opening is None or _has_failed(self._opening):
+                # Never closed: the application lasts as long as the process.
+                stack = AsyncExitStack()
+                _open_applications.append(stack)
+                entering = stack.enter_async_context(Abilities.open(self._source))
                 self._opening = _submit_to_background(entering)
 
         if self._opening.done():
@@ -102,7 +116,14 @@ def find_namespace(context: object) -> str | None:
     return None if named is _UNNAMED else parse_namespace(named)
 
 
+def _has_failed(opening: Future[Abilities]) -> bool:
+    """Return whether an application could not be opened; what was wrong may be mended since."""
+    return opening.done() and (opening.cancelled() or opening.exception() is not None)
+
+
 _UNNAMED = object()
+
+_open_applications: list[AsyncExitStack] = []
 
 _background_loop: asyncio.AbstractEventLoop | None = None
 _background_lock = threading.Lock()
@@ -126,3 +147,14 @@ def _get_background_loop() -> asyncio.AbstractEventLoop:
             ).start()
 
         return _background_loop
+
+
+def _forget_background_loop() -> None:
+    """Let a forked process start a loop of its own: it has no thread of its parent's."""
+    global _background_loop, _background_lock
+
+    _background_loop = None
+    _background_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_background_loop)

@@ -85,7 +85,7 @@ class AbilityTool(BaseTool):
 
     @override
     def _run(
-        self, *args: object, config: RunnableConfig, **arguments: object
+        self, /, *args: object, config: RunnableConfig, **arguments: object
     ) -> tuple[str, JsonObject]:
         namespace = find_namespace(config.get("configurable"))
         reply = self._function.call_sync(arguments, namespace=namespace)
@@ -93,7 +93,7 @@ class AbilityTool(BaseTool):
 
     @override
     async def _arun(
-        self, *args: object, config: RunnableConfig, **arguments: object
+        self, /, *args: object, config: RunnableConfig, **arguments: object
     ) -> tuple[str, JsonObject]:
         namespace = find_namespace(config.get("configurable"))
         reply = await self._function.call(arguments, namespace=namespace)

@@ -76,12 +76,15 @@ async def run_demo(workspace: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         agent = Path(scratch) / "agent"
         create_sample_agent(agent)
+        # Everything else is at its default, so that the demonstration is the same for everybody.
+        fields = Settings.model_fields.items()
         settings = Settings(
-            agent_dir=agent,
-            workspace_dir=workspace,
-            store_url=f"sqlite:///{scratch}/memory.db",
-            detail="full",
-            tools=("all",),
+            **{name: field.get_default(call_default_factory=True) for name, field in fields}
+            | {
+                "agent_dir": agent,
+                "workspace_dir": workspace,
+                "store_url": f"sqlite:///{scratch}/memory.db",
+            }
         )
         _print(console, f"In {workspace}, with a sample agent; nothing of yours is changed.", "dim")
 

@@ -3,18 +3,21 @@
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from abilities.cli.completion import complete_tools
 from abilities.cli.errors import explain_errors
 from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, format_count
+from abilities.clients.entry import is_set_here
 from abilities.clients.faults import Unusable
 from abilities.clients.table import CLIENTS, Client, Machine, find_hooks_file
+from abilities.extras import format_install, is_installed
+from abilities.settings import split_names
 
 if TYPE_CHECKING:
     from abilities.clients.changes import FileChange, HooksChange, ServerChange
@@ -45,7 +48,12 @@ class _Target(NamedTuple):
 @click.argument("client", type=click.Choice(list(CLIENTS)), metavar="[CLIENT]", required=False)
 @click.option("--project", is_flag=True, help="Set it up for the project in the current folder.")
 @click.option("--hooks", is_flag=True, help="Claude Code: run 'abilities catch-up' by hooks too.")
-@click.option("--tools", help="The abilities to offer, as for 'abilities mcp'.")
+@click.option(
+    "--tools",
+    metavar="NAMES",
+    shell_complete=complete_tools,
+    help="The abilities to offer, as for 'abilities mcp'.",
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the block to paste, do no more.")
 @click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
 @click.option("--remove", is_flag=True, help="Take out what setup put in.")
@@ -86,6 +94,9 @@ def setup(
             _remove(target, dry_run=dry_run)
             return
 
+        if tools is not None:
+            _ = session.override({"tools": split_names(tools)}).registry  # raises for wrong ones
+
         session = _settle_workspace(session, target)
         server, hooks_change = _build_changes(session, target, tools, with_hooks=hooks)
 
@@ -107,8 +118,8 @@ def _list_clients() -> None:
 
 def _check_target(target: _Target) -> None:
     """Raise click.UsageError if there is nothing to set up in this way."""
-    if find_spec("mcp") is None or find_spec("tomlkit") is None:
-        raise click.UsageError("setup needs MCP; run: pip install 'agent-abilities[mcp]'")
+    if not is_installed("mcp"):
+        raise click.UsageError(f"setup needs MCP; run: {format_install('mcp')}")
 
     try:
         _ = target.file
@@ -126,10 +137,11 @@ def _explain_unusable() -> Generator[None]:
 
 
 def _settle_workspace(session: Session, target: _Target) -> Session:
-    """Return a session whose workspace is the project, if there is one and none is named."""
+    """Return a session whose workspace is the project, if there is one and none is asked for."""
     is_named = "workspace_dir" in session.settings.model_fields_set
 
-    if target.project is not None and not is_named:
+    # The settings file is for all projects, and says nothing of this one.
+    if target.project is not None and not is_set_here(session.options, "workspace_dir"):
         session = session.override({"workspace_dir": target.project})
     if target.project is not None or is_named:
         _ = session.shareable_settings

@@ -217,16 +217,11 @@ def _find_hooks(text: str, event: str) -> list[tuple[int, str]]:
 
 
 def _find_command(matcher: object) -> str | None:
-    """Return the command of an element that holds our hook and no other."""
-    found = as_object(matcher)
-    if found is None or found.keys() != {"hooks"}:
-        return None
+    """Return the command of an element that holds our hook and no other, whatever else it says."""
+    hooks = as_list((as_object(matcher) or {}).get("hooks"))
+    hook = as_object(hooks[0]) if len(hooks) == 1 else None
+    command = str((hook or {}).get("command"))
 
-    hooks = [as_object(hook) for hook in as_list(found["hooks"])]
-    if len(hooks) != 1 or hooks[0] is None or hooks[0].keys() != {"type", "command"}:
-        return None
-
-    command = str(hooks[0]["command"])
     return command if is_our_hook(command) else None
 
 

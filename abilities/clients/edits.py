@@ -16,6 +16,9 @@ from abilities.clients.replacing import (
     replace_file,
 )
 
+_TEXTS = re.compile(r"""("(?:[^"\\\\]|\\\\.)*"|'[^']*')(?!\s*[:=\]])""")
+"""The texts of JSON or TOML that are no names of fields or tables."""
+
 _ATTEMPTS = 5
 """How often a file is read again that somebody else changes meanwhile."""
 
@@ -35,6 +38,8 @@ class Edit:
     path: Path
     snapshot: FileSnapshot
     text: str | None
+    written: str = ""
+    """Our part alone; nothing else in the file is ours to show."""
 
     @property
     def is_needed(self) -> bool:
@@ -45,8 +50,10 @@ class Edit:
         """Yield the lines that differ, much as `diff -U0` prints them.
 
         No other line is shown, because there may be secrets in it. For the same reason a comma at
-        the end of a line makes no difference, and a file of one line is taken apart.
+        the end of a line makes no difference, a file of one line is taken apart, and texts that are
+        not ours are shown as "…".
         """
+        known = set(_TEXTS.findall(self.written))
         line_end = r"\r?\n"
         if self.snapshot.text and "\n" not in self.snapshot.text.strip():
             line_end += r"|(?<=[,{}\[\]])"
@@ -60,8 +67,8 @@ class Edit:
                 continue
 
             yield f"@@ -{i + 1},{j - i} +{k + 1},{m - k} @@"
-            yield from (f"-{line}" for line in before[i:j])
-            yield from (f"+{line}" for line in after[k:m])
+            yield from (f"-{_mask(line, known)}" for line in before[i:j])
+            yield from (f"+{_mask(line, known)}" for line in after[k:m])
 
 
 def plan_put(path: Path, change: FileChange, *, reads_comments: bool) -> Edit:
@@ -69,10 +76,11 @@ def plan_put(path: Path, change: FileChange, *, reads_comments: bool) -> Edit:
     try:
         snapshot = read_file(path)
         text = put_change(change, snapshot.text, reads_comments=reads_comments)
+        written = change.put("")
     except Unusable as error:
         raise UnusableFile(path, str(error)) from None
 
-    return Edit(path, snapshot, text)
+    return Edit(path, snapshot, text, written)
 
 
 def plan_removal(path: Path, change: FileChange) -> Edit:
@@ -146,3 +154,8 @@ def _strip_commas(lines: list[str]) -> list[str]:
 
 def _encode(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
+
+
+def _mask(line: str, known: set[str]) -> str:
+    """Return a line with "…" for each text in it that is not known."""
+    return _TEXTS.sub(lambda found: found[1] if found[1] in known else '"…"', line)

@@ -1,6 +1,7 @@
 """What a client is told to start: a command, its arguments and its variables."""
 
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -18,6 +19,12 @@ _PREFIX = "ABILITIES_"
 
 _PATHS = ("agent_dir", "workspace_dir", "tokens_file")
 """The settings that are paths, of which a client needs the absolute ones."""
+
+_PROGRAMS = {"abilities", "agent-abilities"}
+"""The names by which this package is started."""
+
+_STARTERS = re.compile(r"abilities|agent-abilities|uvx?|env|python[\d.]*")
+"""What begins a command that starts it on this machine."""
 
 _EXPANDED = ("$", "{env:", "{file:")
 """What clients replace in the texts of their configuration."""
@@ -87,11 +94,12 @@ def build_entry(
 def shape_entry(client: Client, entry: ServerEntry, old: object = None) -> JsonObject:
     """Return the entry in the form of a client, with what else an old one there holds.
 
-    Variables of the old one stay too, except those of this package.
+    Variables of the old one stay too, also settings that only it has: its owner may have added
+    them, for example names that must not be shared.
     """
     previous = dict(as_object(old) or {})
     variables_key = "environment" if client.shape == "opencode" else "env"
-    variables = _keep_foreign_variables(previous.pop(variables_key, None)) | entry.variables
+    variables = (as_object(previous.pop(variables_key, None)) or {}) | entry.variables
     shaped: JsonObject
 
     if client.shape == "opencode":
@@ -122,9 +130,17 @@ def is_ours(value: object) -> bool:
     """Return whether an entry of a client starts this package, in whichever form."""
     found = as_object(value) or {}
     command = found.get("command")
-    words = [command, *as_list(command), *as_list(found.get("args"))]
-    names = {str(word).rpartition("/")[2] for word in words}
-    return "mcp" in names and "abilities" in names
+    words = as_list(command) or [command]
+    names = [str(word).rpartition("/")[2] for word in (*words, *as_list(found.get("args")))]
+
+    # Other programs, such as ssh, may start one that is elsewhere.
+    starter = _STARTERS.fullmatch(names[0])
+    return starter is not None and "mcp" in names and not _PROGRAMS.isdisjoint(names)
+
+
+def is_set_here(options: Mapping[str, object], name: str) -> bool:
+    """Return whether an option or a variable of the environment sets a setting."""
+    return name in options or name in _list_set_names()
 
 
 def _list_set_names() -> set[str]:
@@ -177,8 +193,3 @@ def _check_texts(entry: ServerEntry) -> None:
     for text in (entry.command, *entry.arguments, *entry.variables.values()):
         if any(mark in text for mark in _EXPANDED):
             raise Unusable(f"clients replace what begins with '$' or '{{env:' in {text}")
-
-
-def _keep_foreign_variables(variables: object) -> dict[str, object]:
-    found = as_object(variables) or {}
-    return {name: value for name, value in found.items() if not name.startswith(_PREFIX)}

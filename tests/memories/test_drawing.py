@@ -131,7 +131,8 @@ def test_a_drawing_that_cannot_be_written(
     done = CliRunner().invoke(main, ["graph", "start", "-o", str(output)], env=environment(roots))
 
     assert done.exit_code == 1
-    assert done.stderr == f"Error: {output}: No such file or directory\n"
+    reason = "No such file or directory; create its folder, or name another place."
+    assert done.stderr == f"Error: {output}: {reason}\n"
 
 
 def test_each_depth_is_a_column_from_the_first_retrieved_to_what_was_cut() -> None:

@@ -346,12 +346,12 @@ async def test_doctor_says_whether_it_answers(
     assert described == {
         None: [],
         "synonyms": ["ok synonyms answers"],
-        "bad": ["broken bad fails: it raised SystemExit: secret"],
+        "bad": ["fails bad fails: it raised SystemExit: secret"],
         "missing": [
-            "broken missing fails: it raised ModuleNotFoundError: No module named 'no_such_module'"
+            "fails missing fails: it raised ModuleNotFoundError: No module named 'no_such_module'"
         ],
         "none": [
-            "broken embedder 'none' is not installed; "
+            "fails embedder 'none' is not installed; "
             "installed are: bad, class, missing, synonyms, wrong"
         ],
     }

@@ -131,7 +131,9 @@ def test_what_no_stream_can_hold_is_refused_in_a_sentence(tmp_path: Path) -> Non
     other = run(tmp_path / "m.db", "import", "-", stdin=b"hello\n" * 100)
 
     assert database.stderr == "Error: A database cannot be read from a stream; name its file.\n"
-    assert empty.stderr == "Error: There is nothing to import: the file is empty.\n"
+    assert (
+        empty.stderr == "Error: There is nothing to import: the file is empty. Name another one.\n"
+    )
     assert other.stderr.startswith("Error: The file is neither an export, nor an MCP memory server")
     assert not (tmp_path / "m.db").exists()
 

@@ -628,7 +628,7 @@ COMMAND_MISTAKES = [
     Mistake(
         "no MCP installed",
         ["mcp"],
-        "MCP is not installed",
+        "version 2 of the MCP SDK is not installed",
         "pip install 'agent-abilities[mcp]'",
         blocked="mcp",
     ),
@@ -648,13 +648,6 @@ COMMAND_MISTAKES = [
         blocked="abilities.helpers.stores.postgres.store",
     ),
     Mistake(
-        "no drawing installed",
-        ["graph", "tea"],
-        "drawing is not installed",
-        "pip install 'agent-abilities[graph]'",
-        blocked="networkx",
-    ),
-    Mistake(
         "a demonstration without MCP",
         ["demo"],
         "the demonstration needs MCP",
@@ -665,7 +658,12 @@ COMMAND_MISTAKES = [
 
 REQUESTS = [
     Request(
-        "no body", "POST", "/api/abilities/file_list", 400, "must be a JSON object", "such as {}"
+        "no body",
+        "POST",
+        "/api/abilities/file_list",
+        400,
+        "must be a JSON object",
+        "within the size and time limits",
     ),
     Request(
         "a form for JSON",
@@ -673,7 +671,7 @@ REQUESTS = [
         "/api/abilities/file_list",
         400,
         "must be a JSON object",
-        "such as {}",
+        "within the size and time limits",
         {"content-type": "application/x-www-form-urlencoded"},
         "a=b",
     ),

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from langgraph.store.base import (
@@ -28,8 +29,8 @@ from abilities.helpers.memory.writer import Write
 
 _log = logging.getLogger("abilities")
 
-_MAX_TRIES = 10
-"""How often puts are made anew if others put or delete the same items meanwhile."""
+_SECONDS = 10.0
+"""How long puts are made anew if others put or delete the same items meanwhile."""
 
 _PAUSE = 0.05
 """Seconds that they wait at most before that."""
@@ -176,10 +177,8 @@ async def _make_puts(memory: MemoryHelper, puts: _Puts, absent: set[str]) -> Non
     """Make all puts in one transaction; what is absent need not be deleted. Raises Refused."""
     writes = {key: write for key, write in puts.items() if key not in absent}
 
-    for tries in range(_MAX_TRIES):
-        if not writes:
-            return
-
+    deadline = time.monotonic() + _SECONDS
+    while writes:
         operations = [write or Write("delete", {"key": key}) for key, write in writes.items()]
         outcomes = await memory.writer.remember(operations, atomic=True)
         failures = _find_failures(zip(writes, outcomes, strict=True))
@@ -190,12 +189,10 @@ async def _make_puts(memory: MemoryHelper, puts: _Puts, absent: set[str]) -> Non
         for key, error in failures.items():
             if error.reason == "memory_not_found":
                 del writes[key]
-            elif error.reason not in _CONTENTION or tries == _MAX_TRIES - 1:
+            elif error.reason not in _CONTENTION or time.monotonic() > deadline:
                 raise error
 
         await asyncio.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - nothing secret
-
-    raise Refused("busy")
 
 
 def _find_failures(outcomes: Iterable[tuple[str, object]]) -> dict[str, Refused]:

@@ -22,6 +22,9 @@ from abilities.helpers.stores.parts import split_text
 MAX_VALUE_CHARS = 1_000_000
 """Characters of a value as JSON; each 5,000 of them take a memory."""
 
+MAX_PARTS = 300
+"""More than the longest value takes; who changes the metadata cannot make reads long."""
+
 _SPARE_LIFE = 1.05
 """A life is written this much longer, so that not every read of an item is a write."""
 
@@ -31,7 +34,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class ItemDetails(Model):
     """What the metadata of an item's memory says of it, beneath ``langgraph``."""
 
-    parts: int = Field(default=1, ge=1, description="Memories that hold the value.")
+    parts: int = Field(default=1, ge=1, le=MAX_PARTS, description="Memories that hold the value.")
     index: bool = Field(default=True, description="Whether questions find it by its words.")
     ttl: float | None = Field(default=None, description="Minutes that it stays after each use.")
     written_at: str | None = Field(
