@@ -86,8 +86,7 @@ def test_a_refused_name_stays_refused_in_every_spelling(
     # One draw for all letters: hypothesis takes its time for each.
     cases = data.draw(st.binary(min_size=len(path), max_size=len(path)))
     letters = [
-        (char, char.upper(), char.lower())[case % 3]
-        for char, case in zip(path, cases, strict=True)
+        (char, char.upper(), char.lower())[case % 3] for char, case in zip(path, cases, strict=True)
     ]
 
     assert DENY.denies("".join(letters))
