@@ -20,7 +20,7 @@ from abilities.declarations.memory import Namespace, parse_namespace
 from abilities.declarations.timezone import TimeZone
 from abilities.helpers.files.bans import find_ban
 from abilities.helpers.files.confinement import Policy
-from abilities.helpers.files.deny import DenyList
+from abilities.helpers.files.deny import build_deny_list
 from abilities.helpers.files.own_files import OwnFiles, OwnPlace
 from abilities.helpers.files.roots import (
     PLACEHOLDER,
@@ -275,7 +275,7 @@ class Settings(StoreSettings):
     def policy(self) -> Policy:
         """What may be opened beneath the two directories."""
         return Policy(
-            DenyList(self.deny),
+            build_deny_list(self.deny),
             self.follow_symlinks == "within",
             self.deny_hardlinks,
             self.redact,

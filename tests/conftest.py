@@ -1,5 +1,6 @@
 """Fixtures: the sample files, settings that point at them, surfaces and servers."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -12,8 +13,9 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner
 
-from abilities import Settings
+from abilities import Settings, embedders, plugins
 from tests.support import postgres
+from tests.support.installed import find_entry_points
 from tests.support.sample_files import SampleFiles, build_samples, lock_samples, make_roots
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through
@@ -42,6 +44,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     items[:] = chosen
     config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules and tests, which are there until the end."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _remembered_entry_points() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (plugins, embedders):
+            patch.setattr(module, "entry_points", find_entry_points)
+        yield
 
 
 @pytest.fixture(scope="session")

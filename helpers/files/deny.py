@@ -74,3 +74,9 @@ class DenyList:
             spared.update(match)
 
         return frozenset(spared)
+
+
+@lru_cache(8)
+def build_deny_list(patterns: tuple[str, ...]) -> DenyList:
+    """Return the list of some patterns; who asks for the same ones again shares it."""
+    return DenyList(patterns)

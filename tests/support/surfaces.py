@@ -207,12 +207,12 @@ def render_reply(payload: dict[str, Any], chosen: str) -> str:
     if "error" in payload:
         return render(payload)
 
-    texts = {name: render(payload, name) for name in FORMATS}
-    if chosen in texts:
-        return texts[chosen]
+    if chosen in FORMATS:
+        return render(payload, chosen)
 
     assert chosen == "auto"
-    return min(texts.values(), key=lambda text: len(text.encode()))
+    texts = [render(payload, name) for name in FORMATS]
+    return min(texts, key=lambda text: len(text.encode()))
 
 
 def find_media_type(text: str, payload: dict[str, Any]) -> str:

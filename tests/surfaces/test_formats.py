@@ -31,7 +31,6 @@ CALLS: dict[str, JsonObject] = {
         "max_chars_per_item": 100_000,
     },
     "bulk_read_memory": {"key": "m0", "depth": 2, "breadth": 20, "total": 50},
-    "memory_get": {"key": "m1"},
     "query_memories": {"limit": 50},
     "file_list": {"pattern": "*.txt"},
     "read": {
@@ -45,6 +44,7 @@ CALLS: dict[str, JsonObject] = {
     "memory_changes": {"since": 3},
     "memory_list": {"prefix": "m"},
     "recall": {"queries": ["7 8 9", "10"], "max_tokens": 16_000, "detail": "full"},
+    "memory_get": {"key": "m1"},  # last: its access is counted up to a second later
 }
 
 
