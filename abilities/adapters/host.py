@@ -21,7 +21,7 @@ class Host:
     """Calls abilities for a framework, whose name the history, logs and metrics show as ``caller``.
 
     ``source`` is an open application, or the settings from which one is opened at the first call.
-    That one stays open, on one background loop, until the process ends.
+    That one stays open, on one background loop, as long as this object, or until the process ends.
     """
 
     def __init__(self, source: Abilities | Settings, caller: str) -> None:
@@ -31,6 +31,7 @@ class Host:
         self._opening: Future[Abilities] | None = None
         self._view: Abilities | None = None
         self._process = os.getpid()
+        self._stack = AsyncExitStack()
 
     async def call(self, name: str, arguments: object, namespace: str | int | None = None) -> Reply:
         """Call an ability for a model; may be awaited on any event loop.
@@ -83,10 +84,9 @@ class Host:
         # A thread lock, because tools may run on several loops; it is never held while waiting.
         with self._lock:
             if self._opening is None or _has_failed(self._opening):
-                # Never closed: the application lasts as long as the process.
-                stack = AsyncExitStack()
-                _open_applications.append(stack)
-                entering = stack.enter_async_context(Abilities.open(self._source))
+                # Never closed: the application lasts as long as this, or the process.
+                self._stack = AsyncExitStack()
+                entering = self._stack.enter_async_context(Abilities.open(self._source))
                 self._opening = _submit_to_background(entering)
 
         if self._opening.done():
@@ -122,8 +122,6 @@ def _has_failed(opening: Future[Abilities]) -> bool:
 
 
 _UNNAMED = object()
-
-_open_applications: list[AsyncExitStack] = []
 
 _background_loop: asyncio.AbstractEventLoop | None = None
 _background_lock = threading.Lock()

@@ -16,8 +16,8 @@ from abilities.clients.replacing import (
     replace_file,
 )
 
-_TEXTS = re.compile(r"""("(?:[^"\\\\]|\\\\.)*"|'[^']*')(?!\s*[:=\]])""")
-"""The texts of JSON or TOML that are no names of fields or tables."""
+_TEXTS = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')(\s*[:=])?""")
+"""The texts of JSON or TOML, and what follows one that is a name."""
 
 _ATTEMPTS = 5
 """How often a file is read again that somebody else changes meanwhile."""
@@ -53,7 +53,7 @@ class Edit:
         the end of a line makes no difference, a file of one line is taken apart, and texts that are
         not ours are shown as "…".
         """
-        known = set(_TEXTS.findall(self.written))
+        known = {found[1] for found in _TEXTS.finditer(self.written)}
         line_end = r"\r?\n"
         if self.snapshot.text and "\n" not in self.snapshot.text.strip():
             line_end += r"|(?<=[,{}\[\]])"
@@ -158,4 +158,8 @@ def _encode(text: str | None) -> bytes | None:
 
 def _mask(line: str, known: set[str]) -> str:
     """Return a line with "…" for each text in it that is not known."""
-    return _TEXTS.sub(lambda found: found[1] if found[1] in known else '"…"', line)
+
+    def show(found: re.Match[str]) -> str:
+        return found[0] if found[2] or found[1] in known else '"…"'
+
+    return _TEXTS.sub(show, line)

@@ -476,14 +476,21 @@ def test_what_the_owner_added_to_the_entry_stays(name: str) -> None:
 
     server = load(name)[CLIENTS[name].keys[0]]["abilities"]
     assert server["timeout"] == 5
-    assert server[variables] == {"PGPASSFILE": "/p"}
+    assert server[variables] == {"PGPASSFILE": "/p", "ABILITIES_DENY": "x"}
     assert get_server(name)["args"][-1] == "lean"
 
 
+ANOTHER = [
+    '{"url": "https://example.com/mcp"}',
+    '{"command": "ssh", "args": ["host", "abilities", "mcp"]}',
+]
+
+
 @pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize("another", ANOTHER)
 @pytest.mark.parametrize("option", ["--tools=lean", "--remove", "--dry-run"])
-def test_another_server_of_that_name_is_left_alone(option: str) -> None:
-    file = write_file("cursor", '{"KEY": {"abilities": {"url": "https://example.com/mcp"}}}')
+def test_another_server_of_that_name_is_left_alone(option: str, another: str) -> None:
+    file = write_file("cursor", f'{{"KEY": {{"abilities": {another}}}}}')
     before = file.read_bytes()
 
     words = refuse("setup", "cursor", option)
@@ -527,6 +534,54 @@ def test_a_dry_run_of_new_files_shows_their_lines(home: Path) -> None:
 
     for file in (find_file("claude-code"), find_hooks_file(Machine(), None)):
         assert "".join(f"+{line}\n" for line in file.read_text().splitlines()) in shown
+
+
+@pytest.mark.usefixtures("tried")
+@pytest.mark.parametrize("layout", [None, 2])
+def test_a_dry_run_shows_no_text_of_others(layout: int | None) -> None:
+    servers = {
+        "github": {"command": "gh", "env": {"TOKEN": "s3cr3t"}},
+        "abilities": {"command": "abilities", "args": ["mcp"], "env": {"API_TOKEN": "s3cr3t"}},
+    }
+    text = json.dumps(servers, indent=layout)
+    write_file("cursor", '{\n"KEY": ' + text + "}\n")
+
+    shown = setup("cursor", "--tools", "lean", "--dry-run")
+
+    assert "lean" in shown and "s3cr3t" not in shown
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_hook_that_its_owner_edited_is_still_ours(home: Path) -> None:
+    setup("claude-code", "--hooks")
+    file = find_hooks_file(Machine(), None)
+    hooks = json.loads(file.read_text())
+    hooks["hooks"]["SessionStart"][0]["hooks"][0]["timeout"] = 30
+    hooks["hooks"]["SessionStart"][0]["matcher"] = "startup"
+    file.write_text(json.dumps(hooks))
+    before = file.read_bytes()
+
+    setup("claude-code", "--hooks")
+    assert file.read_bytes() == before
+    setup("claude-code", "--remove")
+    assert "catch-up" not in file.read_text()
+
+
+def test_wrong_tools_are_refused_before_anything_is_printed() -> None:
+    assert "leen" in refuse("setup", "cursor", "--tools", "leen", "--print")
+
+
+@pytest.mark.usefixtures("tried")
+def test_the_project_wins_over_the_settings_file(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, project = tmp_path / "other", tmp_path / "project"
+    for folder in (other, project, home / ".abilities"):
+        folder.mkdir(parents=True, exist_ok=True)
+    (home / ".abilities" / "config.toml").write_text(f'workspace_dir = "{other}"\n')
+    monkeypatch.chdir(project)
+
+    assert f'"ABILITIES_WORKSPACE_DIR": "{project}"' in setup("cursor", "--project", "--print")
 
 
 @pytest.mark.usefixtures("tried")

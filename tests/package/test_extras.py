@@ -13,7 +13,9 @@ import pytest
 from abilities import Settings
 from abilities.extras import EXTRAS, is_installed
 from tests.support.serving import serving
+from tests.support.sources import ROOT
 from tests.support.surfaces import environment
+from tools import resolving
 
 MODULES = {
     "http": ["fastapi", "httptools", "opentelemetry", "prometheus_client", "pythonjsonlogger",
@@ -155,3 +157,9 @@ def test_mcp_alone_serves_its_clients(settings: Settings, tmp_path: Path) -> Non
     assert done.returncode == 0 and sorted(answers) == [1, 2, 3], done.stderr
     assert len(answers[2]["result"]["tools"]) > 10
     assert b"Traceback" not in done.stderr
+
+
+def test_the_page_about_compatibility_has_the_bounds_of_the_project() -> None:
+    page = (ROOT / "docs" / "compatibility.md").read_text()
+
+    assert resolving.format_requirements() in page

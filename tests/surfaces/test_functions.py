@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, dataclass
@@ -225,6 +227,38 @@ async def test_a_cancelled_first_call_does_not_cancel_the_opening(roots: Setting
         await first
 
     assert (await second).text.endswith("\nfine\n\n")
+
+
+def test_what_could_not_be_opened_is_opened_when_it_can_be(roots: Settings) -> None:
+    missing = roots.agent_dir.with_name("later")
+    function = load(roots, "file_list")
+    roots.agent_dir.rename(missing)
+    with pytest.raises(ValueError, match="does not exist"):
+        function.call_sync({})
+
+    missing.rename(roots.agent_dir)
+    assert not function.call_sync({}).failed
+
+
+FORKED = """
+import os, sys, warnings
+from abilities import Settings
+from abilities.adapters.functions import load_functions
+warnings.simplefilter("ignore")  # Python warns of forks with threads
+(function,) = load_functions(Settings(workspace_dir=sys.argv[1]), only=["file_list"])
+assert not function.call_sync({}).failed
+child = os.fork()
+if child == 0:
+    os._exit(7 if not function.call_sync({}).failed else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+
+def test_a_forked_process_opens_an_application_of_its_own(roots: Settings) -> None:
+    command = [sys.executable, "-c", FORKED, str(roots.workspace_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", ["langchain", *FRAMEWORKS])
