@@ -142,6 +142,15 @@ def test_windows_of_a_large_file_are_the_file(roots: Settings) -> None:
     assert whole.content == "".join(lines).encode()
 
 
+def test_only_line_feeds_end_the_lines_of_a_window(roots: Settings) -> None:
+    text = "one\ftwo\x85three\u2028four\rfive\nsix\nseven\n"
+    (roots.workspace_dir / "breaks.txt").write_bytes(text.encode())
+    read = FileBackend(roots).read("/breaks.txt", 0, 2)
+    assert read.file_data is not None
+    assert read.file_data["content"] == text.removesuffix("seven\n")
+    assert (read.end_line, read.next_offset) == (2, 2)
+
+
 async def test_files_are_confined_redacted_and_never_written(
     files: FileBackend, roots: Settings
 ) -> None:

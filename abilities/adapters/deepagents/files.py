@@ -1,5 +1,7 @@
 """A backend of the files that agents may read: those of the agent directory and the workspace."""
 
+import re
+
 from deepagents.backends.protocol import (
     DeleteResult,
     EditResult,
@@ -241,7 +243,7 @@ def _build_data(text: str) -> FileData:
 def _build_window(record: JsonObject, offset: int, limit: int) -> ReadResult:
     """Return the lines of a record, of which one line more than the limit was requested."""
     text: str = record["data"]["content"]
-    lines = text.splitlines(keepends=True)
+    lines: list[str] = re.findall(r"[^\n]*\n|[^\n]+", text)  # the abilities count line feeds only
     if not lines:
         if offset:
             return ReadResult(error=f"Line offset {offset} exceeds file length")
