@@ -26,6 +26,9 @@ MAX_SEARCHED = 500
 NEW_TYPE = "core"
 """The type of a memory that a file becomes; one that is there keeps its type."""
 
+_NEW: JsonObject = {"op": "store", "type": NEW_TYPE}
+_REPLACED: JsonObject = {"op": "update", "archived": False}
+
 
 class VersionedText(NamedTuple):
     """What a file holds, and the version to change it on condition."""
@@ -106,17 +109,27 @@ class MemoryFolder:
         self, files: Sequence[tuple[str, str]], *, if_version: int | None = None
     ) -> list[Reason | None]:
         """Create or replace files, and return the reason why each was not written, or None."""
-        operations: list[JsonObject] = []
+        writes: list[JsonObject] = []
         for path, text in files:
             if not text:
                 raise ValueError("a memory holds at least one character")
-            operation: JsonObject = {"op": "store", "type": NEW_TYPE, "key": self.find_key(path)}
-            operation["content"] = text
+            write: JsonObject = {"key": self.find_key(path), "content": text}
             if if_version is not None:
-                operation["if_version"] = if_version
-            operations.append(operation)
+                write["if_version"] = if_version
+            writes.append(write)
 
-        return await self._change(operations)
+        if if_version == 0:
+            return await self._change([{**write, **_NEW} for write in writes])
+
+        # An update keeps the type of a memory, which storing it would change.
+        reasons = await self._change([{**write, **_REPLACED} for write in writes])
+        missing = [index for index, reason in enumerate(reasons) if reason == "not_found"]
+        if missing:
+            stored = await self._change([{**writes[index], **_NEW} for index in missing])
+            for index, reason in zip(missing, stored, strict=True):
+                reasons[index] = reason
+
+        return reasons
 
     async def list_files(self, path: str) -> FolderListing:
         """Return the files at and beneath a path."""

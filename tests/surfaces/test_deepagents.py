@@ -195,6 +195,20 @@ async def test_a_written_file_is_a_memory_with_a_history(roots: Settings) -> Non
         assert (await backend.aread("/people/ada.md")).error is None
 
 
+async def test_a_memory_that_is_written_again_keeps_its_type(roots: Settings) -> None:
+    async with Abilities.open(roots) as abilities:
+        await abilities.call("store_memory", {"type": "task", "key": "plan.md", "content": "Ship."})
+        backend = MemoryBackend(abilities)
+        for text in ("Ship now.", "Ship later. " * 1_000):
+            assert (await backend.awrite("/plan.md", text)).error is None
+            assert (await backend.aedit("/plan.md", text[-9:], "Done.", True)).error is None
+
+        memory = (await abilities.call("memory_get", {"key": "plan.md"}))["data"]
+        assert memory["type"] == "task"
+        (read,) = await backend.adownload_files(["/plan.md"])
+        assert read.content == text.replace(text[-9:], "Done.").encode()
+
+
 async def test_what_cannot_be_a_memory_is_refused_in_words(roots: Settings) -> None:
     backend = MemoryBackend(roots)
     for path in ("/", "//a", "/a/../b", "/a/", "/x" * 150, "/tab\t"):
