@@ -174,21 +174,43 @@ class MemoryFolder:
 
     async def find_holding(self, text: str) -> FolderListing:
         """Return the files that may hold a text, whatever its case."""
-        request: JsonObject | None = {"search": text, "limit": MAX_QUERY_MEMORIES}
-        keys: dict[str, int] = {}
+        # A long content is cut between words, so that the whole text may be in none of its parts.
+        word = max(text.split(), key=len, default=text)
+        request: JsonObject | None = {"search": word, "limit": MAX_QUERY_MEMORIES}
+        keys: set[str] = set()
 
         while request is not None and len(keys) < MAX_SEARCHED:
             answer = await self.call("query_memories", request)
             for memory in answer["memories"]:
                 key = memory.get("key", "")
                 if _is_path(key):
-                    keys[_find_first_part(key)] = 0
+                    keys.add(key)
             more = answer["has_more"]
             request = {**request, "offset": answer["offset"] + answer["limit"]} if more else None
 
-        return FolderListing(
-            [MemoryFile(self._root + key, 0) for key in sorted(keys)], request is None
-        )
+        names = await self._find_names(keys)
+        files = [MemoryFile(self._root + key, 0) for key in sorted(names)]
+        return FolderListing(files, request is None)
+
+    async def _find_names(self, keys: set[str]) -> set[str]:
+        """Return the keys of the contents that memories belong to."""
+        names: set[str] = set()
+        for key in keys:
+            first = _find_first_part(key)
+            is_part = first in names or first in keys or await self._find_size(first) is not None
+            names.add(first if is_part else key)
+
+        return names
+
+    async def _find_size(self, key: str) -> int | None:
+        """Return the size of a memory in bytes; None if there is none with that key."""
+        # Of all keys that begin so, the key itself comes first.
+        answer = await self.call("memory_list", {"prefix": key, "limit": 1})
+        for memory in answer["memories"]:
+            if memory["key"] == key:
+                return int(memory.get("size", 0))
+
+        return None
 
     async def _change_all(self, operations: list[JsonObject]) -> None:
         """Make changes, as many in one transaction as a call takes; raise what fails first."""

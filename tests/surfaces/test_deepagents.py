@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from abilities import Abilities, Settings
 from abilities.adapters.deepagents import FileBackend, MemoryBackend, create_backend
+from abilities.adapters.memory_files import MemoryFile
 from tests.support.tier import size
 
 TREE = {
@@ -238,6 +239,26 @@ async def test_long_files_and_neighboring_names_are_kept_apart(roots: Settings) 
     await backend.adelete("/notes.md")
     entries = (await backend.als("/")).entries or []
     assert [entry["path"] for entry in entries] == ["/notes", "/notes.md.bak"]
+
+
+async def test_a_search_reads_contents_as_a_whole(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = MemoryBackend(roots)
+    await backend.awrite("/bugs/issue#42", "crash at start")
+    await backend.awrite("/long", "x" * 4_990 + " likes green tea")
+    for pattern, path in (("crash at", "/bugs/issue#42"), ("likes green tea", "/long")):
+        (match,) = (await backend.agrep(pattern)).matches or []
+        assert match["path"] == path
+
+    find = type(backend._files).find_holding
+
+    async def find_and_be_late(files: Any, text: str) -> Any:
+        listing = await find(files, text)
+        return listing._replace(files=[*listing.files, MemoryFile("/gone", 0)])
+
+    monkeypatch.setattr(type(backend._files), "find_holding", find_and_be_late)
+    assert len((await backend.agrep("crash")).matches or []) == 1
 
 
 NAMES = st.lists(st.sampled_from(["a", "b", "c.md"]), min_size=1, max_size=3).map("/".join)
