@@ -85,6 +85,28 @@ def test_a_folder_lists_what_lies_directly_in_it(backend: BackendProtocol) -> No
     assert backend.ls("/none").entries == []
 
 
+@pytest.mark.parametrize("folder", ["app/[id]", "{a,b}", "a*", "why?", "x]y"])
+def test_the_name_of_a_folder_is_no_pattern(folder: str, roots: Settings) -> None:
+    for name in (folder, "app/i", "a", "b", "ab", "whys", "xzy"):
+        (roots.workspace_dir / name).mkdir(parents=True, exist_ok=True)
+        (roots.workspace_dir / name / "c.py").write_text("one\n")
+
+    backend = FileBackend(roots)
+    path = f"/{folder}/c.py"
+    for root in (f"/{folder}", f"/{folder}/"):
+        assert [entry["path"] for entry in backend.ls(root).entries or []] == [path]
+        assert [file["path"] for file in backend.glob("*.py", root).matches or []] == [path]
+        assert [match["path"] for match in backend.grep("one", root).matches or []] == [path]
+
+
+def test_a_search_of_one_file_finds_its_lines(backend: BackendProtocol) -> None:
+    for path in ("/sub/b.py", "/.hidden.py"):
+        (match,) = backend.grep("two" if "sub" in path else "h", path).matches or []
+        assert match["path"] == path
+    assert len(backend.grep("two", "/sub/b.py", "*.py").matches or []) == 1
+    assert backend.grep("two", "/sub/b.py", "*.md").matches == []
+
+
 def test_a_search_names_lines(backend: BackendProtocol) -> None:
     found = backend.grep("one")
     places = {(match["path"], match["line"], match["text"]) for match in found.matches or []}

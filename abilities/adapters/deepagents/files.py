@@ -62,7 +62,7 @@ class FileBackend(SynchronousBackend):
     @override
     async def als(self, path: str) -> LsResult:
         try:
-            files, _ = await self._list(f"{_strip(path)}/**/*".lstrip("/"))
+            files, _ = await self._list(_widen(_strip(path), "**/*"))
         except AbilityError as error:
             return LsResult(error=describe(error))
 
@@ -79,7 +79,8 @@ class FileBackend(SynchronousBackend):
 
         found: list[FileInfo] = []
         for file in files:
-            if matches(file.path.removeprefix(f"/{root}" if root else "").removeprefix("/")):
+            name = _find_name(file.path, root)
+            if name is not None and matches(name):
                 found.append(FileInfo(path=file.path, is_dir=False, size=file.size))
 
         if is_complete:
@@ -119,24 +120,29 @@ class FileBackend(SynchronousBackend):
         max_count: int | None = None,
     ) -> GrepResult:
         root = _strip(path or "/")
-        item = {"search": pattern, "in": _widen(root, glob or "**/*"), "context": 0}
-        request: JsonObject = {"items": [item], "detail": "full"}
+        places = [_widen(root, glob or "**/*")]
+        if root:
+            places.append(_escape(root))  # it may be a file
+        items = [{"search": pattern, "in": place, "context": 0} for place in places]
         try:
             matches_name = compile_grep_include_glob(glob or "**/*")
-            (record,) = (await self._call("read", request))["results"]
+            answer = await self._call("read", {"items": items, "detail": "full"})
         except (AbilityError, ValueError) as error:
             return GrepResult(error=describe(error))
 
-        if not record["success"]:
-            return GrepResult(error=record["error"]["message"])
-
         matches: list[GrepMatch] = []
-        for hit in record["data"]["items"]:
-            name = f"/{hit['path'].rpartition('#')[0]}"
-            if matches_name(name.removeprefix(f"/{root}" if root else "").removeprefix("/")):
-                matches += _find_matches(name, hit)
+        truncated = False
+        for record in answer["results"]:
+            if not record["success"]:
+                return GrepResult(error=record["error"]["message"])
 
-        truncated = "more" in record["data"] or "truncation" in record
+            truncated = truncated or "more" in record["data"] or "truncation" in record
+            for hit in record["data"]["items"]:
+                path = f"/{hit['path'].rpartition('#')[0]}"
+                name = _find_name(path, root)
+                if name is not None and (glob is None or matches_name(name)):
+                    matches += _find_matches(path, hit)
+
         if max_count is not None and len(matches) > max_count:
             return GrepResult(matches=matches[:max_count], truncated=True)
 
@@ -228,12 +234,31 @@ def _strip(path: str) -> str:
 
 
 def _widen(root: str, pattern: str) -> str:
-    """Return a glob of this package that finds what deepagents' pattern matches, and maybe more."""
+    """Return a glob of this package that finds what deepagents' pattern matches, and maybe more.
+
+    ``root`` is the folder to look in; it is no pattern.
+    """
     wide = pattern.strip("/").replace("[^", "[!")
     if "/" not in pattern.rstrip("/"):
         wide = f"**/{wide}"  # it names a file at any depth
 
-    return f"{root}/{wide}".lstrip("/")
+    return f"{_escape(root)}/{wide}".lstrip("/")
+
+
+def _escape(path: str) -> str:
+    """Return a glob that finds a path, and maybe others."""
+    # Braces and commas cannot be escaped, but a question mark stands for any of them.
+    return re.sub(r"[{},]", "?", re.sub(r"[\[*?]", r"[\g<0>]", path))
+
+
+def _find_name(path: str, root: str) -> str | None:
+    """Return a file's path from a folder on, or its name if it is the root; None beside both."""
+    if not root:
+        return path.removeprefix("/")
+    if path == f"/{root}":
+        return path.rpartition("/")[2]
+
+    return path.removeprefix(f"/{root}/") if path.startswith(f"/{root}/") else None
 
 
 def _build_data(text: str) -> FileData:
