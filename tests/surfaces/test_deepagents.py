@@ -85,6 +85,36 @@ def test_a_folder_lists_what_lies_directly_in_it(backend: BackendProtocol) -> No
     assert backend.ls("/none").entries == []
 
 
+@pytest.mark.parametrize("root", ["/", "/top"])
+@pytest.mark.parametrize("has_workspace", [True, False])
+def test_a_large_folder_hides_none_beside_it(
+    root: str, has_workspace: bool, roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = roots
+    if not has_workspace:
+        monkeypatch.chdir("/")
+        settings = Settings(agent_dir=roots.agent_dir, store_url=roots.store_url)
+    assert (settings.workspace_root is not None) == has_workspace
+
+    base = settings.agent_dir / root[1:]
+    for folder in ("a", "a/deep", "a#L2", "a-b", "b"):
+        (base / folder).mkdir(parents=True)
+        for number in range(7):
+            (base / folder / f"{number}.py").touch()
+    for name in ("0.py", "z.py"):
+        (base / name).touch()
+
+    monkeypatch.setattr("abilities.adapters.deepagents.files.MAX_FILES", 3)
+    monkeypatch.setattr("abilities.adapters.deepagents.files.MAX_LISTED_FILES", 2)
+    backend = FileBackend(settings)
+    entries = backend.ls(root).entries or []
+    names = [entry["path"].removeprefix(root).strip("/") for entry in entries]
+    assert sorted(names) == ["0.py", "a", "a#L2", "a-b", "b", "z.py"]
+
+    monkeypatch.setattr("abilities.adapters.deepagents.files.MAX_PAGES", 2)
+    assert "narrower" in (backend.ls(root).error or "")
+
+
 @pytest.mark.parametrize("folder", ["app/[id]", "{a,b}", "a*", "why?", "x]y"])
 def test_the_name_of_a_folder_is_no_pattern(folder: str, roots: Settings) -> None:
     for name in (folder, "app/i", "a", "b", "ab", "whys", "xzy"):

@@ -31,7 +31,13 @@ from abilities.errors import AbilityError
 from abilities.settings import Settings
 
 MAX_FILES = 10_000
-"""Files that `ls` and `glob` look at; narrower paths and patterns find the rest."""
+"""Files that `glob` looks at; narrower paths and patterns find the rest."""
+
+MAX_PAGES = 500
+"""Pages of a list that `ls` looks at: one for each folder in a folder, and for 1,000 files."""
+
+_LAST = "\U0010ffff"
+"""No name comes after this one."""
 
 READ_ONLY = "Error: files are read-only here; write beneath the folder of memories"
 
@@ -62,9 +68,12 @@ class FileBackend(SynchronousBackend):
     @override
     async def als(self, path: str) -> LsResult:
         try:
-            files, _ = await self._list(_widen(_strip(path), "**/*"))
+            files = await self._list_level(_strip(path))
         except AbilityError as error:
             return LsResult(error=describe(error))
+
+        if files is None:
+            return LsResult(error=f"Error: too many files in '{path}'; name a narrower folder")
 
         return LsResult(entries=list_level(files, path))
 
@@ -192,6 +201,38 @@ class FileBackend(SynchronousBackend):
 
         return list(found.values()), request is None
 
+    async def _list_level(self, root: str) -> list[MemoryFile] | None:
+        """Return the files in a folder, and some beneath each folder in it; None if too many.
+
+        Raises AbilityError.
+        """
+        prefix = f"{root}/" if root else ""
+        request: JsonObject = {"pattern": _widen(root, "**/*"), "limit": MAX_LISTED_FILES}
+        files: list[MemoryFile] = []
+        folders: set[str] = set()
+
+        for _ in range(MAX_PAGES):
+            try:
+                answer = await self._call("file_list", {**request, "detail": "full"})
+            except AbilityError as error:
+                # Without a workspace, a list of no files is refused, and so is an empty last page.
+                if files and error.fault.reason == "no_workspace":
+                    return files
+                raise
+
+            for file in answer["files"]:
+                files.append(MemoryFile(f"/{file['path']}", file["size_bytes"]))
+                folders.add(_find_folder(file["path"], prefix))
+            if not answer["has_more"]:
+                return files
+
+            request = answer["next_request"]
+            folder = _find_folder(request["after"], prefix)
+            if folder and folder in folders:
+                request = {**request, "after": f"{prefix}{folder}/{_LAST}"}
+
+        return None
+
     async def _download(self, paths: list[str]) -> list[FileDownloadResponse]:
         """Return up to 25 whole files; those that do not fit into one reply follow in others."""
         names = [_strip(path) for path in paths]
@@ -259,6 +300,12 @@ def _find_name(path: str, root: str) -> str | None:
         return path.rpartition("/")[2]
 
     return path.removeprefix(f"/{root}/") if path.startswith(f"/{root}/") else None
+
+
+def _find_folder(path: str, prefix: str) -> str:
+    """Return the first folder of a path behind a prefix; empty if there is none."""
+    folder, slash, _ = path.removeprefix(prefix).partition("/")
+    return folder if slash else ""
 
 
 def _build_data(text: str) -> FileData:
