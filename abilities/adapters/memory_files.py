@@ -10,7 +10,12 @@ from typing import NamedTuple
 from abilities.adapters.host import Host
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault
-from abilities.declarations.limits import MAX_LISTED_MEMORIES, MAX_OPERATIONS, MAX_QUERY_MEMORIES
+from abilities.declarations.limits import (
+    MAX_KEY_CHARS,
+    MAX_LISTED_MEMORIES,
+    MAX_OPERATIONS,
+    MAX_QUERY_MEMORIES,
+)
 from abilities.declarations.memory import is_key, parse_namespace
 from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
@@ -82,6 +87,10 @@ class MemoryFolder:
 
         return key
 
+    def _refuse_root(self, path: str) -> None:
+        if f"{path.rstrip('/')}/" == self._root:
+            raise ValueError("the folder of all memories cannot be deleted or renamed")
+
     async def call(self, name: str, arguments: JsonObject) -> JsonObject:
         """Call an ability in the namespace of these files."""
         view = await self.host.get_view(self._namespace)
@@ -134,15 +143,24 @@ class MemoryFolder:
     async def list_files(self, path: str) -> FolderListing:
         """Return the files at and beneath a path."""
         prefix = "" if f"{path.rstrip('/')}/" == self._root else self.find_key(path.rstrip("/"))
-        request: JsonObject | None = {"prefix": prefix, "limit": MAX_LISTED_MEMORIES}
+        request: JsonObject | None = {"prefix": "", "limit": MAX_LISTED_MEMORIES}
         found: dict[str, int] = {}
         seen = 0
+
+        if prefix:
+            size = await self._find_size(prefix)
+            if size is not None:
+                found[prefix] = size
+            if len(prefix) >= MAX_KEY_CHARS:
+                request = None  # there is no room for a name beneath it
+            else:
+                request = {"prefix": f"{prefix}/", "limit": MAX_LISTED_MEMORIES}
 
         while request is not None and seen < MAX_FILES:
             answer = await self.call("memory_list", request)
             for memory in answer["memories"]:
                 seen += 1
-                if _is_beneath(memory["key"], prefix) and _is_path(memory["key"]):
+                if _is_path(memory["key"]):
                     found[memory["key"]] = memory.get("size", 0)
             request = answer.get("next_request")
 
@@ -153,19 +171,33 @@ class MemoryFolder:
 
     async def delete(self, path: str) -> int:
         """Delete a file, or all files beneath a folder, and return how many there were."""
-        listing = await self.list_files(path)
-        operations: list[JsonObject] = []
-        for file in listing.files:
-            operations.append({"op": "delete", "key": self.find_key(file.path), "permanent": True})
+        self._refuse_root(path)
+        count = 0
 
-        await self._change_all(operations)
-        return len(operations)
+        while True:
+            listing = await self.list_files(path)
+            operations: list[JsonObject] = []
+            for file in listing.files:
+                key = self.find_key(file.path)
+                operations.append({"op": "delete", "key": key, "permanent": True})
+
+            await self._change_all(operations)
+            count += len(operations)
+            if listing.is_complete or not operations:
+                return count
 
     async def rename(self, old: str, new: str) -> int:
         """Rename a file, or all files beneath a folder, and return how many there were."""
+        old, new = old.rstrip("/"), new.rstrip("/")
+        self._refuse_root(old)
         self.find_key(new)
+
+        listing = await self.list_files(old)
+        if not listing.is_complete:
+            raise ValueError(f"a folder of more than {MAX_FILES:,} files cannot be renamed")
+
         operations: list[JsonObject] = []
-        for file in (await self.list_files(old)).files:
+        for file in listing.files:
             to = self.find_key(new + file.path.removeprefix(old))
             operations.append({"op": "rename", "key": self.find_key(file.path), "to": to})
 
@@ -213,15 +245,19 @@ class MemoryFolder:
         return None
 
     async def _change_all(self, operations: list[JsonObject]) -> None:
-        """Make changes, as many in one transaction as a call takes; raise what fails first."""
+        """Make changes, in transactions of as many as a call takes; raise what fails first."""
         for begin in range(0, len(operations), MAX_OPERATIONS):
-            for reason in await self._change(operations[begin : begin + MAX_OPERATIONS]):
-                if reason is not None:
+            batch = operations[begin : begin + MAX_OPERATIONS]
+            for reason in await self._change(batch, atomic=True):
+                if reason not in (None, "rolled_back"):
                     raise AbilityError(Fault.from_reason(reason))
 
-    async def _change(self, operations: list[JsonObject]) -> list[Reason | None]:
+    async def _change(
+        self, operations: list[JsonObject], *, atomic: bool = False
+    ) -> list[Reason | None]:
         """Make changes, and return the reason why each failed, or None."""
-        answer = await self.call("remember", {"operations": operations, "detail": "concise"})
+        request = {"operations": operations, "atomic": atomic, "detail": "concise"}
+        answer = await self.call("remember", request)
         return [record.get("reason") for record in answer["results"]]
 
 
@@ -229,10 +265,6 @@ def _is_path(key: str) -> bool:
     """Return whether a memory's key can be the path of a file."""
     parts = key.split("/")
     return is_key(key) and not any(part in ("", ".", "..") for part in parts)
-
-
-def _is_beneath(key: str, prefix: str) -> bool:
-    return not prefix or key == prefix or key.startswith(f"{prefix}/")
 
 
 def _find_first_part(key: str) -> str:

@@ -266,6 +266,7 @@ async def test_what_cannot_be_a_memory_is_refused_in_words(roots: Settings) -> N
     backend = MemoryBackend(roots)
     for path in ("/", "//a", "/a/../b", "/a/", "/x" * 150, "/tab\t"):
         assert (await backend.awrite(path, "x")).error, path
+    assert "cannot be deleted" in ((await backend.adelete("/")).error or "")
     assert "at least one" in ((await backend.awrite("/empty", "")).error or "")
     results = await backend.aupload_files([("/ok.txt", b"ok"), ("/bin", b"\xff"), ("/../x", b"x")])
     assert [result.error is None for result in results] == [True, False, False]
