@@ -97,20 +97,26 @@ class MemoryFolder:
         return await view.call(name, arguments)
 
     async def read(self, path: str) -> VersionedText:
-        """Return a whole file."""
+        """Return a whole file; an archived memory is none."""
         request: JsonObject | None = {"key": self.find_key(path), "whole": True}
         texts: list[str] = []
 
         while request is not None:
             answer = await self.call("memory_get", request)
+            if answer["data"].get("archived"):
+                raise AbilityError(Fault.from_reason("memory_not_found"))
             texts.append(answer["data"]["content"])
             request = answer.get("next_request")
 
         return VersionedText("".join(texts), answer["data"]["version"])
 
     async def write(self, path: str, text: str, *, if_version: int | None = None) -> None:
-        """Create or replace a file; version 0 means that it must be new."""
+        """Create or replace a file; version 0 means that it must be new, or archived."""
         (reason,) = await self.write_many([(path, text)], if_version=if_version)
+        if reason == "version_conflict" and if_version == 0:
+            archived = await self._find_archived(self.find_key(path))
+            if archived is not None:
+                (reason,) = await self.write_many([(path, text)], if_version=archived)
         if reason is not None:
             raise AbilityError(Fault.from_reason(reason))
 
@@ -233,6 +239,11 @@ class MemoryFolder:
             names.add(first if is_part else key)
 
         return names
+
+    async def _find_archived(self, key: str) -> int | None:
+        """Return the version of an archived memory; None if it is not archived."""
+        memory = (await self.call("memory_get", {"key": key}))["data"]
+        return int(memory["version"]) if memory.get("archived") else None
 
     async def _find_size(self, key: str) -> int | None:
         """Return the size of a memory in bytes; None if there is none with that key."""

@@ -178,3 +178,18 @@ async def test_the_names_beside_a_folder_do_not_count(
     assert [file.path for file in listing.files] == ["/memories/p", "/memories/p/0"]
     assert listing.is_complete
     assert (await folder.list_files(f"/memories/{'x' * 200}")).is_complete
+
+
+async def test_an_archived_memory_is_no_file_and_can_be_created_again(roots: Settings) -> None:
+    async with Abilities.open(roots) as abilities:
+        await abilities.call("store_memory", {"type": "task", "key": "a", "content": "Old."})
+        await abilities.call("remember", {"operations": [{"op": "archive", "key": "a"}]})
+        tool = AsyncMemoryTool(abilities)
+        with pytest.raises(AbilityError) as missing:
+            await tool._commands._files.read("/memories/a")
+        assert missing.value.fault.reason == "not_found"
+
+        await tool.call(create("/memories/a", "New."))
+        assert "New." in str(await tool.call({**VIEW, "path": "/memories/a"}))
+        with pytest.raises(ToolError, match="already exists"):
+            await tool.call(create("/memories/a", "Newer."))
