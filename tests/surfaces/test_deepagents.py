@@ -204,6 +204,24 @@ def test_only_line_feeds_end_the_lines_of_a_window(roots: Settings) -> None:
     assert (read.end_line, read.next_offset) == (2, 2)
 
 
+def test_only_utf_8_is_downloaded(roots: Settings) -> None:
+    contents = {
+        "latin.txt": "café\n".encode("latin-1"),
+        "late.txt": b"x" * 1_500_000 + b"\xff" + b"y" * 200_000,
+        "wide.txt": "café\n".encode("utf-16"),
+        "plain.txt": "café � \r\n".encode(),
+        "large.txt": "é\n".encode() * 300_000,
+    }
+    for name, content in contents.items():
+        (roots.workspace_dir / name).write_bytes(content)
+
+    for answer in FileBackend(roots).download_files([f"/{name}" for name in contents]):
+        if answer.path in ("/plain.txt", "/large.txt"):
+            assert (answer.content, answer.error) == (contents[answer.path[1:]], None)
+        else:
+            assert (answer.content, answer.error) == (None, "File is not UTF-8 text.")
+
+
 async def test_files_are_confined_redacted_and_never_written(
     files: FileBackend, roots: Settings
 ) -> None:

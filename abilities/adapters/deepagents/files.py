@@ -20,6 +20,7 @@ from deepagents.backends.utils import compile_grep_include_glob, normalize_read_
 from typing_extensions import override
 
 from abilities.adapters.deepagents.memories import CALLER, describe, list_level
+from abilities.adapters.deepagents.paths import escape, find_folder, find_name, strip, widen
 from abilities.adapters.deepagents.synchronous import SynchronousBackend
 from abilities.adapters.host import Host
 from abilities.adapters.memory_files import MemoryFile
@@ -40,6 +41,8 @@ _LAST = "\U0010ffff"
 """No name comes after this one."""
 
 READ_ONLY = "Error: files are read-only here; write beneath the folder of memories"
+
+NOT_UTF_8 = "File is not UTF-8 text."
 
 _CODES = {"NOT_FOUND": "file_not_found", "PERMISSION_ERROR": "permission_denied"}
 
@@ -68,7 +71,7 @@ class FileBackend(SynchronousBackend):
     @override
     async def als(self, path: str) -> LsResult:
         try:
-            files = await self._list_level(_strip(path))
+            files = await self._list_level(strip(path))
         except AbilityError as error:
             return LsResult(error=describe(error))
 
@@ -79,16 +82,16 @@ class FileBackend(SynchronousBackend):
 
     @override
     async def aglob(self, pattern: str, path: str | None = None) -> GlobResult:
-        root = _strip(path or "/")
+        root = strip(path or "/")
         try:
             matches = compile_grep_include_glob(pattern)
-            files, is_complete = await self._list(_widen(root, pattern))
+            files, is_complete = await self._list(widen(root, pattern))
         except (AbilityError, ValueError) as error:
             return GlobResult(error=describe(error))
 
         found: list[FileInfo] = []
         for file in files:
-            name = _find_name(file.path, root)
+            name = find_name(file.path, root)
             if name is not None and matches(name):
                 found.append(FileInfo(path=file.path, is_dir=False, size=file.size))
 
@@ -105,7 +108,7 @@ class FileBackend(SynchronousBackend):
 
         # One line more tells whether the file goes on.
         request = {
-            "paths": [f"{_strip(file_path)}#L{offset + 1}-L{offset + limit + 1}"],
+            "paths": [f"{strip(file_path)}#L{offset + 1}-L{offset + limit + 1}"],
             "max_chars_per_file": MAX_READ_CHARS,
             "detail": "full",
         }
@@ -128,10 +131,10 @@ class FileBackend(SynchronousBackend):
         *,
         max_count: int | None = None,
     ) -> GrepResult:
-        root = _strip(path or "/")
-        places = [_widen(root, glob or "**/*")]
+        root = strip(path or "/")
+        places = [widen(root, glob or "**/*")]
         if root:
-            places.append(_escape(root))  # it may be a file
+            places.append(escape(root))  # it may be a file
         items = [{"search": pattern, "in": place, "context": 0} for place in places]
         try:
             matches_name = compile_grep_include_glob(glob or "**/*")
@@ -148,7 +151,7 @@ class FileBackend(SynchronousBackend):
             truncated = truncated or "more" in record["data"] or "truncation" in record
             for hit in record["data"]["items"]:
                 path = f"/{hit['path'].rpartition('#')[0]}"
-                name = _find_name(path, root)
+                name = find_name(path, root)
                 if name is not None and (glob is None or matches_name(name)):
                     matches += _find_matches(path, hit)
 
@@ -207,7 +210,7 @@ class FileBackend(SynchronousBackend):
         Raises AbilityError.
         """
         prefix = f"{root}/" if root else ""
-        request: JsonObject = {"pattern": _widen(root, "**/*"), "limit": MAX_LISTED_FILES}
+        request: JsonObject = {"pattern": widen(root, "**/*"), "limit": MAX_LISTED_FILES}
         files: list[MemoryFile] = []
         folders: set[str] = set()
 
@@ -222,12 +225,12 @@ class FileBackend(SynchronousBackend):
 
             for file in answer["files"]:
                 files.append(MemoryFile(f"/{file['path']}", file["size_bytes"]))
-                folders.add(_find_folder(file["path"], prefix))
+                folders.add(find_folder(file["path"], prefix))
             if not answer["has_more"]:
                 return files
 
             request = answer["next_request"]
-            folder = _find_folder(request["after"], prefix)
+            folder = find_folder(request["after"], prefix)
             if folder and folder in folders:
                 request = {**request, "after": f"{prefix}{folder}/{_LAST}"}
 
@@ -235,7 +238,7 @@ class FileBackend(SynchronousBackend):
 
     async def _download(self, paths: list[str]) -> list[FileDownloadResponse]:
         """Return up to 25 whole files; those that do not fit into one reply follow in others."""
-        names = [_strip(path) for path in paths]
+        names = [strip(path) for path in paths]
         request: JsonObject | None = {"paths": names, "max_chars_per_file": MAX_READ_CHARS}
         texts: list[list[str]] = [[] for _ in paths]
         errors: list[str | None] = [None] * len(paths)
@@ -249,7 +252,11 @@ class FileBackend(SynchronousBackend):
 
             left: list[int] = []
             for place, record in zip(places, answer["results"], strict=True):
-                if record["success"]:
+                if record["success"] and not _is_utf_8(record["data"]):
+                    errors[place] = NOT_UTF_8
+                    if "truncation" in record:
+                        left.append(place)
+                elif record["success"]:
                     texts[place].append(record["data"]["content"])
                     if "truncation" in record:
                         left.append(place)
@@ -269,43 +276,9 @@ class FileBackend(SynchronousBackend):
         return responses
 
 
-def _strip(path: str) -> str:
-    """Return a path as the abilities take it: without a slash at either end."""
-    return path.strip("/")
-
-
-def _widen(root: str, pattern: str) -> str:
-    """Return a glob of this package that finds what deepagents' pattern matches, and maybe more.
-
-    ``root`` is the folder to look in; it is no pattern.
-    """
-    wide = pattern.strip("/").replace("[^", "[!")
-    if "/" not in pattern.rstrip("/"):
-        wide = f"**/{wide}"  # it names a file at any depth
-
-    return f"{_escape(root)}/{wide}".lstrip("/")
-
-
-def _escape(path: str) -> str:
-    """Return a glob that finds a path, and maybe others."""
-    # Braces and commas cannot be escaped, but a question mark stands for any of them.
-    return re.sub(r"[{},]", "?", re.sub(r"[\[*?]", r"[\g<0>]", path))
-
-
-def _find_name(path: str, root: str) -> str | None:
-    """Return a file's path from a folder on, or its name if it is the root; None beside both."""
-    if not root:
-        return path.removeprefix("/")
-    if path == f"/{root}":
-        return path.rpartition("/")[2]
-
-    return path.removeprefix(f"/{root}/") if path.startswith(f"/{root}/") else None
-
-
-def _find_folder(path: str, prefix: str) -> str:
-    """Return the first folder of a path behind a prefix; empty if there is none."""
-    folder, slash, _ = path.removeprefix(prefix).partition("/")
-    return folder if slash else ""
+def _is_utf_8(data: JsonObject) -> bool:
+    """Return whether the content of a record, encoded, is what the file holds."""
+    return "encoding" not in data and "replaced" not in data
 
 
 def _build_data(text: str) -> FileData:
