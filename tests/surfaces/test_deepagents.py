@@ -204,6 +204,19 @@ def test_only_line_feeds_end_the_lines_of_a_window(roots: Settings) -> None:
     assert (read.end_line, read.next_offset) == (2, 2)
 
 
+def test_a_line_longer_than_a_reply_says_that_it_was_cut(roots: Settings) -> None:
+    (roots.workspace_dir / "long.txt").write_text("x" * 500_000 + "\nshort\n")
+    backend = FileBackend(roots)
+    read = backend.read("/long.txt")
+    assert read.file_data is not None
+    assert read.file_data["content"].endswith("x … [line cut]\n")
+    assert (read.end_line, read.next_offset) == (1, 1)
+
+    rest = backend.read("/long.txt", 1)
+    assert rest.file_data is not None
+    assert rest.file_data["content"] == "short\n"
+
+
 def test_only_utf_8_is_downloaded(roots: Settings) -> None:
     contents = {
         "latin.txt": "café\n".encode("latin-1"),

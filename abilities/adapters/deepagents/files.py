@@ -42,6 +42,9 @@ _LAST = "\U0010ffff"
 
 READ_ONLY = "Error: files are read-only here; write beneath the folder of memories"
 
+CUT = " … [line cut]\n"
+"""Ends a line that is longer than a reply; its rest cannot be read as a window."""
+
 NOT_UTF_8 = "File is not UTF-8 text."
 
 _CODES = {"NOT_FOUND": "file_not_found", "PERMISSION_ERROR": "permission_denied"}
@@ -299,6 +302,8 @@ def _build_window(record: JsonObject, offset: int, limit: int) -> ReadResult:
         lines = lines[:limit]
     elif "truncation" in record and len(lines) > 1:
         lines.pop()  # the last one was cut
+    elif "truncation" in record and not lines[0].endswith("\n"):
+        lines[0] += CUT
 
     end = offset + len(lines)
     content = "".join(lines).replace("\r\n", "\n")
