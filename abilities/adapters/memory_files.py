@@ -10,7 +10,12 @@ from typing import NamedTuple
 from abilities.adapters.host import Host
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault
-from abilities.declarations.limits import MAX_LISTED_MEMORIES, MAX_OPERATIONS, MAX_QUERY_MEMORIES
+from abilities.declarations.limits import (
+    MAX_KEY_CHARS,
+    MAX_LISTED_MEMORIES,
+    MAX_OPERATIONS,
+    MAX_QUERY_MEMORIES,
+)
 from abilities.declarations.memory import is_key, parse_namespace
 from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
@@ -25,6 +30,9 @@ MAX_SEARCHED = 500
 
 NEW_TYPE = "core"
 """The type of a memory that a file becomes; one that is there keeps its type."""
+
+_NEW: JsonObject = {"op": "store", "type": NEW_TYPE}
+_REPLACED: JsonObject = {"op": "update", "archived": False}
 
 
 class VersionedText(NamedTuple):
@@ -79,26 +87,36 @@ class MemoryFolder:
 
         return key
 
+    def _refuse_root(self, path: str) -> None:
+        if f"{path.rstrip('/')}/" == self._root:
+            raise ValueError("the folder of all memories cannot be deleted or renamed")
+
     async def call(self, name: str, arguments: JsonObject) -> JsonObject:
         """Call an ability in the namespace of these files."""
         view = await self.host.get_view(self._namespace)
         return await view.call(name, arguments)
 
     async def read(self, path: str) -> VersionedText:
-        """Return a whole file."""
+        """Return a whole file; an archived memory is none."""
         request: JsonObject | None = {"key": self.find_key(path), "whole": True}
         texts: list[str] = []
 
         while request is not None:
             answer = await self.call("memory_get", request)
+            if answer["data"].get("archived"):
+                raise AbilityError(Fault.from_reason("memory_not_found"))
             texts.append(answer["data"]["content"])
             request = answer.get("next_request")
 
         return VersionedText("".join(texts), answer["data"]["version"])
 
     async def write(self, path: str, text: str, *, if_version: int | None = None) -> None:
-        """Create or replace a file; version 0 means that it must be new."""
+        """Create or replace a file; version 0 means that it must be new, or archived."""
         (reason,) = await self.write_many([(path, text)], if_version=if_version)
+        if reason == "version_conflict" and if_version == 0:
+            archived = await self._find_archived(self.find_key(path))
+            if archived is not None:
+                (reason,) = await self.write_many([(path, text)], if_version=archived)
         if reason is not None:
             raise AbilityError(Fault.from_reason(reason))
 
@@ -106,30 +124,49 @@ class MemoryFolder:
         self, files: Sequence[tuple[str, str]], *, if_version: int | None = None
     ) -> list[Reason | None]:
         """Create or replace files, and return the reason why each was not written, or None."""
-        operations: list[JsonObject] = []
+        writes: list[JsonObject] = []
         for path, text in files:
             if not text:
                 raise ValueError("a memory holds at least one character")
-            operation: JsonObject = {"op": "store", "type": NEW_TYPE, "key": self.find_key(path)}
-            operation["content"] = text
+            write: JsonObject = {"key": self.find_key(path), "content": text}
             if if_version is not None:
-                operation["if_version"] = if_version
-            operations.append(operation)
+                write["if_version"] = if_version
+            writes.append(write)
 
-        return await self._change(operations)
+        if if_version == 0:
+            return await self._change([{**write, **_NEW} for write in writes])
+
+        # An update keeps the type of a memory, which storing it would change.
+        reasons = await self._change([{**write, **_REPLACED} for write in writes])
+        missing = [index for index, reason in enumerate(reasons) if reason == "not_found"]
+        if missing:
+            stored = await self._change([{**writes[index], **_NEW} for index in missing])
+            for index, reason in zip(missing, stored, strict=True):
+                reasons[index] = reason
+
+        return reasons
 
     async def list_files(self, path: str) -> FolderListing:
         """Return the files at and beneath a path."""
         prefix = "" if f"{path.rstrip('/')}/" == self._root else self.find_key(path.rstrip("/"))
-        request: JsonObject | None = {"prefix": prefix, "limit": MAX_LISTED_MEMORIES}
+        request: JsonObject | None = {"prefix": "", "limit": MAX_LISTED_MEMORIES}
         found: dict[str, int] = {}
         seen = 0
+
+        if prefix:
+            size = await self._find_size(prefix)
+            if size is not None:
+                found[prefix] = size
+            if len(prefix) >= MAX_KEY_CHARS:
+                request = None  # there is no room for a name beneath it
+            else:
+                request = {"prefix": f"{prefix}/", "limit": MAX_LISTED_MEMORIES}
 
         while request is not None and seen < MAX_FILES:
             answer = await self.call("memory_list", request)
             for memory in answer["memories"]:
                 seen += 1
-                if _is_beneath(memory["key"], prefix) and _is_path(memory["key"]):
+                if _is_path(memory["key"]):
                     found[memory["key"]] = memory.get("size", 0)
             request = answer.get("next_request")
 
@@ -140,19 +177,33 @@ class MemoryFolder:
 
     async def delete(self, path: str) -> int:
         """Delete a file, or all files beneath a folder, and return how many there were."""
-        listing = await self.list_files(path)
-        operations: list[JsonObject] = []
-        for file in listing.files:
-            operations.append({"op": "delete", "key": self.find_key(file.path), "permanent": True})
+        self._refuse_root(path)
+        count = 0
 
-        await self._change_all(operations)
-        return len(operations)
+        while True:
+            listing = await self.list_files(path)
+            operations: list[JsonObject] = []
+            for file in listing.files:
+                key = self.find_key(file.path)
+                operations.append({"op": "delete", "key": key, "permanent": True})
+
+            await self._change_all(operations)
+            count += len(operations)
+            if listing.is_complete or not operations:
+                return count
 
     async def rename(self, old: str, new: str) -> int:
         """Rename a file, or all files beneath a folder, and return how many there were."""
+        old, new = old.rstrip("/"), new.rstrip("/")
+        self._refuse_root(old)
         self.find_key(new)
+
+        listing = await self.list_files(old)
+        if not listing.is_complete:
+            raise ValueError(f"a folder of more than {MAX_FILES:,} files cannot be renamed")
+
         operations: list[JsonObject] = []
-        for file in (await self.list_files(old)).files:
+        for file in listing.files:
             to = self.find_key(new + file.path.removeprefix(old))
             operations.append({"op": "rename", "key": self.find_key(file.path), "to": to})
 
@@ -161,32 +212,63 @@ class MemoryFolder:
 
     async def find_holding(self, text: str) -> FolderListing:
         """Return the files that may hold a text, whatever its case."""
-        request: JsonObject | None = {"search": text, "limit": MAX_QUERY_MEMORIES}
-        keys: dict[str, int] = {}
+        # A long content is cut between words, so that the whole text may be in none of its parts.
+        word = max(text.split(), key=len, default=text)
+        request: JsonObject | None = {"search": word, "limit": MAX_QUERY_MEMORIES}
+        keys: set[str] = set()
 
         while request is not None and len(keys) < MAX_SEARCHED:
             answer = await self.call("query_memories", request)
             for memory in answer["memories"]:
                 key = memory.get("key", "")
                 if _is_path(key):
-                    keys[_find_first_part(key)] = 0
+                    keys.add(key)
             more = answer["has_more"]
             request = {**request, "offset": answer["offset"] + answer["limit"]} if more else None
 
-        return FolderListing(
-            [MemoryFile(self._root + key, 0) for key in sorted(keys)], request is None
-        )
+        names = await self._find_names(keys)
+        files = [MemoryFile(self._root + key, 0) for key in sorted(names)]
+        return FolderListing(files, request is None)
+
+    async def _find_names(self, keys: set[str]) -> set[str]:
+        """Return the keys of the contents that memories belong to."""
+        names: set[str] = set()
+        for key in keys:
+            first = _find_first_part(key)
+            is_part = first in names or first in keys or await self._find_size(first) is not None
+            names.add(first if is_part else key)
+
+        return names
+
+    async def _find_archived(self, key: str) -> int | None:
+        """Return the version of an archived memory; None if it is not archived."""
+        memory = (await self.call("memory_get", {"key": key}))["data"]
+        return int(memory["version"]) if memory.get("archived") else None
+
+    async def _find_size(self, key: str) -> int | None:
+        """Return the size of a memory in bytes; None if there is none with that key."""
+        # Of all keys that begin so, the key itself comes first.
+        answer = await self.call("memory_list", {"prefix": key, "limit": 1})
+        for memory in answer["memories"]:
+            if memory["key"] == key:
+                return int(memory.get("size", 0))
+
+        return None
 
     async def _change_all(self, operations: list[JsonObject]) -> None:
-        """Make changes, as many in one transaction as a call takes; raise what fails first."""
+        """Make changes, in transactions of as many as a call takes; raise what fails first."""
         for begin in range(0, len(operations), MAX_OPERATIONS):
-            for reason in await self._change(operations[begin : begin + MAX_OPERATIONS]):
-                if reason is not None:
+            batch = operations[begin : begin + MAX_OPERATIONS]
+            for reason in await self._change(batch, atomic=True):
+                if reason not in (None, "rolled_back"):
                     raise AbilityError(Fault.from_reason(reason))
 
-    async def _change(self, operations: list[JsonObject]) -> list[Reason | None]:
+    async def _change(
+        self, operations: list[JsonObject], *, atomic: bool = False
+    ) -> list[Reason | None]:
         """Make changes, and return the reason why each failed, or None."""
-        answer = await self.call("remember", {"operations": operations, "detail": "concise"})
+        request = {"operations": operations, "atomic": atomic, "detail": "concise"}
+        answer = await self.call("remember", request)
         return [record.get("reason") for record in answer["results"]]
 
 
@@ -194,10 +276,6 @@ def _is_path(key: str) -> bool:
     """Return whether a memory's key can be the path of a file."""
     parts = key.split("/")
     return is_key(key) and not any(part in ("", ".", "..") for part in parts)
-
-
-def _is_beneath(key: str, prefix: str) -> bool:
-    return not prefix or key == prefix or key.startswith(f"{prefix}/")
 
 
 def _find_first_part(key: str) -> str:

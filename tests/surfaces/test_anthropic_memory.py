@@ -7,6 +7,8 @@ from anthropic.lib.tools import ToolError
 
 from abilities import Abilities, Settings
 from abilities.adapters.anthropic_memory import AsyncMemoryTool, MemoryTool
+from abilities.adapters.memory_files import MemoryFolder
+from abilities.errors import AbilityError
 
 VIEW = {"command": "view", "path": "/memories"}
 
@@ -138,3 +140,56 @@ async def test_a_change_by_others_is_not_overwritten(
 
         memory = await abilities.call("memory_get", {"key": "a"})
         assert memory["data"]["content"] == "two"
+
+
+async def test_a_large_folder_is_deleted_whole_and_renamed_whole_or_not_at_all(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = MemoryFolder(roots, "test")
+    names = [f"/memories/p/{number:02}" for number in range(7)]
+    await folder.write_many([(name, "x") for name in [*names, "/memories/p-0", "/memories/q/06"]])
+    monkeypatch.setattr("abilities.adapters.memory_files.MAX_LISTED_MEMORIES", 2)
+
+    with pytest.raises(AbilityError):
+        await folder.rename("/memories/p", "/memories/q")
+    assert [file.path for file in (await folder.list_files("/memories/p")).files] == names
+    assert await folder.rename("/memories/p/", "/memories/r/") == 7
+    monkeypatch.setattr("abilities.adapters.memory_files.MAX_FILES", 4)
+    with pytest.raises(ValueError, match="more than 4"):
+        await folder.rename("/memories/r", "/memories/s")
+
+    with pytest.raises(ValueError, match="cannot be deleted"):
+        await folder.delete("/memories/")
+    assert await folder.delete("/memories/r") == 7
+    rest = await folder.list_files("/memories")
+    assert [file.path for file in rest.files] == ["/memories/p-0", "/memories/q/06"]
+
+
+async def test_the_names_beside_a_folder_do_not_count(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = MemoryFolder(roots, "test")
+    names = ["/memories/p", *(f"/memories/p-{number}" for number in range(6)), "/memories/p/0"]
+    await folder.write_many([(name, "x") for name in names])
+    monkeypatch.setattr("abilities.adapters.memory_files.MAX_LISTED_MEMORIES", 2)
+    monkeypatch.setattr("abilities.adapters.memory_files.MAX_FILES", 4)
+
+    listing = await folder.list_files("/memories/p")
+    assert [file.path for file in listing.files] == ["/memories/p", "/memories/p/0"]
+    assert listing.is_complete
+    assert (await folder.list_files(f"/memories/{'x' * 200}")).is_complete
+
+
+async def test_an_archived_memory_is_no_file_and_can_be_created_again(roots: Settings) -> None:
+    async with Abilities.open(roots) as abilities:
+        await abilities.call("store_memory", {"type": "task", "key": "a", "content": "Old."})
+        await abilities.call("remember", {"operations": [{"op": "archive", "key": "a"}]})
+        tool = AsyncMemoryTool(abilities)
+        with pytest.raises(AbilityError) as missing:
+            await tool._commands._files.read("/memories/a")
+        assert missing.value.fault.reason == "not_found"
+
+        await tool.call(create("/memories/a", "New."))
+        assert "New." in str(await tool.call({**VIEW, "path": "/memories/a"}))
+        with pytest.raises(ToolError, match="already exists"):
+            await tool.call(create("/memories/a", "Newer."))

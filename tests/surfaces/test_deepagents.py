@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from abilities import Abilities, Settings
 from abilities.adapters.deepagents import FileBackend, MemoryBackend, create_backend
+from abilities.adapters.memory_files import MemoryFile
 from tests.support.tier import size
 
 TREE = {
@@ -84,6 +85,58 @@ def test_a_folder_lists_what_lies_directly_in_it(backend: BackendProtocol) -> No
     assert backend.ls("/none").entries == []
 
 
+@pytest.mark.parametrize("root", ["/", "/top"])
+@pytest.mark.parametrize("has_workspace", [True, False])
+def test_a_large_folder_hides_none_beside_it(
+    root: str, has_workspace: bool, roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = roots
+    if not has_workspace:
+        monkeypatch.chdir("/")
+        settings = Settings(agent_dir=roots.agent_dir, store_url=roots.store_url)
+    assert (settings.workspace_root is not None) == has_workspace
+
+    base = settings.agent_dir / root[1:]
+    for folder in ("a", "a/deep", "a#L2", "a-b", "b"):
+        (base / folder).mkdir(parents=True)
+        for number in range(7):
+            (base / folder / f"{number}.py").touch()
+    for name in ("0.py", "z.py"):
+        (base / name).touch()
+
+    monkeypatch.setattr("abilities.adapters.deepagents.files.MAX_FILES", 3)
+    monkeypatch.setattr("abilities.adapters.deepagents.files.MAX_LISTED_FILES", 2)
+    backend = FileBackend(settings)
+    entries = backend.ls(root).entries or []
+    names = [entry["path"].removeprefix(root).strip("/") for entry in entries]
+    assert sorted(names) == ["0.py", "a", "a#L2", "a-b", "b", "z.py"]
+
+    monkeypatch.setattr("abilities.adapters.deepagents.files.MAX_PAGES", 2)
+    assert "narrower" in (backend.ls(root).error or "")
+
+
+@pytest.mark.parametrize("folder", ["app/[id]", "{a,b}", "a*", "why?", "x]y"])
+def test_the_name_of_a_folder_is_no_pattern(folder: str, roots: Settings) -> None:
+    for name in (folder, "app/i", "a", "b", "ab", "whys", "xzy"):
+        (roots.workspace_dir / name).mkdir(parents=True, exist_ok=True)
+        (roots.workspace_dir / name / "c.py").write_text("one\n")
+
+    backend = FileBackend(roots)
+    path = f"/{folder}/c.py"
+    for root in (f"/{folder}", f"/{folder}/"):
+        assert [entry["path"] for entry in backend.ls(root).entries or []] == [path]
+        assert [file["path"] for file in backend.glob("*.py", root).matches or []] == [path]
+        assert [match["path"] for match in backend.grep("one", root).matches or []] == [path]
+
+
+def test_a_search_of_one_file_finds_its_lines(backend: BackendProtocol) -> None:
+    for path in ("/sub/b.py", "/.hidden.py"):
+        (match,) = backend.grep("two" if "sub" in path else "h", path).matches or []
+        assert match["path"] == path
+    assert len(backend.grep("two", "/sub/b.py", "*.py").matches or []) == 1
+    assert backend.grep("two", "/sub/b.py", "*.md").matches == []
+
+
 def test_a_search_names_lines(backend: BackendProtocol) -> None:
     found = backend.grep("one")
     places = {(match["path"], match["line"], match["text"]) for match in found.matches or []}
@@ -142,6 +195,46 @@ def test_windows_of_a_large_file_are_the_file(roots: Settings) -> None:
     assert whole.content == "".join(lines).encode()
 
 
+def test_only_line_feeds_end_the_lines_of_a_window(roots: Settings) -> None:
+    text = "one\ftwo\x85three\u2028four\rfive\nsix\nseven\n"
+    (roots.workspace_dir / "breaks.txt").write_bytes(text.encode())
+    read = FileBackend(roots).read("/breaks.txt", 0, 2)
+    assert read.file_data is not None
+    assert read.file_data["content"] == text.removesuffix("seven\n")
+    assert (read.end_line, read.next_offset) == (2, 2)
+
+
+def test_a_line_longer_than_a_reply_says_that_it_was_cut(roots: Settings) -> None:
+    (roots.workspace_dir / "long.txt").write_text("x" * 500_000 + "\nshort\n")
+    backend = FileBackend(roots)
+    read = backend.read("/long.txt")
+    assert read.file_data is not None
+    assert read.file_data["content"].endswith("x … [line cut]\n")
+    assert (read.end_line, read.next_offset) == (1, 1)
+
+    rest = backend.read("/long.txt", 1)
+    assert rest.file_data is not None
+    assert rest.file_data["content"] == "short\n"
+
+
+def test_only_utf_8_is_downloaded(roots: Settings) -> None:
+    contents = {
+        "latin.txt": "café\n".encode("latin-1"),
+        "late.txt": b"x" * 1_500_000 + b"\xff" + b"y" * 200_000,
+        "wide.txt": "café\n".encode("utf-16"),
+        "plain.txt": "café � \r\n".encode(),
+        "large.txt": "é\n".encode() * 300_000,
+    }
+    for name, content in contents.items():
+        (roots.workspace_dir / name).write_bytes(content)
+
+    for answer in FileBackend(roots).download_files([f"/{name}" for name in contents]):
+        if answer.path in ("/plain.txt", "/large.txt"):
+            assert (answer.content, answer.error) == (contents[answer.path[1:]], None)
+        else:
+            assert (answer.content, answer.error) == (None, "File is not UTF-8 text.")
+
+
 async def test_files_are_confined_redacted_and_never_written(
     files: FileBackend, roots: Settings
 ) -> None:
@@ -186,10 +279,25 @@ async def test_a_written_file_is_a_memory_with_a_history(roots: Settings) -> Non
         assert (await backend.aread("/people/ada.md")).error is None
 
 
+async def test_a_memory_that_is_written_again_keeps_its_type(roots: Settings) -> None:
+    async with Abilities.open(roots) as abilities:
+        await abilities.call("store_memory", {"type": "task", "key": "plan.md", "content": "Ship."})
+        backend = MemoryBackend(abilities)
+        for text in ("Ship now.", "Ship later. " * 1_000):
+            assert (await backend.awrite("/plan.md", text)).error is None
+            assert (await backend.aedit("/plan.md", text[-9:], "Done.", True)).error is None
+
+        memory = (await abilities.call("memory_get", {"key": "plan.md"}))["data"]
+        assert memory["type"] == "task"
+        (read,) = await backend.adownload_files(["/plan.md"])
+        assert read.content == text.replace(text[-9:], "Done.").encode()
+
+
 async def test_what_cannot_be_a_memory_is_refused_in_words(roots: Settings) -> None:
     backend = MemoryBackend(roots)
     for path in ("/", "//a", "/a/../b", "/a/", "/x" * 150, "/tab\t"):
         assert (await backend.awrite(path, "x")).error, path
+    assert "cannot be deleted" in ((await backend.adelete("/")).error or "")
     assert "at least one" in ((await backend.awrite("/empty", "")).error or "")
     results = await backend.aupload_files([("/ok.txt", b"ok"), ("/bin", b"\xff"), ("/../x", b"x")])
     assert [result.error is None for result in results] == [True, False, False]
@@ -215,6 +323,26 @@ async def test_long_files_and_neighboring_names_are_kept_apart(roots: Settings) 
     await backend.adelete("/notes.md")
     entries = (await backend.als("/")).entries or []
     assert [entry["path"] for entry in entries] == ["/notes", "/notes.md.bak"]
+
+
+async def test_a_search_reads_contents_as_a_whole(
+    roots: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = MemoryBackend(roots)
+    await backend.awrite("/bugs/issue#42", "crash at start")
+    await backend.awrite("/long", "x" * 4_990 + " likes green tea")
+    for pattern, path in (("crash at", "/bugs/issue#42"), ("likes green tea", "/long")):
+        (match,) = (await backend.agrep(pattern)).matches or []
+        assert match["path"] == path
+
+    find = type(backend._files).find_holding
+
+    async def find_and_be_late(files: Any, text: str) -> Any:
+        listing = await find(files, text)
+        return listing._replace(files=[*listing.files, MemoryFile("/gone", 0)])
+
+    monkeypatch.setattr(type(backend._files), "find_holding", find_and_be_late)
+    assert len((await backend.agrep("crash")).matches or []) == 1
 
 
 NAMES = st.lists(st.sampled_from(["a", "b", "c.md"]), min_size=1, max_size=3).map("/".join)

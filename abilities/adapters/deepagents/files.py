@@ -1,5 +1,7 @@
 """A backend of the files that agents may read: those of the agent directory and the workspace."""
 
+import re
+
 from deepagents.backends.protocol import (
     DeleteResult,
     EditResult,
@@ -18,6 +20,7 @@ from deepagents.backends.utils import compile_grep_include_glob, normalize_read_
 from typing_extensions import override
 
 from abilities.adapters.deepagents.memories import CALLER, describe, list_level
+from abilities.adapters.deepagents.paths import escape, find_folder, find_name, strip, widen
 from abilities.adapters.deepagents.synchronous import SynchronousBackend
 from abilities.adapters.host import Host
 from abilities.adapters.memory_files import MemoryFile
@@ -29,9 +32,20 @@ from abilities.errors import AbilityError
 from abilities.settings import Settings
 
 MAX_FILES = 10_000
-"""Files that `ls` and `glob` look at; narrower paths and patterns find the rest."""
+"""Files that `glob` looks at; narrower paths and patterns find the rest."""
+
+MAX_PAGES = 500
+"""Pages of a list that `ls` looks at: one for each folder in a folder, and for 1,000 files."""
+
+_LAST = "\U0010ffff"
+"""No name comes after this one."""
 
 READ_ONLY = "Error: files are read-only here; write beneath the folder of memories"
+
+CUT = " … [line cut]\n"
+"""Ends a line that is longer than a reply; its rest cannot be read as a window."""
+
+NOT_UTF_8 = "File is not UTF-8 text."
 
 _CODES = {"NOT_FOUND": "file_not_found", "PERMISSION_ERROR": "permission_denied"}
 
@@ -60,24 +74,28 @@ class FileBackend(SynchronousBackend):
     @override
     async def als(self, path: str) -> LsResult:
         try:
-            files, _ = await self._list(f"{_strip(path)}/**/*".lstrip("/"))
+            files = await self._list_level(strip(path))
         except AbilityError as error:
             return LsResult(error=describe(error))
+
+        if files is None:
+            return LsResult(error=f"Error: too many files in '{path}'; name a narrower folder")
 
         return LsResult(entries=list_level(files, path))
 
     @override
     async def aglob(self, pattern: str, path: str | None = None) -> GlobResult:
-        root = _strip(path or "/")
+        root = strip(path or "/")
         try:
             matches = compile_grep_include_glob(pattern)
-            files, is_complete = await self._list(_widen(root, pattern))
+            files, is_complete = await self._list(widen(root, pattern))
         except (AbilityError, ValueError) as error:
             return GlobResult(error=describe(error))
 
         found: list[FileInfo] = []
         for file in files:
-            if matches(file.path.removeprefix(f"/{root}" if root else "").removeprefix("/")):
+            name = find_name(file.path, root)
+            if name is not None and matches(name):
                 found.append(FileInfo(path=file.path, is_dir=False, size=file.size))
 
         if is_complete:
@@ -93,7 +111,7 @@ class FileBackend(SynchronousBackend):
 
         # One line more tells whether the file goes on.
         request = {
-            "paths": [f"{_strip(file_path)}#L{offset + 1}-L{offset + limit + 1}"],
+            "paths": [f"{strip(file_path)}#L{offset + 1}-L{offset + limit + 1}"],
             "max_chars_per_file": MAX_READ_CHARS,
             "detail": "full",
         }
@@ -116,25 +134,30 @@ class FileBackend(SynchronousBackend):
         *,
         max_count: int | None = None,
     ) -> GrepResult:
-        root = _strip(path or "/")
-        item = {"search": pattern, "in": _widen(root, glob or "**/*"), "context": 0}
-        request: JsonObject = {"items": [item], "detail": "full"}
+        root = strip(path or "/")
+        places = [widen(root, glob or "**/*")]
+        if root:
+            places.append(escape(root))  # it may be a file
+        items = [{"search": pattern, "in": place, "context": 0} for place in places]
         try:
             matches_name = compile_grep_include_glob(glob or "**/*")
-            (record,) = (await self._call("read", request))["results"]
+            answer = await self._call("read", {"items": items, "detail": "full"})
         except (AbilityError, ValueError) as error:
             return GrepResult(error=describe(error))
 
-        if not record["success"]:
-            return GrepResult(error=record["error"]["message"])
-
         matches: list[GrepMatch] = []
-        for hit in record["data"]["items"]:
-            name = f"/{hit['path'].rpartition('#')[0]}"
-            if matches_name(name.removeprefix(f"/{root}" if root else "").removeprefix("/")):
-                matches += _find_matches(name, hit)
+        truncated = False
+        for record in answer["results"]:
+            if not record["success"]:
+                return GrepResult(error=record["error"]["message"])
 
-        truncated = "more" in record["data"] or "truncation" in record
+            truncated = truncated or "more" in record["data"] or "truncation" in record
+            for hit in record["data"]["items"]:
+                path = f"/{hit['path'].rpartition('#')[0]}"
+                name = find_name(path, root)
+                if name is not None and (glob is None or matches_name(name)):
+                    matches += _find_matches(path, hit)
+
         if max_count is not None and len(matches) > max_count:
             return GrepResult(matches=matches[:max_count], truncated=True)
 
@@ -184,9 +207,41 @@ class FileBackend(SynchronousBackend):
 
         return list(found.values()), request is None
 
+    async def _list_level(self, root: str) -> list[MemoryFile] | None:
+        """Return the files in a folder, and some beneath each folder in it; None if too many.
+
+        Raises AbilityError.
+        """
+        prefix = f"{root}/" if root else ""
+        request: JsonObject = {"pattern": widen(root, "**/*"), "limit": MAX_LISTED_FILES}
+        files: list[MemoryFile] = []
+        folders: set[str] = set()
+
+        for _ in range(MAX_PAGES):
+            try:
+                answer = await self._call("file_list", {**request, "detail": "full"})
+            except AbilityError as error:
+                # Without a workspace, a list of no files is refused, and so is an empty last page.
+                if files and error.fault.reason == "no_workspace":
+                    return files
+                raise
+
+            for file in answer["files"]:
+                files.append(MemoryFile(f"/{file['path']}", file["size_bytes"]))
+                folders.add(find_folder(file["path"], prefix))
+            if not answer["has_more"]:
+                return files
+
+            request = answer["next_request"]
+            folder = find_folder(request["after"], prefix)
+            if folder and folder in folders:
+                request = {**request, "after": f"{prefix}{folder}/{_LAST}"}
+
+        return None
+
     async def _download(self, paths: list[str]) -> list[FileDownloadResponse]:
         """Return up to 25 whole files; those that do not fit into one reply follow in others."""
-        names = [_strip(path) for path in paths]
+        names = [strip(path) for path in paths]
         request: JsonObject | None = {"paths": names, "max_chars_per_file": MAX_READ_CHARS}
         texts: list[list[str]] = [[] for _ in paths]
         errors: list[str | None] = [None] * len(paths)
@@ -200,7 +255,11 @@ class FileBackend(SynchronousBackend):
 
             left: list[int] = []
             for place, record in zip(places, answer["results"], strict=True):
-                if record["success"]:
+                if record["success"] and not _is_utf_8(record["data"]):
+                    errors[place] = NOT_UTF_8
+                    if "truncation" in record:
+                        left.append(place)
+                elif record["success"]:
                     texts[place].append(record["data"]["content"])
                     if "truncation" in record:
                         left.append(place)
@@ -220,18 +279,9 @@ class FileBackend(SynchronousBackend):
         return responses
 
 
-def _strip(path: str) -> str:
-    """Return a path as the abilities take it: without a slash at either end."""
-    return path.strip("/")
-
-
-def _widen(root: str, pattern: str) -> str:
-    """Return a glob of this package that finds what deepagents' pattern matches, and maybe more."""
-    wide = pattern.strip("/").replace("[^", "[!")
-    if "/" not in pattern.rstrip("/"):
-        wide = f"**/{wide}"  # it names a file at any depth
-
-    return f"{root}/{wide}".lstrip("/")
+def _is_utf_8(data: JsonObject) -> bool:
+    """Return whether the content of a record, encoded, is what the file holds."""
+    return "encoding" not in data and "replaced" not in data
 
 
 def _build_data(text: str) -> FileData:
@@ -241,7 +291,7 @@ def _build_data(text: str) -> FileData:
 def _build_window(record: JsonObject, offset: int, limit: int) -> ReadResult:
     """Return the lines of a record, of which one line more than the limit was requested."""
     text: str = record["data"]["content"]
-    lines = text.splitlines(keepends=True)
+    lines: list[str] = re.findall(r"[^\n]*\n|[^\n]+", text)  # the abilities count line feeds only
     if not lines:
         if offset:
             return ReadResult(error=f"Line offset {offset} exceeds file length")
@@ -252,6 +302,8 @@ def _build_window(record: JsonObject, offset: int, limit: int) -> ReadResult:
         lines = lines[:limit]
     elif "truncation" in record and len(lines) > 1:
         lines.pop()  # the last one was cut
+    elif "truncation" in record and not lines[0].endswith("\n"):
+        lines[0] += CUT
 
     end = offset + len(lines)
     content = "".join(lines).replace("\r\n", "\n")

@@ -78,8 +78,9 @@ class MemoryBackend(SynchronousBackend):
             listing = await self._files.find_holding(pattern)
             files: dict[str, FileData] = {}
             for file in listing.files:
-                text = (await self._files.read(file.path)).text
-                files[file.path] = FileData(content=text, encoding="utf-8")
+                text = await self._read_present(file.path)
+                if text is not None:
+                    files[file.path] = FileData(content=text, encoding="utf-8")
         except (AbilityError, ValueError) as error:
             return GrepResult(error=describe(error))
 
@@ -167,6 +168,16 @@ class MemoryBackend(SynchronousBackend):
                 responses.append(FileDownloadResponse(path, text.encode()))
 
         return responses
+
+    async def _read_present(self, path: str) -> str | None:
+        """Return a file's text; None if others have deleted it meanwhile. Raises AbilityError."""
+        try:
+            return (await self._files.read(path)).text
+        except AbilityError as error:
+            if error.fault.reason != "not_found":
+                raise
+
+        return None
 
 
 def describe(error: AbilityError | ValueError) -> str:
