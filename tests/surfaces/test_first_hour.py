@@ -241,6 +241,11 @@ def test_a_terminal_without_utf_8_gets_escapes_that_json_understands(here: Path)
     assert "hot \u00e9" in str(json.loads(done.stdout))
 
 
+def heed_ctrl_c() -> None:
+    """Let a child end on Ctrl-C, also if the tests run in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_a_server_typed_by_hand_says_that_it_waits_and_ends_with_ctrl_c(here: Path) -> None:
     """So does a command that reads a terminal."""
     for arguments, words in (
@@ -256,6 +261,7 @@ def test_a_server_typed_by_hand_says_that_it_waits_and_ends_with_ctrl_c(here: Pa
             env={**os.environ, **make_variables(here)},
             cwd=here / "ws",
             text=True,
+            preexec_fn=heed_ctrl_c,
         ) as process:
             assert process.stderr is not None
             first_line = process.stderr.readline()
