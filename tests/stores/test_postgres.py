@@ -4,8 +4,6 @@ import asyncio
 import json
 import random
 import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -50,6 +48,7 @@ from tests.stores.test_stores import (
 )
 from tests.support import postgres
 from tests.support.file_cases import Row
+from tests.support.forked import Forked
 from tests.support.measurements import reached
 from tests.support.memory_cases import MEMORY_STORE_ROWS
 from tests.support.plugins import TAME, install, read_through_the_context
@@ -277,15 +276,9 @@ async def test_several_processes_at_once_make_one_schema(url: str) -> None:
         "    await store.close()\n"
         "asyncio.run(main())\n"
     )
-    running = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", code, url, f"t{n}", stderr=asyncio.subprocess.PIPE
-        )
-        for n in range(SCHEMA_MAKERS)
-    ]
+    running = [Forked(code, url, f"t{n}") for n in range(SCHEMA_MAKERS)]
     for process in running:
-        _, errors = await process.communicate()
-        assert process.returncode == 0, errors.decode()
+        assert await asyncio.to_thread(process.wait) == 0
 
     async with open_store(url) as store:
         assert (await store.read_linked(NAMESPACE, "k", 0, 20)).links_total == SCHEMA_MAKERS
@@ -452,13 +445,8 @@ async def test_no_acknowledged_change_is_lost_to_kill_9() -> None:
     with postgres.started("fsync=on") as node:
         for round_ in range(ROUNDS):
             names = [f"r{round_}w{worker}" for worker in range(2)]
-            commands = [[sys.executable, "-c", WRITER, node.url, name] for name in names]
-            writers = [
-                subprocess.Popen(c, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                for c in commands
-            ]
+            writers = [Forked(WRITER, node.url, name) for name in names]
             for name, writer in zip(names, writers, strict=True):
-                assert writer.stdout
                 acknowledged |= {f"{name}-{int(writer.stdout.readline())}" for _ in range(10)}
 
             await asyncio.sleep(random.Random(round_).random() * 0.5)

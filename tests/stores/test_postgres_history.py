@@ -1,7 +1,6 @@
 """What a store in PostgreSQL knows of the past, and what it forgets."""
 
 import asyncio
-import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,6 +27,7 @@ from abilities.helpers.walk import WalkLimits
 from tests.stores.test_postgres import open_store
 from tests.stores.test_stores import find_reason
 from tests.support import postgres
+from tests.support.forked import Forked
 from tests.support.past_steps import Step, make_steps
 from tests.support.past_trial import PastTrial
 from tests.support.tier import size
@@ -94,14 +94,13 @@ async def test_no_conditional_update_of_several_processes_is_lost(url: str) -> N
     async with open_store(url) as store:
         await put(store, "a", content="0")
 
-        command = [sys.executable, "-c", INCREMENTER, url, str(number)]
-        processes = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
-        errors = [
-            await asyncio.to_thread(process.communicate, timeout=10 * GIVE_UP_SECONDS)
+        processes = [Forked(INCREMENTER, url, number) for _ in range(4)]
+        codes = [
+            await asyncio.to_thread(process.wait, timeout=10 * GIVE_UP_SECONDS)
             for process in processes
         ]
 
-        assert [process.returncode for process in processes] == [0] * 4, errors
+        assert codes == [0] * 4
         (memory,) = await store.read(NAMESPACE, ["a"])
         assert isinstance(memory, StoredMemory)
         assert memory.row.content == str(4 * number)

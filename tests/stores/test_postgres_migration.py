@@ -2,8 +2,6 @@
 
 import asyncio
 import random
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -28,6 +26,7 @@ from abilities.helpers.stores.timeline import HistoryLimits
 from abilities.helpers.walk import WalkLimits
 from tests.stores.test_stores import find_reason
 from tests.support import postgres, postgres_version_1
+from tests.support.forked import Forked
 from tests.support.postgres_version_1 import NAMESPACES, make_memories
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
@@ -102,9 +101,8 @@ async def test_a_migration_that_is_killed_goes_on(
     kills = 0
 
     while True:
-        migrator = start_migrator(url)
+        migrator = Forked(MIGRATOR, url)
         for _ in range(chance.randrange(1, 4)):
-            assert migrator.stdout
             migrator.stdout.readline()
         await asyncio.sleep(chance.random() * 0.02)
 
@@ -135,8 +133,7 @@ async def test_a_recall_index_that_is_made_under_kills_is_whole(
 
     numbers: set[int] = set()
     while is_migrating(url):
-        migrator = start_migrator(url)
-        assert migrator.stdout
+        migrator = Forked(MIGRATOR, url)
         migrator.stdout.readline()
         await asyncio.sleep(chance.random() * 0.02)
 
@@ -175,7 +172,7 @@ async def test_processes_migrate_together(
     memories = make_memories(COUNTS[-1])
     postgres_version_1.build(url, memories)
 
-    migrators = [start_migrator(url) for _ in range(2)]
+    migrators = [Forked(MIGRATOR, url) for _ in range(2)]
     outputs = [migrator.communicate(timeout=GIVE_UP_SECONDS) for migrator in migrators]
 
     assert [migrator.returncode for migrator in migrators] == [0, 0], outputs
@@ -385,15 +382,6 @@ def read_index(url: str) -> dict[tuple[str, int, str, str], int]:
                 weights[namespace, archived, term, keys[namespace, doc]] = weight
 
     return {name: weight for name, weight in weights.items() if weight}
-
-
-def start_migrator(url: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", MIGRATOR, url],
-        bufsize=0,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
 
 
 def is_migrating(url: str) -> bool:

@@ -5,8 +5,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -26,6 +24,7 @@ from abilities.helpers.stores.sqlite.repair import repair
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.timeline import HistoryLimits, MemoryName
 from tests.stores.test_stores import find_reason, open_store
+from tests.support.forked import Forked
 from tests.support.permissions import let_others_enter
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
@@ -111,13 +110,7 @@ asyncio.run(main())
 """
 
 
-def start(code: str, path: Path, *arguments: object) -> "subprocess.Popen[bytes]":
-    # Unbuffered, so that what is not read line by line is there for communicate().
-    command = [sys.executable, "-c", code, str(path), NAMESPACE, *map(str, arguments)]
-    return subprocess.Popen(command, bufsize=0, stdout=subprocess.PIPE)
-
-
-def run_all(processes: Iterable["subprocess.Popen[bytes]"]) -> list[bytes]:
+def run_all(processes: Iterable[Forked]) -> list[bytes]:
     """Wait for processes; return what they said."""
     outputs: list[bytes] = []
     for process in processes:
@@ -155,7 +148,9 @@ async def test_no_conditional_update_of_several_processes_is_lost(tmp_path: Path
     async with open_store(path) as store:
         await put(store, "shared", content="0")
 
-    outputs = run_all([start(COUNTER, path, each, DAY.format(2)) for _ in range(PROCESSES)])
+    outputs = run_all(
+        [Forked(COUNTER, path, NAMESPACE, each, DAY.format(2)) for _ in range(PROCESSES)]
+    )
 
     conflicts = sum(int(line) for output in outputs for line in output.split())
     assert conflicts > 0, "the processes met each other"
@@ -176,8 +171,7 @@ async def test_a_batch_that_is_killed_is_there_or_not_at_all(tmp_path: Path) -> 
         await put(store, "first")
 
     for round_ in range(KILLS):
-        process = start(BATCHES, path, BATCH, round_ * 1_000_000, DAY.format(2))
-        assert process.stdout is not None
+        process = Forked(BATCHES, path, NAMESPACE, BATCH, round_ * 1_000_000, DAY.format(2))
         acknowledged.add(int(process.stdout.readline()))
         time.sleep(chance.random() * 0.1)  # so that each round is killed at another moment
         process.send_signal(signal.SIGKILL)
@@ -479,7 +473,9 @@ async def test_who_follows_the_changes_misses_none_of_several_writers(tmp_path: 
     path = tmp_path / "m.db"
     async with open_store(path) as store:
         await put(store, "first")
-        writers = [start(WRITER, path, f"w{n}", 60, DAY.format(2)) for n in range(PROCESSES)]
+        writers = [
+            Forked(WRITER, path, NAMESPACE, f"w{n}", 60, DAY.format(2)) for n in range(PROCESSES)
+        ]
         since, copy = 0, dict[str, str]()
 
         is_writing = True

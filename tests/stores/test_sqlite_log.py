@@ -5,8 +5,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -20,6 +18,7 @@ from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite import log
 from tests.stores.test_stores import find_reason, open_store
+from tests.support.forked import Forked
 from tests.support.tier import size
 from tests.support.waiting import wait_until
 
@@ -55,18 +54,11 @@ class Servant:
     """Another process that uses a store."""
 
     def __init__(self, path: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVANT, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self.process = Forked(SERVANT, path)
 
     def ask(self, name: str, key: str) -> str:
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(f"{name} {key}\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
+        self.process.stdin.write(f"{name} {key}\n".encode())
+        return self.process.stdout.readline().decode().strip()
 
     def end(self, how: str) -> None:
         if how == "kill":

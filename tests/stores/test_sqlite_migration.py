@@ -7,7 +7,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -31,6 +30,7 @@ from abilities.helpers.stores.timeline import HistoryLimits
 from tests.stores.test_stores import find_reason, open_store
 from tests.stores.test_transfer import measure_peak, run
 from tests.support import sqlite_version_1
+from tests.support.forked import Forked
 from tests.support.measurements import reached
 from tests.support.permissions import let_others_enter
 from tests.support.tier import size
@@ -236,8 +236,7 @@ async def test_a_migration_that_is_killed_goes_on(
 
     kills, halves = 0, 0
     while kills < KILLS and read_state(path) != (schema.VERSION, False):
-        opener = start(OPENER, path, "100000")
-        assert opener.stdout is not None
+        opener = Forked(OPENER, path, "100000")
         for _ in range(chance.randrange(1, 12)):
             opener.stdout.readline()
         await asyncio.sleep(chance.random() * 0.01)  # so that it is killed within a block too
@@ -271,8 +270,7 @@ async def test_a_recall_index_that_is_made_under_kills_is_whole(
 
     rows: set[int] = set()
     while read_state(path) == (4, True):
-        opener = start(OPENER, path, "100000")
-        assert opener.stdout is not None
+        opener = Forked(OPENER, path, "100000")
         for _ in range(chance.randrange(1, COUNT // 100)):
             opener.stdout.readline()
 
@@ -312,8 +310,8 @@ async def test_a_copy_that_is_killed_is_made_again(tmp_path: Path) -> None:
     sqlite_version_1.build(path, sqlite_version_1.make_memories(COUNT))
 
     for _ in range(2):
-        opener = start(OPENER, path, "1")
-        assert opener.stdout is not None and opener.stdout.readline().startswith(b"copied")
+        opener = Forked(OPENER, path, "1")
+        assert opener.stdout.readline().startswith(b"copied")
         opener.send_signal(signal.SIGKILL)
         opener.communicate()
 
@@ -323,13 +321,6 @@ async def test_a_copy_that_is_killed_is_made_again(tmp_path: Path) -> None:
     await check(path)
 
     assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-6"]
-
-
-def start(code: str, path: Path, *arguments: str) -> "subprocess.Popen[bytes]":
-    # Unbuffered, so that what is not read line by line is there for communicate().
-    return subprocess.Popen(
-        [sys.executable, "-c", code, str(path), *arguments], bufsize=0, stdout=-1
-    )
 
 
 def read_state(path: Path) -> tuple[int, bool]:
@@ -342,8 +333,8 @@ def read_state(path: Path) -> tuple[int, bool]:
 async def test_an_old_process_is_refused_before_it_writes(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     sqlite_version_1.build(path, sqlite_version_1.make_memories(COUNT))
-    writer = start(OLD_WRITER, path)
-    assert writer.stdout is not None and writer.stdout.readline() == b"written\n"
+    writer = Forked(OLD_WRITER, path)
+    assert writer.stdout.readline() == b"written\n"
 
     findings = await check(path)
     output, _ = writer.communicate(timeout=GIVE_UP_SECONDS)
@@ -369,7 +360,7 @@ async def test_processes_migrate_together(tmp_path: Path, monkeypatch: pytest.Mo
     memories = sqlite_version_1.make_memories(COUNT)
     sqlite_version_1.build(path, memories)
 
-    openers = [start(OPENER, path, "10") for _ in range(3)]
+    openers = [Forked(OPENER, path, "10") for _ in range(3)]
     outputs = [opener.communicate(timeout=GIVE_UP_SECONDS)[0] for opener in openers]
 
     assert [opener.returncode for opener in openers] == [0, 0, 0]

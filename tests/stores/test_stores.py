@@ -8,8 +8,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -32,6 +30,7 @@ from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite import file, queries, ranking, reader
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.transfer.export_lines import format_line, parse_line
+from tests.support.forked import Forked
 from tests.support.graphs import Graph, make_random_graph
 from tests.support.measurements import reached
 from tests.support.permissions import let_others_enter
@@ -768,17 +767,11 @@ async def test_no_acknowledged_write_is_lost_to_kill_9(writers: int, tmp_path: P
 
     for round_ in range(KILLS // 2):
         names = [f"r{round_}w{n}" for n in range(writers)]
-        commands = [[sys.executable, "-c", WRITER, str(path), name, "0"] for name in names]
-        # Unbuffered, so that the lines that are not read here are still there for communicate().
-        processes = [
-            subprocess.Popen(command, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            for command in commands
-        ]
+        processes = [Forked(WRITER, path, name, 0) for name in names]
         for name, process in zip(names, processes, strict=True):
-            assert process.stdout
             for _ in range(21):
                 line = process.stdout.readline().decode().strip()
-                assert line, process.stderr and process.stderr.read()
+                assert line, "its traceback is among the errors of the tests"
                 acknowledged.add(f"{name}-{line}")
 
         time.sleep(chance.random() * 0.3)  # so that each round is killed at another moment
@@ -855,11 +848,7 @@ asyncio.run(main())
 async def test_several_processes_write_one_memory_without_losing_an_update(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     await fill_store(path, 1)
-    command = [sys.executable, "-c", INCREMENT, str(path)]
-    processes = [
-        subprocess.Popen([*command, f"p{n}", WRITING], stdout=subprocess.PIPE)
-        for n in range(PROCESSES)
-    ]
+    processes = [Forked(INCREMENT, path, f"p{n}", WRITING) for n in range(PROCESSES)]
     outputs = [json.loads(process.communicate()[0]) for process in processes]
 
     assert all(process.returncode == 0 for process in processes), "no BUSY is shown"

@@ -29,6 +29,7 @@ from abilities.helpers.transfer.export_lines import format_line, parse_line
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
 from tests.stores.test_stores import check_whole, open_store
+from tests.support.forked import COMMAND_LINE, Forked
 from tests.support.measurements import reached
 from tests.support.memory_cases import nest
 from tests.support.recall_damage import SQLITE_RECENT
@@ -515,10 +516,10 @@ def count_memories(store: Path) -> int:
     return int(count)
 
 
-def start(store: Path, *arguments: str) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, "ABILITIES_STORE_URL": f"sqlite:///{store}"}
-    command = [sys.executable, "-m", "abilities", *arguments]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=store.parent)
+def start(store: Path, *arguments: str) -> Forked:
+    variables = {**os.environ, "ABILITIES_STORE_URL": f"sqlite:///{store}"}
+    silent = Path(os.devnull)
+    return Forked(COMMAND_LINE, *arguments, variables=variables, folder=store.parent, errors=silent)
 
 
 @pytest.mark.thorough
@@ -572,10 +573,7 @@ def test_backups_of_a_store_in_use_are_whole_and_hold_what_was_acknowledged(tmp_
     store = tmp_path / "m.db"
     fill(store, 50)
 
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(store)], stdout=subprocess.PIPE)
-
-    assert writer.stdout
-
+    writer = Forked(WRITER, store)
     try:
         for n in range(BACKUPS):
             acknowledged = int(writer.stdout.readline())
@@ -750,7 +748,7 @@ def test_the_next_backup_removes_what_a_killed_one_left_but_not_what_is_in_use(
     assert sorted(path.name for path in folder.iterdir()) == ["1.db", "2.db"]
 
 
-def wait_for_file(folder: Path, process: "subprocess.Popen[bytes]") -> Path:
+def wait_for_file(folder: Path, process: Forked) -> Path:
     """Return the copy that a process writes, once something is in it."""
     while True:
         assert process.poll() is None, "it ended before it was seen"
