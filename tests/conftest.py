@@ -12,10 +12,13 @@ from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
+from jsonschema import Draft202012Validator
 
 from abilities import Settings, embedders, plugins
+from abilities.server import app
 from tests.support import postgres
 from tests.support.installed import find_entry_points
+from tests.support.remembered import RememberedRoutes, check_schema
 from tests.support.sample_files import SampleFiles, build_samples, lock_samples, make_roots
 from tests.support.serving import serving
 from tests.support.surfaces import SURFACES, Through, calls_through
@@ -53,10 +56,13 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _remembered_entry_points() -> Iterator[None]:
+def _remembered() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (plugins, embedders):
             patch.setattr(module, "entry_points", find_entry_points)
+        for name in ("add_ability_routes", "add_memories", "add_explorer"):
+            patch.setattr(app, name, RememberedRoutes(getattr(app, name)))
+        patch.setattr(Draft202012Validator, "check_schema", check_schema)
         yield
 
 
