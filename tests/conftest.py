@@ -15,9 +15,10 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from abilities import Settings, embedders, plugins
+from abilities.adapters import tools
 from abilities.server import app
 from tests.support import postgres
-from tests.support.installed import find_entry_points
+from tests.support.installed import find_entry_points, find_version
 from tests.support.remembered import RememberedRoutes, check_schema
 from tests.support.sample_files import SampleFiles, build_samples, lock_samples, make_roots
 from tests.support.serving import serving
@@ -60,6 +61,8 @@ def _remembered() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (plugins, embedders):
             patch.setattr(module, "entry_points", find_entry_points)
+        for module in (app, tools):
+            patch.setattr(module, "version", find_version)
         for name in ("add_ability_routes", "add_memories", "add_explorer"):
             patch.setattr(app, name, RememberedRoutes(getattr(app, name)))
         patch.setattr(Draft202012Validator, "check_schema", check_schema)

@@ -26,6 +26,12 @@ IMPORTED = (
     "abilities.cli.main",
     "abilities.helpers.stores.conformance",
     "abilities.helpers.stores.postgres.store",
+    "abilities.adapters.mcp",
+    "abilities.adapters.stdio",
+    "abilities.server.app",
+    "abilities.server.logs",
+    "abilities.server.shutdown",
+    "uvicorn",
     "tests.support.forked",
 )
 

@@ -21,5 +21,11 @@ def find_entry_points(*, group: str) -> metadata.EntryPoints:
 
 
 @cache
+def find_version(name: str) -> str:
+    """Return the version of a distribution, as importlib.metadata does."""
+    return metadata.version(name)
+
+
+@cache
 def _remember(group: str) -> metadata.EntryPoints:
     return metadata.entry_points(group=group)

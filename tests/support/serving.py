@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ import uvicorn
 from abilities import Abilities, Settings
 from abilities.server.app import create_app
 from abilities.server.shutdown import GracefulServer
+from tests.support.forked import COMMAND_LINE, Forked
 from tests.support.surfaces import environment
 
 _FIRST_LINE = re.compile(
@@ -24,11 +25,18 @@ _FIRST_LINE = re.compile(
     r" - press Ctrl-C to stop\.\n"
 )
 
+LIMITED = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, ({{0}}, {{0}}))
+{COMMAND_LINE}
+"""
+"""The command line with so many open files at most."""
+
 
 class Server(NamedTuple):
     """A running server: its process, its address, and the file with what it says on stderr."""
 
-    process: subprocess.Popen[bytes]
+    process: "Forked | subprocess.Popen[bytes]"
     address: str
     log: Path
 
@@ -48,27 +56,32 @@ def serving(
     folder: Path,
     *options: str,
     descriptors: int | None = None,
-    program: Sequence[str] = ("-m", "abilities"),
+    program: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Serve at a free port, and kill the server in the end if it still runs.
 
     ``folder`` is the server's home and holds its log; ``descriptors`` limits its open files.
-    ``program`` is what Python runs in place of the command.
+    ``program`` is what Python runs, from its start, in place of the command.
     """
-    command = [sys.executable, *program, "serve", "--port", "0", *options]
-    if descriptors is not None:
-        command = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command]
-
+    arguments = ["serve", "--port", "0", *options]
     variables = {"PATH": "/usr/bin:/bin", "HOME": str(folder), **environment(settings)}
     log = folder / f"server-{time.monotonic_ns()}.log"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command, env=variables, stderr=output, cwd=folder) as process,
-    ):
+    with ExitStack() as stack:
+        process: Forked | subprocess.Popen[bytes]
+        if program:
+            output = stack.enter_context(log.open("wb"))
+            command = [sys.executable, *program, *arguments]
+            process = subprocess.Popen(command, env=variables, stderr=output, cwd=folder)
+        else:
+            code = COMMAND_LINE if descriptors is None else LIMITED.format(descriptors)
+            log.touch()
+            process = Forked(code, *arguments, variables=variables, folder=folder, errors=log)
+
         try:
             yield Server(process, _wait_for_address(process, log), log)
         finally:
             process.kill()
+            process.wait()
 
 
 class LocalServer(NamedTuple):
@@ -100,7 +113,7 @@ async def serving_locally(settings: Settings) -> AsyncIterator[LocalServer]:
                 await running
 
 
-def _wait_for_address(process: subprocess.Popen[bytes], log: Path) -> str:
+def _wait_for_address(process: "Forked | subprocess.Popen[bytes]", log: Path) -> str:
     end = time.monotonic() + 60
     text = log.read_text()
     while "\n" not in text:
