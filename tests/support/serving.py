@@ -1,11 +1,13 @@
 """Servers at real ports: `abilities serve` in a process of its own, and others in the test's."""
 
 import asyncio
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -13,6 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import uvicorn
+from mcp import StdioServerParameters
+from mcp.client.stdio import get_default_environment
 
 from abilities import Abilities, Settings
 from abilities.server.app import create_app
@@ -31,6 +35,13 @@ resource.setrlimit(resource.RLIMIT_NOFILE, ({{0}}, {{0}}))
 {COMMAND_LINE}
 """
 """The command line with so many open files at most."""
+PIPED = f"""
+import os
+os.dup2(os.open("requests", os.O_RDONLY), 0)
+os.dup2(os.open("replies", os.O_WRONLY), 1)
+{COMMAND_LINE}
+"""
+"""The command line with two named pipes of its folder as its stdin and stdout."""
 
 
 class Server(NamedTuple):
@@ -79,6 +90,28 @@ def serving(
 
         try:
             yield Server(process, _wait_for_address(process, log), log)
+        finally:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def serving_stdio(settings: Settings) -> Iterator[StdioServerParameters]:
+    """Serve MCP over stdin and stdout; yield the command that connects a client once.
+
+    The server is forked, and reads and writes two pipes; the command passes on between them.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for pipe in ("requests", "replies"):
+            os.mkfifo(folder / pipe)
+        variables = {**get_default_environment(), **environment(settings)}
+        process = Forked(PIPED, "mcp", variables=variables, folder=folder)
+        try:
+            yield StdioServerParameters(
+                command="sh", args=["-c", "cat replies & cat > requests; wait"], cwd=folder
+            )
+            assert process.wait(timeout=30) == 0
         finally:
             process.kill()
             process.wait()

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import PromptReference, ResourceTemplateReference, TextContent
@@ -22,8 +21,7 @@ from abilities.helpers.memory.versions import Versions
 from abilities.helpers.tokens import TokenFile
 from abilities.instructions import MAX_INSTRUCTIONS_BYTES, build_instructions
 from abilities.prompts import CATCH_UP_BYTES
-from tests.support.serving import serving_locally
-from tests.support.surfaces import environment
+from tests.support.serving import serving_locally, serving_stdio
 
 Connect = Callable[[Settings], AbstractAsyncContextManager[Client]]
 
@@ -52,11 +50,9 @@ async def connect_over_http(
 @asynccontextmanager
 async def connect_over_stdio(settings: Settings, mode: str) -> AsyncIterator[Client]:
     """Connect to a process of its own."""
-    parameters = StdioServerParameters(
-        command=sys.executable, args=["-m", "abilities", "mcp"], env=environment(settings)
-    )
-    async with Client(stdio_client(parameters), mode=mode) as client:
-        yield client
+    with serving_stdio(settings) as parameters:
+        async with Client(stdio_client(parameters), mode=mode) as client:
+            yield client
 
 
 QUICK = ["own auto", "sdk legacy", "http auto"]
