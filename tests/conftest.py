@@ -12,7 +12,6 @@ from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
-from jsonschema import Draft202012Validator
 
 from abilities import Settings, embedders, plugins
 from abilities.adapters import tools
@@ -65,7 +64,7 @@ def _remembered() -> Iterator[None]:
             patch.setattr(module, "version", find_version)
         for name in ("add_ability_routes", "add_memories", "add_explorer"):
             patch.setattr(app, name, RememberedRoutes(getattr(app, name)))
-        patch.setattr(Draft202012Validator, "check_schema", check_schema)
+        patch.setattr("jsonschema.Draft202012Validator.check_schema", check_schema)
         yield
 
 

@@ -472,7 +472,7 @@ def test_a_killed_import_is_finished_by_doing_it_again(tmp_path: Path) -> None:
     for attempt in range(KILLED_IMPORTS):
         process = start(target, "import", str(file))
         while count_memories(target) < attempt * 500 and process.poll() is None:
-            time.sleep(0.002)
+            time.sleep(0.01)
 
         process.send_signal(signal.SIGKILL)
         kills += process.wait() == -signal.SIGKILL
