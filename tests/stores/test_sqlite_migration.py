@@ -131,7 +131,9 @@ async def dump_imported(path: Path, memories: Sequence[StoredMemory]) -> dict[st
     """Make a store of the current version with the same memories; return all that it holds."""
     # A migrated store has no history.
     store = SqliteStore(path, history=HistoryLimits(days=0))
-    await store.import_batch([IncomingMemory(memory) for memory in memories])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thread, "WAIT_SECONDS", GIVE_UP_SECONDS)  # all of them wait at once
+        await store.import_batch([IncomingMemory(memory) for memory in memories])
     await store.close()
 
     return dump(path)
