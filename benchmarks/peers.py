@@ -14,6 +14,7 @@ import orjson
 
 from abilities.declarations.values import JsonObject
 from benchmarks.packages import find_node, find_server
+from benchmarks.ready_made import write_results
 
 DEFAULT_BOUND = 64_000
 LARGE_BOUND = 1_000_000
@@ -134,6 +135,20 @@ def start_at_both_bounds(
             bound: stack.enter_context(start_ours(base, workspace, store, bound=bound))
             for bound in BOUNDS
         }
+
+
+@contextmanager
+def start_ready_made(base: Path, replies: dict[int, list[str]]) -> Iterator[dict[int, Peer]]:
+    """Start a server for each bound that answers calls with ready-made replies, in turn."""
+    with ExitStack() as stack:
+        peers: dict[int, Peer] = {}
+        for bound, texts in replies.items():
+            file = base / f"replies-{bound}.jsonl"
+            write_results(file, texts)
+            command = [sys.executable, "-m", "benchmarks.ready_made", str(file)]
+            peers[bound] = stack.enter_context(Peer(command, {}))
+
+        yield peers
 
 
 def start_filesystem_server(workspace: Path) -> Peer:
