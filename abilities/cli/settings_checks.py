@@ -133,7 +133,7 @@ def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
     # Built once with all of them: plugins are discovered only once.
     with divert_stdout():
         registry, problems = build_registry(settings)
-    names = [ability.name for ability in registry]
+    names = registry.names
     offered = select_names(settings.tools, names).difference(settings.disabled)
     words = f"{len(offered)} are offered"
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.memory_history import Action
+from abilities.declarations.memory import Action
 from abilities.helpers.stores.changes import FIELD_NAMES, Change, rename_links
 from abilities.helpers.stores.model import LinkRow, Row, dump_sorted_json, hash_values
 
