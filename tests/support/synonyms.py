@@ -37,7 +37,7 @@ def _embed(text: str) -> list[float]:
     vector = [0.0] * DIMENSIONS
     for word in re.findall(r"\w+", text.lower()):
         if word not in _COMMON:
-            meaning = _MEANINGS.get(word, word)
+            meaning: str = _MEANINGS.get(word, word)
             vector[crc32(meaning.encode()) % DIMENSIONS] += 1.0
 
     return vector
