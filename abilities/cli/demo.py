@@ -9,7 +9,6 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -78,7 +77,7 @@ async def run_demo(workspace: Path) -> None:
         agent = Path(scratch) / "agent"
         create_sample_agent(agent)
         # Everything else is at its default, so that the demonstration is the same for everybody.
-        values: dict[str, Any] = {}
+        values: JsonObject = {}
         for name, field in Settings.model_fields.items():
             values[name] = field.get_default(call_default_factory=True)
 
