@@ -162,6 +162,14 @@ class Ability:
         return self.read_only and match[1] in self.input.model_fields
 
 
+@dataclass(frozen=True, slots=True)
+class LazyAbility:
+    """An ability that is known by its name; ``load`` imports it, and returns it every time."""
+
+    name: str
+    load: Callable[[], Ability]
+
+
 def _find_package(run: object) -> str:
     while isinstance(run, partial):
         run = run.func

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from abilities.builtin.catalog import list_built_in
+from abilities.builtin.index import list_built_in
 from abilities.builtin.profiles import (
     LEAN,
     explain_unknown_names,
@@ -30,7 +30,7 @@ class Offer(NamedTuple):
     def narrow(self, tools: Iterable[str]) -> "Offer":
         """Return those that profiles and names select too; a name that is unknown selects none."""
         tools = tuple(tools)
-        names = [ability.name for ability in self.registry]
+        names = self.registry.names
         selected = select_names(tools, names)
         allowed = selected | find_implied(selected)
         withheld = [name for name in names if name not in allowed]
@@ -64,7 +64,7 @@ def build_offer(settings: Settings) -> tuple[Offer, list[str]]:
     Raises ValueError if ``tools`` names what is no profile and no ability.
     """
     registry, problems = build_registry(settings)
-    names = [ability.name for ability in registry]
+    names = registry.names
     mistake = explain_unknown_tools(settings.tools, names)
     if mistake is not None:
         raise ValueError(f"tools: {mistake}")

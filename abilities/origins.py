@@ -94,6 +94,12 @@ def find_variables() -> dict[str, str]:
     return variables
 
 
+def read_variables(settings: Collection[str]) -> dict[str, str]:
+    """Return what the environment says of settings, by their names."""
+    variables = find_variables()
+    return {name: os.environ[variables[name]] for name in settings if name in variables}
+
+
 def list_unknown_variables(settings: Iterable[str]) -> list[tuple[str, str]]:
     """Return the variables that look like settings and are none, each with its setting's name.
 

@@ -10,7 +10,7 @@ from functools import partial
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.suggestions import suggest_ability
 from abilities.declarations.values import JsonObject
-from abilities.definition import Ability, Context
+from abilities.definition import Ability, Context, LazyAbility
 from abilities.errors import AbilityError
 from abilities.execution import run_ability
 from abilities.helpers.isolation import IsolatedLoops
@@ -27,12 +27,12 @@ class AbilityRegistry:
 
     def __init__(
         self,
-        abilities: Iterable[Ability] = (),
+        abilities: Iterable[Ability | LazyAbility] = (),
         *,
         read_only: bool = False,
         loops: IsolatedLoops | None = None,
     ) -> None:
-        self._abilities: dict[str, Ability] = {}
+        self._abilities: dict[str, Ability | LazyAbility] = {}
         self._loops = loops or IsolatedLoops()
         self._sealed = False
         for ability in abilities:
@@ -41,8 +41,8 @@ class AbilityRegistry:
         # Sealed last, because a view is filled like any other registry.
         self._sealed = read_only
 
-    def add(self, ability: Ability) -> None:
-        """Add an ability.
+    def add(self, ability: Ability | LazyAbility) -> None:
+        """Add an ability; a lazy one is loaded when it is first needed.
 
         Raises ValueError if its name is taken, and TypeError if this registry is a read-only view.
         """
@@ -56,7 +56,17 @@ class AbilityRegistry:
 
     def get(self, name: str) -> Ability | None:
         """Return the ability of a name, or None."""
-        return self._abilities.get(name)
+        ability = self._abilities.get(name)
+        if isinstance(ability, LazyAbility):
+            ability = ability.load()
+            self._abilities[name] = ability
+
+        return ability
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the abilities, in order; to know them loads none."""
+        return list(self._abilities)
 
     def only(self, *names: str, read_only: bool = False) -> "AbilityRegistry":
         """Return a read-only view of the named abilities, or of all if no name is given.
@@ -68,17 +78,15 @@ class AbilityRegistry:
             if name not in self._abilities:
                 raise KeyError(f"{name}: {self.explain_unknown(name).message}")
 
-        chosen: Iterable[Ability] = self
-        if names:
-            chosen = [ability for ability in chosen if ability.name in names]
-        if read_only:
-            chosen = [ability for ability in chosen if ability.read_only]
+        view = self.select(names or self._abilities)
+        if not read_only:
+            return view
 
-        return self.select([ability.name for ability in chosen])
+        return view.select([ability.name for ability in view if ability.read_only])
 
     def select(self, names: Container[str]) -> "AbilityRegistry":
         """Return a read-only view of the abilities whose names are among these; it may be empty."""
-        chosen = [ability for ability in self if ability.name in names]
+        chosen = [ability for name, ability in self._abilities.items() if name in names]
         return AbilityRegistry(chosen, read_only=True, loops=self._loops)
 
     async def close(self) -> None:
@@ -119,7 +127,7 @@ class AbilityRegistry:
             return build_failed_reply(error.fault)
 
     async def _run(self, name: str, arguments: object, context: Context) -> Reply:
-        ability = self._abilities.get(name)
+        ability = self.get(name)
         if ability is None:
             raise AbilityError(Fault.from_refusal(self.explain_unknown(name)))
 
@@ -138,7 +146,10 @@ class AbilityRegistry:
             raise AbilityError(Fault.from_exception(error, name)) from None
 
     def __iter__(self) -> Iterator[Ability]:
-        return iter(self._abilities.values())
+        for name in self.names:
+            ability = self.get(name)
+            assert ability is not None  # nothing is ever taken out
+            yield ability
 
     def __len__(self) -> int:
         return len(self._abilities)

@@ -3,12 +3,11 @@
 from collections.abc import Collection
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
-from pydantic_settings import BaseSettings
 
 from abilities.declarations.suggestions import suggest_value
-from abilities.origins import find_origin
+from abilities.origins import find_origin, read_settings_file, read_variables
 
 _WORDS = {
     "int_parsing": "must be a whole number",
@@ -29,18 +28,21 @@ _OPTIONS = ("host", "port")
 """Names that people try as settings, and that are options of a server."""
 
 
-class ExplainedSettings(BaseSettings):
-    """Settings whose ValidationError says in plain words what is wrong and where it was set.
+class ExplainedSettings(BaseModel):
+    """Settings from arguments, else from the environment, else from the settings file.
+
+    Their ValidationError says in plain words what is wrong and where it was set.
 
     Each of its errors has the place as ``ctx["place"]`` and the sentence as ``ctx["words"]``. What
     was set is left out, because a URL may hold a password.
     """
 
     def __init__(self, **values: Any) -> None:
+        known = type(self).model_fields
+
         try:
-            super().__init__(**values)
+            super().__init__(**{**read_settings_file(), **read_variables(known), **values})
         except ValidationError as error:
-            known = type(self).model_fields
             raise explain_error(error, values, known) from None
 
 

@@ -2,17 +2,10 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic import ConfigDict, Field, field_validator
 
 from abilities.declarations.detail import Detail
 from abilities.declarations.fields import OutputFormat
@@ -34,7 +27,6 @@ from abilities.helpers.stores.opening import STORE_SUFFIXES, is_store_header
 from abilities.helpers.tokens import TOKEN_SUFFIXES
 from abilities.origins import HOME as HOME
 from abilities.origins import find_settings_file as find_settings_file
-from abilities.origins import read_settings_file
 from abilities.store_settings import StoreSettings
 
 _DEFAULT_NAMES = "..."
@@ -42,7 +34,7 @@ _DEFAULT_NAMES = "..."
 Compat = Literal["kv-memory"]
 """Systems whose clients can be served."""
 
-Names = Annotated[tuple[str, ...], NoDecode]
+Names = tuple[str, ...]
 """Several names; in the environment one string, with commas between them."""
 
 
@@ -68,8 +60,7 @@ class Settings(StoreSettings):
     it was set, and ValueError for a file that cannot be read or is not TOML.
     """
 
-    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
-        env_prefix="ABILITIES_",
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True,
         extra="forbid",
         validate_default=True,  # default directories become absolute too
@@ -179,19 +170,6 @@ class Settings(StoreSettings):
         default=(),
         description="URLs of the OAuth servers where MCP clients can get a token.",
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Tell pydantic the order: arguments, then the environment, then the TOML file."""
-        file = InitSettingsSource(settings_cls, read_settings_file())
-        return init_settings, env_settings, file
 
     @field_validator(
         "deny", "tools", "disabled", "allowed_hosts", "authorization_servers", mode="before"

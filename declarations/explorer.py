@@ -6,8 +6,8 @@ from pydantic import Field
 
 from abilities.declarations.faults import Fault
 from abilities.declarations.fields import Arguments, Integer, Offset
-from abilities.declarations.memory import Id, Key, LinkData, Memory
-from abilities.declarations.memory_history import Action, ChangeEntry
+from abilities.declarations.memory import Action, Id, Key, LinkData, Memory
+from abilities.declarations.memory_history import ChangeEntry
 from abilities.declarations.model import Model
 from abilities.declarations.moments import Version
 

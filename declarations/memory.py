@@ -175,6 +175,21 @@ Importance = Literal["high", "medium", "low"]
 Direction = Literal["out", "in", "both"]
 """Which links to follow or show: those of a memory, those that lead to it, or both."""
 
+Action = Literal[
+    "created",
+    "changed",
+    "renamed",
+    "archived",
+    "revived",
+    "expired",
+    "restored",
+    "deleted",
+    "imported",
+    "mended",
+    "relinked",
+]
+"""What became of a memory; "relinked" if a link of it followed a memory that was renamed."""
+
 Score = Annotated[float, Field(ge=0, le=1), Unsaid("minimum"), Number]
 Id = Annotated[
     str,

@@ -14,7 +14,7 @@ from abilities.declarations.limits import (
     MAX_SAFE_INTEGER,
 )
 from abilities.declarations.memories import WriteAnswer
-from abilities.declarations.memory import Id, Key, Memory
+from abilities.declarations.memory import Action, Id, Key, Memory
 from abilities.declarations.model import Model
 from abilities.declarations.moments import IfVersion, Version
 from abilities.declarations.records import Truncation
@@ -25,21 +25,6 @@ HistoryKey = Annotated[
     Unsaid("description"),
 ]
 HistoryId = Annotated[Id | None, Field(description="The memory's id."), Unsaid("description")]
-
-Action = Literal[
-    "created",
-    "changed",
-    "renamed",
-    "archived",
-    "revived",
-    "expired",
-    "restored",
-    "deleted",
-    "imported",
-    "mended",
-    "relinked",
-]
-"""What became of a memory; "relinked" if a link of it followed a memory that was renamed."""
 
 
 class MemoryHistoryInput(Arguments):

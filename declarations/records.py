@@ -59,7 +59,3 @@ class ReplyOf(Model, Generic[AnyRecord]):
             "absent if nothing is left."
         ),
     )
-
-
-class BulkReply(ReplyOf[Record[T]], Generic[T]):
-    """A reply whose records hold data of one type."""

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import (
     NAMESPACE,
+    Action,
     Category,
     Content,
     Id,
@@ -23,7 +24,6 @@ from abilities.declarations.memory import (
     Text,
     Type,
 )
-from abilities.declarations.memory_history import Action
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject
 

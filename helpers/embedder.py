@@ -72,7 +72,7 @@ class _Job:
 
     comparisons: Sequence[Comparison]
     end: float
-    outcome: Future[list[list[int]]] = field(default_factory=Future)
+    outcome: Future[list[list[int]]] = field(default_factory=Future[list[list[int]]])
 
 
 class EmbedderThread:

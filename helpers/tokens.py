@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from abilities.declarations.memory import Namespace
 from abilities.declarations.model import Model
@@ -61,7 +61,7 @@ class Token(Model):
         return "".join(shown)
 
 
-_TOKENS = TypeAdapter(list[Token])
+_TOKENS = TypeAdapter(list[Token], config=ConfigDict(defer_build=True))
 
 
 class _FileState(NamedTuple):

@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from abilities import Settings, embedders, plugins
 from abilities.adapters import tools
@@ -30,10 +30,16 @@ if "ABILITIES_TEST_BROWSER" not in os.environ:
 
 NOBODY = 65534
 
-# Since click 8.2 a runner keeps stderr apart, and has no argument for that.
+
+def _join_streams(result: Result) -> str:
+    return result.stdout + result.stderr
+
+
+# Since click 8.2 a runner keeps stderr apart, and has no argument for that; the output is of both.
 if "mix_stderr" in signature(CliRunner).parameters:
     apart = partialmethod(CliRunner.__init__, mix_stderr=False)
     CliRunner.__init__ = apart  # type: ignore[method-assign, assignment]
+    Result.output = property(_join_streams)  # type: ignore[method-assign, assignment]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

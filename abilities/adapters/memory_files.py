@@ -98,17 +98,19 @@ class MemoryFolder:
 
     async def read(self, path: str) -> VersionedText:
         """Return a whole file; an archived memory is none."""
-        request: JsonObject | None = {"key": self.find_key(path), "whole": True}
+        request: JsonObject = {"key": self.find_key(path), "whole": True}
         texts: list[str] = []
 
-        while request is not None:
+        while True:
             answer = await self.call("memory_get", request)
             if answer["data"].get("archived"):
                 raise AbilityError(Fault.from_reason("memory_not_found"))
-            texts.append(answer["data"]["content"])
-            request = answer.get("next_request")
 
-        return VersionedText("".join(texts), answer["data"]["version"])
+            texts.append(answer["data"]["content"])
+            if "next_request" not in answer:
+                return VersionedText("".join(texts), answer["data"]["version"])
+
+            request = answer["next_request"]
 
     async def write(self, path: str, text: str, *, if_version: int | None = None) -> None:
         """Create or replace a file; version 0 means that it must be new, or archived."""

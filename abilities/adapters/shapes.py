@@ -4,7 +4,7 @@ What passes here passes the SDK too. What does not may still be right, and the S
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, cast
 
 from abilities.declarations.values import JsonObject, as_object
 
@@ -102,7 +102,10 @@ def _is_client(value: object) -> bool:
             return False
 
     icons: object = client.get("icons", [])
-    return isinstance(icons, list) and all(map(_is_icon, icons))
+    if not isinstance(icons, list):
+        return False
+
+    return all(map(_is_icon, cast(list[object], icons)))
 
 
 def _is_icon(value: object) -> bool:

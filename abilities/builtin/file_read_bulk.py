@@ -5,7 +5,7 @@ from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
 from abilities.helpers.files.file_text import FileText
 from abilities.helpers.files.granting import read_within
-from abilities.helpers.gather.files import describe_file
+from abilities.helpers.gather.found_file import describe_file
 from abilities.helpers.reply.detail import FILE, choose_shape
 from abilities.helpers.reply.envelope import FoundItem, ReplyRecord, build_reply
 from abilities.helpers.reply.filling import Filling

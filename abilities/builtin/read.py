@@ -167,7 +167,7 @@ def _check_enabled(item: AskedItem, disabled: Collection[str]) -> None:
 
 def _find_kind(fields: JsonObject) -> Kind:
     """Return the kind of an object. Raises Refused unless it is of exactly one."""
-    kinds = [kind for kind in ITEMS if kind in fields]
+    kinds: list[Kind] = [kind for kind in ITEMS if kind in fields]
     if len(kinds) == 1:
         return kinds[0]
 

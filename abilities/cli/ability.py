@@ -8,7 +8,6 @@ from typing import TextIO
 import click
 
 from abilities import schemas
-from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.arguments import read_arguments, refuse_pieces
 from abilities.cli.completion import complete_ability
 from abilities.cli.mending import describe_failure
@@ -68,7 +67,7 @@ def list_(session: Session, as_json: bool) -> None:
         entries = [_describe_briefly(ability) for ability in session.registry]
         echo(json.dumps(entries), stdout)
     else:
-        name_chars = max((len(ability.name) for ability in session.registry), default=0)
+        name_chars = max(map(len, session.registry.names), default=0)
         room = _LINE_CHARS - name_chars - 2
 
         for ability in session.registry:
@@ -159,6 +158,8 @@ def declarations(session: Session, write: bool) -> None:
     OpenAI and Anthropic each expect.
     """
     if write:
+        from abilities.builtin.catalog import BUILT_IN
+
         # The package publishes its own abilities only, not those of plugins.
         for path in schemas.write_declarations(BUILT_IN):
             echo(path)
@@ -206,7 +207,7 @@ def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
         if suggestion is not None:
             hint = f"did you mean {suggestion}?"
         else:
-            hint = "choose one of: " + ", ".join(ability.name for ability in registry)
+            hint = "choose one of: " + ", ".join(registry.names)
         raise click.UsageError(f"there is no ability named {name!r}; {hint}")
 
     return ability

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from abilities.cli.errors import UsageErrorInLines
 from abilities.cli.text import echo
@@ -76,7 +76,8 @@ def _explain(text: str, error: str) -> tuple[str, str]:
     if "trailing comma" in error:
         return error, "Remove the comma before the bracket."
     if isinstance(value, dict):
-        return "this is Python", f"As JSON it is: {_format_argument(value)}"
+        argument = _format_argument(cast(dict[object, object], value))
+        return "this is Python", f"As JSON it is: {argument}"
     if text.lstrip()[0] in "{[" and '"' not in text:
         return f"no quotes are left in it, {error}", f"Put single quotes around it: {_EXAMPLE}."
     if _YAML.match(text):

@@ -89,7 +89,7 @@ def _suggest(context: click.Context, find: Callable[[Session], list[str]]) -> li
 
 
 def _list_abilities(beginning: str, session: Session) -> list[str]:
-    names = [ability.name for ability in session.registry]
+    names = session.registry.names
     return [name for name in names if name.startswith(beginning)]
 
 

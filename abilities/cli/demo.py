@@ -77,15 +77,14 @@ async def run_demo(workspace: Path) -> None:
         agent = Path(scratch) / "agent"
         create_sample_agent(agent)
         # Everything else is at its default, so that the demonstration is the same for everybody.
-        fields = Settings.model_fields.items()
-        settings = Settings(
-            **{name: field.get_default(call_default_factory=True) for name, field in fields}
-            | {
-                "agent_dir": agent,
-                "workspace_dir": workspace,
-                "store_url": f"sqlite:///{scratch}/memory.db",
-            }
-        )
+        values: JsonObject = {}
+        for name, field in Settings.model_fields.items():
+            values[name] = field.get_default(call_default_factory=True)
+
+        values["agent_dir"] = agent
+        values["workspace_dir"] = workspace
+        values["store_url"] = f"sqlite:///{scratch}/memory.db"
+        settings = Settings(**values)
         _print(console, f"In {workspace}, with a sample agent; nothing of yours is changed.", "dim")
 
         async with Abilities.open(settings) as abilities:

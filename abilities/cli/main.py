@@ -192,15 +192,14 @@ class _Commands(click.Group):
 def _refuse_command(name: str, commands: list[str], context: click.Context) -> None:
     """Raise click.UsageError for a command that there is not."""
     # Only a mistake imports the names of all abilities.
-    from abilities.builtin.catalog import BUILT_IN
+    from abilities.builtin.index import NAMES
     from abilities.declarations.suggestions import suggest_ability, suggest_value
 
-    abilities = [ability.name for ability in BUILT_IN]
     suggestion = suggest_value(name, commands)
     if suggestion is not None:
         hint = f"Did you mean 'abilities {suggestion}'?"
-    elif name in abilities or suggest_ability(name, abilities) is not None:
-        hint = f"Did you mean 'abilities call {suggest_ability(name, abilities) or name}'?"
+    elif name in NAMES or suggest_ability(name, NAMES) is not None:
+        hint = f"Did you mean 'abilities call {suggest_ability(name, NAMES) or name}'?"
     else:
         hint = "'abilities --help' lists them."
 

@@ -34,7 +34,7 @@ def keep_option(context: click.Context, parameter: click.Parameter, value: objec
 
     The command's own option is read after that of the group, and replaces it.
     """
-    if value is not None and parameter.name is not None:
+    if value is not None and parameter.name:
         context.meta.setdefault(_OPTIONS, Options())[parameter.name] = value
 
 

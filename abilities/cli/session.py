@@ -161,8 +161,9 @@ class Session:
 
         for problem in problems[:_MAX_SHOWN]:
             name = ".".join(map(str, problem["loc"]))
-            place = self._find_place(str(problem["loc"][0])) or problem["ctx"]["place"]
-            words = end_sentence(problem["ctx"]["words"])
+            context = problem.get("ctx", {})
+            place = self._find_place(str(problem["loc"][0])) or context["place"]
+            words = end_sentence(context["words"])
             lines.append(f"  {place}: {name} {words}")
 
         if len(problems) > _MAX_SHOWN:

@@ -15,7 +15,7 @@ from abilities.builtin.profiles import (
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.file_checks import check_privacy
 from abilities.cli.stdout import divert_stdout
-from abilities.extras import EXTRAS, USES, format_install, is_installed
+from abilities.extras import EXTRAS, USES, Extra, format_install, is_installed
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.tokens import TokenFile
@@ -41,7 +41,7 @@ def check_versions() -> Iterator[Diagnosis]:
     )
 
     installed = [extra for extra in EXTRAS if is_installed(extra)]
-    missing = [extra for extra in EXTRAS if extra not in installed]
+    missing: list[Extra] = [extra for extra in EXTRAS if extra not in installed]
     words = ", ".join(installed) or "none"
     mend = ""
 
@@ -133,7 +133,7 @@ def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
     # Built once with all of them: plugins are discovered only once.
     with divert_stdout():
         registry, problems = build_registry(settings)
-    names = [ability.name for ability in registry]
+    names = registry.names
     offered = select_names(settings.tools, names).difference(settings.disabled)
     words = f"{len(offered)} are offered"
 

@@ -212,7 +212,7 @@ def _check_tools(session: Session, tools: tuple[str, ...], scope: Scope) -> None
 
     with divert_stdout():
         registry, _ = build_registry(session.settings)
-    mistake = explain_unknown_tools(tools, [ability.name for ability in registry])
+    mistake = explain_unknown_tools(tools, registry.names)
     if mistake is not None:
         raise click.BadParameter(mistake, param_hint="--tools")
 

@@ -70,7 +70,7 @@ def create_app(abilities: Abilities, address: str = LOOPBACK[0]) -> ASGIApp:
     settings = abilities.settings
     prompts = [prompt.call_name for prompt in PROMPTS]
     telemetry = Telemetry(
-        [*(ability.name for ability in abilities.registry), *prompts, COMPLETION],
+        [*abilities.registry.names, *prompts, COMPLETION],
         [ability.name for ability in abilities.registry if not ability.read_only],
         lambda: abilities.queue_size,
         lambda: abilities.stuck_threads,

@@ -22,28 +22,35 @@ class Room(Protocol[RecordT_co]):
     @property
     def sure_size(self) -> int:
         """The bytes of a file up to which there is room for it, whatever the others need."""
+        ...
 
     @property
     def is_used_up(self) -> bool:
         """Whether every ranked file that is not admitted yet is left out."""
+        ...
 
     def rank(self, sizes: Sequence[int | None]) -> Sequence[int]:
         """Return the indices of all files that have a size, in the order to read them.
 
         A file of None has failed.
         """
+        ...
 
     def count_fitting(self, index: int) -> int | None:
         """Return how many characters of a file may fit; None if it is to be left out."""
+        ...
 
     def admit(self, index: int, read: FileText) -> RecordT_co:
         """Return the record of a file that was read."""
+        ...
 
     def leave_out(self, index: int, size_bytes: int) -> RecordT_co:
         """Return the record of a file that was left out unread."""
+        ...
 
     def settle_failure(self, index: int) -> None:
         """Take note that a file could not be read."""
+        ...
 
 
 class _WaitingFile(NamedTuple):

@@ -17,6 +17,7 @@ from abilities.helpers.files.paths import express_path, parse_path
 from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown
+from abilities.helpers.gather.found_file import describe_file
 from abilities.helpers.gather.offers import (
     ItemOffer,
     Leaf,
@@ -25,7 +26,6 @@ from abilities.helpers.gather.offers import (
     measure_piece,
 )
 from abilities.helpers.reply.detail import FOUND_FILE
-from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
 
 
@@ -90,15 +90,6 @@ def _continue_file(item: AskedItem, point: str) -> Item:
 def _get_path(item: AskedItem) -> str:
     assert isinstance(item.fields, FileItem)
     return item.fields.file
-
-
-def describe_file(file: FileText) -> FoundItem:
-    """Return a file that was read as an item that was found."""
-
-    def continue_at(point: str) -> Item:
-        return f"{file.path}#{point}"
-
-    return FoundItem(file.to_data(), file.piece, file.original, continue_at, file.stat.st_size)
 
 
 async def gather_globs(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:

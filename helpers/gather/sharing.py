@@ -12,7 +12,7 @@ from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
-from abilities.helpers.gather.files import describe_file
+from abilities.helpers.gather.found_file import describe_file
 from abilities.helpers.gather.groups import Group, count_content_bytes
 from abilities.helpers.gather.offers import ItemOffer, Leaf, UnreadFile
 from abilities.helpers.reply.bound import Bound

@@ -77,10 +77,10 @@ class Findings:
     """
 
     today: date
-    lasting: list[Finding] = field(default_factory=list)
-    days: list[Finding] = field(default_factory=list)
-    memories: list[Finding] = field(default_factory=list)
-    failures: list[JsonObject] = field(default_factory=list)
+    lasting: list[Finding] = field(default_factory=list[Finding])
+    days: list[Finding] = field(default_factory=list[Finding])
+    memories: list[Finding] = field(default_factory=list[Finding])
+    failures: list[JsonObject] = field(default_factory=list[JsonObject])
 
     @property
     def is_empty(self) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
+from typing import TYPE_CHECKING
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
 from abilities.declarations.reasons import Reason
-from abilities.declarations.recall import RecallInput
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.reader import FileReader, ReadingSession
@@ -35,6 +35,10 @@ from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE
 from abilities.helpers.walk import WalkLimits
 from abilities.helpers.workers import WorkerPool
+
+if TYPE_CHECKING:
+    # Its models are many, and few calls recall.
+    from abilities.declarations.recall import RecallInput
 
 _log = logging.getLogger("abilities")
 
@@ -266,7 +270,7 @@ class MemoryHelper:
         return await self._store.query(self._namespace, replace(query, tags=tags))
 
     async def recall(
-        self, arguments: RecallInput, starts: Sequence[int], room: int
+        self, arguments: "RecallInput", starts: Sequence[int], room: int
     ) -> RecallResult:
         """Return what answers questions, as `Recalling.run` does. Raises Refused."""
         return await self._recalling.run(arguments, self.today, starts, room)

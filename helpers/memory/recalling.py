@@ -4,12 +4,11 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.recall import RecallInput
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory.notes import NotePart, read_note_parts
 from abilities.helpers.memory.targets import MemoryFiles
@@ -17,6 +16,10 @@ from abilities.helpers.search.recall import Entries, Filters, NoteTerms, Ranking
 from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryStore, Recalled
+
+if TYPE_CHECKING:
+    # Its models are many, and few calls recall.
+    from abilities.declarations.recall import RecallInput
 
 _DIGEST_BYTES = 6
 
@@ -72,7 +75,7 @@ class Recalling:
         self._second = second
 
     async def run(
-        self, arguments: RecallInput, today: date, starts: Sequence[int], room: int
+        self, arguments: "RecallInput", today: date, starts: Sequence[int], room: int
     ) -> RecallResult:
         """Return what answers the questions of a call.
 
@@ -97,7 +100,7 @@ class Recalling:
         return RecallResult(*recalled, {part.name: part for part in parts})
 
 
-def _find_since(arguments: RecallInput, today: date) -> date | None:
+def _find_since(arguments: "RecallInput", today: date) -> date | None:
     """Return the day from which on changes count; None if all do."""
     if arguments.within_days is None:
         return None
@@ -105,14 +108,14 @@ def _find_since(arguments: RecallInput, today: date) -> date | None:
     return today - timedelta(days=arguments.within_days)
 
 
-def _includes_notes(arguments: RecallInput) -> bool:
+def _includes_notes(arguments: "RecallInput") -> bool:
     """Return whether notes may answer: they have none of what memories are filtered by."""
     filters = (arguments.type, arguments.tags or None, arguments.category, arguments.importance)
     return arguments.notes and all(value is None for value in filters)
 
 
 def build_request(
-    arguments: RecallInput, since: date | None, parts: Sequence[NotePart], language: Language
+    arguments: "RecallInput", since: date | None, parts: Sequence[NotePart], language: Language
 ) -> RecallRequest:
     """Return what to ask a store whose index is in this language."""
     questions = [split_question(query, language) for query in arguments.queries]
@@ -133,7 +136,7 @@ def build_request(
     return RecallRequest(tuple(questions), filters, arguments.hops, tuple(notes))
 
 
-def parse_positions(arguments: RecallInput) -> list[int]:
+def parse_positions(arguments: "RecallInput") -> list[int]:
     """Return where to go on in each question's ranking.
 
     Raises Refused unless there is one cursor per question: too_few, too_many.
@@ -153,7 +156,7 @@ def format_cursor(position: int, ranking_hash: str) -> str:
     return f"{position}.{ranking_hash}"
 
 
-def check_cursors(arguments: RecallInput, rankings: Sequence[Ranking]) -> None:
+def check_cursors(arguments: "RecallInput", rankings: Sequence[Ranking]) -> None:
     """Raise Refused("memories_changed") if a cursor is of another ranking than today's."""
     for cursor, ranking in zip(arguments.after or (), rankings, strict=False):
         _, mark, digest = cursor.partition(".")

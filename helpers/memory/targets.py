@@ -8,9 +8,9 @@ from typing import Literal, ParamSpec, TypeVar, get_args
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import KEY_RULE, is_key
-from abilities.declarations.memory_read_bulk import TARGET_SCHEMA
 from abilities.declarations.mistakes import MAX_MISTAKES, Mistake, explain_unknown
 from abilities.declarations.suggestions import suggest_argument, suggest_value
+from abilities.declarations.targets import TARGET_SCHEMA
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.helpers.text.ranges import WHOLE, Range, parse_range
 

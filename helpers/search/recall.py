@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from abilities.helpers.search.question import Postings, QuestionIndex
 from abilities.helpers.search.selection import MOST_SELECTED, Selected, select_best
@@ -169,7 +169,7 @@ class Entries(Sequence[RankedEntry]):
         return map(RankedEntry._make, self.columns)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
+        return isinstance(other, Sequence) and list(self) == list(cast(Sequence[object], other))
 
     def __hash__(self) -> int:
         return hash(tuple(self.columns))

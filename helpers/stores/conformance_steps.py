@@ -72,7 +72,8 @@ def plan(kind: Kind, key: str | None = None, **values: Any) -> Change:
     if kind == "store":
         values.setdefault("fields", {"type": "core", "content": f"content of {key}"})
 
-    return Change(kind, key=key, **{"now": TIME, "new_id": str(uuid4()), **values})
+    values = {"now": TIME, "new_id": str(uuid4()), **values}
+    return Change(kind, key=key, **values)
 
 
 def expect_stored(result: WriteResult) -> StoredMemory:

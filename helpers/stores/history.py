@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.memory_history import Action
+from abilities.declarations.memory import Action
 from abilities.helpers.stores.changes import FIELD_NAMES, Change, rename_links
 from abilities.helpers.stores.model import LinkRow, Row, dump_sorted_json, hash_values
 
@@ -145,9 +145,10 @@ def name_action(change: Change, before: Row | None, after: Row | None) -> Action
 def list_changed(entry: Entry) -> list[str]:
     """Return the names of the fields that an entry's change replaced; none if it created one."""
     before = orjson.loads(entry.before)
+    columns: list[str] = list(before["row"] or ())
     fields: list[str] = []
 
-    for column in before["row"] or ():
+    for column in columns:
         if column not in _DERIVED:
             fields.append(FIELD_NAMES.get(column, column))
     if before.get("links"):

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from abilities.declarations.memory_history import Action
+from abilities.declarations.memory import Action
 from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.model import Row
 

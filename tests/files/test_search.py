@@ -294,7 +294,7 @@ async def test_a_search_goes_on_although_its_file_is_gone(roots: Settings) -> No
     assert first.after == ("b.txt", 1)
     assert not first.is_over_time
 
-    second = await search(roots, "tea", limit=2, after=first.after)
+    second = await search(roots, "tea", limit=2, after=("b.txt", 1))
 
     assert [hit.path for hit in second.hits] == ["c.txt#L1-L1"]
     assert second.after is None

@@ -31,6 +31,22 @@ OPTIONAL = {
 }
 """Libraries of a surface, a store or a format that the commands below do not use."""
 
+MODELS = {
+    "abilities.builtin.catalog",
+    "abilities.declarations.bulk_read_memory",
+    "abilities.declarations.file_list",
+    "abilities.declarations.kv_memory",
+    "abilities.declarations.memories",
+    "abilities.declarations.memory_history",
+    "abilities.declarations.memory_list",
+    "abilities.declarations.memory_read_bulk",
+    "abilities.declarations.read",
+    "abilities.declarations.recall",
+    "abilities.declarations.remember",
+    "abilities.declarations.transfer",
+}
+"""Models of abilities: making them all takes longer than a call."""
+
 COMMANDS = {
     "--help": (
         ["--help"],
@@ -39,12 +55,14 @@ COMMANDS = {
     "call": (
         ["call", "file_read_bulk", '{"paths": ["none.txt"]}'],
         OPTIONAL
-        | {
-            "abilities.declarations.kv_memory",
-            "abilities.helpers.stores.postgres",
-            "abilities.helpers.transfer",
-            "rich",
-        },
+        | MODELS
+        | {"abilities.helpers.stores.postgres", "abilities.helpers.transfer", "rich"},
+    ),
+    "call of a stored memory": (
+        ["call", "get_memory_stats"],
+        OPTIONAL
+        | (MODELS - {"abilities.declarations.memories"})
+        | {"abilities.declarations.file_read_bulk", "abilities.helpers.gather", "rich"},
     ),
     "call --pretty": (["call", "get_memory_stats", "--pretty"], OPTIONAL),
 }

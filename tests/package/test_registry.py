@@ -12,12 +12,13 @@ from pydantic import Field
 
 from abilities import Abilities, Ability, AbilityError, AbilityRegistry, Settings, ability, render
 from abilities.builtin.catalog import BUILT_IN
+from abilities.builtin.index import list_built_in
 from abilities.declarations.faults import Refused
 from abilities.declarations.fields import Arguments, Integer
 from abilities.declarations.memories import StoreMemoryInput
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject
-from abilities.definition import Context
+from abilities.definition import Context, LazyAbility
 from abilities.offer import build_offer, build_registry
 from abilities.validation import validate_arguments
 from tests.support.surfaces import SURFACES
@@ -96,6 +97,30 @@ def test_a_registry_keeps_its_order_and_refuses_a_name_twice() -> None:
     assert "echo" in registry and len(registry) == len(NAMES) + 1
     with pytest.raises(ValueError, match="already"):
         registry.add(echo)
+
+
+def test_a_lazy_ability_is_loaded_when_it_is_first_needed_and_once() -> None:
+    loaded: list[str] = []
+
+    def load() -> Ability:
+        loaded.append("echo")
+        return echo
+
+    registry = AbilityRegistry([LazyAbility("echo", load)])
+    view = registry.select(["echo"])
+    assert "echo" in registry and len(view) == 1
+    assert registry.names == view.names == ["echo"]
+    assert loaded == []
+
+    assert view.get("echo") is echo
+    assert list(view) == list(view.only(read_only=True)) == [echo]
+    assert loaded == ["echo"]
+
+
+def test_each_built_in_ability_has_the_name_by_which_it_is_loaded() -> None:
+    for for_kv_memory in (False, True):
+        lazy = list_built_in(for_kv_memory=for_kv_memory)
+        assert [ability.name for ability in lazy] == [ability.load().name for ability in lazy]
 
 
 def test_a_view_is_filtered_and_read_only() -> None:

@@ -250,6 +250,7 @@ async def test_concise_answers_cost_few_bytes_beyond_their_contents(roots: Setti
     """Names of items are not counted; what stands around the records is."""
     names = [f"{number:02}".ljust(40, "n") for number in range(20)]
     content = "word " * 40
+    written: Payload = {}
 
     async with Abilities.open(roots.model_copy(update={"detail": "concise"})) as abilities:
         for number, name in enumerate(names):

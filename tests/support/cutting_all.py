@@ -15,6 +15,9 @@ ROOM = 63_700
 
 def cut_all(costs: Sequence[Cost], room: int) -> list[int | None]:
     """Return the content bytes granted to each item; the last are left out if all are too many."""
+    included = len(costs)
+    level: int | None = None
+
     for included in range(len(costs), 0, -1):
         left_out = sum(cost.left_out for cost in costs[included:])
         level = _find_level(costs[:included], room - left_out)

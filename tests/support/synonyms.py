@@ -35,7 +35,9 @@ class SynonymEmbedder:
 
 def _embed(text: str) -> list[float]:
     vector = [0.0] * DIMENSIONS
-    for word in re.findall(r"\w+", text.lower()):
+    words: list[str] = re.findall(r"\w+", text.lower())
+
+    for word in words:
         if word not in _COMMON:
             meaning = _MEANINGS.get(word, word)
             vector[crc32(meaning.encode()) % DIMENSIONS] += 1.0

@@ -80,7 +80,7 @@ def test_a_folder_lists_what_lies_directly_in_it(backend: BackendProtocol) -> No
     for path in ("/sub", "/sub/"):
         entries = backend.ls(path).entries
         assert entries is not None
-        shown = [(entry["path"], entry["is_dir"]) for entry in entries]
+        shown = [(entry["path"], entry.get("is_dir")) for entry in entries]
         assert shown == [("/sub/b.py", False), ("/sub/nested/", True)]
     assert backend.ls("/none").entries == []
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.memory_history import Action
+from abilities.declarations.memory import Action
 from abilities.helpers.stores.history import (
     ENTRY_BYTES,
     DamagedEntry,

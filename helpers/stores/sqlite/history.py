@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 
-from abilities.declarations.memory_history import Action
+from abilities.declarations.memory import Action
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.history import (
     ENTRY_BYTES,
