@@ -17,8 +17,8 @@ from abilities.helpers.search.spreading import (
     Gifts,
     Links,
     Steps,
+    choose_relays,
     find_steps,
-    list_neighbors,
     spread,
 )
 from abilities.helpers.search.terms import QuestionWord
@@ -220,12 +220,11 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     own: list[list[RankedEntry]] = []
     for search, selected in zip(searches, hits, strict=True):
         own.append(_list_best(search, selected, keys))
-    ways = yield from _fetch_ways(own, request)
+    gifts = yield from _spread_all(own, request)
 
     rankings: list[Ranking] = []
-    for search, entries in zip(searches, own, strict=True):
-        seeds = [(entry.name, entry.score) for entry in entries[:SEEDS]]
-        merged = _merge(entries, spread(seeds, ways, request.hops))
+    for search, entries, given in zip(searches, own, gifts, strict=True):
+        merged = _merge(entries, given)
         notes = map(tuple, _score_notes(search, request.notes))
         ranked = _sort([*merged, *notes])
         unknown = search.list_unknown(note.terms for note in request.notes)
@@ -288,21 +287,34 @@ def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Rank
     return _sort(entries)[:MOST_SELECTED]
 
 
-def _fetch_ways(
+def _spread_all(
     own: Sequence[Sequence[RankedEntry]], request: RecallRequest
-) -> Conversation[dict[str, list[Steps]]]:
-    """Return the steps from all seeds and, for two hops, from what these lead to."""
+) -> Conversation[list[Gifts]]:
+    """Return what the seeds of each question give to other memories."""
     ways: dict[str, list[Steps]] = {}
-    seeds = list({entry.name: None for entries in own for entry in entries[:SEEDS]})
+    seeds = [[(entry.name, entry.score) for entry in entries[:SEEDS]] for entries in own]
+    relays: list[Collection[str]] = [()] * len(seeds)
 
-    wanted = seeds
-    for _ in range(request.hops):
-        if wanted:
-            fetched: Mapping[str, Links] = yield FetchLinks(request.filters, tuple(wanted))
-            ways.update({key: find_steps(key, fetched.get(key, Links())) for key in wanted})
-        wanted = list_neighbors(ways, seeds)
+    if request.hops >= 1:
+        yield from _fetch_ways(ways, request, (name for one in seeds for name, _ in one))
+    if request.hops == 2:
+        relays = [choose_relays(one, ways) for one in seeds]
+        yield from _fetch_ways(ways, request, (name for one in relays for name in sorted(one)))
 
-    return ways
+    return [spread(one, ways, through) for one, through in zip(seeds, relays, strict=True)]
+
+
+def _fetch_ways(
+    ways: dict[str, list[Steps]], request: RecallRequest, keys: Iterable[str]
+) -> Conversation[None]:
+    """Add the steps from memories whose steps are not known."""
+    wanted = tuple(dict.fromkeys(key for key in keys if key not in ways))
+    if not wanted:
+        return
+
+    fetched: Mapping[str, Links] = yield FetchLinks(request.filters, wanted)
+    for key in wanted:
+        ways[key] = find_steps(key, fetched.get(key, Links()))
 
 
 def _merge(entries: Sequence[RankedEntry], gifts: Gifts) -> list[Columns]:

@@ -189,6 +189,44 @@ def test_more_than_64_incoming_links_are_not_followed() -> None:
         assert len(ranking.entries) == found
 
 
+def test_the_32_memories_that_get_most_lead_one_link_further() -> None:
+    """Of equal ones these are the first by key; hits lead further besides."""
+    stored: list[PlainMemory] = []
+    for number in range(40):
+        weight = 0.5 if number % 10 == 3 else 1.0
+        near, far = f"near {number:02}", f"far {number:02}"
+        if number % 10 == 0:
+            stored.append(PlainMemory(f"hit {number:02}", "lamp"))
+        stored[-1 - number % 10 * 2].links.append((near, weight))
+        stored += [PlainMemory(near, "stone", links=[(far, 1.0)]), PlainMemory(far, "cloud")]
+    stored[0].links[9] = ("hit 10", 1.0)
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp"))
+    found = {entry.name for entry in ranking.entries if entry.name.startswith("far")}
+
+    unlinked, lighter, last = {9}, {3, 13, 23, 33}, {37, 38, 39}
+    expected = set(range(40)) - unlinked - lighter - last
+    assert found == {f"far {number:02}" for number in expected}
+
+
+@pytest.mark.parametrize("links", [3, 8])
+def test_many_linked_memories_rank_as_a_plain_computation_does(links: int) -> None:
+    """So many that not all of those one link away lead further."""
+    chance = Random(links)
+    keys = [f"m{number:03}" for number in range(400)]
+    stored: list[PlainMemory] = []
+    for key in keys:
+        targets = [(chance.choice(keys), chance.randrange(1, 9) / 8) for _ in range(links)]
+        words = chance.choices(("lamp", "river", "stone", "cloud"), (1, 1, 9, 9), k=5)
+        stored.append(PlainMemory(key, " ".join(words), links=targets))
+
+    questions = tuple(split_question(text, ENGLISH) for text in ("lamp river", "river", "lamp"))
+    request = RecallRequest(questions)
+    rankings = RecallIndex(stored).rank(request)
+
+    assert [describe(ranking) for ranking in rankings] == rank_exhaustively(stored, request)
+
+
 def test_a_word_that_nobody_holds_is_unknown_unless_a_note_holds_it() -> None:
     request = ask("Lamp Comet ADR-008 river")
     stored = [PlainMemory("1", "lamp, and the ADR-007")]
