@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abilities.helpers.search.recall import Filters, NoteTerms, Ranking, RecallRequest
+from abilities.helpers.search.rankings import Ranking
+from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question, weigh_text
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
 from tests.support.recall_index import PlainMemory, RecallIndex

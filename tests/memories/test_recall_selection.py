@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from abilities.helpers.search import postings, selection
+from abilities.helpers.search import best, postings
 from abilities.helpers.search.lanes import LaneFilter, spread_weights
 from abilities.helpers.search.ranking import compute_idf, compute_score, compute_weight
 from abilities.helpers.search.selection import BlockPostings, Selected, select_best
@@ -111,7 +111,7 @@ def select_plainly(
     )
     if len(ranked) > most:
         _, last = ranked[most - 1]
-        ranked = [one for one in ranked if one[1] >= last][: most + selection.MOST_TIED]
+        ranked = [one for one in ranked if one[1] >= last][: most + best.MOST_TIED]
 
     return ranked
 
@@ -141,7 +141,7 @@ def test_ties_with_the_last_are_bounded_and_the_lowest_numbers_stay() -> None:
 
     selected = select_best(blocks, [700])
 
-    assert [doc for doc, _ in selected] == list(range(256 + selection.MOST_TIED))
+    assert [doc for doc, _ in selected] == list(range(256 + best.MOST_TIED))
 
 
 def test_a_weight_grows_with_the_count_and_falls_with_the_length() -> None:
@@ -174,6 +174,6 @@ def test_ties_are_kept_whatever_scores_come_later(rows: list[list[tuple[int, int
         blocks.append(BlockPostings(block, {place: held for place, held in docs.items() if held}))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selection, "MOST_TIED", 3)
+        patch.setattr(best, "MOST_TIED", 3)
         selected = select_best(blocks, [700, 700], 2)
         assert selected == select_plainly(blocks, [700, 700], 2, None)
