@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from abilities.helpers.search import best, postings
+from abilities.helpers.search.best import Selected
 from abilities.helpers.search.lanes import LaneFilter, spread_weights
 from abilities.helpers.search.ranking import compute_idf, compute_score, compute_weight
-from abilities.helpers.search.selection import BlockPostings, Selected, select_best
+from abilities.helpers.search.selection import BlockPostings, select_best
 
 at_any_speed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
