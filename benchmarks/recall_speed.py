@@ -1,31 +1,39 @@
-"""How long `recall` takes over a generated store: three kinds of questions, without and with links.
+"""How long `recall` takes over a generated store: kinds of questions, without and with links.
 
     python -m benchmarks.recall_speed                    # 100,000 memories in a folder for the run
     python -m benchmarks.recall_speed 1000000 --store m.db   # kept, and used again by the next run
 
-Every memory has the words "memory" and "common", twenty of 2,000 others, and five links.
+Every memory has the words "memory" and "common", twenty of 2,000 others, and five links. Four more
+words that half of all memories hold stand in the index only, so that other benchmarks can use the
+same stores.
 """
 
 import argparse
 import asyncio
 import random
+import sqlite3
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from abilities import Abilities, Settings
+from abilities.helpers.search import postings
 from benchmarks.generate import generate
 
 COMMON = ("common", "memory")
+HALF = ("half0", "half1", "half2", "half3")
 WORDS = 2_000
 
-KINDS: Mapping[str, tuple[int, int]] = {
-    "4 rare": (0, 4),
-    "1 common, 5 rare": (1, 5),
-    "2 common, 10 rare": (2, 10),
-    "2 common": (2, 0),
+KINDS: Mapping[str, tuple[int, int, int]] = {
+    "4 rare": (0, 0, 4),
+    "1 common, 5 rare": (1, 0, 5),
+    "2 common, 10 rare": (2, 0, 10),
+    "2 common": (2, 0, 0),
+    "2 half, 4 rare": (0, 2, 4),
+    "4 half": (0, 4, 0),
 }
 """How many words of each kind a question has."""
 
@@ -40,10 +48,27 @@ class Times(NamedTuple):
     processor: float
 
 
-def build_question(chance: random.Random, common: int, rare: int) -> str:
-    """Return a question of so many common words and words that a hundredth of all memories hold."""
+def add_words_of_half(path: Path) -> None:
+    """Let the index of a store have the words that half of all memories hold, chosen at random."""
+    chance = random.Random(2)
+
+    with closing(sqlite3.connect(path)) as connection, connection:
+        blocks = connection.execute("SELECT segment, block FROM recall_blocks").fetchall()
+        for segment, block in blocks:
+            for word in HALF:
+                numbers = [n for n in range(postings.BLOCK_DOCS) if chance.random() < 0.5]
+                first = block * postings.BLOCK_DOCS
+                docs = [postings.pack(first + n, chance.randrange(8, 24)) for n in numbers]
+                connection.execute(
+                    "INSERT OR REPLACE INTO recall_terms VALUES (?, 0, ?, ?)",
+                    (segment, word, b"".join(docs)),
+                )
+
+
+def build_question(chance: random.Random, common: int, half: int, rare: int) -> str:
+    """Return a question of so many words of each kind; a hundredth of all hold a rare one."""
     words = [f"word{chance.randrange(WORDS)}" for _ in range(rare)]
-    return " ".join([*COMMON[:common], *words])
+    return " ".join([*COMMON[:common], *HALF[:half], *words])
 
 
 async def measure(abilities: Abilities, questions: list[str], hops: int) -> Times:
@@ -72,11 +97,11 @@ async def measure_all(path: Path, folder: Path, count: int) -> None:
     settings = Settings(store_url=f"sqlite:///{path}", workspace_dir=folder, agent_dir=folder)
 
     async with Abilities.open(settings) as abilities:
-        await measure(abilities, [build_question(chance, 1, 5) for _ in range(3)], 2)
+        await measure(abilities, [build_question(chance, 1, 0, 5) for _ in range(3)], 2)
 
         for hops in HOPS:
-            for name, (common, rare) in KINDS.items():
-                questions = [build_question(chance, common, rare) for _ in range(count)]
+            for name, counts in KINDS.items():
+                questions = [build_question(chance, *counts) for _ in range(count)]
                 times = await measure(abilities, questions, hops)
                 print(
                     f"{hops} hops, {name} words: median {times.median:.1f} ms,"
@@ -98,6 +123,7 @@ def main() -> None:
         if not path.exists():
             generate(path, arguments.memories)
 
+        add_words_of_half(path)
         asyncio.run(measure_all(path, folder, arguments.questions))
 
 

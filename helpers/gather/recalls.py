@@ -23,7 +23,7 @@ from abilities.helpers.memory.recalling import RecallResult, hash_ranking
 from abilities.helpers.reply.detail import RECALLED
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
-from abilities.helpers.search.recall import RankedEntry
+from abilities.helpers.search.rankings import RankedEntry
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.text.pieces import Piece, slice_text
 

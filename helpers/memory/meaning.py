@@ -10,7 +10,8 @@ from itertools import zip_longest
 from abilities.helpers.embedder import Comparison, EmbedderFailed, EmbedderThread
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.search.fusion import EntryName, fuse
-from abilities.helpers.search.recall import Filters, Ranking, RecallRequest, keep_once
+from abilities.helpers.search.rankings import Ranking, keep_once
+from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryStore, Recalled
 from abilities.helpers.stores.query import Query

@@ -21,7 +21,7 @@ from abilities.helpers.memory.recalled import (
 from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
 from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.render import Format, json_size, render
-from abilities.helpers.search.recall import RankedEntry
+from abilities.helpers.search.rankings import RankedEntry
 
 INPUT_CHARS = 80
 """How much of a question its record repeats."""

@@ -12,7 +12,8 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory.notes import NotePart, read_note_parts
 from abilities.helpers.memory.targets import MemoryFiles
-from abilities.helpers.search.recall import Entries, Filters, NoteTerms, Ranking, RecallRequest
+from abilities.helpers.search.rankings import Entries, Ranking
+from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryStore, Recalled

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from abilities.helpers.search.ranking import SCORE_ONE
-from abilities.helpers.search.recall import RankedEntry, Ranking
+from abilities.helpers.search.rankings import RankedEntry, Ranking
 from abilities.helpers.search.selection import MOST_SELECTED
 
 DAMPING = 60

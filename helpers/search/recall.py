@@ -5,20 +5,22 @@ order and the scores are the same, since they depend on the memories alone.
 """
 
 import heapq
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar, cast, overload
+from typing import Any, NamedTuple, TypeVar
 
+from abilities.helpers.search.best import Selected
 from abilities.helpers.search.question import Postings, QuestionIndex
-from abilities.helpers.search.selection import MOST_SELECTED, Selected, select_best
+from abilities.helpers.search.rankings import Entries, RankedEntry, Ranking, keep_once
+from abilities.helpers.search.selection import MOST_SELECTED, select_best
 from abilities.helpers.search.spreading import (
     SEEDS,
     Gifts,
     Links,
     Steps,
+    choose_relays,
     find_steps,
-    list_neighbors,
     spread,
 )
 from abilities.helpers.search.terms import QuestionWord
@@ -127,62 +129,6 @@ class IndexBlocks(NamedTuple):
     archived_blocks: Postings
 
 
-class RankedEntry(NamedTuple):
-    """A memory in a ranking by its key, or a chunk of a note by its name.
-
-    ``own`` is the part of ``score`` that its own words give. ``words`` are those of the question,
-    as they were asked. ``via`` is the key of the hit whose links led here, if no word did.
-    """
-
-    name: str
-    is_note: bool
-    score: int
-    own: int
-    via: str | None = None
-    words: tuple[str, ...] = ()
-
-
-class Entries(Sequence[RankedEntry]):
-    """The entries of a ranking, from plain tuples of their fields.
-
-    An entry is made when it is asked for. Thousands of them per question would have the garbage
-    collector go through all of the process, which it does not do for plain tuples.
-    """
-
-    def __init__(self, columns: Sequence[tuple[Any, ...]]) -> None:
-        self.columns = columns
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    @overload
-    def __getitem__(self, place: int) -> RankedEntry: ...
-    @overload
-    def __getitem__(self, place: slice) -> "Entries": ...
-    def __getitem__(self, place: int | slice) -> "RankedEntry | Entries":
-        if isinstance(place, slice):
-            return Entries(self.columns[place])
-
-        return RankedEntry._make(self.columns[place])
-
-    def __iter__(self) -> Iterator[RankedEntry]:
-        return map(RankedEntry._make, self.columns)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(cast(Sequence[object], other))
-
-    def __hash__(self) -> int:
-        return hash(tuple(self.columns))
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """What answers a question, by falling score and then by name, and its words nobody holds."""
-
-    entries: Sequence[RankedEntry]
-    unknown_words: tuple[str, ...]
-
-
 T = TypeVar("T")
 
 Columns = tuple[Any, ...]
@@ -220,12 +166,11 @@ def rank(request: RecallRequest) -> Conversation[tuple[Ranking, ...]]:
     own: list[list[RankedEntry]] = []
     for search, selected in zip(searches, hits, strict=True):
         own.append(_list_best(search, selected, keys))
-    ways = yield from _fetch_ways(own, request)
+    gifts = yield from _spread_all(own, request)
 
     rankings: list[Ranking] = []
-    for search, entries in zip(searches, own, strict=True):
-        seeds = [(entry.name, entry.score) for entry in entries[:SEEDS]]
-        merged = _merge(entries, spread(seeds, ways, request.hops))
+    for search, entries, given in zip(searches, own, gifts, strict=True):
+        merged = _merge(entries, given)
         notes = map(tuple, _score_notes(search, request.notes))
         ranked = _sort([*merged, *notes])
         unknown = search.list_unknown(note.terms for note in request.notes)
@@ -288,21 +233,34 @@ def _score_notes(search: QuestionIndex, notes: Sequence[NoteTerms]) -> list[Rank
     return _sort(entries)[:MOST_SELECTED]
 
 
-def _fetch_ways(
+def _spread_all(
     own: Sequence[Sequence[RankedEntry]], request: RecallRequest
-) -> Conversation[dict[str, list[Steps]]]:
-    """Return the steps from all seeds and, for two hops, from what these lead to."""
+) -> Conversation[list[Gifts]]:
+    """Return what the seeds of each question give to other memories."""
     ways: dict[str, list[Steps]] = {}
-    seeds = list({entry.name: None for entries in own for entry in entries[:SEEDS]})
+    seeds = [[(entry.name, entry.score) for entry in entries[:SEEDS]] for entries in own]
+    relays: list[Collection[str]] = [()] * len(seeds)
 
-    wanted = seeds
-    for _ in range(request.hops):
-        if wanted:
-            fetched: Mapping[str, Links] = yield FetchLinks(request.filters, tuple(wanted))
-            ways.update({key: find_steps(key, fetched.get(key, Links())) for key in wanted})
-        wanted = list_neighbors(ways, seeds)
+    if request.hops >= 1:
+        yield from _fetch_ways(ways, request, (name for one in seeds for name, _ in one))
+    if request.hops == 2:
+        relays = [choose_relays(one, ways) for one in seeds]
+        yield from _fetch_ways(ways, request, (name for one in relays for name in sorted(one)))
 
-    return ways
+    return [spread(one, ways, through) for one, through in zip(seeds, relays, strict=True)]
+
+
+def _fetch_ways(
+    ways: dict[str, list[Steps]], request: RecallRequest, keys: Iterable[str]
+) -> Conversation[None]:
+    """Add the steps from memories whose steps are not known."""
+    wanted = tuple(dict.fromkeys(key for key in keys if key not in ways))
+    if not wanted:
+        return
+
+    fetched: Mapping[str, Links] = yield FetchLinks(request.filters, wanted)
+    for key in wanted:
+        ways[key] = find_steps(key, fetched.get(key, Links()))
 
 
 def _merge(entries: Sequence[RankedEntry], gifts: Gifts) -> list[Columns]:
@@ -319,26 +277,6 @@ def _merge(entries: Sequence[RankedEntry], gifts: Gifts) -> list[Columns]:
             merged.append((key, False, score, 0, gifts.givers[key], ()))
 
     return merged
-
-
-def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
-    """Keep each entry only in the ranking in which it has its best place."""
-    if len(rankings) == 1:
-        return tuple(rankings)
-
-    best: dict[tuple[bool, str], tuple[int, int]] = {}
-
-    for number, ranking in enumerate(rankings):
-        for place, entry in enumerate(ranking.entries):
-            name = entry.is_note, entry.name
-            best[name] = min(best.get(name, (place, number)), (place, number))
-
-    kept: list[Ranking] = []
-    for number, ranking in enumerate(rankings):
-        entries = [e for e in ranking.entries if best[e.is_note, e.name][1] == number]
-        kept.append(Ranking(tuple(entries), ranking.unknown_words))
-
-    return tuple(kept)
 
 
 def _sort(entries: Iterable[ColumnsT]) -> list[ColumnsT]:

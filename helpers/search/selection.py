@@ -7,22 +7,19 @@ reach it (Turtle and Flood, "Query Evaluation: Strategies and Optimizations", 19
 256 memories reach by a single term is known before any block is searched.
 """
 
-import heapq
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from abilities.helpers.search.best import BestMemories, Selected
 from abilities.helpers.search.lanes import LaneFilter, spread_weights
 from abilities.helpers.search.postings import BLOCK_DOCS, block_of, decode, list_weights
 from abilities.helpers.search.ranking import HIGHEST_WEIGHT, compute_score
 
 MOST_SELECTED = 256
 """Memories that are selected."""
-
-MOST_TIED = 4_096
-"""Memories that are selected beyond them because they score as much as the last one."""
 
 _FEW = 25
 """Postings per term of a block up to which adding them one by one is faster than in lanes."""
@@ -31,15 +28,6 @@ _TOTAL_BITS = 40
 """Bits of a sum below the number of terms in it."""
 
 _MATCHED = 1 << _TOTAL_BITS
-
-_DOC_BITS = 40
-"""Bits of a place in a ranking that hold a memory's number; the score stands above them."""
-
-_LAST_DOC = (1 << _DOC_BITS) - 1
-
-
-Selected = tuple[int, int]
-"""A memory's number and its score. Of thousands, records with names would take twice as long."""
 
 
 class BlockPostings(NamedTuple):
@@ -64,10 +52,10 @@ def select_best(
     highest = {place: _find_highest(joined) * idfs[place] for place, joined in weights.items()}
 
     if allowed is None:
-        best = _Best(most, _find_first_bound(weights, idfs, highest, most))
+        best = BestMemories(most, _find_first_bound(weights, idfs, highest, most))
         allowed_numbers = None
     else:
-        best = _Best(most)
+        best = BestMemories(most)
         allowed_numbers = _group_by_block(allowed)
 
     search = _Search(idfs, highest, best)
@@ -83,58 +71,6 @@ def select_best(
     return best.rank()
 
 
-class _Best:
-    """The best memories so far; ``least_score`` is a score that at least ``most`` reach.
-
-    A place is a number by which memories are sorted: by falling score and then by number.
-    """
-
-    def __init__(self, most: int, least_score: int = 1) -> None:
-        self._most = most
-        self._scores: list[int] = []
-        self._places: list[int] = []
-        self._last_tied: Selected = (0, 0)
-        self.least_score = least_score
-        """The score that a memory needs."""
-
-    def add(self, doc: int, score: int) -> None:
-        """Add a memory that scores ``least_score`` at least."""
-        self._places.append(doc - (score << _DOC_BITS))
-        if len(self._scores) < self._most:
-            heapq.heappush(self._scores, score)
-        elif score > self._scores[0]:
-            heapq.heapreplace(self._scores, score)
-
-        if len(self._scores) == self._most:
-            self.least_score = self._scores[0]
-        if len(self._places) > 2 * (self._most + MOST_TIED):
-            self._places = self._cut()
-            if len(self._places) == self._most + MOST_TIED:
-                self._last_tied = _read_place(self._places[-1])
-
-    def find_least(self, doc: int) -> int:
-        """Return the score that memories from this number on need."""
-        # If enough memories of lower numbers tie with the last, one more tie changes nothing.
-        last, score = self._last_tied
-        if score == self.least_score and last < doc:
-            return self.least_score + 1
-
-        return self.least_score
-
-    def rank(self) -> list[Selected]:
-        """Return the best, and those that tie with the last of them."""
-        return list(map(_read_place, self._cut()))
-
-    def _cut(self) -> list[int]:
-        last = _LAST_DOC - (self.least_score << _DOC_BITS)
-        ranked = sorted([place for place in self._places if place <= last])
-        return ranked[: self._most + MOST_TIED]
-
-
-def _read_place(place: int) -> Selected:
-    return place & _LAST_DOC, -(place >> _DOC_BITS)
-
-
 class _Search:
     """Finds the memories of blocks that may be among the best.
 
@@ -142,7 +78,7 @@ class _Search:
     idf, and above 40 bits the number of its terms.
     """
 
-    def __init__(self, idfs: Sequence[int], highest: Mapping[int, int], best: _Best) -> None:
+    def __init__(self, idfs: Sequence[int], highest: Mapping[int, int], best: BestMemories) -> None:
         self._asked = len(idfs)
         self._highest = highest
         self._rising = sorted(highest, key=lambda place: highest[place])
@@ -152,6 +88,7 @@ class _Search:
         self._idfs = idfs
         self._best = best
         self._cuts: dict[tuple[int, ...], dict[int, int]] = {}
+        self._scores: dict[int, int] = {}
 
     @cached_property
     def _lane_filter(self) -> LaneFilter:
@@ -175,11 +112,17 @@ class _Search:
             sums = self._add_up_lanes(block.docs, least)
 
         best = self._best
+        scores = self._scores
         for number, amount in sums.items():
-            matched, total = divmod(amount, _MATCHED)
-            score = compute_score(total, matched, self._asked)
+            score = scores.get(amount) or self._score(amount)
             if score >= best.least_score:
                 best.add(first + number, score)
+
+    def _score(self, amount: int) -> int:
+        """Return the score of a sum, and keep it, since many memories have equal sums."""
+        matched, total = divmod(amount, _MATCHED)
+        score = self._scores[amount] = compute_score(total, matched, self._asked)
+        return score
 
     def _divide(self, docs: Mapping[int, bytes], least: int) -> tuple[list[int], list[int]]:
         """Return terms of which a memory needs one to reach a score, and the others."""

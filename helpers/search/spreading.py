@@ -6,11 +6,18 @@ activation is bounded in steps and in fan-out, and falls with each step. All is 
 integers.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 SEEDS = 30
 """The best hits, which give a share of their scores to what they are linked with."""
+
+MOST_RELAYS = 32
+"""Memories one link away from seeds, and no seeds themselves, whose links are followed too.
+
+So a question reads the links of at most 62 memories, however densely these are linked.
+"""
 
 MOST_OUTGOING = 10
 """Links of a memory that are followed: the ones that rank best."""
@@ -57,6 +64,9 @@ class Steps(NamedTuple):
 Ways = Mapping[str, Sequence[Steps]]
 """The steps from each memory whose links are known."""
 
+Seeds = Sequence[tuple[str, int]]
+"""Keys of hits with their scores, best first."""
+
 
 def keep_best(links: dict[str, float], key: str, weight: float) -> None:
     """Add a link to a memory; of several links to one the best counts."""
@@ -79,47 +89,57 @@ def find_steps(key: str, links: Links) -> list[Steps]:
     return steps
 
 
-def list_neighbors(ways: Ways, seeds: Iterable[str]) -> list[str]:
-    """Return the keys one step away from any seed whose own steps are not known, each once."""
-    neighbors: dict[str, None] = {}
-    for seed in seeds:
-        for steps in ways.get(seed, ()):
-            neighbors |= dict.fromkeys(steps.weights)
+def choose_relays(seeds: Seeds, ways: Ways) -> frozenset[str]:
+    """Return the memories through which ways of two links lead.
 
-    return [key for key in neighbors if key not in ways]
+    They are the seeds, and of the others one link away the `MOST_RELAYS` that get most; of equal
+    ones the first by key.
+    """
+    names = {seed for seed, _ in seeds}
+    near = _add_up(seeds, ways, ())
+    others = [(-given, key) for key, given in near.scores.items() if key not in names]
+
+    return frozenset(names.union(key for _, key in heapq.nsmallest(MOST_RELAYS, others)))
 
 
-def spread(seeds: Sequence[tuple[str, int]], ways: Ways, hops: int) -> Gifts:
+def spread(seeds: Seeds, ways: Ways, relays: Collection[str]) -> Gifts:
     """Return what each memory gets from the seeds; of equal givers the first is named.
 
-    ``seeds`` are keys with scores, best first. A memory gets a seed's share once, by the way on
-    which it gets most; what several seeds give adds up, as far as `MOST_TENTHS` allows.
+    A memory gets a seed's share once, by the way on which it gets most; what several seeds give
+    adds up, as far as `MOST_TENTHS` allows. Ways of two links lead through ``relays`` only.
     """
     most = max((score * MOST_TENTHS // 10 for _, score in seeds), default=0)
+    gifts = _add_up(seeds, ways, relays)
+
+    return Gifts({key: min(amount, most) for key, amount in gifts.scores.items()}, gifts.givers)
+
+
+def _add_up(seeds: Seeds, ways: Ways, relays: Collection[str]) -> Gifts:
+    """Return what each memory gets from the seeds, without a bound."""
     sums: dict[str, int] = {}
     largest: dict[str, int] = {}
     givers: dict[str, str] = {}
 
     for seed, score in seeds:
-        for key, given in _give(seed, score, ways, hops).items():
+        for key, given in _give(seed, score, ways, relays).items():
             sums[key] = sums.get(key, 0) + given
             if given > largest.get(key, 0):
                 largest[key] = given
                 givers[key] = seed
 
-    return Gifts({key: min(amount, most) for key, amount in sums.items()}, givers)
+    return Gifts(sums, givers)
 
 
-def _give(seed: str, score: int, ways: Ways, hops: int) -> dict[str, int]:
-    """Return what one seed gives to each memory within so many steps, if it is more than zero."""
+def _give(seed: str, score: int, ways: Ways, relays: Collection[str]) -> dict[str, int]:
+    """Return what one seed gives to each memory, if it is more than zero."""
     given: dict[str, int] = {}
     near, far = (score * tenths for tenths in TENTHS)
+    steps = ways.get(seed, ())
 
-    if hops >= 1:
-        _give_along(given, ways.get(seed, ()), near, 10)
-    if hops == 2:
-        for weights, best in ways.get(seed, ()):
-            for key, weight in weights.items():
+    _give_along(given, steps, near, 10)
+    for weights, best in steps:
+        for key, weight in weights.items():
+            if key in relays:
                 _give_along(given, ways.get(key, ()), far * weight, 10 * best)
 
     given.pop(seed, None)

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from abilities.helpers.search.recall import Filters, RankedEntry, Ranking, RecallRequest
+from abilities.helpers.search.rankings import RankedEntry, Ranking
+from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance_steps import (

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from abilities.declarations.memory import Direction
-from abilities.helpers.search.recall import Ranking, RecallRequest
+from abilities.helpers.search.rankings import Ranking
+from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
 from abilities.helpers.stores.changes import Change, Outcome
 from abilities.helpers.stores.history import DamagedEntry, Entry

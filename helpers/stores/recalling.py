@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from abilities.helpers.search.recall import Ranking
+from abilities.helpers.search.rankings import Ranking
 from abilities.helpers.search.terms import LANGUAGES, Language
 from abilities.helpers.stores.model import StoredMemory
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from abilities.helpers.search.fusion import DAMPING, EntryName, fuse, join_rankings
 from abilities.helpers.search.ranking import SCORE_ONE
-from abilities.helpers.search.recall import RankedEntry, Ranking
+from abilities.helpers.search.rankings import RankedEntry, Ranking
 
 NAMES = [f"m{number:02}" for number in range(20)]
 

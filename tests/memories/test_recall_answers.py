@@ -17,7 +17,7 @@ from abilities.helpers.memory.recalling import RecallResult, check_cursors, pars
 from abilities.helpers.memory.targets import Target
 from abilities.helpers.reply.render import Format
 from abilities.helpers.search.ranking import SCORE_ONE
-from abilities.helpers.search.recall import RankedEntry, Ranking
+from abilities.helpers.search.rankings import RankedEntry, Ranking
 from abilities.helpers.stores.model import Row, StoredMemory
 from abilities.helpers.text.pieces import Piece
 from abilities.helpers.text.ranges import WHOLE

@@ -4,15 +4,18 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from abilities.helpers.search.recall import Filters, NoteTerms, Ranking, RecallRequest
+from abilities.helpers.search.rankings import Ranking
+from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question, weigh_text
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
 from tests.support.recall_index import PlainMemory, RecallIndex
 
 ENGLISH = Language()
+
+at_any_speed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 WORDS = ("lamp", "lamps", "river", "the", "ADR-007", "adr", "Zürich", "数据库", "x1")
 KEYS = ("lamp/1", "river-2", *(f"m{number}" for number in range(12)))
@@ -72,6 +75,7 @@ def find_score(ranking: Ranking, key: str) -> int:
     return next((entry.score for entry in ranking.entries if entry.name == key), 0)
 
 
+@at_any_speed
 @given(memories, requests)
 def test_the_conversation_ranks_as_a_plain_computation_does(
     stored: list[PlainMemory], request: RecallRequest
@@ -81,6 +85,7 @@ def test_the_conversation_ranks_as_a_plain_computation_does(
     assert [describe(ranking) for ranking in rankings] == rank_exhaustively(stored, request)
 
 
+@at_any_speed
 @given(memories, requests, st.randoms())
 def test_scores_and_order_do_not_depend_on_insertion(
     stored: list[PlainMemory], request: RecallRequest, random: Random
@@ -91,6 +96,7 @@ def test_scores_and_order_do_not_depend_on_insertion(
     assert RecallIndex(shuffled).rank(request) == RecallIndex(stored).rank(request)
 
 
+@at_any_speed
 @given(memories, requests)
 def test_an_entry_stands_once_over_all_questions(
     stored: list[PlainMemory], request: RecallRequest
@@ -101,6 +107,7 @@ def test_an_entry_stands_once_over_all_questions(
     assert len(names) == len(set(names))
 
 
+@at_any_speed
 @given(memories, texts, st.integers(0, 8))
 def test_more_of_a_rare_word_never_ranks_lower(
     stored: list[PlainMemory], text: str, times: int
@@ -187,6 +194,44 @@ def test_more_than_64_incoming_links_are_not_followed() -> None:
         linking = [PlainMemory(f"m{n:02}", "stone", links=[("hub", 0.5)]) for n in range(count)]
         (ranking,) = RecallIndex(hub + linking).rank(ask("lamp"))
         assert len(ranking.entries) == found
+
+
+def test_the_32_memories_that_get_most_lead_one_link_further() -> None:
+    """Of equal ones these are the first by key; hits lead further besides."""
+    stored: list[PlainMemory] = []
+    for number in range(40):
+        weight = 0.5 if number % 10 == 3 else 1.0
+        near, far = f"near {number:02}", f"far {number:02}"
+        if number % 10 == 0:
+            stored.append(PlainMemory(f"hit {number:02}", "lamp"))
+        stored[-1 - number % 10 * 2].links.append((near, weight))
+        stored += [PlainMemory(near, "stone", links=[(far, 1.0)]), PlainMemory(far, "cloud")]
+    stored[0].links[9] = ("hit 10", 1.0)
+
+    (ranking,) = RecallIndex(stored).rank(ask("lamp"))
+    found = {entry.name for entry in ranking.entries if entry.name.startswith("far")}
+
+    unlinked, lighter, last = {9}, {3, 13, 23, 33}, {37, 38, 39}
+    expected = set(range(40)) - unlinked - lighter - last
+    assert found == {f"far {number:02}" for number in expected}
+
+
+@pytest.mark.parametrize("links", [3, 8])
+def test_many_linked_memories_rank_as_a_plain_computation_does(links: int) -> None:
+    """So many that not all of those one link away lead further."""
+    chance = Random(links)
+    keys = [f"m{number:03}" for number in range(400)]
+    stored: list[PlainMemory] = []
+    for key in keys:
+        targets = [(chance.choice(keys), chance.randrange(1, 9) / 8) for _ in range(links)]
+        words = chance.choices(("lamp", "river", "stone", "cloud"), (1, 1, 9, 9), k=5)
+        stored.append(PlainMemory(key, " ".join(words), links=targets))
+
+    questions = tuple(split_question(text, ENGLISH) for text in ("lamp river", "river", "lamp"))
+    request = RecallRequest(questions)
+    rankings = RecallIndex(stored).rank(request)
+
+    assert [describe(ranking) for ranking in rankings] == rank_exhaustively(stored, request)
 
 
 def test_a_word_that_nobody_holds_is_unknown_unless_a_note_holds_it() -> None:

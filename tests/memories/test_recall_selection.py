@@ -4,18 +4,22 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from abilities.helpers.search import postings, selection
+from abilities.helpers.search import best, postings
+from abilities.helpers.search.best import Selected
 from abilities.helpers.search.lanes import LaneFilter, spread_weights
 from abilities.helpers.search.ranking import compute_idf, compute_score, compute_weight
-from abilities.helpers.search.selection import BlockPostings, Selected, select_best
+from abilities.helpers.search.selection import BlockPostings, select_best
+
+at_any_speed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 numbers = st.integers(0, postings.BLOCK_DOCS - 1)
 weights = st.integers(1, 63)
 
 
+@at_any_speed
 @given(st.lists(st.tuples(numbers, weights, st.booleans()), max_size=60), st.integers(0, 900))
 def test_postings_hold_what_was_added_and_not_removed(
     changes: list[tuple[int, int, bool]], block: int
@@ -41,6 +45,7 @@ def test_postings_hold_what_was_added_and_not_removed(
     assert all(postings.block_of(doc) == block for doc in expected)
 
 
+@at_any_speed
 @given(st.dictionaries(numbers, weights, max_size=80))
 def test_spread_weights_stand_at_the_numbers_of_their_memories(by_number: dict[int, int]) -> None:
     lanes = spread_weights(pack(by_number))
@@ -53,6 +58,7 @@ def pack(by_number: dict[int, int]) -> bytes:
     return b"".join(postings.pack(number, weight) for number, weight in sorted(by_number.items()))
 
 
+@at_any_speed
 @given(
     st.lists(
         st.tuples(st.integers(1, 15_000), st.dictionaries(numbers, weights, max_size=30)),
@@ -111,7 +117,7 @@ def select_plainly(
     )
     if len(ranked) > most:
         _, last = ranked[most - 1]
-        ranked = [one for one in ranked if one[1] >= last][: most + selection.MOST_TIED]
+        ranked = [one for one in ranked if one[1] >= last][: most + best.MOST_TIED]
 
     return ranked
 
@@ -141,7 +147,7 @@ def test_ties_with_the_last_are_bounded_and_the_lowest_numbers_stay() -> None:
 
     selected = select_best(blocks, [700])
 
-    assert [doc for doc, _ in selected] == list(range(256 + selection.MOST_TIED))
+    assert [doc for doc, _ in selected] == list(range(256 + best.MOST_TIED))
 
 
 def test_a_weight_grows_with_the_count_and_falls_with_the_length() -> None:
@@ -163,6 +169,7 @@ def test_a_number_that_damage_repeats_does_no_harm() -> None:
 held = st.sampled_from(((0, 0), (30, 0), (0, 30), (30, 30), (31, 30)))
 
 
+@at_any_speed
 @given(st.lists(st.lists(held, min_size=12), max_size=4))
 @example([[(30, 0)] * 9 + [(30, 30)] * 2, [(30, 30)] * 4])
 def test_ties_are_kept_whatever_scores_come_later(rows: list[list[tuple[int, int]]]) -> None:
@@ -174,6 +181,6 @@ def test_ties_are_kept_whatever_scores_come_later(rows: list[list[tuple[int, int
         blocks.append(BlockPostings(block, {place: held for place, held in docs.items() if held}))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selection, "MOST_TIED", 3)
+        patch.setattr(best, "MOST_TIED", 3)
         selected = select_best(blocks, [700, 700], 2)
         assert selected == select_plainly(blocks, [700, 700], 2, None)

@@ -110,8 +110,10 @@ def rank_one(
     received: dict[str, int] = {}
     best_giver: dict[str, tuple[int, str]] = {}
     neighbors = {memory.key: list_steps(memories, memory, allowed) for memory in memories}
+    seeds = {key: -negative for negative, key in hits[:30]}
+    relays = find_relays(neighbors, seeds) if request.hops == 2 else set[str]()
     for negative, seed in hits[:30]:
-        for key, share in give(neighbors, seed, request.hops).items():
+        for key, share in give(neighbors, seed, request.hops, relays).items():
             given = math.floor(-negative * share)
             if given:
                 received[key] = received.get(key, 0) + given
@@ -173,15 +175,32 @@ def list_steps(
     return steps
 
 
+def find_relays(
+    neighbors: dict[str, list[tuple[str, Fraction]]], seeds: Mapping[str, int]
+) -> set[str]:
+    """Return the seeds, and the 32 others one link away that get most; ties stand by key."""
+    near: dict[str, int] = {}
+    for seed, score in seeds.items():
+        for key, share in give(neighbors, seed, 1, set()).items():
+            near[key] = near.get(key, 0) + math.floor(score * share)
+
+    others = [key for key in near if key not in seeds and near[key] > 0]
+    others.sort(key=lambda key: (-near[key], key))
+    return set(seeds) | set(others[:32])
+
+
 def give(
-    neighbors: dict[str, list[tuple[str, Fraction]]], seed: str, hops: int
+    neighbors: dict[str, list[tuple[str, Fraction]]], seed: str, hops: int, relays: set[str]
 ) -> dict[str, Fraction]:
-    """Return the share of a seed's score for each memory within so many links, by its best way."""
+    """Return the share of a seed's score for each memory within so many links, by its best way.
+
+    Of two links, the first leads to one of ``relays``.
+    """
     shares: dict[str, Fraction] = {}
 
     for first, share in neighbors[seed] if hops else ():
         shares[first] = max(shares.get(first, Fraction(0)), share / 2)
-        for second, further in neighbors[first] if hops == 2 else ():
+        for second, further in neighbors[first] if first in relays else ():
             shares[second] = max(shares.get(second, Fraction(0)), share * further * 3 / 10)
 
     shares.pop(seed, None)

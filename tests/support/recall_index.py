@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from abilities.helpers.search import postings
+from abilities.helpers.search.rankings import Ranking
 from abilities.helpers.search.recall import (
     Conversation,
     FetchBlocks,
@@ -15,7 +16,6 @@ from abilities.helpers.search.recall import (
     FetchPassing,
     Filters,
     IndexBlocks,
-    Ranking,
     RecallRequest,
     rank,
 )

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from abilities.helpers.search import postings
+from abilities.helpers.search.rankings import Ranking
 from abilities.helpers.search.recall import (
     Conversation,
     Fetch,
@@ -17,7 +18,6 @@ from abilities.helpers.search.recall import (
     FetchPassing,
     Filters,
     IndexBlocks,
-    Ranking,
     RecallRequest,
     rank,
 )

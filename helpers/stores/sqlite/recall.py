@@ -2,12 +2,14 @@
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 from abilities.helpers.search import postings
 from abilities.helpers.search.question import Postings
+from abilities.helpers.search.rankings import Ranking
 from abilities.helpers.search.recall import (
     Fetch,
     FetchBlocks,
@@ -17,7 +19,6 @@ from abilities.helpers.search.recall import (
     FetchPassing,
     Filters,
     IndexBlocks,
-    Ranking,
     RecallRequest,
     rank,
 )
@@ -136,9 +137,11 @@ def _fetch_side(
 
     recent = RecentTerms(connection.execute(_RECENT, (namespace, side)))
     for term, by_block in blocks.items():
+        added: dict[int, list[bytes]] = defaultdict(list)
         for doc, weight in recent.find(term):
-            block = postings.block_of(doc)
-            by_block[block] = by_block.get(block, b"") + postings.pack(doc, weight)
+            added[postings.block_of(doc)].append(postings.pack(doc, weight))
+        for block, docs in added.items():
+            by_block[block] = by_block.get(block, b"") + b"".join(docs)
 
     return blocks
 

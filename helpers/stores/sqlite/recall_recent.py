@@ -69,8 +69,8 @@ class RecentTerms:
         while start >= 0:
             end = start + len(line)
             index = bisect_right(self._starts, start)
-            weight = _read_weight(self._text[end : end + 1].decode(errors="replace"))
-            if weight:
+            weight = self._text[end] - _NO_WEIGHT if end < len(self._text) else 0
+            if 0 < weight <= HIGHEST_WEIGHT:  # a byte of one that damage made longer is above
                 yield self._docs[index - 1], weight
 
             # A memory has a term once; only damage repeats it.
