@@ -51,7 +51,7 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
     "days": (memory_read_bulk.name,),
     "files": (file_list.name,),
 }
-"""The abilities that show the same; a view is as if it were not there if all of them are withheld."""
+"""The abilities that show the same as a view, which is there only if one of them is offered."""
 
 MAX_BYTES = 1_000_000
 """Size of an answer: what people look at need not fit into a model's context."""
