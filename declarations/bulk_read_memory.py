@@ -150,6 +150,12 @@ class ConciseAssociated(ConciseEntry):
     score: float = Field(description="link_weight times the memory's score.")
     depth: int = Field(description="Links from the first memory, on the shortest path.")
     parent: str = Field(description="The memory before it on that path.")
+    link: str | None = Field(
+        default=None, description="The kind of link that leads here from it; default association."
+    )
+    direction: Literal["in"] | None = Field(
+        default=None, description="With direction both: in if the link leads to the parent."
+    )
 
 
 class ConciseWalkMetadata(Model):

@@ -42,7 +42,7 @@ Kind = Literal["file", "glob", "search", "note", "memory", "recall"]
 
 def _format_version(value: object) -> object:
     """Return a version as a string: that of a memory is a number."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         return str(value)
 
     return value

@@ -146,9 +146,14 @@ class LeftOut(Model):
 
 
 BestFirst = Field(description="Best first; a memory stands under one question only.")
-Matched = Annotated[int, Field(description="How many were found in all.")]
+Matched = Annotated[int, Field(description="How many answer it, those of `also` included.")]
+Also = Annotated[
+    list[str] | None,
+    Field(description="Names of the best that stand under another question, 3 at most."),
+]
 UnknownWords = Annotated[
-    list[str] | None, Field(description="Words that no memory holds, 10 at most.")
+    list[str] | None,
+    Field(description="Words that no key, summary or content holds, 10 at most."),
 ]
 
 
@@ -157,6 +162,7 @@ class RecallData(Model):
 
     memories: list[ExplainedMemory] = BestFirst
     matched: Matched
+    also: Also = None
     unknown_words: UnknownWords = None
     left_out: list[LeftOut] | None = Field(
         default=None, description="The best that did not fit, 10 at most."
@@ -169,6 +175,7 @@ class ConciseRecall(Model):
     input: str = Field(description="The question, cut at 80 characters.")
     memories: list[RecalledMemory] = BestFirst
     matched: Matched
+    also: Also = None
     unknown_words: UnknownWords = None
 
 

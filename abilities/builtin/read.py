@@ -30,7 +30,7 @@ from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.gather.plan import build_plan
 from abilities.helpers.gather.walks import is_walk
 from abilities.helpers.reply.bound import Bound
-from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item
+from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item, is_sendable
 from abilities.helpers.reply.render import Format, render
 from abilities.validation import validate_arguments
 
@@ -141,6 +141,8 @@ def _try_to_parse(sent: object, disabled: Collection[str]) -> AskedItem | ItemOf
 def _parse_item(sent: object) -> AskedItem:
     """Return an item as it is gathered. Raises Refused for one that is wrong."""
     text = format_item(sent)
+    if isinstance(sent, str) and not is_sendable(sent):
+        raise Refused("invalid_unicode")
     if isinstance(sent, str) and not sent.startswith("{"):
         return AskedItem("file", sent, text, FileItem.model_construct(file=sent))
 
@@ -151,6 +153,9 @@ def _parse_item(sent: object) -> AskedItem:
     fields = {name: value for name, value in fields.items() if value is not None}
     kind = _find_kind(fields)
     asked = validate_arguments(ITEMS[kind], fields)
+    if not is_sendable(fields):
+        raise Refused("invalid_unicode")
+
     after = asked.after if isinstance(asked, ContinuedItem) else None
     return AskedItem(kind, fields, text, asked, parse_cursor(after))
 

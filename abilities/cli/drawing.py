@@ -7,6 +7,9 @@ from typing import Literal, NamedTuple
 
 from abilities.helpers.walk import WalkOutcome
 
+USUAL_TYPE = "association"
+"""The type of a link that was stored without one."""
+
 EdgeKind = Literal["way", "again", "cut"]
 """What a link is to the walk.
 
@@ -72,6 +75,13 @@ class DrawnEdge(NamedTuple):
     weight: float
     kind: EdgeKind
     incoming: bool = False
+    type: str = USUAL_TYPE
+
+    @property
+    def label(self) -> str:
+        """Its weight, after its type unless that is the usual one."""
+        weight = f"{self.weight:g}"
+        return weight if self.type == USUAL_TYPE else f"{self.type} {weight}"
 
 
 class Drawing(NamedTuple):
@@ -112,7 +122,9 @@ def draw_walk(outcome: WalkOutcome) -> Drawing:
 
         for target, link in step.kept:
             kind: EdgeKind = "way" if target.link is link else "again"
-            drawing.edges.append(DrawnEdge(step.key, target.key, link.weight, kind, link.incoming))
+            drawing.edges.append(
+                DrawnEdge(step.key, target.key, link.weight, kind, link.incoming, link.type)
+            )
 
     for cut in outcome.frontier:
         depth = depths[cut.source] + 1
@@ -137,7 +149,7 @@ def as_mermaid(drawing: Drawing) -> str:
         start, end = names[edge.source], names[edge.target]
         if edge.incoming:
             start, end = end, start
-        lines.append(f'    {start} {arrow}|"{edge.weight:g}"| {end}')
+        lines.append(f'    {start} {arrow}|"{_escape_mermaid(edge.label)}"| {end}')
 
     lines.append(f"    {_MERMAID_STYLE}")
     return "\n".join(lines) + "\n"
@@ -242,15 +254,15 @@ def _shorten_label(key: str) -> str:
 
 
 def _format_edge(edge: DrawnEdge, source: Point, target: Point) -> str:
-    """Return a curve between two boxes, given by their corners, with the weight at its middle."""
+    """Return a curve between two boxes, given by their corners, with its label at its middle."""
     curve = _route_curve(source, target)
     path = "M {:.0f} {:.0f} C {:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}".format(
         *curve.start, *curve.start_control, *curve.end_control, *curve.end
     )
     at = _find_middle(curve).move(-8, -4)
-    weight = f'<text class="small" x="{at.x:.0f}" y="{at.y:.0f}">{edge.weight:g}</text>'
+    label = f'<text class="small" x="{at.x:.0f}" y="{at.y:.0f}">{escape(edge.label)}</text>'
 
-    return f'<path class="{edge.kind}" d="{path}"/>{weight}'
+    return f'<path class="{edge.kind}" d="{path}"/>{label}'
 
 
 def _route_curve(source: Point, target: Point) -> Curve:

@@ -91,8 +91,8 @@ def escape_errors() -> Generator[None]:
     """Let whatever an error of the block quotes neither steer the terminal nor begin a line."""
     try:
         yield
-    except (UsageErrorInLines, SettingsError):
-        raise
+    except (UsageErrorInLines, SettingsError, click.exceptions.NoArgsIsHelpError):
+        raise  # their words are our own
     except click.MissingParameter as error:
         from abilities.cli.text import escape_text
 

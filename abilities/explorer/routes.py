@@ -11,7 +11,7 @@ from abilities.adapters.http import get_abilities, parse_body, to_response
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES, StaticPage
-from abilities.explorer.views import MAX_BYTES, VIEWS
+from abilities.explorer.views import ALIKE, MAX_BYTES, VIEWS
 from abilities.helpers.reply.render import render
 from abilities.replies import Reply, build_failed_reply
 
@@ -36,7 +36,10 @@ def _create_endpoint(page: StaticPage) -> Callable[[], Awaitable[Response]]:
 
 async def _read_view(name: str, request: Request) -> Response:
     """Run one of the internal views, with a larger bound on its answer than models get."""
-    if name not in VIEWS:
+    withheld = get_abilities(request).context.disabled
+    names = ALIKE.get(name, ())
+    is_withheld = bool(names) and all(one in withheld for one in names)
+    if name not in VIEWS or is_withheld:
         return to_response(build_failed_reply(Fault.from_reason("unknown_address")))
 
     try:

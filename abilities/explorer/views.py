@@ -4,10 +4,14 @@ They are declared, validated and answered as all abilities are, but stand in a r
 own: no client is ever offered one, and none appears in a published schema.
 """
 
+from collections.abc import Mapping
 from datetime import date
 from importlib.metadata import version
 
-from abilities.builtin.file_list import parse_listing_request
+from abilities.builtin.bulk_read_memory import memory_get
+from abilities.builtin.file_list import file_list, parse_listing_request
+from abilities.builtin.memory_history import memory_changes, memory_history
+from abilities.builtin.memory_read_bulk import memory_read_bulk
 from abilities.declarations.explorer import (
     Day,
     DaysAnswer,
@@ -39,6 +43,15 @@ from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.timeline import describe_change, describe_pair
 from abilities.helpers.memory.versions import TimelineFilter
 from abilities.registry import AbilityRegistry
+
+ALIKE: Mapping[str, tuple[str, ...]] = {
+    "memory": (memory_get.name, memory_read_bulk.name),
+    "version": (memory_history.name,),
+    "timeline": (memory_changes.name,),
+    "days": (memory_read_bulk.name,),
+    "files": (file_list.name,),
+}
+"""The abilities that show the same as a view, which is there only if one of them is offered."""
 
 MAX_BYTES = 1_000_000
 """Size of an answer: what people look at need not fit into a model's context."""

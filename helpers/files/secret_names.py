@@ -16,7 +16,7 @@ class SecretNames(NamedTuple):
 
 
 SECRET_NAMES = (
-    SecretNames("Our own store, settings and tokens", (".abilities/**",)),
+    SecretNames("Our own store, settings and tokens", (".abilities/**", "*.token")),
     SecretNames(
         "dotenv, Docker Compose: env_file; direnv(1); Cloudflare Workers: local development",
         (

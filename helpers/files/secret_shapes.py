@@ -45,6 +45,11 @@ SHAPES = (
     ),
     Shape("private key", r"\bPrivateKey\s?=\s?([A-Za-z0-9+/]{43}=)", "wireguard.com, wg(8)"),
     Shape(
+        "abilities token",
+        r"\b(abl_[0-9a-f]{8}_[A-Za-z0-9_-]{43})",
+        "docs/serving.md: tokens of `abilities serve`",
+    ),
+    Shape(
         "GitHub token",
         r"\b(gh[pousr]_[A-Za-z0-9_]{36,}|github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59})",
         "docs.github.com: about authentication, GitHub's token formats",

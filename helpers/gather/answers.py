@@ -10,7 +10,7 @@ from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.gather.sharing import Filled, Sharing
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.envelope import assemble_reply, measure_room
-from abilities.helpers.reply.items import BulkRequest
+from abilities.helpers.reply.items import BulkRequest, is_sendable
 
 
 class Answered(NamedTuple):
@@ -19,7 +19,7 @@ class Answered(NamedTuple):
     reply: JsonObject
     filled: Sequence[Filled]
     request: JsonObject
-    """The arguments of the call, without ``plan``."""
+    """The arguments of the call, without ``plan``; an item that JSON cannot hold is empty."""
 
 
 async def build_answer(
@@ -33,6 +33,7 @@ async def build_answer(
     """Return the reply to a batch, with as much of the offers as its bound allows."""
     given = arguments.explicit_arguments()
     given.pop("plan", None)
+    given["items"] = [item if is_sendable(item) else {} for item in arguments.items]
     request = BulkRequest("items", arguments.items, given)
 
     sharing = Sharing(offers, measure_room(request, bound), bound, is_full=is_full)

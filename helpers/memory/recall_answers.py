@@ -32,6 +32,9 @@ MAX_LEFT_OUT = 10
 LEFT_OUT_SHARE = 8
 """What was left out is named in an eighth of the answer at most."""
 
+MAX_ALSO = 3
+"""Memories under another question that a record names, because they answer this one too."""
+
 MAX_UNKNOWN_WORDS = 10
 """Unknown words that a record names."""
 
@@ -211,7 +214,11 @@ class _Draft:
 
     def _build_result(self, question: int, own: list[JsonObject], end: int) -> JsonObject:
         ranking = self._result.rankings[question]
-        data: JsonObject = {"memories": own, "matched": len(ranking.entries)}
+        matched = len(ranking.entries) + len(ranking.also)
+        data: JsonObject = {"memories": own, "matched": matched}
+
+        if ranking.also:
+            data["also"] = list(ranking.also[:MAX_ALSO])
 
         unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
         if unknown:

@@ -20,7 +20,8 @@ class RecordShape(NamedTuple):
     """The fields of a concise record, in their order, if it succeeded and if it failed.
 
     Besides the fields of a full record and of its data, there are ``score`` (combinedScore),
-    ``next`` (where its truncation continues), and ``reason`` and ``message`` of its error.
+    ``link`` and ``direction`` (of its link, if they are not the usual ones), ``next`` (where its
+    truncation continues), and ``reason`` and ``message`` of its error.
     """
 
     found: tuple[str, ...]
@@ -40,8 +41,8 @@ TARGET = RecordShape(
 """A record of `memory_read_bulk`."""
 
 MEMORY = RecordShape(
-    ("key", "content", "version", "score", "depth", "parent", "next"),
-    ("key", "reason", "score", "depth", "parent"),
+    ("key", "content", "version", "score", "depth", "parent", "link", "direction", "next"),
+    ("key", "reason", "score", "depth", "parent", "link", "direction"),
 )
 """A stored memory, alone or in a walk."""
 
@@ -88,6 +89,7 @@ def shape_record(record: JsonObject, shape: RecordShape | None) -> JsonObject:
     values = {**record, **record.get("data", {})}
     if "combinedScore" in record:
         values["score"] = record["combinedScore"]
+        values |= _flatten_link(values.pop("link"))
     if "truncation" in record:
         values["next"] = _flatten_item(record["truncation"]["next"])
 
@@ -160,6 +162,12 @@ def _choose(values: JsonObject, names: tuple[str, ...]) -> JsonObject:
         del chosen["source"]
 
     return chosen
+
+
+def _flatten_link(link: JsonObject) -> JsonObject:
+    """Return the kind and the direction of a link, as far as they are not the usual ones."""
+    names = {"type": "link", "direction": "direction"}
+    return {names[name]: link[name] for name in names if name in link}
 
 
 def _flatten_item(item: object) -> object:

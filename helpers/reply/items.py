@@ -87,6 +87,16 @@ def _strip_place(item: object) -> object:
     return fields
 
 
+def is_sendable(item: object) -> bool:
+    """Return whether JSON can hold an item: no lone surrogates, no integers over 64 bits."""
+    try:
+        json_bytes(item)
+    except TypeError:
+        return False
+
+    return True
+
+
 def format_item(item: object) -> str:
     """Return an item as its record repeats it: a string as it is, anything else as compact JSON."""
     if isinstance(item, str):

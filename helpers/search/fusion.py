@@ -68,7 +68,9 @@ def fuse(ranking: Ranking, similarities: Mapping[EntryName, int]) -> Ranking:
             own = from_meaning.get(name, 0) // _FINENESS
         entries.append(entry._replace(score=score, own=own))
 
-    return Ranking(tuple(entries), ranking.unknown_words)
+    names = {entry.name for entry in entries}
+    also = tuple(name for name in ranking.also if name not in names)
+    return Ranking(tuple(entries), ranking.unknown_words, also)
 
 
 def _share(values: Mapping[Name, int]) -> dict[Name, int]:

@@ -55,10 +55,14 @@ class Entries(Sequence[RankedEntry]):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What answers a question, by falling score and then by name, and its words nobody holds."""
+    """What answers a question, by falling score and then by name, and its words nobody holds.
+
+    ``also`` are the names of what answers it too, but stands in the ranking of another question.
+    """
 
     entries: Sequence[RankedEntry]
     unknown_words: tuple[str, ...]
+    also: tuple[str, ...] = ()
 
 
 def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
@@ -75,7 +79,13 @@ def keep_once(rankings: Sequence[Ranking]) -> tuple[Ranking, ...]:
 
     kept: list[Ranking] = []
     for number, ranking in enumerate(rankings):
-        entries = [e for e in ranking.entries if best[e.is_note, e.name][1] == number]
-        kept.append(Ranking(tuple(entries), ranking.unknown_words))
+        own: list[RankedEntry] = []
+        also = list(ranking.also)
+        for entry in ranking.entries:
+            if best[entry.is_note, entry.name][1] == number:
+                own.append(entry)
+            else:
+                also.append(entry.name)
+        kept.append(Ranking(tuple(own), ranking.unknown_words, tuple(also)))
 
     return tuple(kept)

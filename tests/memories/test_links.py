@@ -35,6 +35,12 @@ async def test_who_works_on_a_project_is_one_call(surface: str, roots: Settings)
     assert walk["associatedMemories"][0]["link"] == {"type": "works on", "link_weight": 0.9}
     assert [cut["key"] for cut in walk["metadata"]["frontier"]] == ["Di"]
 
+    concise = await SURFACES[surface](
+        roots, "bulk_read_memory", {**arguments, "direction": "both", "detail": "concise"}
+    )
+    kinds = [(one.get("link"), one.get("direction")) for one in concise["associatedMemories"]]
+    assert kinds[:3] == [("works on", "in")] * 3
+
     arguments["bulkRead"] = True
     assert await SURFACES[surface](roots, "memory_get", arguments) == walk
 

@@ -1,5 +1,6 @@
 """Items that are wrong in every way fail alone, say how to be right, and break nothing."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -48,6 +49,7 @@ WRONG: list[tuple[Any, str, str | None]] = [
     ({"file": "ok.txt", "weight": True}, "wrong_type", "weight"),
     ({"file": "ok.txt", "known": []}, "wrong_type", "known"),
     ({"file": "ok.txt", "known": HUGE}, "too_long", "known"),
+    ({"memory": "tea", "known": 10**30}, "wrong_type", "known"),
     ({"glob": "../x"}, "parent_traversal", "glob"),
     ({"glob": "/etc/*"}, "absolute_path", "glob"),
     ({"glob": ""}, "too_short", "glob"),
@@ -71,6 +73,15 @@ WRONG: list[tuple[Any, str, str | None]] = [
     ({"recall": ""}, "too_short", "recall"),
     ({"recall": "x" * 1_001}, "too_long", "recall"),
     ({"recall": "a\0b"}, "invalid_format", "recall"),
+]
+
+# No surface can carry these.
+UNSENDABLE: list[tuple[Any, str, str | None]] = [
+    ("\ud800", "invalid_unicode", None),
+    ("ok\udcff", "invalid_unicode", None),
+    ({"file": "\ud800"}, "invalid_unicode", None),
+    ({"glob": "\ud800"}, "invalid_format", "glob"),
+    ({"file": "ok.txt", "known": "\ud800"}, "invalid_format", "known"),
 ]
 
 CURSORS = [
@@ -127,7 +138,11 @@ def check_fault(record: Payload, reason: str, field: str | None) -> None:
         assert error["expected"]
 
 
-@pytest.mark.parametrize(("item", "reason", "field"), WRONG, ids=range(len(WRONG)))
+@pytest.mark.parametrize(
+    ("item", "reason", "field"),
+    [*WRONG, *UNSENDABLE],
+    ids=range(len(WRONG) + len(UNSENDABLE)),
+)
 async def test_a_wrong_item_fails_alone_and_says_how_to_be_right(
     item: Any, reason: str, field: str | None, app: Abilities
 ) -> None:
@@ -137,6 +152,18 @@ async def test_a_wrong_item_fails_alone_and_says_how_to_be_right(
     check_fault(wrong, reason, field)
     assert before["data"]["content"] == "fine\n"
     assert after["data"]["content"] == "of tea"
+
+
+async def test_a_plan_of_wrong_items_can_be_sent(app: Abilities) -> None:
+    for item, reason, _ in [*WRONG, *UNSENDABLE, ({"weight": 10**30}, "invalid_item", None)]:
+        plan = await app.call("read", {"items": ["ok.txt", item], "plan": True})
+
+        request = json.loads(json.dumps(plan["next_request"]).encode())
+        answer = await app.call("read", request)
+        planned, came = plan["results"][1], answer["results"][1]
+        assert planned["reason"] == reason
+        assert came["error"]["code"] == "INVALID_INPUT"
+        assert answer["results"][0]["data"]["content"] == "fine\n"
 
 
 @pytest.mark.parametrize("surface", SURFACES)

@@ -226,7 +226,8 @@ def _check_answer(
     for number, (result, ranking) in enumerate(zip(payload["results"], rankings, strict=True)):
         assert result["input"] == arguments["queries"][number][:INPUT_CHARS]
         data = result["data"] if is_full else result
-        assert data["matched"] == len(ranking.entries), (arguments, ranking)
+        matched = len(ranking.entries) + len(ranking.also)
+        assert data["matched"] == matched, (arguments, ranking)
         unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
         assert data.get("unknown_words", []) == unknown, arguments
 

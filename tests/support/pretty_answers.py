@@ -69,6 +69,8 @@ async def _write(recorder: Recorder) -> None:
     ways = [{"detail": "full"}, {"atomic": True}, {}]
     for wanted in ways:
         await recorder.call("remember", operations=[store, {"op": "link"}, append], **wanted)
+    gone = {"op": "delete", "key": "long", "permanent": True}
+    await recorder.call("remember", operations=[gone])
 
 
 async def _read(recorder: Recorder, detail: str) -> None:

@@ -74,6 +74,7 @@ def list_samples(random: Random) -> list[Sample]:
         return draw(random, BASE64, length)
 
     tokens: list[tuple[str, str]] = [
+        ("abilities token", "abl" + "_" + hexadecimal(8) + "_" + url_safe(43)),
         *[("GitHub token", f"gh{letter}_" + word(36)) for letter in "pousr"],
         ("GitHub token", "github_" + "pat_" + word(22) + "_" + word(59)),
         *[("GitLab token", f"gl{name}-" + url_safe(20)) for name in ("pat", "dt", "rt", "ptt")],

@@ -46,6 +46,40 @@ async def read_view(client: httpx.AsyncClient, name: str, **arguments: Any) -> J
     return answer
 
 
+VIEWS_ASKED: dict[str, JsonObject] = {
+    "memory": {"key": "tea"},
+    "version": {"key": "tea", "version": 1},
+    "timeline": {},
+    "days": {"year": 2026},
+    "files": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("tools", "shown"),
+    [
+        ("all", {"memory", "version", "timeline", "days", "files"}),
+        ("lean", {"memory", "days", "files"}),
+        ("files", {"files"}),
+        ("memory", {"memory", "version", "timeline", "days"}),
+        ("memory_history", {"version"}),
+    ],
+)
+async def test_a_view_shows_nothing_that_the_callers_abilities_do_not(
+    tools: str, shown: set[str], roots: Settings
+) -> None:
+    roots = roots.model_copy(update={"tools": (tools,)})
+    async with Abilities.open(roots) as abilities:
+        transport = httpx.ASGITransport(create_app(abilities))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            for name, arguments in VIEWS_ASKED.items():
+                answer = (await client.post(f"/api/explorer/{name}", json=arguments)).json()
+
+                is_refused = answer.get("error", {}).get("reason") == "unknown_address"
+                assert is_refused == (name not in shown), (name, answer)
+            assert (await client.post("/api/explorer/session", json={})).status_code == 200
+
+
 async def test_pages_load_from_this_server_alone(client: httpx.AsyncClient) -> None:
     assert {"/", "/docs", "/explorer/app.js", "/explorer/style.css"} <= PAGES.keys()
 

@@ -46,6 +46,13 @@ def test_every_help_has_an_example_of_the_command(name: str) -> None:
     assert all(len(line) <= 90 for line in printed.splitlines())
 
 
+@pytest.mark.parametrize("words", GROUPS, ids=" ".join)
+def test_a_bare_command_shows_its_help(words: list[str]) -> None:
+    done = CliRunner().invoke(main, words, env={"COLUMNS": "80"}, prog_name="abilities")
+
+    assert done.output.rstrip("\n") == show_help(*words).rstrip("\n")
+
+
 def test_every_option_is_explained() -> None:
     for name, command in COMMANDS.items():
         for parameter in command.params:

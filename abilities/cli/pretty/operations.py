@@ -41,7 +41,16 @@ def print_operations(answer: AnsweredCall, page: Page) -> None:
     if made:
         last: JsonObject = made[-1].get("data", made[-1])
         words = "memory_restore undoes a change. For the versions of the last one:"
-        page.print_rest("memory_history", {"id": last["id"]}, words)
+        page.print_rest("memory_history", _name_memory(last, operations[made[-1]["input"]]), words)
+
+
+def _name_memory(data: JsonObject, operation: object) -> JsonObject:
+    """Return the argument that names a memory: its id, or its key once it is deleted."""
+    if "id" in data:
+        return {"id": data["id"]}
+
+    asked = as_object(unwrap_json(operation)) or {}
+    return {name: asked[name] for name in ("key", "id") if name in asked}
 
 
 def _build_row(record: JsonObject, operation: object) -> list[str | Text]:

@@ -44,7 +44,9 @@ def _build_row(record: JsonObject) -> list[str | Text]:
 
 def _summarize(data: JsonObject) -> str:
     words = f"{len(data['memories'])} of {format_count(data['matched'], 'match', 'matches')} shown"
+    if "also" in data:
+        words += f"; under another question: {', '.join(data['also'])}"
     if "unknown_words" in data:
-        words += f"; in no memory: {', '.join(data['unknown_words'])}"
+        words += f"; in no key, summary or content: {', '.join(data['unknown_words'])}"
 
     return words

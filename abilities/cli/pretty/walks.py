@@ -49,10 +49,15 @@ def _print_entry(entry: JsonObject, page: Page) -> None:
 
 def _list_details(entry: JsonObject, data: JsonObject) -> str:
     score = entry.get("combinedScore", entry.get("score"))
+    link = entry.get("link", "")
+    if isinstance(link, str):  # of a concise entry
+        link = {"type": link, "direction": entry.get("direction")}
+
     details = [
         f"{score:.2f}" if score is not None else "",
+        link.get("type", ""),
         data.get("type", ""),
-        "leads here" if entry.get("link", {}).get("direction") == "in" else "",
+        "leads here" if link.get("direction") == "in" else "",
         format_truncation(entry["truncation"]) if "truncation" in entry else "",
         "cut" if "next" in entry else "",
     ]
