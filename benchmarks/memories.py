@@ -12,11 +12,11 @@ from abilities import Abilities, Settings, render
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.protocol import ServableStore
-from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.query import MemoryPage, Query
 from abilities.helpers.stores.sqlite import queries, reads, walks
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.walk import WalkLimits
-from benchmarks.generate import HUB, HUB_LINKS, NAMESPACE, generate
+from benchmarks.generate import HUB, HUB_LINKS, NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Timings, Work, run_shuffled
 from benchmarks.peers import DEFAULT_BOUND
 
@@ -45,10 +45,9 @@ LABELS = {
 async def measure_memories(base: Path, rounds: int, sizes: tuple[int, int, int]) -> list[Measured]:
     """Walks, pages and statistics at rising sizes, commits, many callers, a popular score."""
     small, middle, large = sizes
-    for size in sizes:
-        generate(base / f"{size}.db", size)
+    paths = {size: prepare_store(base, size) for size in sizes}
 
-    timings = await compare_sizes(base, sizes, rounds)
+    timings = await compare_sizes(paths, rounds)
     walk = f"walk {large}"
     hub = f"walk from a hub of {min(HUB_LINKS, large - 1):,} links at {large:,} memories"
     results = [
@@ -68,16 +67,16 @@ async def measure_memories(base: Path, rounds: int, sizes: tuple[int, int, int])
         what = f"{LABELS[name]} at {large:,} memories against {middle:,}"
         results.append(timings.ratio("13", what, "<= 1.5x", f"{name} {large}", f"{name} {middle}"))
 
-    results += await measure_popular_score(base / f"{large}.db", rounds, large)
+    results += await measure_popular_score(paths[large], rounds, large)
     results.append(await measure_writers(base, rounds))
-    results.append(await measure_readers(base / f"{middle}.db", rounds, middle))
+    results.append(await measure_readers(paths[middle], rounds, middle))
     results.append(await measure_characters(base))
     return results
 
 
-async def compare_sizes(base: Path, sizes: tuple[int, ...], rounds: int) -> Timings:
+async def compare_sizes(paths: dict[int, Path], rounds: int) -> Timings:
     """Return the timings of all reads on stores of all sizes."""
-    stores = {size: InlineStore(base / f"{size}.db", size) for size in sizes}
+    stores = {size: InlineStore(path, size) for size, path in paths.items()}
     variants: dict[str, Work] = {}
 
     for size, store in stores.items():
@@ -121,8 +120,8 @@ class InlineStore:
     def read_stats(self) -> object:
         return self._read(lambda c: queries.read_stats(c, NAMESPACE))
 
-    def prepare_query(self, query: Query) -> Callable[[], object]:
-        return lambda: self._read(lambda c: queries.run_query(c, NAMESPACE, query))
+    def prepare_query(self, query: Query, namespace: str = NAMESPACE) -> Callable[[], MemoryPage]:
+        return lambda: self._read(lambda c: queries.run_query(c, namespace, query))
 
     def _collect_keys(self) -> list[list[str]]:
         """Return the keys that some walks retrieve."""

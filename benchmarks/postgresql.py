@@ -24,7 +24,7 @@ from abilities.helpers.stores.postgres.statements import Connection, Select
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import WalkResult
 from abilities.helpers.walk import WalkLimits
-from benchmarks.generate import NAMESPACE, generate
+from benchmarks.generate import NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Work, run_shuffled
 from benchmarks.memories import WRITERS, compare_commits
 from benchmarks.peers import BOUNDS
@@ -99,9 +99,7 @@ async def create_database(server: str, base: Path, size: int) -> str:
     await store.count_memories()  # the first call makes the tables
     await store.close()
 
-    file = base / f"{size}.db"
-    if not file.exists():
-        generate(file, size)
+    file = prepare_store(base, size)
     await asyncio.to_thread(copy_rows, file, url)
     async with await psycopg.AsyncConnection.connect(url) as connection:
         await connection.execute("SET search_path = abilities_data, public")

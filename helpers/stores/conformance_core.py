@@ -161,22 +161,20 @@ async def queries_filter_sort_search_and_page(store: MemoryStore) -> None:
 
     for sort_by in ("created_at", "updated_at", "accessed_at", "importance", "access_count"):
         for descending in (True, False):
-            for filtered in (
-                Query(),
-                Query(archived=True),
-                Query(tags=("even",), search=("zahl",)),
-            ):
-                query = replace(filtered, sort_by=sort_by, descending=descending, limit=20)
-                await _expect_same_in_pages(store, query)
+            query = Query(archived=True, sort_by=sort_by, descending=descending)
+            await _expect_same_in_pages(store, query)
+
+    for query in (Query(), Query(tags=("even",)), Query(type="core", search=("zahl",))):
+        await _expect_same_in_pages(store, query)
 
 
 async def _expect_same_in_pages(store: MemoryStore, query: Query) -> None:
-    """Compare a query's one page with pages of two, each from the position of the last one."""
+    """Compare a query's one page with pages of four, each from the position of the last one."""
     whole = await store.query(NAMESPACE, query)
     expect(len(whole.positions), len(whole.memories), "each memory of a page has its position")
 
     keys: list[str] = []
-    pages = replace(query, limit=2)
+    pages = replace(query, limit=4)
     has_more = True
     while has_more:
         page = await store.query(NAMESPACE, pages)
@@ -184,7 +182,7 @@ async def _expect_same_in_pages(store: MemoryStore, query: Query) -> None:
         pages = replace(pages, after=page.positions[-1])
         has_more = page.has_more
 
-    expect(keys, list_keys(whole.memories), f"{query} gives the same in pages of two")
+    expect(keys, list_keys(whole.memories), f"{query} gives the same in pages of four")
 
 
 async def _store_nine(store: MemoryStore) -> None:

@@ -22,7 +22,7 @@ FILTERS: tuple[Payload, ...] = (
     {"search": "number", "category": "fact"},
 )
 MEMORIES = 30
-TRIALS = size("ABILITIES_PAGE_TRIALS", quick=8, full=60)
+TRIALS = size("ABILITIES_PAGE_TRIALS", quick=3, full=25)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -116,8 +116,9 @@ async def check_pages(app: Abilities, chance: random.Random) -> None:
     unchanged = [one for one in expected if after.get(one) == before[one]]
     assert [one for one in seen if one in unchanged] == unchanged
 
-    for one in after:
-        await app.call("delete_memory", {"id": one, "permanent": True})
+    deletions = [{"op": "delete", "id": one, "permanent": True} for one in after]
+    for begin in range(0, len(deletions), 50):
+        await app.call("remember", {"operations": deletions[begin : begin + 50]})
 
 
 async def collect(request: Payload, app: Abilities) -> list[str]:
