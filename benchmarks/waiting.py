@@ -36,10 +36,10 @@ async def measure_beside_slow_query(base: Path, rounds: int, size: int) -> list[
         async with httpx.AsyncClient(base_url=server.address, timeout=60) as client:
             slow_seconds: list[float] = []
             running = asyncio.create_task(repeat_query(client, slow_seconds))
-            seconds = await time_gets(client, size, rounds * 5)
+            seconds: list[float] = []
+            while not slow_seconds or len(seconds) < rounds * 5:
+                seconds += await time_gets(client, size, rounds)
 
-            while not slow_seconds:
-                await asyncio.sleep(0.01)
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
@@ -51,11 +51,11 @@ async def measure_beside_slow_query(base: Path, rounds: int, size: int) -> list[
 
 
 async def repeat_query(client: httpx.AsyncClient, seconds: list[float]) -> None:
-    """Run the slow query again and again, and note how long it takes."""
+    """Run the slow query again and again, and note how long it takes, or when it is given up."""
     while True:
         began = time.perf_counter()
         response = await client.post("/api/abilities/query_memories", json=SLOW_QUERY)
-        assert response.status_code == 200
+        assert response.status_code in (200, 503), response.text
         seconds.append(time.perf_counter() - began)
 
 
