@@ -126,7 +126,7 @@ async def measure_full_folder(base: Path, rounds: int, files: int = LISTED) -> l
             "theirs",
             "ours",
             bound=LARGE_BOUND,
-            note=note,
+            note=f"{note}; theirs has names alone, in one reply",
         ),
     ]
 

@@ -4,11 +4,13 @@ import asyncio
 import random
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import TypeVar
+from uuid import uuid4
 
 from abilities import Abilities, Settings, render
+from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.protocol import ServableStore
@@ -193,13 +195,20 @@ async def measure_popular_score(path: Path, rounds: int, large: int) -> list[Mea
 async def settle_ranks(store: SqliteStore, path: Path) -> None:
     """Make changes until no ranks wait for an update, because a kept store is measured again."""
     connection = SqliteStore(path).access.connect(writing=False)
-    numbers = iter(range(10_000))
+    numbers = count()
 
     while connection.execute("SELECT 1 FROM stale_ranks").fetchone():
-        changes = [put(store, "settled", summary=f"{next(numbers)}") for _ in range(WRITERS)]
-        await asyncio.gather(*changes)
+        await asyncio.gather(*(store_settled(store, next(numbers)) for _ in range(WRITERS)))
 
     connection.close()
+
+
+async def store_settled(store: SqliteStore, number: int) -> None:
+    """Change one memory, each time in another way."""
+    fields: JsonObject = {"type": "core", "content": f"settled {number}"}
+    now = "2026-02-01T00:00:00.000Z"
+    change = Change("store", now, key="settled", new_id=str(uuid4()), fields=fields)
+    await store.change(NAMESPACE, change)
 
 
 async def prepare_score_change(store: SqliteStore, key: str, turns: Iterator[int]) -> Work:

@@ -13,6 +13,7 @@ from abilities.declarations.values import JsonObject
 from benchmarks.generate import NAMESPACE, generate, prepare_store
 from benchmarks.measure import Measured
 from benchmarks.peers import DEFAULT_BOUND
+from benchmarks.processes import parse_content_length
 from benchmarks.served import MEMORIES, build_settings
 from tests.support.serving import serving
 
@@ -77,7 +78,8 @@ async def measure_clients(base: Path, rounds: int) -> list[Measured]:
     generate(base / "served.db", MEMORIES)
 
     with serving(build_settings(base, DEFAULT_BOUND), base) as server:
-        callers = [call_in_turns(server.address, n, rounds) for n in range(CLIENTS)]
+        port = httpx.URL(server.address).port or 0
+        callers = [call_in_turns(port, n, rounds) for n in range(CLIENTS)]
         together = [one for seconds in await asyncio.gather(*callers) for one in seconds]
 
     note = f"median {statistics.median(together) * 1000:.1f} ms, {len(together):,} calls"
@@ -86,17 +88,26 @@ async def measure_clients(base: Path, rounds: int) -> list[Measured]:
     return [Measured("15c", what, "<= 35 ms", p99, bound=DEFAULT_BOUND, note=note)]
 
 
-async def call_in_turns(address: str, number: int, rounds: int) -> list[float]:
-    """Walk without a pause over one connection, and return how long each walk took."""
-    seconds: list[float] = []
-    async with httpx.AsyncClient(base_url=address) as client:
-        for turn in range(rounds * CALLS_PER_ROUND):
-            key = 2 + (number * 577 + turn * 31) % (MEMORIES - 2)
-            began = time.perf_counter()
-            response = await client.get(f"/api/memories/k{key:07}/bulk")
-            seconds.append(time.perf_counter() - began)
-            assert response.status_code == 200
+async def call_in_turns(port: int, number: int, rounds: int) -> list[float]:
+    """Walk without a pause over one connection, and return how long each walk took.
 
+    It speaks HTTP by hand, because the server shares the machine with its clients.
+    """
+    seconds: list[float] = []
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    for turn in range(rounds * CALLS_PER_ROUND):
+        key = 2 + (number * 577 + turn * 31) % (MEMORIES - 2)
+        request = f"GET /api/memories/k{key:07}/bulk HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        began = time.perf_counter()
+        writer.write(request.encode())
+
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        await reader.readexactly(parse_content_length(head))
+        seconds.append(time.perf_counter() - began)
+
+    writer.close()
     return seconds
 
 
