@@ -49,8 +49,24 @@ REASONS = (
     Reason(
         "safe reader against a bare loop",
         None,
-        "7 against 1.2 microseconds per file: two roots, `fstat`, the deny list and the record take"
-        " about 6 microseconds of Python, and system calls are very cheap on this machine",
+        "of 17 microseconds per file of 1 KB, the bare loop takes 2, because system calls are very"
+        " cheap on this machine; looking for secrets takes 5, and about 1.7 ms per MB in larger"
+        " files, all of it in the engine; the rest is 57 short calls of Python functions: two roots"
+        " that are opened and watched for stalls, status, the package's own files, the deny list,"
+        " the range, decoding and the record. The ratio without the search stands beside",
+    ),
+    Reason(
+        "ms, p99, for a write of eight processes",
+        None,
+        "one process writes at a time, and each write waits for the disk: at the rate that stands"
+        " beside, a turn of all eight takes a quarter of that time, and the lock is polled, so that"
+        " some wait for a few turns",
+    ),
+    Reason(
+        "ms for a page behind",
+        None,
+        "by an offset, SQLite steps over 900,000 entries of the index, 0.1 microseconds each;"
+        " `next_request` goes on by a cursor, in less than half a millisecond",
     ),
     Reason(
         "25 files of 16 KB in LangChain",
