@@ -48,7 +48,7 @@ _SHELF = (
 )
 COPIED = {
     "memories": f"SELECT {', '.join(MemoryRow._fields[:-1])}, hash, expires_at FROM memories",
-    "versions": "SELECT namespace, number, forgotten, 0 FROM versions",
+    "versions": "SELECT namespace, number, forgotten FROM versions",
     "links": f"SELECT namespace, {', '.join(LinkRecord._fields)} FROM links",
     "link_counts": "SELECT namespace, key, outgoing, incoming FROM link_counts",
     "shelf": "SELECT m.namespace AS namespace, m.id AS id, m.key AS key,"
