@@ -1,6 +1,6 @@
 """Arguments and answers of the abilities that store, find, change, delete and count memories."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -41,6 +41,7 @@ from abilities.declarations.memory import (
 from abilities.declarations.model import Model
 from abilities.declarations.moments import ExpiresAt, IfVersion
 from abilities.declarations.records import Truncation
+from abilities.declarations.values import JsonObject
 
 FurtherValues = Annotated[
     Metadata | None,
@@ -270,7 +271,7 @@ class QueryMemoriesAnswer(Model):
     )
     offset: int = Field(description="The offset applied; after next_request, how many came before.")
     has_more: bool = Field(description="Whether more follow; send next_request for them.")
-    next_request: dict[str, Any] | None = Field(
+    next_request: JsonObject | None = Field(
         default=None, description="Arguments for what follows; absent if nothing does."
     )
     failed: int = Field(
