@@ -69,14 +69,14 @@ async def write_something(app: Abilities, ids: list[str], chance: random.Random)
         return
 
     names = {1: "update_memory", 2: "delete_memory", 3: "delete_memory", 4: "update_memory"}
-    changes: Payload = {
+    changes: dict[int, Payload] = {
         1: {"content": f"number {chance.random()}"},
         2: {},
         3: {"permanent": True},
         4: {"importance": chance.choice(IMPORTANCES)},
-    }[kind]
+    }
     try:
-        await app.call(names[kind], {"id": one, **changes})
+        await app.call(names[kind], {"id": one, **changes[kind]})
     except AbilityError as error:
         assert error.fault.reason == "not_found"  # it was deleted already
 
@@ -94,15 +94,16 @@ async def check_pages(app: Abilities, chance: random.Random) -> None:
     before = await fill(app)
     sort_by = chance.choice(SORTED_BY)
     order = chance.choice(("asc", "desc"))
-    request: Payload | None = {
+    first: Payload = {
         **chance.choice(FILTERS),
         "sort_by": sort_by,
         "sort_order": order,
         "limit": chance.randint(1, 7),
     }
-    expected = await collect({**request, "limit": 100}, app)
+    expected = await collect({**first, "limit": 100}, app)
 
     seen: list[str] = []
+    request: Payload | None = first
     while request is not None:
         page = await app.call("query_memories", request)
         assert page["offset"] == len(seen)
