@@ -1,5 +1,6 @@
 """Generate a store of any size fast and always alike: the rows that the store writes, in bulk."""
 
+import os
 import random
 import sqlite3
 from collections.abc import Iterator
@@ -24,6 +25,18 @@ NAMESPACE = "default"
 _WORDS = [f"word{n}" for n in range(2_000)]
 _SCORES = (0.3, 0.6, 0.9)
 _TIME = "2026-01-{:02}T{:02}:{:02}:{:02}.{:03}Z"
+
+
+def prepare_store(base: Path, count: int) -> Path:
+    """Return a store of ``count`` memories in the folder, or in the one that BENCH_STORES names.
+
+    It is generated unless it is there: a million memories take minutes.
+    """
+    path = Path(os.environ.get("BENCH_STORES") or base) / f"{count}.db"
+    if not path.exists():
+        generate(path, count)
+
+    return path
 
 
 def generate(path: Path, count: int, seed: int = 1) -> None:

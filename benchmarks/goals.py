@@ -13,6 +13,12 @@ from benchmarks.idle import measure_idle
 from benchmarks.in_process import measure_reader, measure_thread
 from benchmarks.kv_memory import measure_kv_memory
 from benchmarks.langchain_tools import measure_langchain, measure_langchain_real
+from benchmarks.large_inputs import (
+    measure_full_folder,
+    measure_latin,
+    measure_line_ranges,
+    measure_tokens_file,
+)
 from benchmarks.mcp_files import (
     measure_bytes,
     measure_files,
@@ -23,6 +29,7 @@ from benchmarks.mcp_files import (
 from benchmarks.measure import Measured
 from benchmarks.memories import measure_memories
 from benchmarks.memory_server import measure_memory_server
+from benchmarks.pages import measure_pages, measure_postgresql_pages
 from benchmarks.postgresql import measure_postgresql
 from benchmarks.processes import measure_two_processes
 from benchmarks.resources import measure_characters, measure_memory
@@ -35,6 +42,9 @@ from benchmarks.served import (
 )
 from benchmarks.starting import measure_import, measure_start
 from benchmarks.tokens import measure_tokens
+from benchmarks.waiting import measure_beside_slow_query, measure_clients
+from benchmarks.walk_speed import measure_walk_speed
+from benchmarks.writers import measure_process_writers
 
 FULL = Effort(30, (1_000, 10_000, 1_000_000), (1_000, 10_000), (1_000, 10_000, 100_000))
 QUICK = Effort(2, (100, 200, 400), (1_000,), (1_000,))
@@ -45,6 +55,7 @@ Goal = Callable[[Path, int], Awaitable[list[Measured]]]
 
 def list_goals(effort: Effort) -> dict[str, Goal]:
     """Return what is measured, by name, in order."""
+    large = effort.stores[-1]
     return {
         "files": measure_files,
         "small-files": measure_small_files,
@@ -69,6 +80,16 @@ def list_goals(effort: Effort) -> dict[str, Goal]:
         "memory": measure_memory,
         "processes": measure_two_processes,
         "stores": partial(measure_memories, sizes=effort.stores),
+        "walk-speed": partial(measure_walk_speed, size=large),
+        "pages": partial(measure_pages, size=large),
+        "slow-query": partial(measure_beside_slow_query, size=large),
+        "clients": measure_clients,
+        "process-writers": measure_process_writers,
+        "line-ranges": measure_line_ranges,
+        "latin": measure_latin,
+        "full-folder": measure_full_folder,
+        "tokens-file": measure_tokens_file,
+        "postgresql-pages": partial(measure_postgresql_pages, size=large // 10),
         "postgresql": partial(measure_postgresql, sizes=effort.stores),
     }
 

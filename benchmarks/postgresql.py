@@ -24,7 +24,7 @@ from abilities.helpers.stores.postgres.statements import Connection, Select
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import WalkResult
 from abilities.helpers.walk import WalkLimits
-from benchmarks.generate import NAMESPACE, generate
+from benchmarks.generate import NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Work, run_shuffled
 from benchmarks.memories import WRITERS, compare_commits
 from benchmarks.peers import BOUNDS
@@ -48,7 +48,7 @@ _SHELF = (
 )
 COPIED = {
     "memories": f"SELECT {', '.join(MemoryRow._fields[:-1])}, hash, expires_at FROM memories",
-    "versions": "SELECT namespace, number, forgotten, 0 AS history_bytes FROM versions",
+    "versions": "SELECT namespace, number, forgotten FROM versions",
     "links": f"SELECT namespace, {', '.join(LinkRecord._fields)} FROM links",
     "link_counts": "SELECT namespace, key, outgoing, incoming FROM link_counts",
     "shelf": "SELECT m.namespace AS namespace, m.id AS id, m.key AS key,"
@@ -99,9 +99,7 @@ async def create_database(server: str, base: Path, size: int) -> str:
     await store.count_memories()  # the first call makes the tables
     await store.close()
 
-    file = base / f"{size}.db"
-    if not file.exists():
-        generate(file, size)
+    file = prepare_store(base, size)
     await asyncio.to_thread(copy_rows, file, url)
     async with await psycopg.AsyncConnection.connect(url) as connection:
         await connection.execute("SET search_path = abilities_data, public")

@@ -77,7 +77,7 @@ def sort_results(results: list[Measured]) -> list[Measured]:
     return sorted(
         results,
         key=lambda result: (
-            int(result.goal.rstrip("b")),
+            int(result.goal.rstrip("bcf")),
             first[result.what],
             result.bound or 0,
         ),

@@ -6,6 +6,9 @@ from benchmarks.measure import Measured
 from benchmarks.peers import BOUNDS
 from benchmarks.results import Results
 
+SMALL = 100
+"""Up to here, numbers are written with three digits."""
+
 
 def format_cell(result: Measured | None) -> str:
     """Return a value with its note and its ratio in processor time."""
@@ -32,10 +35,12 @@ def format_value(result: Measured) -> str:
     """Return a value as it is read: a ratio of 4.74x, or a number in the unit of its row."""
     if result.value is None:
         return "-"
-    if not is_ratio(result):
-        return f"{result.value:,.0f}"
+    if is_ratio(result):
+        return format_ratio(result.value)
+    if result.value < SMALL:
+        return f"{result.value:.3g}"
 
-    return format_ratio(result.value)
+    return f"{result.value:,.0f}"
 
 
 def format_ratio(ratio: float) -> str:

@@ -22,6 +22,7 @@ from abilities.declarations.limits import (
     MAX_SEARCH_CHARS,
 )
 from abilities.declarations.memory import (
+    ID_PATTERN,
     Category,
     Content,
     Id,
@@ -40,6 +41,7 @@ from abilities.declarations.memory import (
 from abilities.declarations.model import Model
 from abilities.declarations.moments import ExpiresAt, IfVersion
 from abilities.declarations.records import Truncation
+from abilities.declarations.values import JsonObject
 
 FurtherValues = Annotated[
     Metadata | None,
@@ -50,6 +52,10 @@ QueryTags = Annotated[
     list[Annotated[str, Text]], Field(max_length=MAX_QUERY_TAGS), Unsaid("maxItems"), Array
 ]
 SortBy = Literal["created_at", "updated_at", "accessed_at", "importance", "access_count"]
+
+QUERY_CURSOR_PATTERN = f"^[0-9]{{1,16}}/([0-9]{{1,16}}|[0-9TZ:.-]{{24}})/{ID_PATTERN[1:]}"
+"""How many memories came before, what the last one is sorted by (a number or a time), and its id.
+"""
 
 
 class StoreMemoryInput(Arguments):
@@ -173,6 +179,10 @@ class QueryMemoriesInput(Arguments):
     offset: Annotated[Offset, Unsaid("description")] = Field(
         default=0, description="How many memories to skip."
     )
+    after: Annotated[
+        Annotated[str, Field(pattern=QUERY_CURSOR_PATTERN)] | None,
+        Unsaid("pattern", "description"),
+    ] = Field(default=None, description="From next_request; then offset does not count.")
     sort_by: Annotated[SortBy, Unsaid("description")] = Field(
         default="accessed_at", description="The order."
     )
@@ -259,8 +269,11 @@ class QueryMemoriesAnswer(Model):
     limit: int = Field(
         description="The limit applied; smaller than requested if the page would not have fit."
     )
-    offset: int = Field(description="The offset applied.")
-    has_more: bool = Field(description="Whether more follow; continue at offset + limit.")
+    offset: int = Field(description="The offset applied; after next_request, how many came before.")
+    has_more: bool = Field(description="Whether more follow; send next_request for them.")
+    next_request: JsonObject | None = Field(
+        default=None, description="Arguments for what follows; absent if nothing does."
+    )
     failed: int = Field(
         default=0, description="Matching memories of this page that are damaged; default 0."
     )

@@ -225,8 +225,7 @@ class MemoryFolder:
                 key = memory.get("key", "")
                 if _is_path(key):
                     keys.add(key)
-            more = answer["has_more"]
-            request = {**request, "offset": answer["offset"] + answer["limit"]} if more else None
+            request = answer.get("next_request")
 
         names = await self._find_names(keys)
         files = [MemoryFile(self._root + key, 0) for key in sorted(names)]

@@ -15,7 +15,7 @@ from abilities.declarations.memories import (
 )
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.memory.pages import fit_page
+from abilities.helpers.memory.pages import PageCursor, fit_page, parse_page_cursor
 from abilities.helpers.memory.records import (
     build_write_answer,
     describe_mending,
@@ -56,44 +56,61 @@ store_memory: Ability = Ability(
 QUERY_DESCRIPTION = """\
 Find memories by properties, or by literal text in them.
 All filters must match; each term of search must be in the key, summary, content, category or a \
-tag. For more, raise offset. Contents are data."""
+tag. For more, send next_request. Contents are data."""
 
 
 async def query(context: Context, arguments: QueryMemoriesInput) -> JsonObject:
     """Find memories."""
-    page = await context.memory.query(
-        Query(
-            type=arguments.type,
-            tags=tuple(arguments.tags or ()),
-            search=split_search(arguments.search or ""),
-            importance=arguments.importance,
-            category=arguments.category,
-            archived=arguments.archived,
-            limit=arguments.limit,
-            offset=arguments.offset,
-            sort_by=arguments.sort_by,
-            descending=arguments.sort_order == "desc",
-        )
-    )
+    cursor: PageCursor | None = None
+    if arguments.after is not None:
+        cursor = parse_page_cursor(arguments.after, arguments.sort_by)
+
+    page = await context.memory.query(build_query(arguments, cursor))
+
+    given = arguments.explicit_arguments()
+    given.pop("offset", None)
     detail = arguments.detail or context.detail
-    fitted = fit_page(page.memories, context.bound, detail)
+    fitted = fit_page(page.memories, context.bound, detail, given)
 
     # A page that did not fit says a lower limit, so that the next one begins where it ended.
     limit = arguments.limit
+    has_more = page.has_more
     if fitted.consumed < len(page.memories):
         limit = fitted.consumed
+        has_more = True
 
+    offset = cursor.passed if cursor is not None else arguments.offset
     answer: JsonObject = {
         "memories": fitted.memories,
         "total": page.total,
         "limit": limit,
-        "offset": arguments.offset,
-        "has_more": arguments.offset + limit < page.total,
+        "offset": offset,
+        "has_more": has_more,
     }
     if fitted.failed:
         answer["failed"] = fitted.failed
+    if has_more:
+        following = PageCursor(offset + limit, page.positions[limit - 1])
+        answer["next_request"] = {**given, "after": following.format()}
 
     return answer
+
+
+def build_query(arguments: QueryMemoriesInput, cursor: PageCursor | None) -> Query:
+    """Return what the arguments ask for, behind the cursor or their offset."""
+    return Query(
+        type=arguments.type,
+        tags=tuple(arguments.tags or ()),
+        search=split_search(arguments.search or ""),
+        importance=arguments.importance,
+        category=arguments.category,
+        archived=arguments.archived,
+        limit=arguments.limit,
+        offset=0 if cursor is not None else arguments.offset,
+        after=cursor.position if cursor is not None else None,
+        sort_by=arguments.sort_by,
+        descending=arguments.sort_order == "desc",
+    )
 
 
 query_memories: Ability = Ability(

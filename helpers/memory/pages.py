@@ -1,19 +1,49 @@
-"""Pages of stored memories: as many as fit into one answer."""
+"""Pages of stored memories: as many as fit into one answer, and how to go on behind them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from abilities.declarations.detail import Detail
-from abilities.declarations.faults import Fault
+from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.detail import shape_found
 from abilities.helpers.reply.render import json_size
 from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.query import Position
 
-_RESERVED_BYTES = 256
-"""Kept free for a page's other fields."""
+_RESERVED_BYTES = 384
+"""Kept free for a page's other fields, and for the cursor of the next request."""
+
+_NUMBER_DIGITS = 16
+_SORTED_BY_NUMBER = ("importance", "access_count")
+
+
+class PageCursor(NamedTuple):
+    """Where a page of memories begins: how many came before it, and the last one's position."""
+
+    passed: int
+    position: Position
+
+    def format(self) -> str:
+        """Return the cursor as it is sent."""
+        return f"{self.passed}/{self.position.value}/{self.position.id}"
+
+
+def parse_page_cursor(text: str, sort_by: str) -> PageCursor:
+    """Return a cursor, given a text of the form that is declared.
+
+    Raises Refused("invalid_format") if it is of another order.
+    """
+    passed, value, memory_id = text.split("/")
+
+    is_number = len(value) <= _NUMBER_DIGITS
+    if is_number != (sort_by in _SORTED_BY_NUMBER):
+        rule = {"format": "as next_request has it"}
+        raise Refused("invalid_format", "after", expected=rule)
+
+    return PageCursor(int(passed), Position(int(value) if is_number else value, memory_id))
 
 
 class FittedPage(NamedTuple):
@@ -28,10 +58,15 @@ class FittedPage(NamedTuple):
     consumed: int
 
 
-def fit_page(page: Sequence[StoredMemory | Exception], bound: Bound, detail: Detail) -> FittedPage:
-    """Return as many memories of a page, from the front, as fit; at least one."""
+def fit_page(
+    page: Sequence[StoredMemory | Exception], bound: Bound, detail: Detail, given: JsonObject
+) -> FittedPage:
+    """Return as many memories of a page, from the front, as fit; at least one.
+
+    ``given`` are the arguments that the next request repeats.
+    """
     shown: list[JsonObject] = []
-    used = _RESERVED_BYTES
+    used = _RESERVED_BYTES + json_size(given)
     failed = 0
 
     for position, memory in enumerate(page):

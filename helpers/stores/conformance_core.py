@@ -1,6 +1,7 @@
 """The contract of `MemoryStore`, as behaviors that every store must show."""
 
 import asyncio
+from dataclasses import replace
 
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance_steps import (
@@ -156,6 +157,32 @@ async def queries_filter_sort_search_and_page(store: MemoryStore) -> None:
     last_page = await store.query(NAMESPACE, Query(limit=3, offset=6, sort_by="created_at"))
     expect(list_keys(last_page.memories), ["k1", "k0"], "the last page may be short")
     expect(last_page.total, 8, "the total does not depend on the page")
+    expect(last_page.has_more, False, "nothing follows the last page")
+
+    for sort_by in ("created_at", "updated_at", "accessed_at", "importance", "access_count"):
+        for descending in (True, False):
+            query = Query(archived=True, sort_by=sort_by, descending=descending)
+            await _expect_same_in_pages(store, query)
+
+    for query in (Query(), Query(tags=("even",)), Query(type="core", search=("zahl",))):
+        await _expect_same_in_pages(store, query)
+
+
+async def _expect_same_in_pages(store: MemoryStore, query: Query) -> None:
+    """Compare a query's one page with pages of four, each from the position of the last one."""
+    whole = await store.query(NAMESPACE, query)
+    expect(len(whole.positions), len(whole.memories), "each memory of a page has its position")
+
+    keys: list[str] = []
+    pages = replace(query, limit=4)
+    has_more = True
+    while has_more:
+        page = await store.query(NAMESPACE, pages)
+        keys += list_keys(page.memories)
+        pages = replace(pages, after=page.positions[-1])
+        has_more = page.has_more
+
+    expect(keys, list_keys(whole.memories), f"{query} gives the same in pages of four")
 
 
 async def _store_nine(store: MemoryStore) -> None:

@@ -6,6 +6,13 @@ from typing import NamedTuple
 from abilities.helpers.stores.model import IMPORTANCES, StoredMemory
 
 
+class Position(NamedTuple):
+    """Where a memory stands in an order: its value of what is sorted by, and its id."""
+
+    value: str | int
+    id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """Which memories to return, and in which order.
@@ -14,6 +21,7 @@ class Query:
     case-folded terms that the memory's searchable text must all contain, see
     `abilities.helpers.stores.search_text`. ``archived`` includes archived memories. ``sort_by`` is
     created_at, updated_at, accessed_at, importance or access_count; ties are broken by id.
+    The page begins behind the position ``after``, and behind ``offset`` memories more.
     """
 
     type: str | None = None
@@ -24,6 +32,7 @@ class Query:
     archived: bool = False
     limit: int = 10
     offset: int = 0
+    after: Position | None = None
     sort_by: str = "accessed_at"
     descending: bool = True
 
@@ -64,10 +73,16 @@ class Query:
 
 
 class MemoryPage(NamedTuple):
-    """A page of matching memories, and how many match in all."""
+    """A page of matching memories, and how many match in all.
+
+    ``positions`` are those of its memories, also of those that cannot be read, and ``has_more``
+    says whether others follow.
+    """
 
     memories: tuple[StoredMemory | Exception, ...]
     total: int
+    positions: tuple[Position, ...]
+    has_more: bool
 
 
 class MemoryLine(NamedTuple):

@@ -14,6 +14,7 @@ whatever the ranks are.
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 from abilities.declarations.values import has_surrogate
@@ -151,8 +152,9 @@ def correct_ranks(
             record = _correct_rank(record, scores[key], side)
         sound.append(record)
 
-    placed = sorted(_place(sound, side))
-    return [record for _, record in placed] + damaged
+    # The links were checked above, so their places can be taken as they are.
+    sound.sort(key=partial(_find_place, side=side))
+    return sound + damaged
 
 
 def _correct_rank(record: LinkRecord, score: float | None, side: Side) -> LinkRecord:

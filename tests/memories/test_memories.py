@@ -720,6 +720,23 @@ async def check_query(
     assert page["total"] == len(matching), query
     assert page["has_more"] == (offset + limit < len(matching))
 
+    followed = await follow(call, page)
+    assert [m["id"] for m in followed] == [m["id"] for m in matching[offset + limit :]], query
+
+
+async def follow(call: Call, page: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the memories behind a page, by its next request and those of the pages that follow."""
+    followed: list[dict[str, Any]] = []
+    while page["has_more"]:
+        following = await call("query_memories", **page["next_request"])
+        assert following["offset"] == page["offset"] + page["limit"]
+
+        page = following
+        followed += page["memories"]
+
+    assert "next_request" not in page
+    return followed
+
 
 def matches(memory: dict[str, Any], query: dict[str, Any]) -> bool:
     return (

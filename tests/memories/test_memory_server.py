@@ -174,7 +174,8 @@ async def test_a_page_has_ten_memories_unless_asked(opened: Abilities) -> None:
     without = await opened.call("query_memories", {"limit": 1, "sort_by": "created_at"})
     everything = await opened.call("query_memories", {"archived": True, "type": "task"})
 
-    assert first.keys() == {"memories", "total", "limit", "offset", "has_more"}
+    assert first.keys() == {"memories", "total", "limit", "offset", "has_more", "next_request"}
+    assert rest.keys() == first.keys() - {"next_request"}
     assert [len(page["memories"]) for page in (first, rest)] == [10, 2]
     assert (first["total"], first["limit"], first["offset"]) == (12, 10, 0)
     assert (first["has_more"], rest["has_more"]) == (True, False)

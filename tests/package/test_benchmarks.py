@@ -28,6 +28,12 @@ WITHOUT_RIVALS = (
     "import",
     "processes",
     "stores",
+    "walk-speed",
+    "pages",
+    "slow-query",
+    "clients",
+    "process-writers",
+    "latin",
 )
 """The goals that need no other server and no database server."""
 

@@ -21,6 +21,7 @@ from tests.support.law_payloads import (
     expect_walk,
     find_by_piece,
     find_matches,
+    find_memory_place,
     normalize,
 )
 from tests.support.law_places import Place
@@ -123,15 +124,16 @@ def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) 
     Of many pages the first ones and the last one are read; return these.
     """
     expected: list[object] = []
-    for memory in find_matches(namespace, query):
+    matches = find_matches(namespace, query)
+    for memory in matches:
         data = describe_memory(namespace, memory)
         expected.append({**data, "key": memory.key, "version": memory.version})
 
     offset = 0
     pages: list[JsonObject] = []
-    has_more = True
-    while has_more:
-        page = reading.call("query_memories", **query, offset=offset)
+    request: JsonObject | None = {**query, "offset": offset}
+    while request is not None:
+        page = reading.call("query_memories", **request)
         assert "error" not in page, page
         assert page["total"] == len(expected)
         assert "failed" not in page
@@ -142,10 +144,15 @@ def check_query(reading: Reading, namespace: NamespaceModel, query: JsonObject) 
 
         offset += len(found)
         pages.append(page)
-        has_more = page["has_more"]
-        assert has_more == (offset < len(expected))
-        if len(pages) == MOST_PAGES:
+        assert page["has_more"] == (offset < len(expected))
+        request = page.get("next_request")
+        assert page["has_more"] == (request is not None)
+        if request is not None:
+            value, memory_id = find_memory_place(matches[offset - 1], query["sort_by"])
+            same(request, {**query, "after": f"{offset}/{value}/{memory_id}"})
+        if request is not None and len(pages) == MOST_PAGES:
             offset = max(offset, len(expected) - len(found))
+            request = {**query, "offset": offset}
 
     return pages
 

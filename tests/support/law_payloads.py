@@ -1,6 +1,7 @@
 """What the abilities must answer about a namespace whose contents are known."""
 
 from collections import Counter
+from functools import partial
 
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
@@ -122,14 +123,16 @@ def expect_stats(namespace: NamespaceModel) -> JsonObject:
 def find_matches(namespace: NamespaceModel, query: JsonObject) -> list[MemoryModel]:
     """Return the memories that match a query, in the order of its ``sort_by``."""
     matches = [memory for memory in namespace.memories.values() if _is_match(memory, query)]
-    sort_by = query["sort_by"]
+    find_place = partial(find_memory_place, sort_by=query["sort_by"])
+    return sorted(matches, key=find_place, reverse=query["sort_order"] == "desc")
 
-    def get_place(memory: MemoryModel) -> tuple[object, ...]:
-        if sort_by == "importance":
-            return IMPORTANCES.index(memory.importance), memory.id
-        return getattr(memory, sort_by), memory.id
 
-    return sorted(matches, key=get_place, reverse=query["sort_order"] == "desc")
+def find_memory_place(memory: MemoryModel, sort_by: str) -> tuple[object, str]:
+    """Return what a memory is sorted by: the value, and its id."""
+    if sort_by == "importance":
+        return IMPORTANCES.index(memory.importance), memory.id
+
+    return getattr(memory, sort_by), memory.id
 
 
 def find_by_piece(memory: MemoryModel, number: int) -> JsonObject:

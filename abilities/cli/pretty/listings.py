@@ -47,8 +47,7 @@ def print_found(answer: AnsweredCall, page: Page) -> None:
         page.print_line(f"{failed} damaged and left out; see: abilities check", style="yellow")
 
     if payload["has_more"]:
-        following = payload["offset"] + payload["limit"]
-        page.print_rest(answer.name, {**answer.arguments, "offset": following})
+        page.print_rest(answer.name, payload["next_request"])
 
 
 def _build_found_row(memory: JsonObject) -> list[str | Text]:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.postgres.reads import read_ids
-from abilities.helpers.stores.postgres.statements import Connection, Select, to_number, to_text
+from abilities.helpers.stores.postgres.statements import Connection, Select, to_number
 from abilities.helpers.stores.protocol import Stats
-from abilities.helpers.stores.query import MemoryPage, Query
+from abilities.helpers.stores.query import MemoryPage, Position, Query
 from abilities.helpers.stores.stats import build_stats
 
 FEW_MATCHES = 10_000
@@ -83,11 +83,15 @@ async def run_query(connection: Connection, namespace: str, query: Query) -> Mem
 
     total = await _count_matches(connection, namespace, query, selection)
     if total <= query.offset:
-        return MemoryPage((), total)
+        return MemoryPage((), total, (), has_more=False)
 
-    ids = await _fetch_ids(connection, query, selection, total)
-    memories = await read_ids(connection, namespace, ids)
-    return MemoryPage(tuple(memories), total)
+    # One more than asked for tells whether more follow.
+    positions = await _fetch_positions(connection, query, selection, total)
+    has_more = len(positions) > query.limit
+    positions = positions[: query.limit]
+
+    memories = await read_ids(connection, namespace, [position.id for position in positions])
+    return MemoryPage(tuple(memories), total, tuple(positions), has_more)
 
 
 def _select_matches(namespace: str, query: Query) -> _Selection:
@@ -139,10 +143,10 @@ async def _count_matches(
     return await count.fetch_only(connection, *selection.values)
 
 
-async def _fetch_ids(
+async def _fetch_positions(
     connection: Connection, query: Query, selection: _Selection, total: int
-) -> list[str]:
-    """Return the ids of a page of matching memories, in the order of the query."""
+) -> list[Position]:
+    """Return the positions of a page of matching memories, and of the one that follows it."""
     # The name is our own tuple's, so that no text from outside becomes part of a statement.
     index = _SORT_COLUMNS.index(query.sort_by)
     column = _SORT_COLUMNS[index]
@@ -152,16 +156,25 @@ async def _fetch_ids(
     # Sorting few matches is cheap. If there are many, going along the index of the sort column soon
     # comes to the first of them.
     materialized = "MATERIALIZED" if total <= FEW_MATCHES else "NOT MATERIALIZED"
+
+    behind = ""
+    values = selection.values
+    if query.after is not None:
+        comparison = "<" if query.descending else ">"
+        behind = f"WHERE (s.{column}, s.id) {comparison} (%s, %s)"
+        values = [*values, *query.after]
+
     page = Select(
         f"""
         WITH s AS {materialized} (
             SELECT s.* FROM {selection.tables} WHERE {selection.condition}
         )
-        SELECT s.id FROM s ORDER BY s.{column} {direction}, s.id {direction} LIMIT %s OFFSET %s
+        SELECT s.{column}, s.id FROM s {behind}
+        ORDER BY s.{column} {direction}, s.id {direction} LIMIT %s OFFSET %s
         """,
-        to_text,
+        Position._make,
     )
-    return await page.fetch(connection, *selection.values, query.limit, query.offset)
+    return await page.fetch(connection, *values, query.limit + 1, query.offset)
 
 
 async def read_stats(connection: Connection, namespace: str) -> Stats:

@@ -9,7 +9,7 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.search.recall import Filters
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import Stats
-from abilities.helpers.stores.query import MemoryPage, Query
+from abilities.helpers.stores.query import MemoryPage, Position, Query
 from abilities.helpers.stores.search_text import SEPARATOR
 from abilities.helpers.stores.sqlite.reads import find_row_by_id, load_memory
 from abilities.helpers.stores.sqlite.search import HAS_TERMS, plan_search
@@ -52,17 +52,21 @@ def run_query(connection: sqlite3.Connection, namespace: str, query: Query) -> M
     end = query.offset + query.limit
     if matches is not None and matches * matches <= size * end:
         selection = _select(namespace, query, "search first")
-        all_ids = _read_ids(connection, query, selection)
-        ids = all_ids[query.offset : end]
-        total = len(all_ids)
+        every = _read_positions(connection, replace(query, after=None), selection)
+        begin = _count_passed(every, query) + query.offset
+        positions = every[begin : begin + query.limit + 1]
+        total = len(every)
     else:
         selection = _select(namespace, query, "scan in order")
-        page = f"LIMIT {query.limit:d} OFFSET {query.offset:d}"
-        ids = _read_ids(connection, query, selection, page)
+        page = f"LIMIT {query.limit + 1:d} OFFSET {query.offset:d}"
+        positions = _read_positions(connection, query, selection, page)
         total = _count_total(connection, namespace, query, matches, size)
 
-    memories = [_load_by_id(connection, namespace, memory_id) for memory_id in ids]
-    return MemoryPage(tuple(memories), total)
+    # One more than asked for tells whether more follow.
+    has_more = len(positions) > query.limit
+    positions = positions[: query.limit]
+    memories = [_load_by_id(connection, namespace, position.id) for position in positions]
+    return MemoryPage(tuple(memories), total, tuple(positions), has_more)
 
 
 def _order_tags(
@@ -100,10 +104,20 @@ def _count_matches(connection: sqlite3.Connection, terms: Sequence[str], most: i
     return matches if matches <= most else None
 
 
-def _read_ids(
+def _count_passed(positions: Sequence[Position], query: Query) -> int:
+    """Return how many positions, which are in the query's order, it goes on behind."""
+    if query.after is None:
+        return 0
+    if query.descending:
+        return sum(position >= query.after for position in positions)
+
+    return sum(position <= query.after for position in positions)
+
+
+def _read_positions(
     connection: sqlite3.Connection, query: Query, selection: Selection, page: str = ""
-) -> list[str]:
-    """Return the ids of matching memories in the order asked for; ``page`` is a LIMIT clause."""
+) -> list[Position]:
+    """Return the positions of matching memories in order; ``page`` is a LIMIT clause."""
     # The primary key of tags is sorted by access within a tag, so that this order needs no sorting.
     is_sorted_by_tags = selection.source.startswith("tags") and query.sort_by == "accessed_at"
     table = "t" if is_sorted_by_tags else "s"
@@ -114,9 +128,17 @@ def _read_ids(
     by_id = f"{table}.id {direction}"  # ties have one order, so that pages neither repeat nor skip
 
     source, condition, values = selection
-    statement = f"SELECT s.id FROM {source} WHERE {condition} ORDER BY {by_column}, {by_id} {page}"
-    rows = connection.execute(statement, values)
-    return [memory_id for (memory_id,) in rows]
+    if query.after is not None:
+        comparison = "<" if query.descending else ">"
+        condition += f" AND ({table}.{column}, {table}.id) {comparison} (?, ?)"
+        values = [*values, *query.after]
+
+    rows = connection.execute(
+        f"SELECT {table}.{column}, {table}.id FROM {source} WHERE {condition}"
+        f" ORDER BY {by_column}, {by_id} {page}",
+        values,
+    )
+    return [Position(*row) for row in rows]
 
 
 def _load_by_id(
