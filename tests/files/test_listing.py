@@ -210,6 +210,45 @@ async def test_l7_patterns_are_globs(roots: Settings, through: Through) -> None:
     )
 
 
+SKIPPING = [
+    ("**/*", ["a.js", "build/b.js", "dist", "src/target"]),
+    ("*/*.js", ["build/b.js"]),
+    ("**/*.js", ["a.js", "build/b.js"]),
+    ("node_modules/**", ["node_modules/dist/e.js", "node_modules/x/node_modules/y.js"]),
+    ("node_module?/**", []),
+    ("**/dist/*", ["web/dist/c.js"]),
+    ("{web/dist,build}/*", ["build/b.js", "web/dist/c.js"]),
+    ("*/node_modules/*", ["web/node_modules/d.js"]),
+]
+
+
+async def test_folders_that_tools_fill_are_entered_only_by_their_names(
+    roots: Settings, through: Through
+) -> None:
+    write(roots.agent_dir, "dist", "__pycache__/f.js")
+    write(
+        roots.workspace_dir,
+        "a.js",
+        "build/b.js",
+        "node_modules/dist/e.js",
+        "node_modules/x/node_modules/y.js",
+        "src/target",
+        "web/dist/c.js",
+        "web/node_modules/d.js",
+    )
+    call = through(roots)
+
+    for pattern, expected in SKIPPING:
+        listed = await list_all(call, pattern=pattern, limit=1)
+        assert [file["path"] for file in listed] == expected, pattern
+
+    all_files = await list_all(through(roots.model_copy(update={"skip": ()})))
+
+    assert len(all_files) == 9
+    (record,) = await read(roots, ["node_modules/dist/e.js"])
+    assert record["success"]
+
+
 async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> None:
     paths = [f"{folder}f{n:02}.txt" for n in range(12) for folder in ("", "a/", "a/b/", "a-/")]
     write(roots.agent_dir, *paths[::3])
