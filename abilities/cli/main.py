@@ -197,7 +197,7 @@ def _refuse_command(name: str, commands: list[str], context: click.Context) -> N
 
     abilities = [ability.name for ability in BUILT_IN]
     suggestion = suggest_value(name, commands)
-    if suggestion is not None:
+    if suggestion is not None and name not in abilities:
         hint = f"Did you mean 'abilities {suggestion}'?"
     elif name in abilities or suggest_ability(name, abilities) is not None:
         hint = f"Did you mean 'abilities call {suggest_ability(name, abilities) or name}'?"

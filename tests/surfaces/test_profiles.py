@@ -227,7 +227,7 @@ def test_the_command_makes_tokens_with_tools(roots: Settings, tmp_path: Path) ->
     token = TokenFile(settings.tokens_file).find(added.stdout.strip())
     assert token is not None
     assert token.tools == ("lean", "memory_get")
-    assert run("list").stdout.splitlines()[0].endswith("Ada  tools: lean,memory_get")
+    assert run("list").stdout.splitlines()[1].endswith("Ada    lean,memory_get")
     assert json.loads(run("list", "--json").stdout)[0]["tools"] == ["lean", "memory_get"]
     assert run("add", "--scope", "metrics", "--tools", "lean").exit_code == 2
 
