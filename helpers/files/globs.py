@@ -1,7 +1,8 @@
 """Glob patterns over relative paths.
 
 ``*``, ``?`` and ``[…]`` stay within a component, as in Python's fnmatch; ``**`` stands for any
-number of components, and ``{a,b}`` for either. As in a shell, matching is case-sensitive, and a
+number of components, and ``{a,b}`` for either. A pattern that ends in the name of a folder finds
+what is in it: ``docs`` is ``docs/**``. As in a shell, matching is case-sensitive, and a
 name that begins with a dot is matched only if the pattern has that dot.
 
 A pattern is matched one component at a time, so that a walk can skip folders in which nothing can
@@ -20,6 +21,8 @@ from abilities.helpers.files.paths import MAX_COMPONENTS
 
 MAX_ALTERNATIVES = 32
 """Patterns that the braces of one pattern may stand for."""
+
+_WILDCARD = re.compile(r"[*?[]")
 
 _INNERMOST_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
@@ -195,16 +198,20 @@ def _expand_braces(pattern: str) -> list[str]:
 
 
 def _parse_components(text: str) -> list[_Component]:
-    """Return a pattern's components; a trailing ``/`` asks for everything beneath."""
+    """Return a pattern's components.
+
+    A trailing ``/`` asks for everything beneath, and so does a last name without wildcards, if it
+    is that of a folder.
+    """
     names = [name for name in text.split("/") if name not in ("", ".")]
     if ".." in names:  # braces may have made one
         raise Refused("parent_traversal")
 
-    if text.endswith("/") or not names:
-        names.append("**")
-
     if len(names) > MAX_COMPONENTS:
         raise Refused("path_too_deep")
+
+    if text.endswith("/") or not names or not _WILDCARD.search(names[-1]):
+        names.append("**")
 
     return [_compile_component(name) for name in names]
 

@@ -420,6 +420,14 @@ async def test_a_deep_agent_reads_files_and_writes_memories(roots: Settings) -> 
     assert (roots.workspace_dir / "plan.md").read_text() == "Ship on 4 May.\n"
 
 
+def test_a_search_in_a_folder_or_a_file_finds_each_line_once(files: FileBackend) -> None:
+    for path in ("/sub", "/sub/b.py"):
+        found = files.grep("two", path)
+        assert [(match["path"], match["line"]) for match in found.matches or []] == [
+            ("/sub/b.py", 1)
+        ]
+
+
 async def test_a_large_result_of_a_tool_is_put_aside(roots: Settings) -> None:
     def fetch() -> str:
         """Fetch a large page."""

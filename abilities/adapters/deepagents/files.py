@@ -20,7 +20,7 @@ from deepagents.backends.utils import compile_grep_include_glob, normalize_read_
 from typing_extensions import override
 
 from abilities.adapters.deepagents.memories import CALLER, describe, list_level
-from abilities.adapters.deepagents.paths import escape, find_folder, find_name, strip, widen
+from abilities.adapters.deepagents.paths import escape_file, find_folder, find_name, strip, widen
 from abilities.adapters.deepagents.synchronous import SynchronousBackend
 from abilities.adapters.host import Host
 from abilities.adapters.memory_files import MemoryFile
@@ -142,7 +142,7 @@ class FileBackend(SynchronousBackend):
         root = strip(path or "/")
         places = [widen(root, glob or "**/*")]
         if root:
-            places.append(escape(root))  # it may be a file
+            places.append(escape_file(root))  # it may be a file
         items = [{"search": pattern, "in": place, "context": 0} for place in places]
         try:
             matches_name = compile_grep_include_glob(glob or "**/*")
