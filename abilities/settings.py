@@ -12,7 +12,7 @@ from abilities.declarations.fields import OutputFormat
 from abilities.declarations.memory import Namespace, parse_namespace
 from abilities.declarations.timezone import TimeZone
 from abilities.helpers.files.bans import find_ban
-from abilities.helpers.files.confinement import Policy
+from abilities.helpers.files.confinement import SKIPPED_FOLDERS, Policy
 from abilities.helpers.files.deny import build_deny_list
 from abilities.helpers.files.own_files import OwnFiles, OwnPlace
 from abilities.helpers.files.roots import (
@@ -27,25 +27,12 @@ from abilities.helpers.stores.opening import STORE_SUFFIXES, is_store_header
 from abilities.helpers.tokens import TOKEN_SUFFIXES
 from abilities.origins import HOME as HOME
 from abilities.origins import find_settings_file as find_settings_file
+from abilities.setting_names import Names, insert_default
+from abilities.setting_names import split_names as split_names
 from abilities.store_settings import StoreSettings
-
-_DEFAULT_NAMES = "..."
 
 Compat = Literal["kv-memory"]
 """Systems whose clients can be served."""
-
-Names = tuple[str, ...]
-"""Several names; in the environment one string, with commas between them."""
-
-
-def split_names(text: str) -> tuple[str, ...]:
-    """Return the names in a text with commas between them.
-
-    >>> split_names("read, recall")
-    ('read', 'recall')
-    """
-    names = [name.strip() for name in text.split(",")]
-    return tuple(name for name in names if name)
 
 
 class Settings(StoreSettings):
@@ -111,6 +98,11 @@ class Settings(StoreSettings):
         description="Names that are never shared; '!name' is an exception. Replaces the default "
         "list, for which '...' stands.",
     )
+    skip: Names = Field(
+        default=SKIPPED_FOLDERS,
+        description="Folders that lists and searches enter only if the pattern names them; '...' "
+        "stands for the default list.",
+    )
     redact: bool = Field(
         default=True,
         description="Replace secrets in the contents of files and notes by '[secret: kind]'.",
@@ -172,7 +164,7 @@ class Settings(StoreSettings):
     )
 
     @field_validator(
-        "deny", "tools", "disabled", "allowed_hosts", "authorization_servers", mode="before"
+        "deny", "skip", "tools", "disabled", "allowed_hosts", "authorization_servers", mode="before"
     )
     @classmethod
     def _split_names(cls, value: object) -> object:
@@ -188,11 +180,16 @@ class Settings(StoreSettings):
 
     @field_validator("deny")
     @classmethod
-    def _insert_default_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if _DEFAULT_NAMES not in value:
-            return value
+    def _insert_denied(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return insert_default(value, list_denied())
 
-        return (*list_denied(), *(name for name in value if name != _DEFAULT_NAMES))
+    @field_validator("skip")
+    @classmethod
+    def _check_skip(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any("/" in name or "*" in name for name in value):
+            raise ValueError("must be names of folders, without '/' and '*'")
+
+        return insert_default(value, SKIPPED_FOLDERS)
 
     @field_validator("long_term_file", "short_term_file")
     @classmethod
@@ -258,6 +255,7 @@ class Settings(StoreSettings):
             self.deny_hardlinks,
             self.redact,
             OwnFiles(self._list_own_places(), is_store_header),
+            frozenset(self.skip),
         )
 
     @property

@@ -15,7 +15,8 @@ from abilities.helpers.reply.render import json_size
 
 DESCRIPTION = """\
 List the files that can be read, by a glob, such as 'src/**/*.py'.
-Names with a leading dot match only a pattern with that dot. For more, send next_request."""
+Names with a leading dot match only a pattern with that dot, and folders such as node_modules only \
+one with that name. For more, send next_request."""
 
 
 def parse_listing_request(arguments: FileListInput) -> ListingRequest:

@@ -90,7 +90,7 @@ def list_(session: Session, as_json: bool) -> None:
 def describe(session: Session, name: str, as_json: bool) -> None:
     """Show what an ability does and which arguments it takes."""
     stdout = session.stdout
-    ability = _find_ability(session.registry, name)
+    ability = _find_ability(session, session.registry, name)
 
     if as_json:
         echo_payload(schemas.format_declaration(ability), stdout, nl=False)
@@ -175,7 +175,7 @@ async def _call(session: Session, name: str, arguments: object) -> Reply:
     _ = session.stdout
 
     async with session.open_application() as abilities:
-        _find_ability(abilities.registry, name)
+        _find_ability(session, abilities.registry, name)
         return await abilities.reply(name, arguments)
 
 
@@ -199,10 +199,11 @@ def _print_advice(session: Session, fault: Fault) -> None:
         echo(words, err=True)
 
 
-def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
+def _find_ability(session: Session, registry: AbilityRegistry, name: str) -> Ability:
     ability = registry.get(name)
 
     if ability is None:
+        _explain_unoffered(session, name)
         suggestion = registry.explain_unknown(name).did_you_mean
         if suggestion is not None:
             hint = f"did you mean {suggestion}?"
@@ -211,6 +212,19 @@ def _find_ability(registry: AbilityRegistry, name: str) -> Ability:
         raise click.UsageError(f"there is no ability named {name!r}; {hint}")
 
     return ability
+
+
+def _explain_unoffered(session: Session, name: str) -> None:
+    """Raise SettingsError for an ability that a short tool list leaves out.
+
+    One that is disabled is as if it were not there.
+    """
+    settings = session.settings
+    if name in settings.disabled or name not in {ability.name for ability in BUILT_IN}:
+        return
+
+    offered = ", ".join(settings.tools)
+    raise session.blame_setting(ValueError(f"tools: {name} is not offered, only {offered}"))
 
 
 def _describe_briefly(ability: Ability) -> dict[str, object]:

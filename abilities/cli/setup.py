@@ -57,7 +57,7 @@ class _Target(NamedTuple):
 @click.option("--print", "only_print", is_flag=True, help="Print the block to paste, do no more.")
 @click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
 @click.option("--remove", is_flag=True, help="Take out what setup put in.")
-@take_namespace("The namespace that is written (default: the configured one, which is not).")
+@take_namespace("The namespace that is written (default: none; with --project the folder's name).")
 @pass_session
 def setup(
     session: Session,
@@ -77,8 +77,9 @@ def setup(
     into the client's configuration. What is there stays as it is, and a backup lies beside it. No
     token and no password is written.
     """
+    folder = Path.cwd() if project else None
     if client is None:
-        _list_clients()
+        _list_clients(folder)
         return
 
     if hooks and client != "claude-code":
@@ -86,7 +87,7 @@ def setup(
     if only_print and (remove or dry_run):
         raise click.UsageError("--print goes with neither --remove nor --dry-run")
 
-    target = _Target(CLIENTS[client], Path.cwd() if project else None)
+    target = _Target(CLIENTS[client], folder)
     _check_target(target)
 
     with _explain_unusable():
@@ -98,22 +99,37 @@ def setup(
             _ = session.override({"tools": split_names(tools)}).registry  # raises for wrong ones
 
         session = _settle_workspace(session, target)
+        session = _settle_namespace(session, target)
         server, hooks_change = _build_changes(session, target, tools, with_hooks=hooks)
 
         if only_print:
-            _print_blocks(server, hooks_change)
+            _print_blocks(target, server, hooks_change)
         else:
             _set_up(session, target, server, hooks_change, dry_run=dry_run)
 
 
-def _list_clients() -> None:
-    machine = Machine()
-
+def _list_clients(project: Path | None) -> None:
     for client in CLIENTS.values():
-        state = "found" if client.is_found(machine) else "not found"
-        echo(f"{client.name:<15} {state:<10} {client.find_file(machine, None)}")
+        target = _Target(client, project)
+        try:
+            echo(f"{client.name:<15} {_find_state(target):<10} {target.file}")
+        except ValueError:
+            continue  # it knows no projects
 
-    echo("Set one up: abilities setup CLIENT")
+    echo(f"Set one up: abilities setup CLIENT{' --project' if project else ''}")
+
+
+def _find_state(target: _Target) -> str:
+    """Return whether a client has abilities, or is at least on this machine."""
+    from abilities.clients.edits import read_server
+
+    try:
+        if read_server(target.client, target.file) is not None:
+            return "set up"
+    except (Unusable, OSError):
+        pass  # setting it up says why
+
+    return "found" if target.client.is_found(Machine()) else "not found"
 
 
 def _check_target(target: _Target) -> None:
@@ -149,6 +165,19 @@ def _settle_workspace(session: Session, target: _Target) -> Session:
     return session
 
 
+def _settle_namespace(session: Session, target: _Target) -> Session:
+    """Return a session in the namespace of the project, if there is one and none is asked for."""
+    from abilities.clients.edits import read_server
+    from abilities.clients.projects import name_namespace
+
+    if target.project is None or is_set_here(session.options, "namespace"):
+        return session
+
+    server = read_server(target.client, target.file)
+    namespace = server and server.variables.get("ABILITIES_NAMESPACE")
+    return session.override({"namespace": namespace or name_namespace(target.project)})
+
+
 def _build_changes(
     session: Session, target: _Target, tools: str | None, *, with_hooks: bool
 ) -> "tuple[ServerChange, HooksChange | None]":
@@ -161,11 +190,21 @@ def _build_changes(
     return server, hooks
 
 
-def _print_blocks(server: "ServerChange", hooks: "HooksChange | None") -> None:
-    for change in (server, hooks):
-        if change is not None:
-            # The block that an empty file would get.
-            click.echo(change.put(""), nl=False)
+def _print_blocks(target: _Target, server: "ServerChange", hooks: "HooksChange | None") -> None:
+    """Print what empty files would get, and on stderr the names of the files."""
+    for file, change in _list_changes(target, server, hooks):
+        echo(f"To paste into {file}:", err=True)
+        click.echo(change.put(""), nl=False)
+
+
+def _list_changes(
+    target: _Target, server: "ServerChange", hooks: "HooksChange | None"
+) -> "list[tuple[Path, FileChange]]":
+    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
+    if hooks is not None:
+        changes.append((find_hooks_file(Machine(), target.project), hooks))
+
+    return changes
 
 
 def _set_up(
@@ -179,14 +218,11 @@ def _set_up(
     from abilities.clients.edits import plan_put, write_put
 
     client = target.client
-    changes: list[tuple[Path, FileChange]] = [(target.file, server)]
-    if hooks is not None:
-        changes.append((find_hooks_file(Machine(), target.project), hooks))
 
     # All are planned before the first is written: either all are fit for it, or nothing changes.
     plans = [
         (plan_put(file, change, reads_comments=client.reads_comments), change)
-        for file, change in changes
+        for file, change in _list_changes(target, server, hooks)
     ]
 
     if dry_run:
@@ -234,7 +270,8 @@ def _print_differences(edit: "Edit") -> None:
         echo(f"{edit.path} is as it should be; nothing would change.")
         return
 
-    echo(f"{edit.path} would change:")
+    words = "would be created" if edit.snapshot.content is None else "would change"
+    echo(f"{edit.path} {words}:")
     for line in edit.list_differences():
         # A tab is no character to escape here; any width will do.
         echo(line.expandtabs(4))
@@ -293,10 +330,18 @@ def _explain(session: Session, target: _Target, server: "ServerChange") -> None:
         ways = "--workspace-dir FOLDER"
         if client.project_file is not None:
             ways += ", or --project in the project's folder"
-        echo(f"Files: none for sure, as {client.title} names no folder; to name one: {ways}")
+        echo(
+            f"Files: perhaps none: {client.title} does not say in which folder it starts the "
+            f"server; to name one: {ways}"
+        )
 
     store = settings.store_path or "a database"
-    echo(f"Notes: {settings.agent_dir}; memories: {store}")
+    echo(f"Notes: {settings.agent_dir}; memories: {store}, namespace {settings.namespace}")
+    if target.project is None and client.project_file is not None:
+        echo(
+            "All projects share these memories; --project in the folder of one, or --namespace "
+            "NAME, keeps them apart."
+        )
     echo(f"Next: {client.next_step}")
 
 

@@ -97,9 +97,9 @@ def check_sqlite() -> Iterator[Diagnosis]:
         yield Diagnosis(
             "note",
             "SQLite",
-            f"{sqlite3.sqlite_version}: another program that writes to the store "
-            "while it is in use may damage it",
-            "let no other program open the store, or use SQLite 3.51.3 or newer",
+            f"{sqlite3.sqlite_version}: programs other than agent-abilities that write to the "
+            "store while it is in use may damage it",
+            "let only agent-abilities open the store, or use SQLite 3.51.3 or newer",
         )
 
 

@@ -22,6 +22,8 @@ from abilities.settings import Settings, split_names
 
 MAX_LABEL_CHARS = 100
 
+_HEADINGS = ("ID", "scope", "made", "namespace", "label", "tools")
+
 _ADD_EXAMPLES = """\b
 Examples:
   abilities token add --namespace team --scope read --label 'laptop of Ada'
@@ -124,10 +126,9 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str, tools
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
 @pass_session
 def list_(session: Session, as_json: bool) -> None:
-    """List the tokens by ID, without their secrets, which nobody keeps.
+    """List the tokens by ID. Their secrets are not stored.
 
-    A line holds the ID, the scope, the time it was made, the namespace, the label, and the tools if
-    not all are offered.
+    The tools are those that a token's holder is offered, if not all of them.
     """
     file = TokenFile(session.settings.tokens_file)
 
@@ -140,15 +141,21 @@ def list_(session: Session, as_json: bool) -> None:
         echo(json.dumps([token.model_dump(exclude={"sha256"}) for token in tokens]))
         return
 
-    for token in tokens:
-        namespace = "(all)" if token.scope == "metrics" else token.namespace
-        columns = [token.id, f"{token.scope:<7}", token.created_at, namespace, token.plain_label]
-        if token.tools:
-            columns.append(f"tools: {','.join(token.tools)}")
-        echo("  ".join(columns).rstrip())
-
     if not tokens:
         _print_lock(session, "There are no tokens.")
+        return
+
+    rows = [_HEADINGS, *(_list_columns(token) for token in tokens)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        echo("  ".join(cells).rstrip())
+
+
+def _list_columns(token: Token) -> tuple[str, ...]:
+    namespace = "(all)" if token.scope == "metrics" else token.namespace
+    tools = ",".join(token.tools)
+    return token.id, token.scope, token.created_at, namespace, token.plain_label, tools
 
 
 @token.command(epilog=_REVOKE_EXAMPLE)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from abilities.clients.changes import FileChange, put_change, undo_change
+from abilities.clients.changes import FileChange, ServerChange, put_change, undo_change
+from abilities.clients.entry import ServerEntry
 from abilities.clients.faults import Unusable
 from abilities.clients.replacing import (
     Changed,
@@ -15,6 +16,7 @@ from abilities.clients.replacing import (
     read_file,
     replace_file,
 )
+from abilities.clients.table import Client
 
 _TEXTS = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')(\s*[:=])?""")
 """The texts of JSON or TOML, and what follows one that is a name."""
@@ -69,6 +71,16 @@ class Edit:
             yield f"@@ -{i + 1},{j - i} +{k + 1},{m - k} @@"
             yield from (f"-{_mask(line, known)}" for line in before[i:j])
             yield from (f"+{_mask(line, known)}" for line in after[k:m])
+
+
+def read_server(client: Client, path: Path) -> ServerEntry | None:
+    """Return the server in a client's file; None if there is none. Raises UnusableFile, OSError."""
+    server = ServerChange(client, ServerEntry("", (), {}))
+    try:
+        text = read_file(path).text
+        return server.read_back(text) if server.is_in(text) else None
+    except Unusable as error:
+        raise UnusableFile(path, str(error)) from None
 
 
 def plan_put(path: Path, change: FileChange, *, reads_comments: bool) -> Edit:

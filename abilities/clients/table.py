@@ -182,7 +182,7 @@ CLIENTS = {
             shape="stdio",
             format="json",
             starts_in_project=False,
-            next_step="Restart Cursor, and see in its settings for MCP that abilities is switched "
+            next_step="Restart Cursor, and check in its MCP settings that abilities is switched "
             f"on. {_QUESTION}",
         ),
         Client(

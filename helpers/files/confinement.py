@@ -46,19 +46,26 @@ _REASONS: dict[int, Reason] = {
 }
 
 
+SKIPPED_FOLDERS = ("node_modules", "__pycache__", ".venv", "venv", "dist", "target")
+"""Names of folders that tools fill, and in which hardly anybody keeps their own work."""
+
 Absence = Literal["nothing", "directory", "nothing behind a link"]
 """Why a root has no file of a name. Another root is tried, unless a link led to where it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What may be opened beneath a root, and whether secrets in it are shown."""
+    """What may be opened beneath a root, and whether secrets in it are shown.
+
+    Folders named in ``skip`` may be opened, but lists enter them only if the pattern names them.
+    """
 
     deny: DenyList
     follow_links: bool
     deny_hardlinks: bool
     redacts: bool
     own: OwnFiles = field(default_factory=OwnFiles)
+    skip: frozenset[str] = frozenset()
 
 
 def translate_os_error(error: OSError) -> Refused:

@@ -119,14 +119,14 @@ class FileWalk:
             if position < start and not contains_start:
                 continue
 
-            states_below = glob.step(states, name)
             if not is_folder:
-                if glob.accepts(states_below):
+                if glob.accepts(glob.step(states, name)):
                     file = self._find_file(folder, name, names.kinds[name])
                     if file is not None:
                         yield file
                 continue
 
+            states_below = glob.step(states, name, self._policy.skip)
             if not states_below or not self._may_enter(folder, name):
                 continue
 

@@ -1,7 +1,8 @@
 """Glob patterns over relative paths.
 
 ``*``, ``?`` and ``[…]`` stay within a component, as in Python's fnmatch; ``**`` stands for any
-number of components, and ``{a,b}`` for either. As in a shell, matching is case-sensitive, and a
+number of components, and ``{a,b}`` for either. A pattern that ends in the name of a folder finds
+what is in it: ``docs`` is ``docs/**``. As in a shell, matching is case-sensitive, and a
 name that begins with a dot is matched only if the pattern has that dot.
 
 A pattern is matched one component at a time, so that a walk can skip folders in which nothing can
@@ -9,6 +10,7 @@ match.
 """
 
 import re
+from collections.abc import Collection
 from fnmatch import translate
 from typing import NamedTuple
 
@@ -20,17 +22,30 @@ from abilities.helpers.files.paths import MAX_COMPONENTS
 MAX_ALTERNATIVES = 32
 """Patterns that the braces of one pattern may stand for."""
 
+_WILDCARD = re.compile(r"[*?[]")
+
 _INNERMOST_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
-_Component = re.Pattern[str] | None
-"""What matches one name; None is ``**``."""
+
+class _Component(NamedTuple):
+    """What matches one name: its text in the pattern, and its expression, None for ``**``."""
+
+    text: str
+    expression: re.Pattern[str] | None
+
+
+_DOUBLE_STAR = _Component("**", None)
 
 
 class GlobState(NamedTuple):
-    """A position in one of a pattern's alternatives: the components before it have been matched."""
+    """A position in one of a pattern's alternatives: the components before it have been matched.
+
+    One that ``names_skipped`` is beneath a folder that is skipped unless a pattern names it.
+    """
 
     alternative: int
     component: int
+    names_skipped: bool = False
 
 
 States = frozenset[GlobState]
@@ -69,11 +84,13 @@ class Glob:
         if len(folders) >= MAX_COMPONENTS:
             raise Refused("path_too_deep")
 
-        components: list[_Component] = [re.compile(re.escape(name) + r"\Z") for name in folders]
-        components.append(_compile(re.escape(last) + "(?s:.*)", last))
+        components: list[_Component] = []
+        for name in folders:
+            components.append(_Component(name, re.compile(re.escape(name) + r"\Z")))
+        components.append(_Component(last, _compile(re.escape(last) + "(?s:.*)", last)))
 
         glob = cls.__new__(cls)
-        glob._set_alternatives([[*components, None]])
+        glob._set_alternatives([[*components, _DOUBLE_STAR]])
         return glob
 
     def _set_alternatives(self, alternatives: list[list[_Component]]) -> None:
@@ -81,9 +98,15 @@ class Glob:
         beginnings = {GlobState(index, 0) for index in range(len(alternatives))}
         self.start: States = self._skip_double_stars(beginnings)
 
-    def step(self, states: States, name: str) -> States:
-        """Return the states after one more component; empty if nothing beneath it can match."""
+    def step(self, states: States, name: str, skip: Collection[str] = ()) -> States:
+        """Return the states after one more component; empty if nothing beneath it can match.
+
+        A name in ``skip`` is matched only if the pattern has that very name, and then nothing
+        beneath it is skipped.
+        """
         after: set[GlobState] = set()
+        if name in skip:
+            states = self._keep_named(states, name)
 
         for state in states:
             components = self._alternatives[state.alternative]
@@ -91,11 +114,11 @@ class Glob:
                 continue
 
             component = components[state.component]
-            if component is None:
+            if component.expression is None:
                 if not name.startswith("."):
                     after.add(state)
-            elif component.match(name):
-                after.add(GlobState(state.alternative, state.component + 1))
+            elif component.expression.match(name):
+                after.add(state._replace(component=state.component + 1))
 
         return self._skip_double_stars(after)
 
@@ -107,6 +130,17 @@ class Glob:
 
         return False
 
+    def _keep_named(self, states: States, name: str) -> States:
+        """Return the states whose pattern names a folder that others skip, or one above it."""
+        kept: set[GlobState] = set()
+
+        for state in states:
+            components = self._alternatives[state.alternative][state.component :]
+            if state.names_skipped or (components and components[0].text == name):
+                kept.add(state._replace(names_skipped=True))
+
+        return frozenset(kept)
+
     def _skip_double_stars(self, states: set[GlobState]) -> States:
         """Return the states and those behind each ``**``, which may stand for no component."""
         reachable: set[GlobState] = set()
@@ -116,9 +150,9 @@ class Glob:
             reachable.add(state)
 
             index = state.component
-            while index < len(components) and components[index] is None:
+            while index < len(components) and components[index] is _DOUBLE_STAR:
                 index += 1
-                reachable.add(GlobState(state.alternative, index))
+                reachable.add(state._replace(component=index))
 
         return frozenset(reachable)
 
@@ -164,25 +198,29 @@ def _expand_braces(pattern: str) -> list[str]:
 
 
 def _parse_components(text: str) -> list[_Component]:
-    """Return a pattern's components; a trailing ``/`` asks for everything beneath."""
+    """Return a pattern's components.
+
+    A trailing ``/`` asks for everything beneath, and so does a last name without wildcards, if it
+    is that of a folder.
+    """
     names = [name for name in text.split("/") if name not in ("", ".")]
     if ".." in names:  # braces may have made one
         raise Refused("parent_traversal")
 
-    if text.endswith("/") or not names:
-        names.append("**")
-
     if len(names) > MAX_COMPONENTS:
         raise Refused("path_too_deep")
+
+    if text.endswith("/") or not names or not _WILDCARD.search(names[-1]):
+        names.append("**")
 
     return [_compile_component(name) for name in names]
 
 
 def _compile_component(name: str) -> _Component:
     if name == "**":
-        return None
+        return _DOUBLE_STAR
 
-    return _compile(translate(name), name)
+    return _Component(name, _compile(translate(name), name))
 
 
 def _compile(expression: str, name: str) -> re.Pattern[str]:

@@ -19,9 +19,11 @@ from abilities.cli.main import main
 from abilities.clients import edits, entry, trial
 from abilities.clients.entry import ServerEntry
 from abilities.clients.jsonc import parse
+from abilities.clients.projects import name_namespace
 from abilities.clients.replacing import FileSnapshot, replace_file
 from abilities.clients.table import CLIENTS, Machine, find_hooks_file
 from abilities.clients.trial import ServerAnswer
+from abilities.declarations.memory import parse_namespace
 
 NAMES = list(CLIENTS)
 every_client = pytest.mark.parametrize("name", NAMES)
@@ -263,12 +265,13 @@ def test_a_dry_run_shows_no_secret_of_a_file_of_one_line() -> None:
 def test_the_block_to_paste_is_that_of_an_empty_file(
     name: str, home: Path, tried: list[tuple[ServerEntry, Path]]
 ) -> None:
-    shown = setup(name, "--print")
+    shown = run("setup", name, "--print")
 
     assert list_files(home) == {}
     assert tried == []
     setup(name)
-    assert shown == find_file(name).read_text()
+    assert shown.stdout == find_file(name).read_text()
+    assert shown.stderr == f"To paste into {find_file(name)}:\n"
 
 
 @every_client
@@ -532,6 +535,7 @@ def test_a_dry_run_of_new_files_shows_their_lines(home: Path) -> None:
     shown = setup("claude-code", "--hooks", "--dry-run")
     setup("claude-code", "--hooks")
 
+    assert shown.count(" would be created:\n") == 2
     for file in (find_file("claude-code"), find_hooks_file(Machine(), None)):
         assert "".join(f"+{line}\n" for line in file.read_text().splitlines()) in shown
 
@@ -618,8 +622,13 @@ def test_a_project_has_a_file_of_its_own(
 
     (file,) = list_files(project)
     server = get_server(name, project / file)
-    assert server["env"] == {"ABILITIES_WORKSPACE_DIR": str(project)}
+    assert server["env"] == {
+        "ABILITIES_WORKSPACE_DIR": str(project),
+        "ABILITIES_NAMESPACE": "project",
+    }
     assert "keep it out of version control" in shown
+    assert "namespace project\n" in shown
+    assert "All projects share" not in shown
     assert [folder for _, folder in tried] == [project]
     assert list_files(home) == {}
     setup(name, "--project", "--remove")
@@ -686,6 +695,24 @@ def test_without_a_client_all_are_listed(home: Path) -> None:
     assert [line.split()[0] for line in lines[:-1]] == NAMES
     (codex,) = [line for line in lines if line.startswith("codex")]
     assert re.fullmatch(rf"codex +found +{home}/.codex/config.toml", codex)
+
+
+@pytest.mark.usefixtures("tried")
+def test_the_list_tells_where_the_server_is_set_up_already() -> None:
+    write_file("cursor", '{"KEY": {"abilities": {"command": "other"}}}')
+    setup("codex")
+    setup("gemini", "--project")
+
+    def list_states(*options: str) -> dict[str, str]:
+        lines = [re.split(" {2,}", line) for line in setup(*options).splitlines()[:-1]]
+        return {name: state for name, state, _ in lines}
+
+    everywhere, here = list_states(), list_states("--project")
+    assert everywhere["codex"] == here["gemini"] == "set up"
+    assert everywhere["gemini"] != "set up"
+    assert here["codex"] == "found"
+    assert everywhere["cursor"] == "found"
+    assert list(here) == [name for name in NAMES if name != "claude-desktop"]
 
 
 @pytest.mark.sampled(1)
@@ -764,3 +791,33 @@ def test_a_namespace_is_written_if_it_is_named() -> None:
     setup("codex", "--namespace", "team")
 
     assert get_server("codex")["env"] == {"ABILITIES_NAMESPACE": "team"}
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_named_namespace_of_a_project_wins_and_stays() -> None:
+    def find_namespace() -> str:
+        server = get_server("cursor", Path(".cursor/mcp.json"))
+        return str(server["env"]["ABILITIES_NAMESPACE"])
+
+    setup("cursor", "--project", "--namespace", "team")
+    assert find_namespace() == "team"
+
+    setup("cursor", "--project")
+    assert find_namespace() == "team"
+
+
+@pytest.mark.parametrize("name", ["default", "ä", "my notes", "notes" * 30, "a%2e"])
+def test_every_folder_gives_its_project_a_namespace_of_its_own(name: str) -> None:
+    namespace = name_namespace(Path("/home", name))
+
+    assert parse_namespace(namespace) == namespace
+    assert namespace not in ("default", name)
+    assert namespace != name_namespace(Path("/home", name + "?"))
+
+
+@pytest.mark.usefixtures("tried")
+def test_without_a_project_it_says_that_all_share_the_memories() -> None:
+    told = "All projects share these memories"
+
+    assert setup("codex").count(told) == 1
+    assert told not in setup("claude-desktop")

@@ -177,7 +177,10 @@ PATTERNS = [
     ("**/.h/*", [".h/in.txt"]),
     (".*", [".hidden"]),
     ("z.py", ["z.py"]),
-    ("a", ["a"]),
+    ("a", ["a", "a/b.txt", "a/c/d.md"]),
+    ("**/c", ["a/c/d.md"]),
+    ("{x,a/c}", ["a/c/d.md"]),
+    ("[a]", ["a"]),
     (".", ["a", "a.txt", "a/b.txt", "a/c/d.md", "both.md", "z.py"]),
     ("%2e%2e/*", []),
     ("~/*", []),
@@ -208,6 +211,45 @@ async def test_l7_patterns_are_globs(roots: Settings, through: Through) -> None:
     assert sources["a/b.txt"] == "workspace", (
         "beneath a plain file of the agent's, the workspace answers"
     )
+
+
+SKIPPING = [
+    ("**/*", ["a.js", "build/b.js", "dist", "src/target"]),
+    ("*/*.js", ["build/b.js"]),
+    ("**/*.js", ["a.js", "build/b.js"]),
+    ("node_modules/**", ["node_modules/dist/e.js", "node_modules/x/node_modules/y.js"]),
+    ("node_module?/**", []),
+    ("**/dist/*", ["web/dist/c.js"]),
+    ("{web/dist,build}/*", ["build/b.js", "web/dist/c.js"]),
+    ("*/node_modules/*", ["web/node_modules/d.js"]),
+]
+
+
+async def test_folders_that_tools_fill_are_entered_only_by_their_names(
+    roots: Settings, through: Through
+) -> None:
+    write(roots.agent_dir, "dist", "__pycache__/f.js")
+    write(
+        roots.workspace_dir,
+        "a.js",
+        "build/b.js",
+        "node_modules/dist/e.js",
+        "node_modules/x/node_modules/y.js",
+        "src/target",
+        "web/dist/c.js",
+        "web/node_modules/d.js",
+    )
+    call = through(roots)
+
+    for pattern, expected in SKIPPING:
+        listed = await list_all(call, pattern=pattern, limit=1)
+        assert [file["path"] for file in listed] == expected, pattern
+
+    all_files = await list_all(through(roots.model_copy(update={"skip": ()})))
+
+    assert len(all_files) == 9
+    (record,) = await read(roots, ["node_modules/dist/e.js"])
+    assert record["success"]
 
 
 async def test_l8_pages_follow_each_other(roots: Settings, through: Through) -> None:
@@ -429,6 +471,15 @@ def matches(pattern: Sequence[str], path: Sequence[str]) -> bool:
     return fits and matches(pattern[1:], path[1:])
 
 
+def spell_out(pattern: str) -> list[str]:
+    """Return the names of a pattern without braces; one that ends in a name finds a folder too."""
+    names = pattern.split("/")
+    if set(names[-1]) & set("*?["):
+        return names
+
+    return [*names, "**"]
+
+
 @pytest.mark.parametrize("seed", range(60))
 async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) -> None:
     chance = random.Random(seed)
@@ -456,7 +507,7 @@ async def test_what_is_listed_is_what_can_be_read(seed: int, roots: Settings) ->
             return await abilities.call(name, arguments)
 
         for pattern in GLOBS:
-            plain_patterns = [pattern.replace("{a,b}", name).split("/") for name in "ab"]
+            plain_patterns = [spell_out(pattern.replace("{a,b}", name)) for name in "ab"]
             expected = {
                 path: source
                 for path, source in readable.items()

@@ -97,6 +97,18 @@ async def test_a_hit_is_a_block_that_reads_as_it_is_shown(roots: Settings) -> No
     assert (result.searched, result.skipped, result.after) == (2, 0, None)
 
 
+async def test_a_search_enters_skipped_folders_only_by_their_names(roots: Settings) -> None:
+    (roots.workspace_dir / "node_modules").mkdir()
+    write(roots.workspace_dir, a="tea")
+    write(roots.workspace_dir / "node_modules", b="tea")
+
+    found = await search(roots, "tea")
+    named = await search(roots, "tea", glob="node_modules/*")
+
+    assert ([hit.position for hit in found.hits], found.searched) == (["a.txt"], 1)
+    assert [hit.position for hit in named.hits] == ["node_modules/b.txt"]
+
+
 async def test_a_line_matches_without_its_line_end(roots: Settings) -> None:
     write(roots.workspace_dir, b="no line follows this one\n")
     (roots.workspace_dir / "a.txt").write_bytes(b"one\r\ntwo\r\n\r\nthree\nfour")

@@ -106,6 +106,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "schemas": ("declarations", "definition"),
     "origins": (),
     "setting_errors": ("declarations", "origins"),
+    "setting_names": (),
     "store_settings": (
         "helpers.search",
         "helpers.stores",
@@ -119,6 +120,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.stores.opening",
         "helpers.tokens",
         "origins",
+        "setting_names",
         "store_settings",
     ),
     "builtin": (

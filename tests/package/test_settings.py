@@ -58,6 +58,11 @@ def test_names_come_as_a_list_or_with_commas(monkeypatch: pytest.MonkeyPatch) ->
     assert not denies("ok.secret") and not denies(".env")
 
 
+def test_dots_stand_for_the_default_names_of_skipped_folders() -> None:
+    assert Settings(skip=("...", "vendor")).skip == (*Settings().skip, "vendor")
+    assert Settings(skip=("vendor",)).policy.skip == {"vendor"}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -79,6 +84,8 @@ def test_names_come_as_a_list_or_with_commas(monkeypatch: pytest.MonkeyPatch) ->
         {"long_term_file": "/etc/passwd"},
         {"short_term_file": "../%Y.md"},
         {"memory_layout": "other"},
+        {"skip": ["web/dist"]},
+        {"skip": "dist,*cache*"},
         {"no_such_setting": 1},
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from abilities import Settings, parse_text, plugins
+from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.main import main
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.support.surfaces import environment
@@ -330,3 +331,9 @@ def test_the_demonstration_shows_everything_in_thirty_lines(settings: Settings) 
     rounds, singly = re.findall(r"(\d+) rounds instead of (\d+)", output)[0]
     assert int(rounds) < int(singly) / 2
     assert [line.split()[1] for line in lines[-3:]] == ["setup", "explore", "doctor"]
+
+
+def test_an_ability_for_a_command_is_sent_to_call() -> None:
+    for ability in BUILT_IN:
+        refused = CliRunner().invoke(main, [ability.name])
+        assert f"Did you mean 'abilities call {ability.name}'?" in refused.output

@@ -415,9 +415,40 @@ async def test_a_deep_agent_reads_files_and_writes_memories(roots: Settings) -> 
 
     read, _, refused, back = (m.text for m in state["messages"] if isinstance(m, ToolMessage))
     assert "Ship on 4 May." in read and "Ships on 4 May." in back
-    assert "read-only" in refused
+    assert refused == "Error: files are read-only here; write beneath /memories/"
     assert memory["data"]["content"] == "Ships on 4 May."
     assert (roots.workspace_dir / "plan.md").read_text() == "Ship on 4 May.\n"
+
+
+def test_a_search_in_a_folder_or_a_file_finds_each_line_once(files: FileBackend) -> None:
+    for path in ("/sub", "/sub/b.py"):
+        found = files.grep("two", path)
+        assert [(match["path"], match["line"]) for match in found.matches or []] == [
+            ("/sub/b.py", 1)
+        ]
+
+
+async def test_a_large_result_of_a_tool_is_put_aside(roots: Settings) -> None:
+    def fetch() -> str:
+        """Fetch a large page."""
+        return "".join(f"line {number}\n" for number in range(30_000))
+
+    result = "/scratch/large_tool_results/0"
+    calls = [("fetch", {}), ("read_file", {"file_path": result, "offset": 29_998})]
+    script = [
+        AIMessage("", tool_calls=[{"id": str(number), "name": name, "args": arguments}])
+        for number, (name, arguments) in enumerate(calls)
+    ]
+    model = Scripted(messages=iter([*script, AIMessage("Done.")]))
+
+    agent = create_deep_agent(model, [fetch], backend=create_backend(roots))
+    state = await agent.ainvoke({"messages": [HumanMessage("Fetch it.")]})
+
+    aside, back = (m.text for m in state["messages"] if isinstance(m, ToolMessage))
+    assert len(aside) < 10_000
+    assert result in aside
+    assert "line 29999" in back
+    assert not list(roots.workspace_dir.iterdir())
 
 
 def test_every_method_of_the_protocol_is_there() -> None:

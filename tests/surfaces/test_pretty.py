@@ -278,3 +278,45 @@ def test_colors_are_for_terminals_that_want_them(variable: str, tmp_path: Path) 
     assert "\x1b[31m" in show(TERM="xterm-256color")
     wanted = {"TERM": "xterm-256color", variable: {"NO_COLOR": "1", "TERM": "dumb"}[variable]}
     assert "\x1b[31m" not in show(**wanted)
+
+
+def test_no_line_ends_in_blanks_if_nothing_is_a_terminal() -> None:
+    memory = {"type": "core", "importance": "high", "content": "One\n\n  Two", "version": 3}
+    memory |= {"updated_at": "2026-01-02T03:04:05.678Z"}
+    found = {"key": "a", "type": "core", "updated_at": "2026-01-02", "content": "short"}
+    rest = {"total": 2, "offset": 0, "limit": 2, "has_more": False}
+    answers = [
+        AnsweredCall("memory_get", {"key": "a"}, {"key": "a", "success": True, "data": memory}),
+        AnsweredCall(
+            "query_memories",
+            {},
+            {"memories": [found, found | {"key": "b", "content": "longer " * 3}], **rest},
+        ),
+    ]
+
+    lines = [line for answer in answers for line in print_plainly(answer)]
+
+    assert len(lines) > 8
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize(
+    ("total", "offset", "count", "expected"),
+    [
+        (0, 0, 0, "no memories"),
+        (1, 0, 1, "1 memory"),
+        (3, 0, 3, "3 memories"),
+        (3, 1, 1, "2 to 2 of 3 memories"),
+        (3, 9, 0, "none of 3 memories"),
+    ],
+)
+def test_a_page_says_which_memories_it_shows(
+    total: int, offset: int, count: int, expected: str
+) -> None:
+    found = {"key": "a", "type": "core", "updated_at": "2026-01-02", "content": "x"}
+    payload = {"memories": [found] * count, "total": total, "offset": offset, "limit": 9}
+    payload["has_more"] = False
+
+    lines = print_plainly(AnsweredCall("query_memories", {}, payload))
+
+    assert lines[-2:] == [expected, ""]

@@ -95,6 +95,19 @@ async def test_what_is_not_chosen_is_refused_as_what_is_disabled(
     assert answers[0] == {"error": disabled}
 
 
+@pytest.mark.parametrize("command", ["call", "describe"])
+def test_the_command_line_names_the_setting_that_leaves_an_ability_out(
+    command: str, roots: Settings
+) -> None:
+    lean = choose(roots, "lean")
+
+    refused = CliRunner().invoke(main, [command, "store_memory"], env=environment(lean))
+
+    assert refused.exit_code == 2
+    assert "tools: store_memory is not offered, only lean." in refused.stderr
+    assert "It is set by ABILITIES_TOOLS." in refused.stderr
+
+
 @pytest.mark.parametrize("tools", ["recal", "lean,recal", "leen"])
 def test_an_unknown_name_is_an_error_that_suggests(
     tools: str, roots: Settings, tmp_path: Path
@@ -227,7 +240,7 @@ def test_the_command_makes_tokens_with_tools(roots: Settings, tmp_path: Path) ->
     token = TokenFile(settings.tokens_file).find(added.stdout.strip())
     assert token is not None
     assert token.tools == ("lean", "memory_get")
-    assert run("list").stdout.splitlines()[0].endswith("Ada  tools: lean,memory_get")
+    assert run("list").stdout.splitlines()[1].endswith("Ada    lean,memory_get")
     assert json.loads(run("list", "--json").stdout)[0]["tools"] == ["lean", "memory_get"]
     assert run("add", "--scope", "metrics", "--tools", "lean").exit_code == 2
 

@@ -348,11 +348,14 @@ def test_the_commands_make_list_and_revoke(apart: Settings) -> None:
 
     entry = TokenFile(apart.tokens_file).find(added.stdout.strip())
     assert entry and (entry.namespace, entry.scope) == ("bob", "read")
-    assert run("list").stdout.split() == [entry.id, "read", entry.created_at, "bob"]
+    heading, line = run("list").stdout.splitlines()
+    assert heading.split("  ")[0] == "ID" and heading.endswith("namespace  label  tools")
+    assert line.split() == [entry.id, "read", entry.created_at, "bob"]
+    assert heading.index("namespace") == line.index("bob")
 
     scraper = run("add", "--scope", "metrics", "--label", "prometheus")
     assert scraper.exit_code == 0 and "metrics of all namespaces" in scraper.stderr
-    assert run("list").stdout.splitlines()[1].split()[1:] == [
+    assert run("list").stdout.splitlines()[2].split()[1:] == [
         "metrics",
         TokenFile(apart.tokens_file).tokens()[1].created_at,
         "(all)",

@@ -20,7 +20,7 @@ from deepagents.backends.utils import compile_grep_include_glob, normalize_read_
 from typing_extensions import override
 
 from abilities.adapters.deepagents.memories import CALLER, describe, list_level
-from abilities.adapters.deepagents.paths import escape, find_folder, find_name, strip, widen
+from abilities.adapters.deepagents.paths import escape_file, find_folder, find_name, strip, widen
 from abilities.adapters.deepagents.synchronous import SynchronousBackend
 from abilities.adapters.host import Host
 from abilities.adapters.memory_files import MemoryFile
@@ -40,7 +40,10 @@ MAX_PAGES = 500
 _LAST = "\U0010ffff"
 """No name comes after this one."""
 
-READ_ONLY = "Error: files are read-only here; write beneath the folder of memories"
+MEMORIES = "/memories/"
+"""The folder of memories among the files, by default."""
+
+READ_ONLY = "Error: files are read-only here; write beneath {memories}"
 
 CUT = " … [line cut]\n"
 """Ends a line that is longer than a reply; its rest cannot be read as a window."""
@@ -55,7 +58,7 @@ class FileBackend(SynchronousBackend):
 
     They are confined, filtered and redacted as in every other read. Names with a leading dot are
     listed only if a pattern has that dot. Nothing is written: every change is answered with an
-    error.
+    error, which names the folder ``memories`` as the place for it.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class FileBackend(SynchronousBackend):
         source: Abilities | Settings | None = None,
         *,
         namespace: str | int | None = None,
+        memories: str = MEMORIES,
     ) -> None:
         if not isinstance(source, Abilities):
             source = source or Settings()
@@ -70,6 +74,7 @@ class FileBackend(SynchronousBackend):
 
         super().__init__(Host(source, CALLER))
         self._namespace = None if namespace is None else parse_namespace(namespace)
+        self._read_only = READ_ONLY.format(memories=memories)
 
     @override
     async def als(self, path: str) -> LsResult:
@@ -137,7 +142,7 @@ class FileBackend(SynchronousBackend):
         root = strip(path or "/")
         places = [widen(root, glob or "**/*")]
         if root:
-            places.append(escape(root))  # it may be a file
+            places.append(escape_file(root))  # it may be a file
         items = [{"search": pattern, "in": place, "context": 0} for place in places]
         try:
             matches_name = compile_grep_include_glob(glob or "**/*")
@@ -173,17 +178,17 @@ class FileBackend(SynchronousBackend):
 
     @override
     async def awrite(self, file_path: str, content: str) -> WriteResult:
-        return WriteResult(error=READ_ONLY)
+        return WriteResult(error=self._read_only)
 
     @override
     async def aedit(
         self, file_path: str, old_string: str, new_string: str, replace_all: bool = False
     ) -> EditResult:
-        return EditResult(error=READ_ONLY)
+        return EditResult(error=self._read_only)
 
     @override
     async def adelete(self, file_path: str) -> DeleteResult:
-        return DeleteResult(error=READ_ONLY)
+        return DeleteResult(error=self._read_only)
 
     @override
     async def aupload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:

@@ -26,6 +26,11 @@ def escape(path: str) -> str:
     return re.sub(r"[{},]", "?", re.sub(r"[\[*?]", r"[\g<0>]", path))
 
 
+def escape_file(path: str) -> str:
+    """Return a glob that finds a file, and maybe others, but nothing beneath a folder."""
+    return f"{escape(path[:-1])}?"
+
+
 def find_name(path: str, root: str) -> str | None:
     """Return a file's path from a folder on, or its name if it is the root; None beside both."""
     if not root:

@@ -104,5 +104,5 @@ def _format_summary(payload: JsonObject) -> str:
     if left_out:
         parts.append(f"{left_out} left for later")
 
-    parts.append(f"{summary['returned_chars']:,} characters")
+    parts.append(format_count(summary["returned_chars"], "character"))
     return ", ".join(parts)

@@ -39,15 +39,27 @@ def print_found(answer: AnsweredCall, page: Page) -> None:
     if memories:
         page.print_table(_FOUND, [_build_found_row(memory) for memory in memories])
 
-    first, last = payload["offset"] + 1, payload["offset"] + len(memories)
-    total = format_count(payload["total"], "memory", "memories")
-    page.print_line(f"{first:,} to {last:,} of {total}" if memories else f"none of {total}")
+    page.print_line(_describe_part(payload["offset"], len(memories), payload["total"]))
     if payload.get("failed"):
         failed = format_count(payload["failed"], "memory is", "memories are")
         page.print_line(f"{failed} damaged and left out; see: abilities check", style="yellow")
 
     if payload["has_more"]:
         page.print_rest(answer.name, payload["next_request"])
+
+
+def _describe_part(offset: int, count: int, total: int) -> str:
+    """Return which of all memories a page shows."""
+    if not total:
+        return "no memories"
+
+    words = format_count(total, "memory", "memories")
+    if not count:
+        return f"none of {words}"
+    if count == total:
+        return words
+
+    return f"{offset + 1:,} to {offset + count:,} of {words}"
 
 
 def _build_found_row(memory: JsonObject) -> list[str | Text]:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -72,12 +72,12 @@ class Page:
         for part in parts:
             line.append_text(to_text(part))
 
-        self._console.print(Padding(line, (0, 0, 0, indent), expand=False) if indent else line)
+        self._print(Padding(line, (0, 0, 0, indent), expand=False) if indent else line)
 
     def print_content(self, content: str) -> None:
         """Print a content of several lines, indented: none of them passes for one of the page."""
         text = Text(escape_lines(content))
-        self._console.print(Padding(text, (0, 0, 0, _CONTENT_INDENT), expand=False))
+        self._print(Padding(text, (0, 0, 0, _CONTENT_INDENT), expand=False))
 
     def print_blank(self) -> None:
         """Print an empty line."""
@@ -91,7 +91,7 @@ class Page:
         texts = [[row[index] for index in filled] for row in texts]
 
         if _measure(columns, texts) <= self._console.width:
-            self._console.print(_build_table(columns, texts))
+            self._print(_build_table(columns, texts))
         else:
             self._print_lists(columns, texts)
 
@@ -116,6 +116,17 @@ class Page:
         """Print a command on a line of its own, which is never broken."""
         self.print_line(words)
         self._console.print(Text(command), soft_wrap=True)
+
+    def _print(self, shown: RenderableType) -> None:
+        """Print something; into a pipe without the blanks that fill its lines."""
+        if self._console.is_terminal:
+            self._console.print(shown)
+            return
+
+        with self._console.capture() as captured:
+            self._console.print(shown)
+        for line in captured.get().removesuffix("\n").split("\n"):
+            self._console.print(Text(line.rstrip(" ")), soft_wrap=True)
 
     def _print_lists(self, columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> None:
         for row in rows:
