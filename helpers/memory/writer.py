@@ -54,9 +54,13 @@ class Writer:
 
         Of ``arguments``, ``id`` and ``key`` name the memory, ``to`` is its new key, ``links`` and
         ``remove_links`` change its links, ``version`` is the one to restore, ``if_version`` the one
-        that it must have, and the others are values.
+        that it must have, and the others are values. Only what is archived, deleted or renamed
+        takes the further parts of its content along.
         """
         change = _build_change(kind, arguments, self._caller)
+        if kind in ("archive", "delete") or change.new_key is not None:
+            return await self._change_whole(change)
+
         return await self._store.change(self._namespace, change)
 
     async def remember(
@@ -85,7 +89,9 @@ class Writer:
         if page.row is not None:
             arguments.update(id=page.row.id, key=page.row.key)
 
-        change = _build_change("purge", arguments, self._caller)
+        return await self._change_whole(_build_change("purge", arguments, self._caller))
+
+    async def _change_whole(self, change: Change) -> WriteResult:
         (outcome,) = await self._remembering.make_all([change])
         if isinstance(outcome, Exception):
             raise outcome
