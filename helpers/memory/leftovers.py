@@ -84,17 +84,20 @@ class Leftovers:
 
     async def _had_part(self, key: str, part: Row) -> bool:
         """Return whether a memory, or the last one with its key, once went on in a part."""
-        name = MemoryName(key=key)
-        try:
-            page = await self._store.read_history(self._namespace, name, None, _MAX_ENTRIES)
-        except Refused:
-            return False
-
-        for entry in page.entries:
+        for entry in await self._read_history(MemoryName(key=key), None):
             if _had_link(entry, part.key):
-                return part.created_at <= entry.made_at
+                # A memory that was created afterwards is none of its parts.
+                return bool(await self._read_history(MemoryName(id=part.id), entry.version))
 
         return False
+
+    async def _read_history(self, name: MemoryName, before: int | None) -> Sequence[Entry]:
+        try:
+            page = await self._store.read_history(self._namespace, name, before, _MAX_ENTRIES)
+        except Refused:
+            return ()
+
+        return page.entries
 
     async def _read(self, key: str) -> StoredMemory | None:
         try:
