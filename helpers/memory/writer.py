@@ -1,6 +1,7 @@
 """Writing memories: changes made of the arguments of abilities, one or many in one call."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -9,7 +10,7 @@ from pydantic import BaseModel
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.memory.remembering import Outcome, Remembering
-from abilities.helpers.stores.changes import Change, Kind
+from abilities.helpers.stores.changes import Change, ContinuedError, Kind
 from abilities.helpers.stores.protocol import HistoryStore, WriteResult
 from abilities.helpers.stores.timeline import MemoryName
 
@@ -92,7 +93,12 @@ class Writer:
         return await self._change_whole(_build_change("purge", arguments, self._caller))
 
     async def _change_whole(self, change: Change) -> WriteResult:
-        (outcome,) = await self._remembering.make_all([change])
+        try:
+            return await self._store.change(self._namespace, replace(change, if_whole=True))
+        except ContinuedError as error:
+            whole = replace(change, key=error.key)
+
+        (outcome,) = await self._remembering.make_planned([whole])
         if isinstance(outcome, Exception):
             raise outcome
 
