@@ -28,8 +28,9 @@ from tests.support.law_operations import VALUES, Operation, Operations
 from tests.support.law_stores import Stores
 
 WEIGHTS = {
-    "store": 26,
-    "update": 24,
+    "store": 22,
+    "update": 20,
+    "remember": 8,
     "rename": 12,
     "delete": 12,
     "try_anything": 9,
