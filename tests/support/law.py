@@ -88,11 +88,6 @@ class Trial:
 
         return memories[number % len(memories)]
 
-    def find_version(self, namespace: str, key: str) -> int:
-        """Return the version of the memory with a key, 0 if there is none."""
-        memory = self.models[namespace].memories.get(key)
-        return memory.version if memory else 0
-
     def change(
         self, namespace: str, name: str, arguments: JsonObject, *, may_refuse: bool = False
     ) -> None:
@@ -245,12 +240,8 @@ class Trial:
         """Make a change in the model, and return what a store must answer."""
         expected = predict(self.models[call.namespace], call)
         self.models[call.namespace] = expected.model
-        if expected.predicted is not None and expected.predicted.memory is not None:
-            self._touch(call.namespace, expected.predicted.memory.key)
-        if expected.remembered is not None:
-            for key in expected.remembered.keys[-1:]:
-                self._touch(call.namespace, key)
-
+        if expected.key is not None:
+            self._touch(call.namespace, expected.key)
         return expected
 
     def _wait(self, expected: Expected) -> None:

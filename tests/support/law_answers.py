@@ -24,6 +24,16 @@ class Expected(NamedTuple):
     reason: str | None = None
     remembered: Remembered | None = None
 
+    @property
+    def key(self) -> str | None:
+        """The key of a memory that the call has changed, if there is one."""
+        if self.remembered is not None:
+            return self.remembered.key
+        if self.predicted is not None and self.predicted.memory is not None:
+            return self.predicted.memory.key
+
+        return None
+
 
 def predict(before: NamespaceModel, call: Call) -> Expected:
     """Return what a change of a namespace does and answers; the model given stays as it is."""

@@ -147,7 +147,7 @@ class Operations:
             memory = self.trial.choose(namespace, named + number // 2)
             made = {"key": memory.key, **operation}
             if "if_version" in made:
-                made["if_version"] += self.trial.find_version(namespace, made["key"])
+                made["if_version"] += self.trial.models[namespace].find_version(made["key"])
             # What is too long for a memory is tried elsewhere.
             if made["op"] == "append" and (renames or len(memory.content) > 4_000):
                 made = {"op": "archive", "key": memory.key}

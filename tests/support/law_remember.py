@@ -4,7 +4,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from abilities.declarations.values import JsonObject
-from tests.support.law_model import MemoryModel, Moment, NamespaceModel, Predicted, Refusal
+from tests.support.law_model import Moment, NamespaceModel, Predicted, Refusal
 from tests.support.law_places import make_ids
 
 
@@ -17,11 +17,11 @@ class ConflictError(Refusal):
 
 
 class Remembered(NamedTuple):
-    """A namespace as a call leaves it, its records, and the keys that it has changed."""
+    """A namespace as a call leaves it, its records, and the last key that it has changed."""
 
     model: NamespaceModel
     records: list[JsonObject]
-    keys: list[str]
+    key: str | None = None
 
 
 def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Moment) -> Remembered:
@@ -29,7 +29,7 @@ def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Mo
     operations = arguments["operations"]
     model = before.copy()
     records: list[JsonObject] = []
-    keys: list[str] = []
+    key: str | None = None
 
     ids = islice(make_ids(moment), len(operations))
     for number, (operation, new_id) in enumerate(zip(operations, ids, strict=True)):
@@ -47,14 +47,14 @@ def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Mo
         if predicted.created:
             record["created"] = True
         records.append(record)
-        keys.append(named.key)
+        key = named.key
         model = after
 
     failed = [record for record in records if "reason" in record]
     if arguments["atomic"] and failed:
-        return Remembered(before, _undo(records, failed[0]["input"]), [])
+        return Remembered(before, _undo(records, failed[0]["input"]))
 
-    return Remembered(model, records, keys)
+    return Remembered(model, records, key)
 
 
 def _undo(records: list[JsonObject], failed: int) -> list[JsonObject]:
@@ -83,7 +83,9 @@ def _make(model: NamespaceModel, operation: JsonObject, moment: Moment) -> Predi
     if named is None and op != "store":
         raise Refusal("not_found")
 
-    _check_version(named, operation.get("if_version"))
+    version = model.find_version(key)
+    if operation.get("if_version") not in (None, version):
+        raise ConflictError(version)
     if named is None or op == "store":
         return model.store({**values, "key": key}, moment)
     if op == "delete":
@@ -96,9 +98,3 @@ def _make(model: NamespaceModel, operation: JsonObject, moment: Moment) -> Predi
         values["key"] = operation["to"]
 
     return model.update({**values, "id": named.id}, moment)
-
-
-def _check_version(named: MemoryModel | None, if_version: int | None) -> None:
-    version = named.version if named else 0
-    if if_version not in (None, version):
-        raise ConflictError(version)

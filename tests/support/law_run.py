@@ -28,7 +28,7 @@ from tests.support.law_operations import VALUES, Operation, Operations
 from tests.support.law_stores import Stores
 
 WEIGHTS = {
-    "store": 22,
+    "store": 21,
     "update": 20,
     "remember": 8,
     "rename": 12,
@@ -38,7 +38,7 @@ WEIGHTS = {
     "query": 6,
     "recall": 3,
     "import_lines": 1,
-    "administer": 1,
+    "administer": 2,
 }
 """Operations of each kind in a hundred."""
 
