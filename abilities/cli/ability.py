@@ -8,6 +8,7 @@ from typing import TextIO
 import click
 
 from abilities import schemas
+from abilities.builtin.index import NAMES
 from abilities.cli.arguments import read_arguments, refuse_pieces
 from abilities.cli.completion import complete_ability
 from abilities.cli.mending import describe_failure
@@ -220,7 +221,7 @@ def _explain_unoffered(session: Session, name: str) -> None:
     One that is disabled is as if it were not there.
     """
     settings = session.settings
-    if name in settings.disabled or name not in {ability.name for ability in BUILT_IN}:
+    if name in settings.disabled or name not in NAMES:
         return
 
     offered = ", ".join(settings.tools)

@@ -196,7 +196,7 @@ def _refuse_command(name: str, commands: list[str], context: click.Context) -> N
     from abilities.declarations.suggestions import suggest_ability, suggest_value
 
     suggestion = suggest_value(name, commands)
-    if suggestion is not None and name not in abilities:
+    if suggestion is not None and name not in NAMES:
         hint = f"Did you mean 'abilities {suggestion}'?"
     elif name in NAMES or suggest_ability(name, NAMES) is not None:
         hint = f"Did you mean 'abilities call {suggest_ability(name, NAMES) or name}'?"

@@ -133,7 +133,7 @@ class MemoryStore(Protocol):
 
         Also raises Refused: id_not_found, memory_not_found, key_taken, version_conflict, too_long
         (what "append" makes), version_not_found and purged ("restore"), storage_quota,
-        checksum_mismatch.
+        checksum_mismatch. Raises ContinuedError as `change_many`.
         """
         ...
 
@@ -143,7 +143,8 @@ class MemoryStore(Protocol):
         """Make changes one after another in one transaction; return one outcome each, in order.
 
         A change that cannot be made leaves the others alone. If they are ``atomic`` it undoes them
-        all: then its Refused stands in its place, and Refused("rolled_back") in all others.
+        all: then its Refused stands in its place, and Refused("rolled_back") in all others. Raises
+        ContinuedError, and makes none of them, if one demands in vain that its content is whole.
         """
         ...
 
