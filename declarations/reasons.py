@@ -175,7 +175,7 @@ FAULTS: dict[Reason, Meaning] = {
     ),
     "malformed_request": Meaning(
         "INVALID_INPUT",
-        "The request body must be a JSON object, within the size and time limits.",
+        "Send a JSON object with Content-Type: application/json, within the size and time limits.",
     ),
     "unknown_address": Meaning(
         "NOT_FOUND",

@@ -48,7 +48,11 @@ Cursors = Annotated[list[Cursor], Field(max_length=MAX_QUESTIONS), Array]
 class RecallInput(Arguments):
     """Arguments of `recall`."""
 
-    other_names: ClassVar[dict[str, str]] = {"query": "queries"}
+    other_names: ClassVar[dict[str, str]] = {
+        "query": "queries",
+        "question": "queries",
+        "questions": "queries",
+    }
 
     queries: Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS), OneOrMore] = (
         Field(description="Questions in plain words.", json_schema_extra=_ONE_QUESTION)

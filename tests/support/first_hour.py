@@ -117,7 +117,7 @@ JSON_MISTAKES = [
 
 FILE_MISTAKES = [
     Mistake(
-        "a file that there is not",
+        "a missing file",
         _read('{"paths": ["nots.md"]}'),
         "NOT_FOUND",
         "No such file in the agent directory or workspace",
@@ -203,7 +203,7 @@ SETTINGS_MISTAKES = [
         config=b'timezone = "\xff"\n',
     ),
     Mistake(
-        "a settings file that there is not",
+        "a missing settings file",
         ["list"],
         "{here}/none.toml does not exist",
         "correct ABILITIES_CONFIG",
@@ -302,7 +302,7 @@ SETTINGS_MISTAKES = [
         variables={"ABILITIES_TOOLS": "leen"},
     ),
     Mistake(
-        "tools that are none",
+        "unknown tools",
         ["list"],
         "ABILITIES_TOOLS: tools",
         "must name a profile or an ability",
@@ -430,7 +430,7 @@ STORE_MISTAKES = [
         {STORE: "sqlite:///{here}/none.db"},
     ),
     Mistake(
-        "a memory that there is not",
+        "a missing memory",
         ["graph", "none"],
         "No memory with this key",
         "abilities call memory_list",
@@ -440,7 +440,7 @@ STORE_MISTAKES = [
 
 TRANSFER_MISTAKES = [
     Mistake(
-        "an import of a file that there is not",
+        "an import of a missing file",
         ["import", "none.jsonl"],
         "'none.jsonl' does not exist",
         "Try 'abilities import --help'",
@@ -524,7 +524,7 @@ TRANSFER_MISTAKES = [
         1,
     ),
     Mistake(
-        "a restore of what is no store",
+        "a restore of a file that is not a store",
         ["restore", "notes.md", "--replace"],
         "notes.md is not a backup of a store",
         "use 'abilities import'",
@@ -614,7 +614,7 @@ COMMAND_MISTAKES = [
         1,
     ),
     Mistake(
-        "a port that is none",
+        "a port out of range",
         ["serve", "--port", "99999"],
         "99999 is not in the range",
         "0<=x<=65535",
