@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.memory.remembering import Outcome, Remembering
+from abilities.helpers.memory.restoring import Restoring
 from abilities.helpers.stores.changes import Change, Kind
 from abilities.helpers.stores.protocol import HistoryStore, WriteResult
 from abilities.helpers.stores.timeline import MemoryName
@@ -48,6 +49,7 @@ class Writer:
         self._store = store
         self._caller = caller
         self._remembering = Remembering(namespace, store)
+        self._restoring = Restoring(namespace, store)
 
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Store, update, archive, delete or restore a memory. Raises Refused.
@@ -57,6 +59,9 @@ class Writer:
         that it must have, and the others are values.
         """
         change = _build_change(kind, arguments, self._caller)
+        if kind == "restore":
+            return await self._restoring.restore(change)
+
         return await self._store.change(self._namespace, change)
 
     async def remember(

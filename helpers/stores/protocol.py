@@ -282,6 +282,12 @@ class HistoryStore(MemoryStore, Protocol):
         """
         ...
 
+    async def read_content(
+        self, namespace: str, name: MemoryName, moment: int | str
+    ) -> list[StoredMemory]:
+        """Return a memory as `read_version` does, with all further parts of its content."""
+        ...
+
     async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:
         """Return the changes of a namespace after a version; no change that commits late is missed.
 
