@@ -85,7 +85,10 @@ class Restoring:
         guard = change.if_version
         if guard is None:
             guard = 0 if page.row is None else present[0].row.version
-        first = replace(change, id=memory_id, key=None, if_version=guard, touches=True)
+
+        # The first part stands for all: its version tells that the content has changed.
+        is_other = [part.row.content for part in wanted] != [part.row.content for part in present]
+        first = replace(change, id=memory_id, key=None, if_version=guard, touches=is_other)
         return [_move_link(first, wanted, key, 1), *further]
 
     async def _plan_parts(

@@ -314,8 +314,8 @@ class HistoryStore(MemoryStore, Protocol):
     async def import_entries(self, entries: Sequence[Entry]) -> int:
         """Store the history of memories that have none here; return how many entries were stored.
 
-        The entries are those of whole memories, each one's by rising version, and come before the
-        memories themselves. The versions are this store's own. Purged memories are left out.
+        The entries are those of whole memories, by rising version, and come before the memories
+        themselves. The versions are this store's own. Purged memories are left out.
         """
         ...
 
