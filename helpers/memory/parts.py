@@ -139,59 +139,70 @@ class Plan(NamedTuple):
     """The changes that one operation takes; the first one is that of the memory it names.
 
     They are made together. ``parts`` is how many memories hold the content then; 0 if that is
-    not known. ``guards`` are the indices of changes with a version that the plan relies on: if one
-    of them meets another, the operation is planned anew.
+    not known. If a change of a further part cannot be made because others have changed that, the
+    operation is planned anew; so it is if the first one ``is_guarded`` by a version of the plan's.
     """
 
     changes: tuple[Change, ...]
     parts: int = 0
-    guards: frozenset[int] = frozenset()
+    is_guarded: bool = False
 
 
 def plan_change(change: Change, parts: Sequence[Row]) -> Plan:
     """Return the changes for one that may concern the parts of a content.
 
-    ``parts`` are the memories that hold the content now; none if there are none, or if the change
-    does not depend on them.
+    ``parts`` are the memories that hold the content now; none if there are none, or if they are
+    not known because the change may concern the first one alone.
     """
-    if change.key is None:
-        return Plan((change,))
-
-    if "content" in change.fields:
+    if "content" in change.fields and change.new_key is None:
         content: str = change.fields["content"]
         if change.kind == "append":
             return _plan_append(change, parts, content)
-        if len(parts) > 1 or len(content) > MAX_CONTENT_CHARS:
+        if len(parts) > 1 or is_long(change):
             return _plan_content(change, parts, split_text(content))
 
     elif len(parts) > 1:
         return _plan_for_all(change, parts)
 
-    return Plan((change,))
+    return plan_alone(change)
+
+
+def is_long(change: Change) -> bool:
+    """Return whether a change has a content that needs several memories."""
+    if change.key is None or change.kind == "append":
+        return False
+
+    return len(change.fields.get("content", "")) > MAX_CONTENT_CHARS
+
+
+def plan_alone(change: Change) -> Plan:
+    """Return a plan that is carried out only if a content has and needs no further part."""
+    concerns_parts = (
+        change.kind not in ("store", "update")
+        or change.new_key is not None
+        or not change.fields.keys().isdisjoint(("content", *_SHARED))
+    )
+    return Plan((replace(change, if_whole=concerns_parts),))
 
 
 def _plan_append(change: Change, parts: Sequence[Row], addition: str) -> Plan:
     """Add to the last part; what it has no room for becomes further ones."""
     if not parts:
-        return Plan((change,))
+        return plan_alone(change)
 
     last = parts[-1].content
     if len(parts) == 1 and len(last) + len(addition) <= MAX_CONTENT_CHARS:
-        return Plan((change,))
+        return plan_alone(change)
 
     contents = [part.content for part in parts[:-1]]
     contents += split_text(last + addition)
 
     without_content = {name: change.fields[name] for name in change.fields if name != "content"}
     update = replace(change, kind="update", fields=without_content)
-    if update.if_version is None:
-        return _plan_content(update, parts, contents, is_guarded=True)
     return _plan_content(update, parts, contents)
 
 
-def _plan_content(
-    change: Change, parts: Sequence[Row], contents: Sequence[str], *, is_guarded: bool = False
-) -> Plan:
+def _plan_content(change: Change, parts: Sequence[Row], contents: Sequence[str]) -> Plan:
     """Write contents into parts, and remove the parts that are left over."""
     first = change
     before = parts[0].content if parts else None
@@ -211,7 +222,9 @@ def _plan_content(
         first = replace(first, links=(*change.links, next_link))
     elif len(parts) > 1:
         first = replace(first, remove_links=(*change.remove_links, next_link))
-    if is_guarded and parts:
+
+    is_guarded = change.if_version is None and bool(parts)
+    if is_guarded:
         first = replace(first, if_version=_find_version(parts[0]))
 
     changes = [first]
@@ -225,8 +238,7 @@ def _plan_content(
             content = contents[number - 1]
             changes.append(_write_part(change, parts, number, content, has_next=has_next))
 
-    guards = frozenset(range(0 if is_guarded else 1, len(changes)))
-    return Plan(tuple(changes), len(contents), guards)
+    return Plan(tuple(changes), len(contents), is_guarded)
 
 
 def _write_part(
@@ -290,7 +302,7 @@ def _plan_for_all(change: Change, parts: Sequence[Row]) -> Plan:
             )
         )
 
-    return Plan(tuple(changes), len(parts), frozenset(range(1, len(changes))))
+    return Plan(tuple(changes), len(parts))
 
 
 def _find_version(part: Row) -> int | None:

@@ -3,15 +3,23 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.declarations.reasons import Reason
-from abilities.helpers.memory.parts import UNKNOWN_VERSION, PartReader, Plan, plan_change
-from abilities.helpers.stores.changes import Change, create_row, merge_change
+from abilities.helpers.memory.leftovers import Leftovers
+from abilities.helpers.memory.parts import (
+    UNKNOWN_VERSION,
+    PartReader,
+    Plan,
+    is_long,
+    plan_alone,
+    plan_change,
+)
+from abilities.helpers.stores.changes import Change, ContinuedError, create_row, merge_change
 from abilities.helpers.stores.model import Row
-from abilities.helpers.stores.protocol import MemoryStore, WriteResult
+from abilities.helpers.stores.protocol import HistoryStore, WriteResult
 
 _MAX_TRIES = 40
 """How often an operation on the parts of a content is planned anew if others change them."""
@@ -32,14 +40,18 @@ class Remembered(NamedTuple):
 
 Outcome = Remembered | Exception
 
+_Parts = list[Row] | None
+"""The memories that hold a content; None if one of them is damaged."""
+
 
 class Remembering:
     """Makes the changes of one call in one namespace."""
 
-    def __init__(self, namespace: str, store: MemoryStore) -> None:
+    def __init__(self, namespace: str, store: HistoryStore) -> None:
         self._namespace = namespace
         self._store = store
         self._reader = PartReader(namespace, store)
+        self._leftovers = Leftovers(namespace, store)
 
     async def run(self, changes: Sequence[Change | Refused], *, atomic: bool) -> list[Outcome]:
         """Make changes in their order; return one outcome per change.
@@ -50,49 +62,75 @@ class Remembering:
         """
         valid = [change for change in changes if isinstance(change, Change)]
         if not atomic:
-            return await _RememberRun(self, changes).finish()
-        if len(valid) == len(changes):
-            return await self.make_all(valid)
+            made = iter(await _RememberRun(self).finish(valid))
+        elif len(valid) == len(changes):
+            made = iter(await self.make_all(valid))
+        else:
+            made = iter([Refused("rolled_back") for _ in valid])
 
         outcomes: list[Outcome] = []
         for change in changes:
-            outcomes.append(Refused("rolled_back") if isinstance(change, Change) else change)
+            outcomes.append(next(made) if isinstance(change, Change) else change)
+
         return outcomes
 
     async def make_all(self, changes: Sequence[Change]) -> list[Outcome]:
         """Make all changes in one transaction, or none. Raises Refused."""
-        obstacle: Change | None = None
+        if any(is_long(change) for change in changes):
+            return await self.make_planned(changes)
+
+        try:
+            return await self.make_alone(changes, atomic=True)
+        except ContinuedError as error:
+            return await self.make_planned(name_changed(changes, error))
+
+    async def make_alone(self, changes: Sequence[Change], *, atomic: bool) -> list[Outcome]:
+        """Make changes of one memory each in one transaction, without reading anything before.
+
+        Raises Refused, and ContinuedError if one of them concerns several memories.
+        """
+        plans = [plan_alone(change) for change in changes]
+        single = [change for plan in plans for change in plan.changes]
+        results = await self._store.change_many(self._namespace, single, atomic=atomic)
+        return _collect(plans, results)
+
+    async def make_planned(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Make all changes in one transaction, or none, each with the parts that it concerns.
+
+        Raises Refused.
+        """
+        reason: Reason = "busy"
 
         for tries in range(_MAX_TRIES):
-            plans = _plan_all(changes, await self.read_parts(changes))
+            if tries:
+                await _pause(tries)
+
+            plans = _plan_all(changes, await self._read_parts(changes))
             single = [change for plan in plans for change in plan.changes]
-            results = await self._store.change_many(self._namespace, single, atomic=True)
+            try:
+                results = await self._store.change_many(self._namespace, single, atomic=True)
+            except ContinuedError as error:
+                place = _find_plan(plans, error.place)
+                changes = name_changed(changes, ContinuedError(error.key, place))
+                continue
 
             obstacle = _find_obstacle(plans, results)
             if obstacle is None:
                 return _collect(plans, results)
-            if obstacle.if_version == 0 and tries > _MAX_FOREIGN_TRIES:
-                break
 
-            # Chosen at random, or those who met would meet again.
-            longest = min(_FIRST_PAUSE * 2**tries, _LONGEST_PAUSE)
-            await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - nothing secret
+            # A memory that belongs to no content may have the key of a further part.
+            if obstacle.is_taken and not await self._delete_leftovers(obstacle):
+                reason = "key_taken"
+                if tries > _MAX_FOREIGN_TRIES:
+                    break
 
-        assert obstacle is not None
-        # A memory that belongs to no content may have the key of a further part.
-        reason: Reason = "key_taken" if obstacle.if_version == 0 else "busy"
         return [Refused(reason) for _ in changes]
 
-    async def make_each(self, changes: Sequence[Change]) -> list[Outcome]:
-        """Make changes of one memory each, each on its own, in one transaction. Raises Refused."""
-        results = await self._store.change_many(self._namespace, changes, atomic=False)
+    async def _delete_leftovers(self, obstacle: "_Obstacle") -> bool:
+        key, number, change = obstacle.key, obstacle.number, obstacle.change
+        return await self._leftovers.delete(key, number, change)
 
-        outcomes: list[Outcome] = []
-        for result in results:
-            outcomes.append(Remembered(result) if isinstance(result, WriteResult) else result)
-        return outcomes
-
-    async def read_parts(self, changes: Sequence[Change]) -> dict[str, list[Row]]:
+    async def _read_parts(self, changes: Sequence[Change]) -> dict[str, _Parts]:
         """Return the parts of the contents that changes concern, by key. Raises Refused.
 
         A content of one part is returned only if a change needs it.
@@ -103,118 +141,96 @@ class Remembering:
         short = [key for key in keys if key in needed and key not in long]
 
         first = await self._reader.read_first(short)
-        parts: dict[str, list[Row]] = {key: [row] for key, row in first.items()}
+        parts: dict[str, _Parts] = {key: [row] for key, row in first.items()}
         for key in keys:
             if key in long:
                 parts[key] = await self._read_long(key)
 
         return parts
 
-    async def _read_long(self, key: str) -> list[Row]:
+    async def _read_long(self, key: str) -> _Parts:
         try:
             return [part.row for part in await self._reader.read(key)]
         except Refused as error:
-            # A memory that is missing or damaged has no parts to take along.
-            if error.reason not in ("memory_not_found", "checksum_mismatch"):
-                raise
-
-        return []
+            if error.reason == "memory_not_found":
+                return []
+            if error.reason in ("checksum_mismatch", "invalid_stored_value"):
+                return None
+            raise
 
 
 class _RememberRun:
     """The changes of one call, each made on its own, and what became of them so far."""
 
-    def __init__(self, remembering: Remembering, changes: Sequence[Change | Refused]) -> None:
+    def __init__(self, remembering: Remembering) -> None:
         self._remembering = remembering
-        self._changes = changes
-        self._outcomes: dict[int, Outcome] = {}
-        self._pending: list[int] = []
-        self._has_begun = False
+        self._outcomes: list[Outcome] = []
 
-    async def finish(self) -> list[Outcome]:
+    async def finish(self, changes: Sequence[Change]) -> list[Outcome]:
         """Make the changes. Raises Refused if the store cannot answer, and nothing was changed."""
         try:
-            await self._make_changes()
+            await self._make(changes)
         except Refused as error:
-            if not self._has_begun:
+            if not self._outcomes:
                 raise
 
-            for index in range(len(self._changes)):
-                self._outcomes.setdefault(index, error)
+            missing = len(changes) - len(self._outcomes)
+            self._outcomes += [error] * missing
 
-        return [self._outcomes[index] for index in range(len(self._changes))]
+        return self._outcomes
 
-    async def _make_changes(self) -> None:
-        parts = await self._read_parts(0)
-        touched: set[str | None] = set()
+    async def _make(self, changes: Sequence[Change]) -> None:
+        start = 0
+        for index, change in enumerate(changes):
+            if is_long(change):
+                await self._make_short(changes[start:index])
+                self._outcomes += await self._remembering.make_planned([change])
+                start = index + 1
 
-        for index, change in enumerate(self._changes):
-            if isinstance(change, Refused):
-                self._outcomes[index] = change
-                continue
+        await self._make_short(changes[start:])
 
-            # How long a content has become is known only when it is written.
-            is_uncertain = change.kind == "append" and change.key in touched
-            plan = plan_change(change, parts.get(change.key or "", ()))
-            if not is_uncertain and len(plan.changes) == 1:
-                self._pending.append(index)
-                touched.update((change.key, change.new_key))
-                continue
+    async def _make_short(self, changes: Sequence[Change]) -> None:
+        """Make changes together, except those that turn out to concern several memories."""
+        while changes:
+            try:
+                self._outcomes += await self._remembering.make_alone(changes, atomic=False)
+                return
+            except ContinuedError as error:
+                place = error.place
+                named = name_changed(changes, error)
 
-            await self._make_pending()
-            touched = set()
-            (self._outcomes[index],) = await self._remembering.make_all([change])
-            self._has_begun = True
-            parts = await self._read_parts(index + 1)
-
-        await self._make_pending()
-
-    async def _make_pending(self) -> None:
-        if not self._pending:
-            return
-
-        changes: list[Change] = []
-        for index in self._pending:
-            change = self._changes[index]
-            assert isinstance(change, Change)
-            changes.append(change)
-
-        outcomes = await self._remembering.make_each(changes)
-        self._has_begun = True
-        for index, change, outcome in zip(self._pending, changes, outcomes, strict=True):
-            # Somebody else may have added to the content since it was read.
-            if _is_too_long(change, outcome):
-                (outcome,) = await self._remembering.make_all([change])
-            self._outcomes[index] = outcome
-
-        self._pending = []
-
-    async def _read_parts(self, start: int) -> dict[str, list[Row]]:
-        later = [change for change in self._changes[start:] if isinstance(change, Change)]
-        return await self._remembering.read_parts(later)
+            await self._make_short(changes[:place])
+            self._outcomes += await self._remembering.make_planned([named[place]])
+            changes = changes[place + 1 :]
 
 
-def _is_too_long(change: Change, outcome: Outcome) -> bool:
-    """Return whether a content has no room for an addition, and could go on in another memory."""
-    if change.kind != "append" or change.key is None:
-        return False
+def name_changed(changes: Sequence[Change], error: ContinuedError) -> list[Change]:
+    """Return changes in which the one that was not made alone names its memory's key."""
+    named = list(changes)
+    named[error.place] = replace(named[error.place], key=error.key)
+    return named
 
-    return isinstance(outcome, Refused) and outcome.reason == "too_long"
+
+async def _pause(tries: int) -> None:
+    # Chosen at random, or those who met would meet again.
+    longest = min(_FIRST_PAUSE * 2**tries, _LONGEST_PAUSE)
+    await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - nothing secret
 
 
 def _needs_content(change: Change) -> bool:
-    if change.kind == "append" or change.new_key is not None:
-        return True
-
-    return len(change.fields.get("content", "")) > MAX_CONTENT_CHARS
+    return change.kind == "append" or change.new_key is not None or is_long(change)
 
 
-def _plan_all(changes: Sequence[Change], parts: dict[str, list[Row]]) -> list[Plan]:
+def _plan_all(changes: Sequence[Change], parts: dict[str, _Parts]) -> list[Plan]:
     """Plan changes one after another, each for what those before it will have made."""
     plans: list[Plan] = []
 
     for change in changes:
         rows = parts.pop(change.key or "", [])
+        if rows is None:
+            plans.append(Plan((change,)))  # which mends the first one, or deletes it
+            continue
+
         plan = plan_change(change, rows)
         plans.append(plan)
 
@@ -243,18 +259,46 @@ def _foresee(plan: Plan, rows: Sequence[Row]) -> list[Row]:
     return [*after, *before.values()]
 
 
+class _Obstacle(NamedTuple):
+    """A change that cannot be made as planned, of the part of a content with a number.
+
+    ``is_taken`` says that another memory has the key of the part.
+    """
+
+    key: str
+    number: int
+    change: Change
+    is_taken: bool
+
+
+def _find_plan(plans: Sequence[Plan], place: int) -> int:
+    """Return the index of the plan that has the change in a place among those of all plans."""
+    for index, plan in enumerate(plans):
+        if place < len(plan.changes):
+            return index
+        place -= len(plan.changes)
+
+    raise IndexError(place)
+
+
 def _find_obstacle(
     plans: Sequence[Plan], results: Sequence[WriteResult | Exception]
-) -> Change | None:
-    """Return the change that met another version than its plan relies on, if one did."""
+) -> _Obstacle | None:
+    """Return the change that met something else than its plan relies on, if one did."""
     remaining = iter(results)
 
     for plan in plans:
+        first = plan.changes[0]
+        key = first.new_key or first.key or ""
         for index, change in enumerate(plan.changes):
             result = next(remaining)
-            is_conflict = isinstance(result, Refused) and result.reason == "version_conflict"
-            if is_conflict and index in plan.guards:
-                return change
+            if not isinstance(result, Refused):
+                continue
+            if index and result.reason in ("version_conflict", "memory_not_found", "key_taken"):
+                is_taken = change.if_version == 0 or result.reason == "key_taken"
+                return _Obstacle(key, index + 1, change, is_taken)
+            if not index and plan.is_guarded and result.reason == "version_conflict":
+                return _Obstacle(key, 1, change, is_taken=False)
 
     return None
 

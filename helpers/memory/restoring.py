@@ -10,6 +10,7 @@ import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
+from abilities.helpers.memory.leftovers import Leftovers
 from abilities.helpers.memory.parts import PartReader
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.model import LinkRow, Row, StoredMemory
@@ -31,6 +32,7 @@ class Restoring:
         self._namespace = namespace
         self._store = store
         self._reader = PartReader(namespace, store)
+        self._leftovers = Leftovers(namespace, store)
 
     async def restore(self, change: Change) -> WriteResult:
         """Give a memory what it was in a version, and all that its content went on in then.
@@ -112,9 +114,11 @@ class Restoring:
                     changes.append(_move_link(again, wanted, key, number))
                 continue
 
-            if row is not None:
-                if part_key not in own:
+            if row is not None and part_key not in own:
+                if not await self._leftovers.delete(key, number, change):
                     raise Refused("key_taken")
+                row = None
+            if row is not None:
                 changes.append(_delete_part(change, row))
             if part.key == part_key and await self._is_deleted(part.id):
                 changes.append(_restore_part(change, part, 0))

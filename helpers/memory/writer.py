@@ -1,6 +1,7 @@
 """Writing memories: changes made of the arguments of abilities, one or many in one call."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -10,7 +11,7 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.memory.remembering import Outcome, Remembering
 from abilities.helpers.memory.restoring import Restoring
-from abilities.helpers.stores.changes import Change, Kind
+from abilities.helpers.stores.changes import Change, ContinuedError, Kind
 from abilities.helpers.stores.protocol import HistoryStore, WriteResult
 from abilities.helpers.stores.timeline import MemoryName
 
@@ -56,11 +57,14 @@ class Writer:
 
         Of ``arguments``, ``id`` and ``key`` name the memory, ``to`` is its new key, ``links`` and
         ``remove_links`` change its links, ``version`` is the one to restore, ``if_version`` the one
-        that it must have, and the others are values.
+        that it must have, and the others are values. Only what is archived, deleted, renamed or
+        restored takes the further parts of its content along.
         """
         change = _build_change(kind, arguments, self._caller)
         if kind == "restore":
             return await self._restoring.restore(change)
+        if kind in ("archive", "delete") or change.new_key is not None:
+            return await self._change_whole(change)
 
         return await self._store.change(self._namespace, change)
 
@@ -90,8 +94,15 @@ class Writer:
         if page.row is not None:
             arguments.update(id=page.row.id, key=page.row.key)
 
-        change = _build_change("purge", arguments, self._caller)
-        (outcome,) = await self._remembering.make_all([change])
+        return await self._change_whole(_build_change("purge", arguments, self._caller))
+
+    async def _change_whole(self, change: Change) -> WriteResult:
+        try:
+            return await self._store.change(self._namespace, replace(change, if_whole=True))
+        except ContinuedError as error:
+            whole = replace(change, key=error.key)
+
+        (outcome,) = await self._remembering.make_planned([whole])
         if isinstance(outcome, Exception):
             raise outcome
 

@@ -31,10 +31,12 @@ class Change:
     with its history.
 
     ``fields`` holds only the fields to set, normalized. With ``if_version``, the change is made
-    only if the memory has that version, 0 if there is none. A change that ``touches`` a memory
-    gives it a new version even if its own values stay. ``new_id`` is the id of a memory that
-    the change creates. The caller chooses it and ``now``, so that repeating a failed transaction
-    gives the same state. ``caller`` is what the history says of who made the change.
+    only if the memory has that version, 0 if there is none. With ``if_whole``, it is made only if
+    the memory has all of its content, before and after; otherwise it raises ContinuedError. A
+    change that ``touches`` a memory gives it a new version even if its own values stay. ``new_id``
+    is the id of a memory that the change creates. The caller chooses it and ``now``, so that
+    repeating a failed transaction gives the same state. ``caller`` is what the history says of who
+    made the change.
     """
 
     kind: Kind
@@ -47,6 +49,7 @@ class Change:
     remove_links: Sequence[JsonObject] = ()
     new_key: str | None = None
     if_version: int | None = None
+    if_whole: bool = False
     to_version: int | None = None
     touches: bool = False
     caller: str = ""
@@ -55,6 +58,19 @@ class Change:
     def linked_keys(self) -> list[str]:
         """The keys that the change adds links to or removes links to, sorted."""
         return sorted({link["key"] for link in (*self.links, *self.remove_links)})
+
+
+class ContinuedError(Refused):
+    """A change was not made because the content of its memory goes on, or would, in another one.
+
+    Nor were those made that came with it. ``key`` is that of the memory, and ``place`` that of the
+    change among those.
+    """
+
+    def __init__(self, key: str, place: int = 0) -> None:
+        super().__init__("busy")
+        self.key = key
+        self.place = place
 
 
 class MergedMemory(NamedTuple):
@@ -171,7 +187,7 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
     if change.new_key is not None:
         columns["key"] = change.new_key
     if change.kind == "append":
-        columns["content"] = _append(row.content, fields["content"])
+        columns["content"] = _append(change, row)
 
     if "tags" in fields:
         unique_tags = list(dict.fromkeys(fields["tags"]))
@@ -208,9 +224,11 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
     return columns
 
 
-def _append(content: str, addition: str) -> str:
-    """Return a content with an addition. Raises Refused: too_long."""
-    appended = content + addition
+def _append(change: Change, row: Row) -> str:
+    """Return a content with an addition. Raises Refused: too_long, and ContinuedError."""
+    appended = row.content + change.fields["content"]
+    if len(appended) > MAX_CONTENT_CHARS and change.if_whole:
+        raise ContinuedError(row.key)
     if len(appended) > MAX_CONTENT_CHARS:
         raise Refused("too_long", "content", expected={"max_length": MAX_CONTENT_CHARS})
 

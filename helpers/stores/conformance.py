@@ -100,6 +100,7 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     changes.atomic_changes_are_all_made_or_none,
     changes.a_change_is_made_only_to_the_version_it_names,
     changes.an_addition_goes_to_the_end_of_a_content,
+    changes.a_change_is_made_only_to_a_whole_content_if_it_says_so,
     changes.a_memory_is_renamed_by_its_key,
     changes.memories_are_listed_by_key_in_pages,
     changes.a_memory_past_its_end_reads_as_archived,

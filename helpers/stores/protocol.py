@@ -132,7 +132,7 @@ class MemoryStore(Protocol):
 
         Also raises Refused: id_not_found, memory_not_found, key_taken, version_conflict, too_long
         (what "append" makes), version_not_found and purged ("restore"), storage_quota,
-        checksum_mismatch.
+        checksum_mismatch. Raises ContinuedError as `change_many`.
         """
         ...
 
@@ -142,7 +142,8 @@ class MemoryStore(Protocol):
         """Make changes one after another in one transaction; return one outcome each, in order.
 
         A change that cannot be made leaves the others alone. If they are ``atomic`` it undoes them
-        all: then its Refused stands in its place, and Refused("rolled_back") in all others.
+        all: then its Refused stands in its place, and Refused("rolled_back") in all others. Raises
+        ContinuedError, and makes none of them, if one demands in vain that its content is whole.
         """
         ...
 
@@ -186,7 +187,6 @@ class MemoryStore(Protocol):
         """Walk along the links from a memory, in one snapshot.
 
         Of two links that rank alike, by rank, weight, key and type, an outgoing one comes first.
-
         Raises Refused if that first memory cannot be read.
         """
         ...
@@ -268,8 +268,7 @@ class HistoryStore(MemoryStore, Protocol):
     ) -> MemoryHistory:
         """Return the newest entries of a memory, those with versions less than ``before``.
 
-        A deleted memory has a history as long as that lasts. Raises Refused: memory_not_found,
-        id_not_found.
+        A deleted one has a history too. Raises Refused: memory_not_found, id_not_found.
         """
         ...
 

@@ -240,9 +240,8 @@ class Trial:
         """Make a change in the model, and return what a store must answer."""
         expected = predict(self.models[call.namespace], call)
         self.models[call.namespace] = expected.model
-        if expected.predicted is not None and expected.predicted.memory is not None:
-            self._touch(call.namespace, expected.predicted.memory.key)
-
+        if expected.key is not None:
+            self._touch(call.namespace, expected.key)
         return expected
 
     def _wait(self, expected: Expected) -> None:

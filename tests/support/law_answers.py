@@ -8,22 +8,39 @@ from tests.support.law_model import NamespaceModel, Predicted, Refusal
 from tests.support.law_payloads import expect_written
 from tests.support.law_places import Call
 from tests.support.law_reading import check_refusal
+from tests.support.law_remember import Remembered, predict_remembered
 
 
 class Expected(NamedTuple):
     """A call, the namespace as it leaves it, and what it must answer.
 
-    Without a prediction it must be refused: for the reason, if there is one.
+    Without a prediction it must be refused: for the reason, if there is one. A call of `remember`
+    has records in its place.
     """
 
     call: Call
     model: NamespaceModel
     predicted: Predicted | None
     reason: str | None = None
+    remembered: Remembered | None = None
+
+    @property
+    def key(self) -> str | None:
+        """The key of a memory that the call has changed, if there is one."""
+        if self.remembered is not None:
+            return self.remembered.key
+        if self.predicted is not None and self.predicted.memory is not None:
+            return self.predicted.memory.key
+
+        return None
 
 
 def predict(before: NamespaceModel, call: Call) -> Expected:
     """Return what a change of a namespace does and answers; the model given stays as it is."""
+    if call.name == "remember":
+        remembered = predict_remembered(before, call.arguments, call.moment)
+        return Expected(call, remembered.model, None, remembered=remembered)
+
     after = before.copy()
     try:
         return Expected(call, after, _change(after, call))
@@ -47,6 +64,10 @@ def check_answer(payload: JsonObject, expected: Expected, room: int) -> None:
 
     Of a content that was cut off the beginning is compared.
     """
+    if expected.remembered is not None:
+        same(payload.get("results"), expected.remembered.records)
+        return
+
     predicted = expected.predicted
     if predicted is None:
         reason = check_refusal(payload)

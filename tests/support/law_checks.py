@@ -11,6 +11,7 @@ from functools import partial
 from abilities.declarations.memory import Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import WalkLimits
+from tests.support.law_listing import check_listing
 from tests.support.law_model import NamespaceModel
 from tests.support.law_payloads import (
     describe_memory,
@@ -197,6 +198,11 @@ def _try_stats(reading: Reading, models: Models, key: str | None, number: int) -
         check_stats(reading._replace(namespace=namespace), model)
 
 
+def _try_listing(reading: Reading, models: Models, key: str | None, number: int) -> None:
+    """List what there is, what changed, or read what is known."""
+    check_listing(reading, models[reading.namespace], key, number)
+
+
 Check = Callable[[Reading, Models, str | None, int], None]
 
 CHECKS: tuple[Check, ...] = (
@@ -204,16 +210,13 @@ CHECKS: tuple[Check, ...] = (
     _try_content,
     partial(_try_walk, "out"),
     partial(_try_walk, "in"),
-    _try_record,
+    _try_listing,
     partial(_try_walk, "both"),
     _try_query,
     _try_recall,
     _try_stats,
 )
-"""What is tried after an operation; each takes a key, if there is one, and a number.
-
-Where they are tried in turn, records are read twice as often.
-"""
+"""What is tried after an operation; each takes a key, if there is one, and a number."""
 
 
 def check_export(place: Place, models: Models, store_url: str | None = None) -> str:

@@ -41,6 +41,7 @@ class LawMachine(RuleBasedStateMachine):
     update = _make_rule("update")
     rename = _make_rule("rename")
     delete = _make_rule("delete")
+    remember = _make_rule("remember")
     try_anything = _make_rule("try_anything")
     call_wrongly = _make_rule("call_wrongly")
     query = _make_rule("query")

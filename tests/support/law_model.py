@@ -98,6 +98,11 @@ class NamespaceModel:
 
         return None
 
+    def find_version(self, key: str) -> int:
+        """Return the version of the memory with a key, 0 if there is none."""
+        memory = self.memories.get(key)
+        return memory.version if memory else 0
+
     def list_links(self, source: str) -> list[LinkName]:
         """Return the links of a memory by target and type."""
         return sorted(name for name in self.links if name.source == source)

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -18,12 +18,13 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.model import Row, StoredMemory, dump_sorted_json
 from abilities.helpers.stores.protocol import WalkResult, WriteResult
-from abilities.helpers.stores.sqlite import indexing, writes
+from abilities.helpers.stores.sqlite import changing, indexing, writes
 from abilities.helpers.stores.sqlite.backup import RestoredStore
 from abilities.helpers.stores.sqlite.copying import Progress
 from abilities.helpers.stores.sqlite.recall_index import change_terms
 from abilities.helpers.stores.sqlite.search import add_text
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.timeline import ChangePage
 from abilities.validation import validate_arguments
 
 Offense = Callable[[pytest.MonkeyPatch], None]
@@ -181,6 +182,50 @@ def restore_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli_store, "restore", pretend)
 
 
+def make_half_of_what_belongs_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make what can be made of changes of which all are to be made or none."""
+    change_many = SqliteStore.change_many
+
+    async def change_some(
+        store: SqliteStore, namespace: str, changes: Sequence[Change], *, atomic: bool
+    ) -> list[WriteResult | Exception]:
+        results = await change_many(store, namespace, changes, atomic=atomic)
+        if any(isinstance(result, Exception) for result in results) and atomic:
+            await change_many(store, namespace, changes, atomic=False)
+        return results
+
+    monkeypatch.setattr(SqliteStore, "change_many", change_some)
+
+
+def heed_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make changes whatever the version is that they name."""
+
+    def ignore(change: Change, row: Row | None) -> None: ...
+
+    monkeypatch.setattr(changing, "check_version", ignore)
+
+
+def list_no_archived_memories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave archived memories out of lists."""
+    list_memories = SqliteStore.list_memories
+
+    async def list_fewer(store: SqliteStore, *arguments: Any, archived: bool) -> list[Any]:
+        return list(await list_memories(store, *arguments, archived=False))
+
+    monkeypatch.setattr(SqliteStore, "list_memories", list_fewer)
+
+
+def miss_the_last_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell what changed without the last change."""
+    read_changes = SqliteStore.read_changes
+
+    async def read_fewer(store: SqliteStore, *arguments: Any) -> ChangePage:
+        page = await read_changes(store, *arguments)
+        return page._replace(changes=page.changes[:-1])
+
+    monkeypatch.setattr(SqliteStore, "read_changes", read_fewer)
+
+
 OFFENSES: list[Offense] = [
     forget_a_tag,
     acknowledge_what_was_not_done,
@@ -199,5 +244,9 @@ LATENT_OFFENSES: list[Offense] = [
     recall_what_is_archived,
     keep_old_ranks,
     restore_nothing,
+    make_half_of_what_belongs_together,
+    heed_no_version,
+    list_no_archived_memories,
+    miss_the_last_change,
 ]
 """Those that show only sometimes, or not in the record of the memory that a call named."""

@@ -59,6 +59,12 @@ VALUES: dict[str, Values] = {
         "named": law_values.positions,
         "permanent": st.booleans(),
     },
+    "remember": {
+        "namespace": _namespaces,
+        "planned": st.lists(law_values.operations, min_size=1, max_size=4),
+        "named": law_values.positions,
+        "atomic": st.booleans(),
+    },
     "try_anything": {
         "namespace": _namespaces,
         "changes": law_values.wild_changes,
@@ -130,6 +136,25 @@ class Operations:
         memory = self.trial.choose(namespace, named)
         arguments = {"id": memory.id, "permanent": permanent}
         self.trial.change(namespace, "delete_memory", arguments)
+
+    def remember(self, namespace: str, planned: list[JsonObject], named: int, atomic: bool) -> None:
+        """Make many changes in one call: of some of the memories, if they have some version."""
+        self.trial.begin_step(1)
+        renames = any(operation["op"] == "rename" for operation in planned)
+        operations: list[JsonObject] = []
+
+        for number, operation in enumerate(planned):
+            memory = self.trial.choose(namespace, named + number // 2)
+            made = {"key": memory.key, **operation}
+            if "if_version" in made:
+                made["if_version"] += self.trial.models[namespace].find_version(made["key"])
+            # What is too long for a memory is tried elsewhere.
+            if made["op"] == "append" and (renames or len(memory.content) > 4_000):
+                made = {"op": "archive", "key": memory.key}
+            operations.append(made)
+
+        arguments = {"operations": operations, "atomic": atomic}
+        self.trial.change(namespace, "remember", arguments)
 
     def try_anything(
         self, namespace: str, changes: JsonObject, named: int | None, key: str

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from contextvars import ContextVar
 from datetime import UTC, date, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, Self
 from unittest.mock import patch
@@ -53,6 +54,12 @@ class Call(NamedTuple):
 
 
 _moment: ContextVar[Moment] = ContextVar("moment")
+_ids: ContextVar[Iterator[str]] = ContextVar("ids")
+
+
+def make_ids(moment: Moment) -> Iterator[str]:
+    """Return the ids of the memories that a call may create, one for each of its operations."""
+    return (str(UUID(int=number)) for number in count(UUID(moment.new_id).int))
 
 
 _TODAY = property(lambda _: date.fromisoformat(_moment.get().now[:10]))
@@ -99,7 +106,7 @@ class LocalApplication:
         """Return the payloads of the replies."""
         with (
             patch.object(writer, "utc_now", lambda: _moment.get().now),
-            patch.object(writer, "uuid4", lambda: _moment.get().new_id),
+            patch.object(writer, "uuid4", lambda: next(_ids.get())),
             patch.object(helper.MemoryHelper, "today", _TODAY),
         ):
             return self._runner.get_loop().run_until_complete(self._reply_to_all(wave))
@@ -126,6 +133,7 @@ class LocalApplication:
 
     async def _reply(self, call: Call) -> JsonObject:
         _moment.set(call.moment)
+        _ids.set(make_ids(call.moment))
         reply = await self._get_view(call.namespace).reply(call.name, call.arguments)
         return reply.payload
 

@@ -28,8 +28,9 @@ from tests.support.law_operations import VALUES, Operation, Operations
 from tests.support.law_stores import Stores
 
 WEIGHTS = {
-    "store": 26,
-    "update": 24,
+    "store": 21,
+    "update": 20,
+    "remember": 8,
     "rename": 12,
     "delete": 12,
     "try_anything": 9,
@@ -37,7 +38,7 @@ WEIGHTS = {
     "query": 6,
     "recall": 3,
     "import_lines": 1,
-    "administer": 1,
+    "administer": 2,
 }
 """Operations of each kind in a hundred."""
 

@@ -140,6 +140,29 @@ changes = st.fixed_dictionaries(
     },
 )
 
+_few = st.fixed_dictionaries(
+    {"content": texts(20, least=1)},
+    optional={"summary": texts(500), "importance": importances, "tags": tags},
+)
+_values: dict[str, st.SearchStrategy[JsonObject]] = {
+    "store": st.builds(lambda few, **named: {**few, **named}, _few, key=keys, type=types),
+    "update": _few,
+    "append": st.fixed_dictionaries({"content": texts(20, least=1)}),
+    "link": st.fixed_dictionaries({"links": links.filter(bool)}),
+    "unlink": st.fixed_dictionaries({"remove_links": removals.filter(bool)}),
+    "rename": st.fixed_dictionaries({"to": keys}),
+    "archive": st.just({}),
+    "delete": st.just({"permanent": True}),
+}
+operations = st.sampled_from(sorted(_values)).flatmap(
+    lambda op: st.builds(
+        lambda values, version: {"op": op, **values, **version},
+        _values[op],
+        st.sampled_from([{}, {}, {"if_version": 0}, {"if_version": 1}]),
+    )
+)
+"""Operations of `remember`; its version is added to that of the memory, if it names one."""
+
 questions = st.one_of(
     texts(1_000, least=1), keys, st.sampled_from(["ss and the ß", "project goals", "x" * 64, "?"])
 )

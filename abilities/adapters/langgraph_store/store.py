@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack
 
-from langgraph.store.base import BaseStore, Op, PutOp, Result, TTLConfig
+from langgraph.store.base import BaseStore, Op, Result, TTLConfig
 from typing_extensions import override
 
 from abilities.adapters.host import Host
@@ -52,9 +51,6 @@ class AbilitiesStore(BaseStore):
         self._max_scanned = max_scanned
         self._turns = asyncio.Semaphore(_BATCHES_AT_ONCE)  # of the background loop
 
-        # A deletion that meets a long value on its way would leave the further parts of it behind.
-        self._puts = asyncio.Lock()
-
     @override
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         return self._host.run_sync(self._run(check_operations(ops)))
@@ -67,10 +63,7 @@ class AbilitiesStore(BaseStore):
         view = await self._host.get_view(self._namespace)
         try:
             # The others wait here and not for the store, which would refuse them after seconds.
-            async with AsyncExitStack() as turn:
-                if any(isinstance(op, PutOp) for op in ops):
-                    await turn.enter_async_context(self._puts)
-                await turn.enter_async_context(self._turns)
+            async with self._turns:
                 return await run_batch(view.context, ops, self._max_scanned)
         except Refused as error:
             raise AbilityError(Fault.from_refusal(error)) from None

@@ -7,7 +7,13 @@ from typing import NamedTuple
 import psycopg
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Change, check_version, create_row, merge_change
+from abilities.helpers.stores.changes import (
+    Change,
+    ContinuedError,
+    check_version,
+    create_row,
+    merge_change,
+)
 from abilities.helpers.stores.history import Entry, name_action
 from abilities.helpers.stores.mending import list_replaced
 from abilities.helpers.stores.model import LinkRow, Row
@@ -30,6 +36,7 @@ from abilities.helpers.stores.postgres.savepoints import run_in_savepoint
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.postgres.versions import (
     Existing,
+    check_whole,
     find_existing_by_id,
     find_existing_by_key,
 )
@@ -66,6 +73,8 @@ async def apply_change(
         raise MemoriesAreDueError
 
     check_version(change, name.existing.row)
+    if change.if_whole:
+        await check_whole(connection, name.existing)
     if change.kind == "purge":
         return await purge_memory(connection, namespace, name, change)
 
@@ -96,11 +105,11 @@ async def apply_changes(
 ) -> list[WriteResult | Exception]:
     """Make one or more changes in order, each in a savepoint; all or none if they are ``atomic``.
 
-    Raises MemoriesAreDueError before the first one, see `apply_change`.
+    Raises MemoriesAreDueError before the first one, see `apply_change`; and ContinuedError.
     """
     outcomes: list[WriteResult | Exception] = []
     async with connection.transaction():
-        for change in changes:
+        for place, change in enumerate(changes):
             work = partial(
                 apply_change,
                 namespace=namespace,
@@ -111,6 +120,8 @@ async def apply_changes(
             outcome = await run_in_savepoint(connection, work)
             if isinstance(outcome, MemoriesAreDueError):
                 raise outcome
+            if isinstance(outcome, ContinuedError):
+                raise ContinuedError(outcome.key, place)
 
             outcomes.append(outcome)
             if atomic and isinstance(outcome, Exception):

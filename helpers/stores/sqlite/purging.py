@@ -9,6 +9,7 @@ from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.sqlite.former import find_family
 from abilities.helpers.stores.sqlite.history import delete_history
 from abilities.helpers.stores.sqlite.naming import find_named
+from abilities.helpers.stores.sqlite.reads import check_whole
 from abilities.helpers.stores.sqlite.writes import (
     WriteRules,
     delete_memory,
@@ -39,6 +40,8 @@ def purge_memory(
 
     present = stored and stored.row
     check_version(change, present)
+    if present is not None:
+        check_whole(connection, change, present)
 
     mended = None
     if stored is not None and stored.is_damaged:
