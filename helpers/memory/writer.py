@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, utc_now
+from abilities.helpers.memory.leftovers import Leftovers
 from abilities.helpers.memory.remembering import Outcome, Remembering
 from abilities.helpers.memory.restoring import Restoring
 from abilities.helpers.stores.changes import Change, ContinuedError, Kind
@@ -51,6 +52,7 @@ class Writer:
         self._caller = caller
         self._remembering = Remembering(namespace, store)
         self._restoring = Restoring(namespace, store)
+        self._leftovers = Leftovers(namespace, store)
 
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Store, update, archive, delete or restore a memory. Raises Refused.
@@ -94,7 +96,11 @@ class Writer:
         if page.row is not None:
             arguments.update(id=page.row.id, key=page.row.key)
 
-        return await self._change_whole(_build_change("purge", arguments, self._caller))
+        change = _build_change("purge", arguments, self._caller)
+        if page.row is None and page.entries:
+            # Of what was deleted, the store purges what is left; not what still exists.
+            await self._leftovers.delete(page.entries[0].key, 2, change)
+        return await self._change_whole(change)
 
     async def _change_whole(self, change: Change) -> WriteResult:
         try:

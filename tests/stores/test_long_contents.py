@@ -99,6 +99,18 @@ async def parts_that_a_content_no_longer_has_are_purged(app: Abilities) -> None:
 
 
 @scenario
+async def parts_that_were_left_behind_are_purged(app: Abilities) -> None:
+    await store(app, "doc", write("secret", 13_000))
+    await remember(app, op="unlink", key="doc", remove_links=[{"key": "doc#2"}])
+    await remember(app, op="delete", key="doc", permanent=True)
+    assert await list_keys(app) == ["doc#2", "doc#3"]
+
+    await purge(app, "doc")
+
+    await expect_forgotten(app, "doc", "doc#2", "doc#3")
+
+
+@scenario
 async def a_purge_takes_along_what_had_the_key_before(app: Abilities) -> None:
     await store(app, "again", write("first", 8_000))
     old = await app.call("memory_history", {"key": "again"})
