@@ -226,7 +226,8 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
 
 def _append(change: Change, row: Row) -> str:
     """Return a content with an addition. Raises Refused: too_long, and ContinuedError."""
-    appended = row.content + change.fields["content"]
+    addition: str = change.fields["content"]
+    appended = row.content + addition
     if len(appended) > MAX_CONTENT_CHARS and change.if_whole:
         raise ContinuedError(row.key)
     if len(appended) > MAX_CONTENT_CHARS:

@@ -167,7 +167,7 @@ async def test_two_changes_at_once_are_as_one_after_the_other(
         for call in (0, 1):
             view = app.for_namespace(f"{number}-at-{call}")
             await remember(view, *BEFORE[before])
-            waiting = [partial(perform, view, second, atomic=atomic)]
+            waiting: list[Act] = [partial(perform, view, second, atomic=atomic)]
             with monkeypatch.context() as patch:
                 let_in(patch, waiting, call)
                 await perform(view, first, atomic=atomic)
