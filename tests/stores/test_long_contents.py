@@ -1,5 +1,7 @@
 """Long contents in the past: they are purged, restored and read with all their parts."""
 
+import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from abilities import Abilities, AbilityError, Settings
 from abilities.helpers.stores.former import Deletion, Family, KeyChange
+from abilities.helpers.stores.parts import split_text
 from tests.support import postgres
 from tests.support.stores import store_file
 
@@ -292,6 +295,25 @@ async def test_the_past_of_long_contents_in_postgres(settings: Settings, server:
         async with Abilities.open(settings.model_copy(update={"store_url": url})) as app:
             for each in SCENARIOS:
                 await each(app.for_namespace(each.__name__))
+
+
+async def test_restorations_and_additions_at_once_mix_nothing(settings: Settings) -> None:
+    texts = [write("a", 12_000), write("b", 21_000), "short"]
+
+    async with Abilities.open(settings) as app, Abilities.open(settings) as other:
+        versions = [await store(app, "doc", text) for text in texts]
+        works: list[Awaitable[object]] = []
+        for number, version in enumerate(versions * 3):
+            works.append(restore((app, other)[number % 2], "doc", version))
+            works.append(remember(other, op="append", key="doc", content=f"<{number}>"))
+        await asyncio.gather(*works)
+
+        whole = await read_whole(app, "doc")
+        keys = await list_keys(app)
+
+    rest = next(whole.removeprefix(text) for text in texts if whole.startswith(text))
+    assert re.fullmatch(r"(<\d>)*", rest)
+    assert len(keys) == len(split_text(whole))
 
 
 async def test_nothing_is_left_in_the_file(settings: Settings, tmp_path: Path) -> None:
