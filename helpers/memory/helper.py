@@ -284,8 +284,11 @@ class MemoryHelper:
         return await self.writer.change(kind, arguments)
 
     async def read_whole(self, key: str) -> list[StoredMemory]:
-        """Return the memories that hold a content, the first one with its key. Raises Refused."""
-        return await self._parts.read(key)
+        """Return the memories that hold a content, the first one with its key.
+
+        Raises Refused; memory_not_found for the field "whole" if a further part is missing.
+        """
+        return await self._parts.read_all(key)
 
     async def _read_backlinks(self, key: str, offset: int) -> Backlinks:
         return await self._store.read_backlinks(self._namespace, key, offset, SHOWN_LINKS)

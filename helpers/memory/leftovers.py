@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.memory.parts import has_link
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.model import Row, StoredMemory
-from abilities.helpers.stores.parts import CONTINUES, make_part_key
+from abilities.helpers.stores.parts import CONTINUES, has_link, make_part_key
 from abilities.helpers.stores.protocol import HistoryStore
 from abilities.helpers.stores.timeline import MemoryName
 

@@ -16,8 +16,8 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.model import LinkRow, Row, StoredMemory
-from abilities.helpers.stores.parts import CONTINUES, make_part_key, split_text
+from abilities.helpers.stores.model import Row, StoredMemory
+from abilities.helpers.stores.parts import CONTINUES, has_link, make_part_key, split_text
 from abilities.helpers.stores.protocol import MemoryStore
 
 _LINKS_PER_READ = 1_000
@@ -56,11 +56,6 @@ async def read_parts(key: str, read_part: ReadPart) -> list[StoredMemory]:
             return parts
 
 
-def has_link(links: Sequence[LinkRow], target: str) -> bool:
-    """Return whether links lead to the part with a key."""
-    return any(link.target == target and link.type == CONTINUES for link in links)
-
-
 def join_parts(parts: Sequence[StoredMemory]) -> str:
     """Return the content that memories hold together."""
     return "".join(part.row.content for part in parts)
@@ -79,6 +74,20 @@ class PartReader:
             parts = await read_parts(key, self._read_part)
             if len(parts) == 1 or await self._are_current(parts):
                 return parts
+
+        raise Refused("busy")
+
+    async def read_all(self, key: str) -> list[StoredMemory]:
+        """Return the memories that hold a content, as `read` does; none of them may be missing.
+
+        Raises Refused: memory_not_found for the field "whole" if one is.
+        """
+        for _ in range(_MAX_READS):
+            parts = await self.read(key)
+            if not has_link(parts[-1].links, make_part_key(key, len(parts) + 1)):
+                return parts
+            if await self._are_current(parts):
+                raise Refused("memory_not_found", "whole")
 
         raise Refused("busy")
 

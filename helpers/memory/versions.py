@@ -1,11 +1,9 @@
 """The past of memories: their histories and versions, and what changed since some version."""
 
-from functools import partial
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
-from abilities.helpers.memory.parts import has_link, read_parts
 from abilities.helpers.stores.model import DamagedMemory, StoredMemory
 from abilities.helpers.stores.protocol import HistoryStore
 from abilities.helpers.stores.query import MemoryLine
@@ -86,8 +84,11 @@ class Versions:
         return await self._store.read_version(self._namespace, MemoryName(key=key), time)
 
     async def read_whole_at(self, key: str, time: str) -> list[StoredMemory]:
-        """Return the memories that held a content at a time. Raises Refused."""
-        return await read_parts(key, partial(self._read_part_at, time=time))
+        """Return the memories that held a content at a time.
+
+        Raises Refused; version_not_found if a part is not known any more.
+        """
+        return await self._store.read_content(self._namespace, MemoryName(key=key), time)
 
     async def list_memories(
         self, prefix: str, after: str, limit: int, *, archived: bool
@@ -163,9 +164,3 @@ class Versions:
             raise Refused("id_not_found")
 
         return page.row.key
-
-    async def _read_part_at(
-        self, key: str, next_key: str, *, time: str
-    ) -> tuple[StoredMemory, bool]:
-        part = await self.read_at(key, time)
-        return part, has_link(part.links, next_key)

@@ -9,7 +9,9 @@ from pydantic import BaseModel
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, utc_now
+from abilities.helpers.memory.leftovers import Leftovers
 from abilities.helpers.memory.remembering import Outcome, Remembering
+from abilities.helpers.memory.restoring import Restoring
 from abilities.helpers.stores.changes import Change, ContinuedError, Kind
 from abilities.helpers.stores.protocol import HistoryStore, WriteResult
 from abilities.helpers.stores.timeline import MemoryName
@@ -49,16 +51,20 @@ class Writer:
         self._store = store
         self._caller = caller
         self._remembering = Remembering(namespace, store)
+        self._restoring = Restoring(namespace, store)
+        self._leftovers = Leftovers(namespace, store)
 
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
         """Store, update, archive, delete or restore a memory. Raises Refused.
 
         Of ``arguments``, ``id`` and ``key`` name the memory, ``to`` is its new key, ``links`` and
         ``remove_links`` change its links, ``version`` is the one to restore, ``if_version`` the one
-        that it must have, and the others are values. Only what is archived, deleted or renamed
-        takes the further parts of its content along.
+        that it must have, and the others are values. Only what is archived, deleted, renamed or
+        restored takes the further parts of its content along.
         """
         change = _build_change(kind, arguments, self._caller)
+        if kind == "restore":
+            return await self._restoring.restore(change)
         if kind in ("archive", "delete") or change.new_key is not None:
             return await self._change_whole(change)
 
@@ -90,7 +96,11 @@ class Writer:
         if page.row is not None:
             arguments.update(id=page.row.id, key=page.row.key)
 
-        return await self._change_whole(_build_change("purge", arguments, self._caller))
+        change = _build_change("purge", arguments, self._caller)
+        if page.row is None and page.entries:
+            # Of what was deleted, the store purges what is left; not what still exists.
+            await self._leftovers.delete(page.entries[0].key, 2, change)
+        return await self._change_whole(change)
 
     async def _change_whole(self, change: Change) -> WriteResult:
         try:

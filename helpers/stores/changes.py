@@ -156,7 +156,7 @@ def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMe
     """
     columns = _merge_fields(change, row)
     merged_row = row._replace(**columns)
-    merged_links = _merge_links(change, merged_row.key, links)
+    merged_links = merge_links(change, merged_row.key, links)
 
     updated = [
         FIELD_NAMES.get(name, name)
@@ -236,7 +236,7 @@ def _append(change: Change, row: Row) -> str:
     return appended
 
 
-def _merge_links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkRow, ...]:
+def merge_links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkRow, ...]:
     """Return the links after a change, unique by target and type and in that order."""
     merged = _index_links(links)
 

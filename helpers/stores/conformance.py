@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 from abilities.helpers.stores import conformance_changes as changes
+from abilities.helpers.stores import conformance_contents as contents
 from abilities.helpers.stores import conformance_core as core
 from abilities.helpers.stores import conformance_forgetting as forgetting
 from abilities.helpers.stores import conformance_history as history
@@ -138,6 +139,8 @@ HISTORY_BEHAVIOURS: tuple[Behaviour[HistoryStore], ...] = (
     forgetting.a_deleted_memory_can_be_purged,
     forgetting.what_is_too_old_is_forgotten,
     forgetting.entries_are_read_in_pages,
+    contents.a_content_is_read_as_it_was,
+    contents.what_a_purged_memory_left_behind_goes_with_it,
 )
 """What a `HistoryStore` must do besides."""
 

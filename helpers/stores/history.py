@@ -12,7 +12,7 @@ import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Action
-from abilities.helpers.stores.changes import FIELD_NAMES, Change, rename_links
+from abilities.helpers.stores.changes import FIELD_NAMES, Change, merge_links, rename_links
 from abilities.helpers.stores.model import LinkRow, Row, dump_sorted_json, hash_values
 
 _DERIVED = ("namespace", "version", "updated_at")
@@ -157,8 +157,11 @@ def list_changed(entry: Entry) -> list[str]:
     return list(dict.fromkeys(fields))  # two columns stand for one field
 
 
-def list_updated(before: State, after: State) -> tuple[str, ...]:
-    """Return the names of the fields in which two states differ; none if one has no memory."""
+def list_restored(change: Change, before: State, after: State) -> tuple[str, ...]:
+    """Return the names of the fields that restoring a version changes; none if one has no memory.
+
+    One that touches the memory changes its content, be it in a further part.
+    """
     if before.row is None or after.row is None:
         return ()
 
@@ -168,6 +171,8 @@ def list_updated(before: State, after: State) -> tuple[str, ...]:
             updated.append(FIELD_NAMES.get(column, column))
     if before.links != after.links:
         updated.append("links")
+    if change.touches:
+        updated.append("content")
 
     return tuple(dict.fromkeys(updated))  # two columns stand for one field
 
@@ -258,12 +263,14 @@ def restore_row(change: Change, present: Row | None, wanted: Row) -> Row:
     return row
 
 
-def restore_links(row: Row, wanted: State) -> dict[LinkName, LinkRow]:
+def restore_links(change: Change, row: Row, wanted: State) -> dict[LinkName, LinkRow]:
     """Return the links of a restored version; those to the memory itself follow its key.
 
-    Of two that become one by that, the same one stays as in a rename.
+    Of two that become one by that, the same one stays as in a rename. Then come the links that the
+    change itself adds or removes.
     """
     assert wanted.row is not None, "a version that was found has a row"
     links = rename_links(tuple(wanted.links.values()), wanted.row.key, row.key)
+    links = list(merge_links(change, row.key, links))
 
     return {(link.target, link.type): link for link in links}

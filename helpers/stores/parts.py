@@ -1,6 +1,9 @@
 """Long contents: the memories that one is kept in, each linked to the next."""
 
+from collections.abc import Sequence
+
 from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_KEY_CHARS
+from abilities.helpers.stores.model import LinkRow
 from abilities.helpers.stores.names import HASH_MARK, hash_text
 
 CONTINUES = "continues"
@@ -39,3 +42,8 @@ def split_text(text: str) -> list[str]:
         text = text[cut:]
 
     return [*parts, text]
+
+
+def has_link(links: Sequence[LinkRow], target: str) -> bool:
+    """Return whether links lead to the part with a key."""
+    return any(link.target == target and link.type == CONTINUES for link in links)

@@ -188,7 +188,6 @@ class MemoryStore(Protocol):
         """Walk along the links from a memory, in one snapshot.
 
         Of two links that rank alike, by rank, weight, key and type, an outgoing one comes first.
-
         Raises Refused if that first memory cannot be read.
         """
         ...
@@ -270,8 +269,7 @@ class HistoryStore(MemoryStore, Protocol):
     ) -> MemoryHistory:
         """Return the newest entries of a memory, those with versions less than ``before``.
 
-        A deleted memory has a history as long as that lasts. Raises Refused: memory_not_found,
-        id_not_found.
+        A deleted one has a history too. Raises Refused: memory_not_found, id_not_found.
         """
         ...
 
@@ -282,6 +280,12 @@ class HistoryStore(MemoryStore, Protocol):
 
         Raises Refused: memory_not_found, id_not_found, version_not_found, checksum_mismatch.
         """
+        ...
+
+    async def read_content(
+        self, namespace: str, name: MemoryName, moment: int | str
+    ) -> list[StoredMemory]:
+        """Return a memory as `read_version` does, with all further parts of its content."""
         ...
 
     async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:
@@ -310,8 +314,8 @@ class HistoryStore(MemoryStore, Protocol):
     async def import_entries(self, entries: Sequence[Entry]) -> int:
         """Store the history of memories that have none here; return how many entries were stored.
 
-        The entries are those of whole memories, each one's by rising version, and come before the
-        memories themselves. The versions are this store's own. Purged memories are left out.
+        The entries are those of whole memories, by rising version, and come before the memories
+        themselves. The versions are this store's own. Purged memories are left out.
         """
         ...
 

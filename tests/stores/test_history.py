@@ -127,7 +127,7 @@ def test_links_that_become_one_in_a_restored_memory_do_so_as_in_a_rename(
         links.reverse()
     state = State(row, {(link.target, link.type): link for link in links})
 
-    restored = restore_links(row._replace(key="new"), state)
+    restored = restore_links(Change("restore", "t"), row._replace(key="new"), state)
 
     heavier = LinkRow("new", "new", "association", to_new, "to new")
     if to_itself > to_new:

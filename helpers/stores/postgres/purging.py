@@ -1,6 +1,7 @@
 """Forgetting memories in PostgreSQL for good: their rows, their words, and their history."""
 
 from abilities.helpers.stores.changes import Change
+from abilities.helpers.stores.postgres.former import find_family
 from abilities.helpers.stores.postgres.history import delete_history
 from abilities.helpers.stores.postgres.naming import FoundMemory
 from abilities.helpers.stores.postgres.recall_index import merge_recent, remove_doc
@@ -39,12 +40,16 @@ _CLEAN = f"VACUUM (ANALYZE, INDEX_CLEANUP ON, SKIP_LOCKED) {', '.join(TABLES)}"
 async def purge_memory(
     connection: Connection, namespace: str, named: FoundMemory, change: Change
 ) -> WriteResult:
-    """Delete a memory, present or already deleted, with its history; only its id is remembered."""
+    """Delete a memory, present or already deleted, with its history; only its id is remembered.
+
+    So are the deleted memories that a `Family` has.
+    """
     existing = named.existing
     version = existing.next_version
     await _SAVE_VERSION.execute(connection, namespace, version)
 
     row = existing.row
+    forgotten = {named.id, *await find_family(connection, namespace, named.id, row)}
     if row is not None:
         shelved = await unindex_memory(connection, row)
         await delete_row(connection, existing, row)
@@ -55,8 +60,10 @@ async def purge_memory(
 
     # The changes of a memory that was deleted before may not be merged yet.
     await merge_recent(connection, namespace)
-    await delete_history(connection, namespace, [named.id])
-    await _ADD_PURGED.execute(connection, namespace, named.id, version, change.now, change.caller)
+    await delete_history(connection, namespace, sorted(forgotten))
+    for name in sorted(forgotten):
+        await _ADD_PURGED.execute(connection, namespace, name, version, change.now, change.caller)
+
     return WriteResult(None, created=False, updated=(), version=version)
 
 

@@ -2,7 +2,13 @@
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.history import State, list_updated, restore_links, restore_row, rewind
+from abilities.helpers.stores.history import (
+    State,
+    list_restored,
+    restore_links,
+    restore_row,
+    rewind,
+)
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.postgres.history import (
     NO_LINKS,
@@ -35,8 +41,8 @@ async def restore_memory(
     assert wanted.row is not None, "a version that was found has a row"
 
     row = restore_row(change, existing.row, wanted.row)
-    after = State(row, restore_links(row, wanted))
-    updated = list_updated(before, after)
+    after = State(row, restore_links(change, row, wanted))
+    updated = list_restored(change, before, after)
     if existing.row is not None and not updated:
         return build_result(existing.row)
 

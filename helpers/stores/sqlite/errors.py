@@ -3,6 +3,7 @@
 import errno
 import logging
 import sqlite3
+import traceback
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -74,6 +75,25 @@ def translate_for_read(refused: Refused) -> Refused:
 def is_disk_full(error: OSError) -> bool:
     """Return whether the disk, or the user's share of it, is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def release_statements(error: BaseException) -> None:
+    """Let go of all that an exception's traceback holds, such as a statement that is not finished.
+
+    Until the exception is forgotten, that would keep the snapshot of a transaction that has ended:
+    reads would see nothing newer, and writes would be refused.
+    """
+    remaining: list[BaseException | None] = [error]
+    released: set[int] = set()
+
+    while remaining:
+        each = remaining.pop()
+        if each is None or id(each) in released:
+            continue
+
+        released.add(id(each))
+        traceback.clear_frames(each.__traceback__)
+        remaining += [each.__cause__, each.__context__]
 
 
 def attempt(work: Callable[[], Result]) -> Result | Exception:

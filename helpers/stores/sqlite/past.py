@@ -1,7 +1,8 @@
 """Reads of the history of an SQLite store, in a snapshot of the caller."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
+from contextlib import closing
 from typing import Any
 
 from abilities.declarations.faults import Refused
@@ -78,10 +79,14 @@ def read_state(connection: sqlite3.Connection, row: Row | None) -> State:
 
 def iterate_entries(
     connection: sqlite3.Connection, namespace: str, memory_id: str, before: int = _LAST_VERSION
-) -> Iterator[Entry]:
-    """Yield the entries of a memory, newest first, as they are read."""
-    for columns in connection.execute(_ENTRIES, (namespace, memory_id, before)):
-        yield Entry._make(columns)
+) -> Generator[Entry]:
+    """Yield the entries of a memory, newest first, as they are read.
+
+    Whoever may stop early closes the generator: a statement that is not finished holds a snapshot.
+    """
+    with closing(connection.execute(_ENTRIES, (namespace, memory_id, before))) as found:
+        for columns in found:
+            yield Entry._make(columns)
 
 
 def read_history(
@@ -95,16 +100,17 @@ def read_history(
     has_more = False
     earliest = _find_earliest(connection, namespace, memory_id, row)
     end = _LAST_VERSION if before is None else before
-    for entry in iterate_entries(connection, namespace, memory_id, end):
-        if len(entries) == limit:
-            has_more = True
-            break
+    with closing(iterate_entries(connection, namespace, memory_id, end)) as found:
+        for entry in found:
+            if len(entries) == limit:
+                has_more = True
+                break
 
-        try:
-            entries.append(verify_entry(entry))
-        except Refused:
-            earliest = entry.previous if entry.action == "relinked" else entry.version
-            break
+            try:
+                entries.append(verify_entry(entry))
+            except Refused:
+                earliest = entry.previous if entry.action == "relinked" else entry.version
+                break
 
     return MemoryHistory(row, tuple(entries), has_more, earliest)
 
@@ -127,12 +133,11 @@ def read_version(
     """Return a memory with all its links in a version, or as it was at a time."""
     memory_id, stored = find_named(connection, namespace, name)
     state = read_state(connection, _verify(stored))
-    entries = iterate_entries(connection, namespace, memory_id)
-
-    if isinstance(moment, str):
-        found = rewind_to_time(state, entries, moment)
-    else:
-        found = rewind(state, entries, moment)
+    with closing(iterate_entries(connection, namespace, memory_id)) as entries:
+        if isinstance(moment, str):
+            found = rewind_to_time(state, entries, moment)
+        else:
+            found = rewind(state, entries, moment)
 
     assert found.row is not None, "a version that was found has a row"
     links = tuple(sorted(found.links.values()))

@@ -6,6 +6,7 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, check_version
 from abilities.helpers.stores.mending import list_replaced
 from abilities.helpers.stores.protocol import WriteResult
+from abilities.helpers.stores.sqlite.former import find_family
 from abilities.helpers.stores.sqlite.history import delete_history
 from abilities.helpers.stores.sqlite.naming import find_named
 from abilities.helpers.stores.sqlite.reads import check_whole
@@ -28,8 +29,9 @@ def purge_memory(
 ) -> WriteResult:
     """Delete a memory, present or already deleted, with its history; only its id is remembered.
 
-    Its words remain in the full-text tables until these are merged. Raises Refused: id_not_found,
-    memory_not_found, key_taken, version_conflict.
+    So are the deleted memories that a `Family` has. The words of all remain in the full-text tables
+    until these are merged. Raises Refused: id_not_found, memory_not_found, key_taken,
+    version_conflict.
     """
     memory_id, stored = find_named(connection, namespace, MemoryName(change.id, change.key))
     if stored is not None and change.key not in (None, stored.row.key):
@@ -47,7 +49,7 @@ def purge_memory(
         mended = list_replaced(stored.row, present)
 
     version = take_version(connection, namespace)
-    forgotten = {memory_id}
+    forgotten = {memory_id, *find_family(connection, namespace, memory_id, present)}
     if present is not None:
         delete_memory(connection, present)
         forgotten.add(present.id)  # mending may have changed it

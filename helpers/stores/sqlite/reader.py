@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.sqlite.damaged_texts import read_texts
-from abilities.helpers.stores.sqlite.errors import attempt
+from abilities.helpers.stores.sqlite.errors import attempt, release_statements
 from abilities.helpers.stores.sqlite.log import StoreConnection
 from abilities.helpers.stores.sqlite.schema import check_version
 from abilities.helpers.stores.sqlite.thread import BatchingThread, JobBatch
@@ -117,6 +117,9 @@ class ReadingThread:
             check_version(connection)
             self._whose = whose
             return self._run_until(deadline, partial(read_texts, connection, work))
+        except Exception as error:
+            release_statements(error)
+            raise
         finally:
             if connection.in_transaction:  # an error of the disk has ended it already
                 connection.execute("ROLLBACK")

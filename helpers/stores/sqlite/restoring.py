@@ -1,10 +1,17 @@
 """Restoring earlier versions of memories in an SQLite store, in a transaction of the caller."""
 
 import sqlite3
+from contextlib import closing
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, check_version
-from abilities.helpers.stores.history import State, list_updated, restore_links, restore_row, rewind
+from abilities.helpers.stores.history import (
+    State,
+    list_restored,
+    restore_links,
+    restore_row,
+    rewind,
+)
 from abilities.helpers.stores.mending import list_replaced
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.protocol import WriteResult
@@ -46,13 +53,13 @@ def restore_memory(
         mended = list_replaced(stored.row, present)
 
     before = read_state(connection, present)
-    entries = iterate_entries(connection, namespace, memory_id)
-    wanted = rewind(before, entries, change.to_version)
+    with closing(iterate_entries(connection, namespace, memory_id)) as entries:
+        wanted = rewind(before, entries, change.to_version)
     assert wanted.row is not None, "a version that was found has a row"
 
     row = restore_row(change, present, wanted.row)
-    after = State(row, restore_links(row, wanted))
-    updated = list_updated(before, after)
+    after = State(row, restore_links(change, row, wanted))
+    updated = list_restored(change, before, after)
     if present is not None and not updated:
         memory = load_memory(connection, present, SHOWN_LINKS)
         return WriteResult(memory, False, (), mended, present.version)

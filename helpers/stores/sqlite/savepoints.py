@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
-from abilities.helpers.stores.sqlite.errors import translate_sqlite_error
+from abilities.helpers.stores.sqlite.errors import release_statements, translate_sqlite_error
 
 Result = TypeVar("Result")
 
@@ -28,11 +28,13 @@ def run_in_savepoint(
     try:
         result: Result | Exception = work(connection)
     except OWN_ERRORS as error:
+        release_statements(error)
         connection.execute("ROLLBACK TO change")
         result = translate_sqlite_error(error)
     except (sqlite3.Error, UnicodeDecodeError):
         raise
     except Exception as error:
+        release_statements(error)
         connection.execute("ROLLBACK TO change")
         result = error
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.model import AccessCounters
 from abilities.helpers.stores.protocol import MAX_TOUCHES
-from abilities.helpers.stores.sqlite.errors import attempt
+from abilities.helpers.stores.sqlite.errors import attempt, release_statements
 from abilities.helpers.stores.sqlite.file import StoreFile
 from abilities.helpers.stores.sqlite.log import StoreConnection, cut_log
 from abilities.helpers.stores.sqlite.savepoints import run_in_savepoint
@@ -108,6 +108,7 @@ class StoreWriter:
             try:
                 return self._commit(connection, jobs)
             except Exception as error:
+                release_statements(error)
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 if isinstance(error, Refused) and error.reason == "storage_moved":

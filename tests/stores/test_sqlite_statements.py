@@ -1,0 +1,147 @@
+"""Refused work leaves no statement of SQLite open: that would hold a snapshot, and stop all writes.
+
+Python's cyclic garbage collector would close it some day, so that it is off in these tests.
+"""
+
+import gc
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abilities import Abilities, AbilityError, Settings
+from abilities.declarations.faults import Refused
+from abilities.helpers.memory import writer
+from abilities.helpers.stores.conformance import NAMESPACE, put
+from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.timeline import MemoryName
+from tests.support.stores import tamper
+
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "a version of another memory": ("memory_restore", {"key": "k", "version": 6}),
+    "a version to come": ("memory_restore", {"key": "k", "version": 99}),
+    "a time before": ("memory_get", {"key": "k", "as_of": "2001-01-01T00:00:00Z"}),
+    "a whole before": ("memory_get", {"key": "k", "as_of": "2001-01-01T00:00:00Z", "whole": True}),
+    "a clock that was wrong": ("memory_get", {"key": "k", "as_of": "2031-01-01T00:00:00Z"}),
+    "a conflict": ("memory_restore", {"key": "k", "version": 1, "if_version": 3}),
+    "no memory": ("memory_restore", {"key": "nobody", "version": 1}),
+    "no history": ("memory_history", {"key": "nobody"}),
+    "a key in use": ("update_memory", {"id": UNKNOWN, "key": "o"}),
+    "no start of a walk": ("bulk_read_memory", {"key": "nobody"}),
+    "no links": ("memory_get", {"key": "nobody", "direction": "in"}),
+}
+
+
+@pytest.fixture(autouse=True)
+def without_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+async def app(roots: Settings) -> AsyncIterator[Abilities]:
+    async with Abilities.open(roots.model_copy(update={"allow_purge": True})) as abilities:
+        operations: list[dict[str, Any]] = []
+        for number in range(4):
+            operations.append({"op": "store", "type": "core", "key": "k", "content": f"v{number}"})
+            operations.append({"op": "store", "type": "core", "key": "o", "content": f"w{number}"})
+        await abilities.call("remember", {"operations": operations})
+        yield abilities
+
+
+async def store(app: Abilities, key: str) -> None:
+    await app.call("store_memory", {"type": "core", "key": key, "content": "Tea."})
+
+
+async def expect_in_step(app: Abilities) -> None:
+    """Let another process write; then this one must read that, and write."""
+    async with Abilities.open(app.settings) as other:
+        await store(other, "from another")
+
+    assert (await app.call("memory_get", {"key": "from another"}))["data"]["content"] == "Tea."
+    await store(app, "own")
+    assert (await app.call("memory_get", {"key": "own"}))["data"]["content"] == "Tea."
+
+
+async def call(app: Abilities, name: str, arguments: dict[str, Any]) -> AbilityError | None:
+    """Return why a call is refused; whoever keeps that error keeps its traceback."""
+    try:
+        await app.call(name, arguments)
+    except AbilityError as error:
+        return error
+
+    return None
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_who_is_refused_holds_up_nobody(
+    app: Abilities, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, arguments = REFUSED[case]
+    if case == "a clock that was wrong":
+        with monkeypatch.context() as patch:
+            patch.setattr(writer, "utc_now", lambda: "2036-01-01T00:00:00.000Z")
+            await store(app, "k")
+        for content in ("Cup.", "Pot.", "Jar."):
+            await app.call("store_memory", {"type": "core", "key": "k", "content": content})
+
+    error = await call(app, name, arguments)
+
+    assert error is not None
+    await expect_in_step(app)
+
+
+@pytest.mark.parametrize("place", ["version = 7", "version = 5", "version = 3"])
+async def test_a_damaged_history_holds_up_nobody(app: Abilities, place: str) -> None:
+    tamper(app.settings, f"UPDATE history SET caller = 'damaged' WHERE {place}")
+
+    errors = [
+        await call(app, "memory_restore", {"key": "k", "version": 1}),
+        await call(app, "memory_get", {"key": "k", "as_of": "2001-01-01T00:00:00Z"}),
+        await call(app, "memory_history", {"key": "k"}),
+    ]
+
+    reasons = [error.fault.reason for error in errors if error is not None]
+    assert reasons == ["checksum_mismatch", "checksum_mismatch"]
+    await expect_in_step(app)
+
+
+def leave_open(connection: sqlite3.Connection) -> None:
+    """Fail in the middle of a statement, which the traceback keeps."""
+    cursor = connection.execute("SELECT key FROM memories")
+    assert cursor.fetchone() is not None
+    raise Refused("memory_not_found")
+
+
+def leave_open_and_break(connection: sqlite3.Connection) -> None:
+    """Fail as the whole transaction does."""
+    cursor = connection.execute("SELECT key FROM memories")
+    assert cursor.fetchone() is not None
+    connection.execute("SELECT * FROM nothing")
+
+
+@pytest.mark.parametrize("work", [leave_open, leave_open_and_break])
+async def test_no_statement_outlives_its_transaction(
+    tmp_path: Path, work: Callable[[sqlite3.Connection], None]
+) -> None:
+    errors: list[Refused] = []
+    first, second = SqliteStore(tmp_path / "m.db"), SqliteStore(tmp_path / "m.db")
+    await put(first, "a")
+    await put(first, "b")
+
+    for run in (first.access.read, first.access.writer.run):
+        with pytest.raises(Refused) as refused:
+            await run(NAMESPACE, work)
+        errors.append(refused.value)
+    await put(second, "c")
+
+    await put(first, "d")
+    assert (await first.read_history(NAMESPACE, MemoryName(key="c"), None, 1)).row is not None
+    await first.close()
+    await second.close()
+    assert len(errors) == 2
