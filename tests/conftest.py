@@ -75,16 +75,18 @@ def _remembered() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def _home() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="abilities-home-") as home:
-        os.chmod(home, 0o755)
-        yield home
+def _homes() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="abilities-homes-") as homes:
+        os.chmod(homes, 0o755)
+        yield homes
 
 
 @pytest.fixture(autouse=True)
-def _own_home(monkeypatch: pytest.MonkeyPatch, _home: str) -> None:
-    """Keep each test from the settings and files of whoever runs it."""
-    monkeypatch.setenv("HOME", _home)
+def _own_home(monkeypatch: pytest.MonkeyPatch, _homes: str) -> None:
+    """Keep each test from the settings and files of whoever runs it, and of other tests."""
+    home = tempfile.mkdtemp(dir=_homes)
+    os.chmod(home, 0o755)
+    monkeypatch.setenv("HOME", home)
 
     for name in list(os.environ):
         if name.startswith("ABILITIES_"):

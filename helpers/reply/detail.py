@@ -89,7 +89,7 @@ def shape_record(record: JsonObject, shape: RecordShape | None) -> JsonObject:
     values = {**record, **record.get("data", {})}
     if "combinedScore" in record:
         values["score"] = record["combinedScore"]
-        values |= _flatten_link(values.pop("link"))
+        values |= _flatten_link(values.pop("link", {}))
     if "truncation" in record:
         values["next"] = _flatten_item(record["truncation"]["next"])
 

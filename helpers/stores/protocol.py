@@ -333,10 +333,7 @@ class CheckableStore(MemoryStore, Protocol):
 
 
 class MarkableStore(MemoryStore, Protocol):
-    """A store that remembers facts for all namespaces, which are set once and for good.
-
-    A backup has the marks of its store. An export has none.
-    """
+    """A store that remembers facts for good; a backup has them too, and an export has none."""
 
     async def set_mark(self, mark: Mark) -> None:
         """Set a mark, durably. Setting it again changes nothing."""
