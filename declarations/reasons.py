@@ -138,7 +138,7 @@ FAULTS: dict[Reason, Meaning] = {
     "trailing_slash": Meaning("INVALID_INPUT", "Path must name a file."),
     "is_directory": Meaning("INVALID_INPUT", "Path is a directory."),
     "binary_file": Meaning("INVALID_INPUT", "File is not text."),
-    "invalid_range": Meaning("INVALID_INPUT", "The range is not valid for this file."),
+    "invalid_range": Meaning("INVALID_INPUT", "The range or resume point is not valid here."),
     "changed": Meaning("INVALID_INPUT", "The file changed; read it again from the start."),
     "memories_changed": Meaning(
         "INVALID_INPUT",

@@ -123,8 +123,8 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> Ite
     offer.group = {}
     if item.cursor.resume:
         # The file may match no more; it is only read on where its reading was cut.
-        path = parse_path(express_path(position)).path
-        source = UnreadFile(f"{path}#{item.cursor.resume}")
+        path = express_path(position) or position
+        source = UnreadFile(f"{parse_path(path).path}#{item.cursor.resume}")
         offer.leaves.append(_build_leaf(path, position, limit, source, 0))
 
     if not limit:

@@ -3,12 +3,12 @@
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
 from abilities.helpers.memory.leftovers import Leftovers
+from abilities.helpers.memory.naming import name_changed, resolve_ids
 from abilities.helpers.memory.parts import (
     UNKNOWN_VERSION,
     PartReader,
@@ -100,6 +100,8 @@ class Remembering:
         Raises Refused.
         """
         reason: Reason = "busy"
+        if len(changes) > 1:
+            changes = await resolve_ids(self._namespace, self._store, changes)
 
         for tries in range(_MAX_TRIES):
             if tries:
@@ -202,13 +204,6 @@ class _RememberRun:
             await self._make_short(changes[:place])
             self._outcomes += await self._remembering.make_planned([named[place]])
             changes = changes[place + 1 :]
-
-
-def name_changed(changes: Sequence[Change], error: ContinuedError) -> list[Change]:
-    """Return changes in which the one that was not made alone names its memory's key."""
-    named = list(changes)
-    named[error.place] = replace(named[error.place], key=error.key)
-    return named
 
 
 async def _pause(tries: int) -> None:

@@ -352,6 +352,29 @@ async def test_operations_on_one_long_content_in_one_call(app: Abilities) -> Non
         assert await list_keys(app) == []
 
 
+@pytest.mark.parametrize("atomic", [False, True])
+async def test_operations_by_id_and_by_key_on_one_long_content(
+    app: Abilities, atomic: bool
+) -> None:
+    (made,) = await remember(app, store("doc", "a" * 4_000))
+    by_id = made["id"]
+
+    records = await remember(
+        app,
+        {"op": "update", "id": by_id, "importance": "high"},
+        {"op": "append", "key": "doc", "content": "b" * 8_000},
+        {"op": "rename", "id": by_id, "to": "book"},
+        {"op": "append", "key": "book", "content": "c" * 4_000},
+        {"op": "update", "id": by_id, "summary": "A book."},
+        atomic=atomic,
+    )
+
+    assert [record.get("reason") for record in records] == [None] * 5
+    assert await read_whole(app, "book") == "a" * 4_000 + "b" * 8_000 + "c" * 4_000
+    book = await get(app, "book")
+    assert (book["id"], book["importance"], book["summary"]) == (by_id, "high", "A book.")
+
+
 TEXTS = st.text(st.sampled_from("ab \n🍵é"), min_size=1, max_size=30)
 
 

@@ -168,3 +168,25 @@ async def test_a_glob_that_takes_too_long_goes_on(
 
     assert contents == [f"file {number}\n" for number in range(5)]
     assert calls > 2
+
+
+async def test_a_file_of_a_glob_has_the_same_path_in_each_of_its_pieces(roots: Settings) -> None:
+    assert roots.workspace_dir is not None
+    (roots.workspace_dir / "b").write_text("another file\n")
+    (roots.workspace_dir / "b#byte=2").write_text("line of text\n" * 700)
+    request: Payload | None = {"items": [{"glob": "b#*"}], "max_tokens": 1_000}
+    paths: list[str] = []
+    pieces: list[str] = []
+
+    async with Abilities.open(roots) as abilities:
+        while request is not None:
+            answer = await abilities.call("read", request)
+            for record in answer["results"][0]["data"]["items"]:
+                paths.append(record["path"])
+                pieces.append(record["data"]["content"])
+            request = answer.get("next_request")
+
+        (whole,) = (await abilities.call("file_read_bulk", {"paths": [paths[0]]}))["results"]
+
+    assert len(paths) > 2 and set(paths) == {"b#byte=2#L1-"}
+    assert "".join(pieces) == whole["data"]["content"] == "line of text\n" * 700
