@@ -662,7 +662,7 @@ REQUESTS = [
         "POST",
         "/api/abilities/file_list",
         400,
-        "must be a JSON object",
+        "Send a JSON object",
         "within the size and time limits",
     ),
     Request(
@@ -670,7 +670,7 @@ REQUESTS = [
         "POST",
         "/api/abilities/file_list",
         400,
-        "must be a JSON object",
+        "Send a JSON object",
         "within the size and time limits",
         {"content-type": "application/x-www-form-urlencoded"},
         "a=b",
