@@ -299,7 +299,7 @@ class Trial:
             for other in others:
                 assert normalize(other) == normalize(first)
 
-            if "next_request" in first[0]:
+            if search is check_recall and "next_request" in first[0]:
                 self._unread[namespace] = first[0]["next_request"]
 
     def _read(self, namespace: str) -> list[Reading]:

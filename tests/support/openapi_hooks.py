@@ -8,6 +8,7 @@ import schemathesis
 
 from abilities.declarations.bulk_read_memory import RESUME_PATTERN
 from abilities.declarations.limits import MAX_SAFE_INTEGER
+from abilities.declarations.memories import QUERY_CURSOR_PATTERN
 from abilities.declarations.moments import TIME_PATTERN
 from abilities.declarations.recall import CURSOR_PATTERN
 
@@ -21,19 +22,17 @@ _CURSOR = re.compile(CURSOR_PATTERN)
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Send no well-formed cursors, resume points, versions and ends of memories.
 
-    Cursors would be of no ranking, or more than the questions.
+    Cursors would be of no ranking, of another order, or more than the questions.
 
     The generator asks no filter about values at the bounds of a schema.
     """
     query = case.query or {}
-    if _is_point(query.get("resume")):
-        del query["resume"]
+    _drop_places(query)
 
     body = case.body
     if not isinstance(body, dict):
         return
-    if _is_point(body.get("resume")):
-        del body["resume"]
+    _drop_places(body)
 
     # No schema can say which versions there are, or that a time lies in the future.
     for name in ("if_version", "expires_at"):
@@ -55,6 +54,16 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     cursors = body.get("after")
     if isinstance(cursors, list) and all(map(_is_cursor, cursors)):
         del body["after"]
+
+
+def _drop_places(values: dict[str, Any]) -> None:
+    """Take out a well-formed resume point, and a well-formed cursor of `query_memories`."""
+    if _is_point(values.get("resume")):
+        del values["resume"]
+
+    cursor = values.get("after")
+    if isinstance(cursor, str) and re.fullmatch(QUERY_CURSOR_PATTERN, cursor) is not None:
+        del values["after"]
 
 
 def is_well_formed(name: str, value: Any) -> bool:

@@ -228,10 +228,25 @@ class PastModel:
             self.present.version += 1
         else:
             self.present.delete(memory_id)
-        self.events = [event for event in self.events if event.id != memory_id]
-        self.oldest.pop(memory_id, None)
-        self.purged.add(memory_id)
+
+        forgotten = {memory_id, *self._list_deleted_alike(memory_id, memory)}
+        self.events = [event for event in self.events if event.id not in forgotten]
+        for forgotten_id in forgotten:
+            self.oldest.pop(forgotten_id, None)
+        self.purged |= forgotten
         return self.present.version
+
+    def _list_deleted_alike(self, memory_id: str, memory: MemoryModel | None) -> set[str]:
+        """Return what was deleted under the last key of a memory, unless another one has it now."""
+        if memory is not None:
+            key = memory.key
+        else:
+            key = [event.key for event in self.events if event.id == memory_id][-1]
+            if key in self.present.memories:
+                return set()
+
+        deleted = [event for event in self.events if (event.action, event.key) == ("deleted", key)]
+        return {event.id for event in deleted if self.present.find(event.id) is None}
 
     def _restore(self, memory_id: str, change: Change) -> None:
         if memory_id in self.purged:
