@@ -15,10 +15,10 @@ help:  ## List the targets
 demo: .venv/demo  ## Show an agent's first minute: find, read, recall, walk, and what it saves
 	@$(BIN)/abilities demo
 
-test: .venv/dev  ## Show every behavior once (four minutes on two idle cores)
+test: .venv/dev  ## Show every behavior once (six minutes on two idle cores)
 	@ABILITIES_TESTS=quick $(PYTEST)
 
-test-all: .venv/dev  ## Run every test at length (fifteen minutes on two idle cores)
+test-all: .venv/dev  ## Run every test at length (twenty minutes on two idle cores)
 	@ABILITIES_TESTS=all $(PYTEST)
 
 test-lowest: .lowest/installed  ## Run make test with the lowest versions that pyproject.toml allows

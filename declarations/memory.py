@@ -40,6 +40,9 @@ from abilities.declarations.limits import (
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
 
+USUAL_LINK_TYPE = "association"
+"""The type of a link that was stored without one; replies leave it out."""
+
 NAMESPACE = "[A-Za-z0-9_.@:+=-]{1,128}"
 """A namespace, as an unanchored regular expression."""
 
@@ -232,7 +235,7 @@ class LinkInput(Model):
         default=0.5, description="How strong the link is."
     )
     type: Annotated[LinkType, Unsaid("maxLength", "default", "description")] = Field(
-        default="association", description="The kind of link."
+        default=USUAL_LINK_TYPE, description="The kind of link."
     )
     term: Annotated[LinkTerm | None, Unsaid("maxLength", "description")] = Field(
         default=None,
@@ -262,7 +265,7 @@ class LinkData(Model):
 
     key: str = Field(description="The key of the memory linked to.")
     link_weight: float = Field(description="How strong the link is, 0 to 1.")
-    type: str = Field(default="association", description="The kind of link; default association.")
+    type: str = Field(default=USUAL_LINK_TYPE, description="The kind of link; default association.")
     term: str = Field(
         default="", description="The word or phrase that it stands for; left out if it has none."
     )

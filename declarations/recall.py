@@ -150,7 +150,9 @@ class LeftOut(Model):
 
 
 BestFirst = Field(description="Best first; a memory stands under one question only.")
-Matched = Annotated[int, Field(description="How many answer it, those of `also` included.")]
+Matched = Annotated[
+    int, Field(description="How many answer it, under whichever question they stand.")
+]
 Also = Annotated[
     list[str] | None,
     Field(description="Names of the best that stand under another question, 3 at most."),

@@ -21,9 +21,10 @@ from abilities.validation import validate_arguments
 
 DESCRIPTION = """\
 Store or change many memories in one call, in order; a failed operation leaves the others alone.
-store (type, content, a key that you choose), update, append (content), link (links), unlink \
-(remove_links), rename (to), archive, delete: all but store need key or id. With a key, content \
-may be longer than 5000 characters. if_version: only if nobody changed it since."""
+store (type, content, a key that you choose), update, append (content, which begins with a newline \
+unless it continues the last line), link (links), unlink (remove_links), rename (to), archive, \
+delete: all but store need key or id. With a key, content may be longer than 5000 characters. \
+if_version: only if nobody changed it since."""
 
 _KINDS: dict[OperationName, Kind] = {
     "store": "store",

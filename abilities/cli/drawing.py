@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal, NamedTuple
 
+from abilities.declarations.memory import USUAL_LINK_TYPE
 from abilities.helpers.walk import WalkOutcome
-
-USUAL_TYPE = "association"
-"""The type of a link that was stored without one."""
 
 EdgeKind = Literal["way", "again", "cut"]
 """What a link is to the walk.
@@ -75,13 +73,13 @@ class DrawnEdge(NamedTuple):
     weight: float
     kind: EdgeKind
     incoming: bool = False
-    type: str = USUAL_TYPE
+    type: str = USUAL_LINK_TYPE
 
     @property
     def label(self) -> str:
         """Its weight, after its type unless that is the usual one."""
         weight = f"{self.weight:g}"
-        return weight if self.type == USUAL_TYPE else f"{self.type} {weight}"
+        return weight if self.type == USUAL_LINK_TYPE else f"{self.type} {weight}"
 
 
 class Drawing(NamedTuple):

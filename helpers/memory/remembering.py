@@ -1,12 +1,11 @@
 """Many changes of one call: each on its own or all or none, in as few transactions as can be."""
 
-import asyncio
-import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
+from abilities.helpers.memory.attempts import find_cause, pause
 from abilities.helpers.memory.leftovers import Leftovers
 from abilities.helpers.memory.naming import name_changed, resolve_ids
 from abilities.helpers.memory.parts import (
@@ -26,9 +25,6 @@ _MAX_TRIES = 40
 
 _MAX_FOREIGN_TRIES = 5
 """How often a key of a further part may be found taken before it counts as somebody else's."""
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
-"""Seconds that such an operation waits at most before it is planned anew."""
 
 
 class Remembered(NamedTuple):
@@ -105,7 +101,7 @@ class Remembering:
 
         for tries in range(_MAX_TRIES):
             if tries:
-                await _pause(tries)
+                await pause(tries)
 
             plans = _plan_all(changes, await self._read_parts(changes))
             single = [change for plan in plans for change in plan.changes]
@@ -204,12 +200,6 @@ class _RememberRun:
             await self._make_short(changes[:place])
             self._outcomes += await self._remembering.make_planned([named[place]])
             changes = changes[place + 1 :]
-
-
-async def _pause(tries: int) -> None:
-    # Chosen at random, or those who met would meet again.
-    longest = min(_FIRST_PAUSE * 2**tries, _LONGEST_PAUSE)
-    await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - nothing secret
 
 
 def _needs_content(change: Change) -> bool:
@@ -313,12 +303,9 @@ def _collect(plans: Sequence[Plan], results: Sequence[WriteResult | Exception]) 
 
 def _choose_outcome(plan: Plan, results: Sequence[WriteResult | Exception]) -> Outcome:
     first = results[0]
-    errors = [result for result in results if isinstance(result, Exception)]
-
-    for error in errors:
-        if not (isinstance(error, Refused) and error.reason == "rolled_back"):
-            return error
-
+    cause = find_cause(results)
+    if cause is not None:
+        return cause
     if not isinstance(first, WriteResult):
         return first
 

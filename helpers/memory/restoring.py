@@ -1,7 +1,5 @@
 """Restoring a version of a memory with the further parts of its content, all or nothing."""
 
-import asyncio
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from uuid import uuid4
@@ -10,6 +8,7 @@ import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
+from abilities.helpers.memory.attempts import find_cause, pause
 from abilities.helpers.memory.leftovers import Leftovers
 from abilities.helpers.memory.parts import PartReader
 from abilities.helpers.stores.changes import Change
@@ -20,9 +19,6 @@ from abilities.helpers.stores.timeline import MemoryName
 
 _MAX_TRIES = 20
 """How often a restoration is planned anew if others change the content."""
-
-_LONGEST_PAUSE = 0.1
-"""Seconds that it waits at most before that."""
 
 
 class Restoring:
@@ -48,15 +44,13 @@ class Restoring:
 
             results = await self._store.change_many(self._namespace, plan, atomic=True)
             first = results[0]
-            error = _find_error(results)
+            error = find_cause(results)
             if error is None and isinstance(first, WriteResult):
                 return first
             if not _is_conflict(error) or (error is first and change.if_version is not None):
                 raise error or Refused("internal")
 
-            # At random, or those who met would meet again.
-            longest = min(0.002 * 2**tries, _LONGEST_PAUSE)
-            await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - nothing secret
+            await pause(tries)
 
         raise Refused("busy")
 
@@ -206,21 +200,7 @@ def _move_link(change: Change, wanted: Sequence[StoredMemory], key: str, number:
 
 def _describe(link: LinkRow) -> JsonObject:
     """Return a link as changes give it."""
-    described: JsonObject = {"key": link.target, "link_weight": link.weight, "type": link.type}
-    if link.term:
-        described["term"] = link.term
-
-    return described
-
-
-def _find_error(results: Sequence[WriteResult | Exception]) -> Exception | None:
-    """Return why a plan was not carried out, if it was not."""
-    for result in results:
-        is_other = isinstance(result, Refused) and result.reason == "rolled_back"
-        if isinstance(result, Exception) and not is_other:
-            return result
-
-    return None
+    return {"type": link.type, **link.to_data()}
 
 
 def _is_conflict(error: Exception | None) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from abilities.declarations.detail import Detail
 from abilities.declarations.faults import Fault
 from abilities.declarations.limits import MAX_ITEMS
-from abilities.declarations.memory import Direction
+from abilities.declarations.memory import USUAL_LINK_TYPE, Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.records import draft_memory_record, to_memory_data
 from abilities.helpers.reply.bound import Bound
@@ -114,7 +114,7 @@ def describe_step(step: Step, direction: Direction) -> JsonObject:
 
     # What is usual is left out, as everywhere.
     link: JsonObject = {}
-    if step.link.type != "association":
+    if step.link.type != USUAL_LINK_TYPE:
         link["type"] = step.link.type
     link["link_weight"] = step.link.weight
     if direction == "both" and step.link.incoming:

@@ -7,7 +7,7 @@ from itertools import count
 import orjson
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.memory import ID_PATTERN, SCORES
+from abilities.declarations.memory import ID_PATTERN, SCORES, USUAL_LINK_TYPE
 from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.stores.changes import FIELD_NAMES
 from abilities.helpers.stores.model import (
@@ -113,7 +113,7 @@ def mend_link(link: LinkRow) -> LinkRow:
     return LinkRow(
         make_key(_to_text(link.source)),
         make_key(_to_text(link.target)),
-        _mend_text(link.type) or "association",
+        _mend_text(link.type) or USUAL_LINK_TYPE,
         weight,
         _mend_text(link.term),
     )

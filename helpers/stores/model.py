@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.memory import USUAL_LINK_TYPE
 from abilities.declarations.values import JsonObject
 from abilities.helpers.walk import State, WalkLink, compute_rank
 
@@ -66,7 +67,7 @@ class LinkRow(NamedTuple):
             key = self.source
 
         data: JsonObject = {"key": key, "link_weight": self.weight}
-        if self.type != "association":
+        if self.type != USUAL_LINK_TYPE:
             data["type"] = self.type
         if self.term:
             data["term"] = self.term
