@@ -17,7 +17,8 @@ from abilities.declarations.reasons import FAULTS, Reason
 from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability, Context
 from abilities.errors import AbilityError
-from abilities.helpers.reply.render import Format, json_bytes, json_size, render
+from abilities.helpers.reply.encoding import json_bytes, json_size
+from abilities.helpers.reply.render import Format, render
 from abilities.replies import Reply
 from abilities.validation import validate_arguments
 

@@ -57,11 +57,6 @@ REASONS = (
     ),
     Reason("20,000 characters of each", None, "as with 25 files of 16 KB"),
     Reason(
-        "tokens of 25 real sources",
-        DEFAULT_BOUND,
-        "each reply names what it left out, and again in its `next_request`",
-    ),
-    Reason(
         "safe reader against a bare loop",
         None,
         "of 17 microseconds per file of 1 KB, the bare loop takes 2, because system calls are very"

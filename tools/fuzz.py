@@ -25,7 +25,8 @@ with atheris.instrument_imports(include=["abilities"]):
     from abilities.declarations.reasons import FAULTS
     from abilities.helpers.files.paths import parse_path
     from abilities.helpers.files.window import read_piece
-    from abilities.helpers.reply.render import json_size, render
+    from abilities.helpers.reply.encoding import json_size
+    from abilities.helpers.reply.render import render
     from abilities.helpers.reply.text import parse_text
     from abilities.helpers.text.ranges import WHOLE, Range, parse_range
     from abilities.helpers.walk import State, Walk, WalkLimits, WalkLink, compute_rank

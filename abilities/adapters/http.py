@@ -13,7 +13,7 @@ from abilities.application import Abilities
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability
-from abilities.helpers.reply.render import json_bytes
+from abilities.helpers.reply.encoding import json_bytes
 from abilities.registry import AbilityRegistry
 from abilities.replies import Reply, build_failed_reply
 

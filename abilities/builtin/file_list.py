@@ -11,7 +11,7 @@ from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import Listing, ListingRequest
 from abilities.helpers.reply.detail import shape_listed
-from abilities.helpers.reply.render import json_size
+from abilities.helpers.reply.encoding import json_size
 
 DESCRIPTION = """\
 List the files that can be read, by a glob, such as 'src/**/*.py'.

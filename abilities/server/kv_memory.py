@@ -21,7 +21,8 @@ from abilities.declarations.mistakes import Mistake, describe_mistake
 from abilities.declarations.reasons import FAULTS
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
-from abilities.helpers.reply.render import json_size, render
+from abilities.helpers.reply.encoding import json_size
+from abilities.helpers.reply.render import render
 from abilities.replies import Reply
 from abilities.server.rest import Dialect
 

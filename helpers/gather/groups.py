@@ -7,8 +7,8 @@ from abilities.helpers.gather.cursors import Cursor
 from abilities.helpers.gather.offers import ItemOffer, Leaf
 from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.detail import RecordShape, shape_record
+from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.envelope import FoundItem, RecordDraft, ReplyRecord, measure_entry
-from abilities.helpers.reply.render import json_size
 
 _WIDEST_RESUME = f"byte={'0' * 18}-{'0' * 18}@{'0' * 12}"
 _WIDEST_COUNT = 10**7

@@ -7,7 +7,7 @@ from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.gather.answers import Answered
 from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.gather.sharing import Filled
-from abilities.helpers.reply.render import json_size
+from abilities.helpers.reply.encoding import json_size
 
 
 def build_plan(offers: Sequence[ItemOffer], answered: Answered) -> JsonObject:

@@ -15,7 +15,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.helper import MemoryHelper, MemoryText
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, find_level
-from abilities.helpers.reply.render import json_size
+from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.text import format_text
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.query import Query

@@ -9,7 +9,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.detail import shape_found
-from abilities.helpers.reply.render import json_size
+from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.query import Position
 

@@ -20,7 +20,8 @@ from abilities.helpers.memory.recalled import (
 )
 from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
 from abilities.helpers.reply.budget import MIN_SHARE
-from abilities.helpers.reply.render import Format, json_size, render
+from abilities.helpers.reply.encoding import json_size
+from abilities.helpers.reply.render import Format, render
 from abilities.helpers.search.rankings import RankedEntry
 
 INPUT_CHARS = 80

@@ -4,7 +4,7 @@ from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.records import to_memory_data
-from abilities.helpers.reply.render import json_bytes
+from abilities.helpers.reply.encoding import json_bytes
 from abilities.helpers.search.ranking import SCORE_ONE
 from abilities.helpers.search.rankings import RankedEntry
 from abilities.helpers.stores.model import StoredMemory

@@ -13,13 +13,13 @@ from abilities.helpers.reply.detail import (
     choose_shape,
     shape_written,
 )
+from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.envelope import (
     FoundItem,
     RecordDraft,
     finish_records,
 )
 from abilities.helpers.reply.items import Item
-from abilities.helpers.reply.render import json_size
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import Backlinks, WriteResult
 from abilities.helpers.text.pieces import Piece

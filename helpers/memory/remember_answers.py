@@ -9,7 +9,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.remembering import Outcome, Remembered
 from abilities.helpers.memory.writer import Write
 from abilities.helpers.reply.bound import Bound
-from abilities.helpers.reply.render import json_size
+from abilities.helpers.reply.encoding import json_size
 
 _RESERVED_BYTES = 512
 """Kept free for the other formats, which may be a little longer than JSON."""

@@ -6,7 +6,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.versions import VersionPair
 from abilities.helpers.reply.bound import Bound
-from abilities.helpers.reply.render import json_size
+from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.stores.history import Entry, list_changed
 from abilities.helpers.stores.model import DamagedMemory
 from abilities.helpers.stores.query import MemoryLine

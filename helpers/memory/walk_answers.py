@@ -10,9 +10,9 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.records import draft_memory_record, to_memory_data
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.detail import MEMORY, choose_shape, is_cut, is_failed, shape_walk
+from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.envelope import Entry, FailedRecord, ReplyRecord, finish_records
 from abilities.helpers.reply.items import Item
-from abilities.helpers.reply.render import json_size
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import WalkResult
 from abilities.helpers.walk import RANK_ONE, Candidate, Step, WalkLimits, WalkOutcome

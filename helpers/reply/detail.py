@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from abilities.declarations.detail import Detail
 from abilities.declarations.values import JsonObject, as_object
-from abilities.helpers.reply.render import json_bytes
+from abilities.helpers.reply.encoding import json_bytes
 
 _DAY_CHARS = len("YYYY-MM-DD")
 

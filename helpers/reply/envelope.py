@@ -13,8 +13,8 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import Cost, share
 from abilities.helpers.reply.detail import RecordShape, is_cut, shape_record
+from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.items import INPUT_CHARS, BulkRequest, Item, format_item
-from abilities.helpers.reply.render import json_size
 from abilities.helpers.text.codec import count_replaced, replace_markers
 from abilities.helpers.text.pieces import Piece
 

@@ -8,6 +8,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, Allotment, rank
 from abilities.helpers.reply.detail import RecordShape
+from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.envelope import (
     FoundItem,
     RecordDraft,
@@ -16,7 +17,6 @@ from abilities.helpers.reply.envelope import (
     measure_room,
 )
 from abilities.helpers.reply.items import MAX_ITEM_CHARS, BulkRequest, format_item
-from abilities.helpers.reply.render import json_size
 
 FAILED_BYTES = 256
 """No record of a failure takes more beyond its item."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, as_object
 from abilities.helpers.reply.detail import RecordShape
-from abilities.helpers.reply.render import json_bytes, json_size
+from abilities.helpers.reply.encoding import json_bytes, json_size
 from abilities.helpers.text.ranges import split_suffix
 
 MAX_ITEM_CHARS = 1024

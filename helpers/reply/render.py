@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-import orjson
-
+from abilities.helpers.reply.encoding import json_bytes
 from abilities.helpers.reply.tables import fill_tables
 from abilities.helpers.reply.text import format_text
 
@@ -31,13 +30,3 @@ def render(payload: object, format: Format = "json") -> str:
         return toon_format.dumps(fill_tables(payload))
 
     raise ValueError(f"unknown format {format!r}: use 'json', 'text' or 'toon'")
-
-
-def json_bytes(payload: object) -> bytes:
-    """Return a payload as compact JSON in UTF-8, the form in which limits are counted."""
-    return orjson.dumps(payload)
-
-
-def json_size(payload: object) -> int:
-    """Return the bytes of a payload as compact JSON."""
-    return len(orjson.dumps(payload))

@@ -11,8 +11,8 @@ then one LF. The boundary stands in no content, so that no content can pass for 
     4f1c9a0b {"input":"c.txt","data":{"path":"c.txt",…}}
     content of c.txt
 
-Content is success enough: where records say whether they succeeded, these leave it out. A payload
-without contents is compact JSON.
+Content is success enough: where records say whether they succeeded, these leave it out. What was
+left out for lack of room is said in short (`left_out`). A payload without contents is compact JSON.
 """
 
 import itertools
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 
 from abilities.declarations.values import JsonObject, as_object
+from abilities.helpers.reply.left_out import fold_left_out, unfold_left_out
 
 _PLACES = ("results", "targetMemory", "associatedMemories", "memories")
 """Where records stand in a payload, one or a list of them; a payload may be a record itself."""
@@ -52,7 +53,7 @@ def format_text(payload: object) -> str:
     counts. Raises TypeError for a payload that JSON cannot hold.
     """
     parts: list[_Part] = []
-    frame = _take_records(as_object(payload) or {}, parts)
+    frame = _take_records(fold_left_out(as_object(payload) or {}), parts)
 
     if not parts:
         return orjson.dumps(payload).decode()
@@ -82,7 +83,7 @@ def parse_text(text: str) -> JsonObject:
     if not isinstance(payload, dict):
         raise ValueError(_NOT_TEXT)
 
-    return cast(JsonObject, payload)
+    return unfold_left_out(cast(JsonObject, payload))
 
 
 def choose_boundary(candidates: Iterable[str], contents: Sequence[str]) -> str:

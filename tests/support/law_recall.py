@@ -16,8 +16,8 @@ from abilities.helpers.memory.recall_answers import (
 )
 from abilities.helpers.memory.recalled import format_score
 from abilities.helpers.memory.recalling import hash_ranking
+from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.items import MAX_ITEMS_BYTES
-from abilities.helpers.reply.render import json_size
 from abilities.helpers.search.rankings import RankedEntry, Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question

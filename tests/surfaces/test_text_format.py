@@ -11,7 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import parse_text, render
+from abilities.declarations.faults import Fault
 from abilities.helpers.reply.bound import Bound
+from abilities.helpers.reply.items import format_item
 from abilities.helpers.reply.text import choose_boundary
 from tests.support.tier import size
 
@@ -75,6 +77,48 @@ bulk_replies = st.fixed_dictionaries(
     {"results": st.lists(build_records("input"), max_size=6), "summary": st.just({"requested": 1})},
     optional={"next_request": st.fixed_dictionaries({"paths": st.lists(names, max_size=2)})},
 )
+
+
+def build_left_out(item: object, size: int | None) -> dict[str, Any]:
+    """Return the record of an item that was left out, concise without a size."""
+    record: dict[str, Any] = {"input": format_item(item), "success": False}
+    if size is None:
+        return {**record, "reason": "response_budget"}
+
+    fault = Fault.from_reason("response_budget", size_bytes=size)
+    return {**record, "error": fault.to_payload()}
+
+
+@st.composite
+def long_batches(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw a reply with items that were left out; now and then its next request has others."""
+    targets = st.fixed_dictionaries({"type": st.just("stored"), "key": names})
+    argument, items = draw(
+        st.sampled_from([("paths", names), ("targets", targets), ("items", names | targets)])
+    )
+    sizes = st.none() if draw(st.booleans()) else st.integers(0, 2**53)
+    records: list[dict[str, Any]] = []
+    rest: list[object] = []
+
+    for outcome in draw(st.lists(st.sampled_from(["whole", "cut", "failed", "out", "out"]))):
+        item = draw(items)
+        if outcome == "out":
+            records.append(build_left_out(item, draw(sizes)))
+        elif outcome == "failed":
+            error = {"code": "NOT_FOUND", "reason": "not_found"}
+            records.append({"input": format_item(item), "success": False, "error": error})
+        else:
+            records.append({"input": format_item(item), "success": True, "content": draw(contents)})
+        if outcome == "cut":
+            records[-1]["next"] = draw(names)
+        if outcome in ("cut", "out"):
+            rest.append(item)
+
+    if draw(st.integers(0, 3)) == 0:
+        rest = draw(st.permutations(rest))[: draw(st.integers(0, len(rest)))]
+    return {"results": records, "summary": {}, "next_request": {"limit": 1, argument: rest}}
+
+
 walks = st.fixed_dictionaries(
     {
         "targetMemory": build_records("key"),
@@ -100,7 +144,7 @@ recalls = st.fixed_dictionaries(
     },
     optional={"next_request": st.fixed_dictionaries({"after": st.lists(names, max_size=2)})},
 )
-payloads = st.one_of(bulk_replies, walks, pages, recalls, build_records("key"))
+payloads = st.one_of(bulk_replies, long_batches(), walks, pages, recalls, build_records("key"))
 
 
 def list_contents(payload: Any) -> list[str]:
@@ -180,6 +224,26 @@ def test_a_reply_as_text() -> None:
     )
 
 
+@pytest.mark.parametrize("sizes", [[None, None, None], [5, 0, 7_000]])
+def test_what_was_left_out_is_named_once(sizes: list[int | None]) -> None:
+    items = ["a.txt#byte=1", "b.txt", {"type": "stored", "key": "k"}, "d.txt"]
+    left_out = [build_left_out(item, size) for item, size in zip(items[1:], sizes, strict=True)]
+    cut = {"input": "a.txt", "success": True, "content": "A", "next": items[0]}
+    failed = {"input": "c.txt", "success": False, "reason": "not_found"}
+    payload = {
+        "results": [left_out[0], cut, left_out[1], left_out[2], failed],
+        "next_request": {"items": [items[1], items[0], *items[2:]]},
+    }
+
+    text = render(payload, "text")
+
+    runs = [1, 2] if sizes[0] is None else [sizes[:1], sizes[1:]]
+    frame = orjson.loads(text.split("\n")[0])
+    assert frame["results"] == [{"left_out": runs[0]}, 1, {"left_out": runs[1]}, failed]
+    assert text.count("b.txt") == text.count("d.txt") == 1
+    assert parse_text(text) == payload
+
+
 def test_memories_that_answer_questions_as_text() -> None:
     first = {"input": "who?", "memories": [{"key": "a", "content": "A"}, {"key": "b"}]}
     second = {"input": "why?", "memories": [{"key": "c", "content": "C"}], "matched": 7}
@@ -233,6 +297,8 @@ def test_what_is_no_whole_reply_is_refused() -> None:
         text.replace("[2]", "[3]"),
         text.replace("[2]", "[1]"),
         f"{{}}\n{second}\nx\n",
+        '{"results":[{"left_out":2}],"next_request":{"paths":["a"]}}',
+        '{"results":[{"left_out":1000000000000}],"next_request":{"paths":["a"]}}',
         "results[1]{input,success}:\n  a,true",
     ):
         with pytest.raises(ValueError):
