@@ -17,6 +17,7 @@ from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.conformance_steps import NAMESPACE, TIME
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.postgres import recall_index
+from abilities.helpers.stores.postgres.recall_check import rebuild_index
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
@@ -132,6 +133,11 @@ async def test_a_change_of_a_damaged_memory_leaves_none_of_its_terms(url: str) -
     assert [finding.name for finding in findings if finding.state == "damaged"] == []
 
 
+_CHANGED_ROWS = """
+SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables WHERE relname = %s
+"""
+
+
 DAMAGES = {
     "a posting is lost": "UPDATE recall_terms SET docs = substr(docs, 3) WHERE term = 'river'",
     "a weight is another": "UPDATE recall_terms SET docs = set_byte(docs, 1, 1)",
@@ -168,6 +174,26 @@ async def test_a_damaged_index_is_found_and_repaired(
 
     assert found == ["search"]
     assert left == []
+
+
+async def test_rebuilding_the_index_counts_no_memory_again(url: str) -> None:
+    store = PostgresStore(url)
+    for number in range(12):
+        await put(store, f"m{number}", content="river", tags=["a"])
+    await store.close()
+    tamper(url, "UPDATE shelf SET doc = doc + 1000000 WHERE doc % 2 = 0")
+    tamper(url, "UPDATE shelf SET doc = -1 WHERE doc = 3")
+
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute("SET search_path = abilities_data")
+        await rebuild_index(connection, NAMESPACE)
+        counted = await connection.execute(_CHANGED_ROWS, ("counters",))
+        shelved = await connection.execute(_CHANGED_ROWS, ("shelf",))
+        numbers = await connection.execute("SELECT doc FROM shelf ORDER BY doc")
+
+        assert await counted.fetchone() == (0,)
+        assert await shelved.fetchone() == (7,)
+        assert await numbers.fetchall() == [(number,) for number in range(12)]
 
 
 async def test_the_language_is_that_of_the_index(url: str) -> None:
