@@ -18,6 +18,7 @@ from abilities.helpers.stores.conformance_steps import NAMESPACE, TIME
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.postgres import recall_index
 from abilities.helpers.stores.postgres.recall_check import rebuild_index
+from abilities.helpers.stores.postgres.statements import Select
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
@@ -101,6 +102,30 @@ async def test_memories_are_loaded_in_turns_until_there_is_no_room(url: str) -> 
     assert "b89" not in recalled.memories
     assert {f"a{number:02}" for number in range(16)} < recalled.memories.keys()
     assert len(recalled.memories) < 100
+
+
+async def test_a_question_with_two_hops_takes_five_statements(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(url)
+    for number in range(70):
+        content = f"river {'x' * 140}"
+        await put(store, f"m{number}", content=content, links=[(f"m{number + 1}", 0.5)])
+
+    sent: list[bytes] = []
+    send = Select.send
+
+    async def note_and_send(select: Select[Any], *arguments: Any) -> Any:
+        sent.append(select.text)
+        return await send(select, *arguments)
+
+    monkeypatch.setattr(Select, "send", note_and_send)
+    recalled = await store.recall(NAMESPACE, RecallRequest((ask("river"),)), 8_000, (0,))
+    await store.close()
+
+    # The first one, which begins to read, travels with the second.
+    assert len([text for text in sent if b"begin_read" not in text]) == 5
+    assert len(recalled.memories) == 64
 
 
 async def test_a_damaged_memory_is_told_in_its_place(url: str) -> None:
