@@ -6,8 +6,8 @@ from abilities.helpers.search.rankings import Ranking
 from abilities.helpers.search.terms import LANGUAGES, Language
 from abilities.helpers.stores.model import StoredMemory
 
-FIRST_BATCH = 32
-"""Memories that are loaded at first; then twice as many each time."""
+FIRST_BATCH = 64
+"""Memories that are loaded at first, as many short ones as fit by default; then twice as many."""
 
 
 def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[str]:

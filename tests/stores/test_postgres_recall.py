@@ -17,6 +17,8 @@ from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.conformance_steps import NAMESPACE, TIME
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.postgres import recall_index
+from abilities.helpers.stores.postgres.recall_check import rebuild_index
+from abilities.helpers.stores.postgres.statements import Select
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
@@ -102,6 +104,30 @@ async def test_memories_are_loaded_in_turns_until_there_is_no_room(url: str) -> 
     assert len(recalled.memories) < 100
 
 
+async def test_a_question_with_two_hops_takes_five_statements(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(url)
+    for number in range(70):
+        content = f"river {'x' * 140}"
+        await put(store, f"m{number}", content=content, links=[(f"m{number + 1}", 0.5)])
+
+    sent: list[bytes] = []
+    send = Select.send
+
+    async def note_and_send(select: Select[Any], *arguments: Any) -> Any:
+        sent.append(select.text)
+        return await send(select, *arguments)
+
+    monkeypatch.setattr(Select, "send", note_and_send)
+    recalled = await store.recall(NAMESPACE, RecallRequest((ask("river"),)), 8_000, (0,))
+    await store.close()
+
+    # The first one, which begins to read, travels with the second.
+    assert len([text for text in sent if b"begin_read" not in text]) == 5
+    assert len(recalled.memories) == 64
+
+
 async def test_a_damaged_memory_is_told_in_its_place(url: str) -> None:
     store = PostgresStore(url)
     await put(store, "a", content="river")
@@ -130,6 +156,11 @@ async def test_a_change_of_a_damaged_memory_leaves_none_of_its_terms(url: str) -
 
     assert recalled.rankings[0].unknown_words == ("river", "lamp")
     assert [finding.name for finding in findings if finding.state == "damaged"] == []
+
+
+_CHANGED_ROWS = """
+SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables WHERE relname = %s
+"""
 
 
 DAMAGES = {
@@ -168,6 +199,26 @@ async def test_a_damaged_index_is_found_and_repaired(
 
     assert found == ["search"]
     assert left == []
+
+
+async def test_rebuilding_the_index_counts_no_memory_again(url: str) -> None:
+    store = PostgresStore(url)
+    for number in range(12):
+        await put(store, f"m{number}", content="river", tags=["a"])
+    await store.close()
+    tamper(url, "UPDATE shelf SET doc = doc + 1000000 WHERE doc % 2 = 0")
+    tamper(url, "UPDATE shelf SET doc = -1 WHERE doc = 3")
+
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute("SET search_path = abilities_data")
+        await rebuild_index(connection, NAMESPACE)
+        counted = await connection.execute(_CHANGED_ROWS, ("counters",))
+        shelved = await connection.execute(_CHANGED_ROWS, ("shelf",))
+        numbers = await connection.execute("SELECT doc FROM shelf ORDER BY doc")
+
+        assert await counted.fetchone() == (0,)
+        assert await shelved.fetchone() == (7,)
+        assert await numbers.fetchall() == [(number,) for number in range(12)]
 
 
 async def test_the_language_is_that_of_the_index(url: str) -> None:

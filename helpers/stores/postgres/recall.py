@@ -44,9 +44,11 @@ class _IndexRow(NamedTuple):
     docs: bytes
 
 
-class _DocKey(NamedTuple):
-    doc: int
-    key: str
+class _DocKeys(NamedTuple):
+    """Numbers of memories, and their keys in the same order."""
+
+    docs: list[int]
+    keys: list[str]
 
 
 _SELECT_INDEX = Select(
@@ -65,7 +67,15 @@ _SELECT_INDEX = Select(
     _IndexRow._make,
     is_binary=True,
 )
-_KEYS = Select("SELECT doc, key FROM shelf WHERE namespace = %s AND doc = ANY(%s)", _DocKey._make)
+# Of thousands, two arrays are read in a quarter of the time that as many rows take.
+_KEYS = Select(
+    """
+    SELECT coalesce(array_agg(doc), '{}'), coalesce(array_agg(key), '{}') FROM shelf
+    WHERE namespace = %s AND doc = ANY(%s::int8[])
+    """,
+    _DocKeys._make,
+    is_binary=True,
+)
 
 
 async def recall(
@@ -95,14 +105,14 @@ async def _rank(
     connection: Connection, namespace: str, request: RecallRequest
 ) -> tuple[Ranking, ...]:
     conversation = rank(request)
-    answer: Any = None
-    while True:
+    fetch = _advance(conversation, None)  # it only asks for the index
+    while not isinstance(fetch, _End):
+        answer = await _answer(connection, namespace, fetch)
+
         # On another thread: ranking may take as long as many other calls.
         fetch = await asyncio.to_thread(_advance, conversation, answer)
-        if isinstance(fetch, _End):
-            return fetch.rankings
 
-        answer = await _answer(connection, namespace, fetch)
+    return fetch.rankings
 
 
 class _End(NamedTuple):
@@ -125,7 +135,7 @@ async def _answer(connection: Connection, namespace: str, fetch: Fetch) -> objec
         case FetchPassing(filters, docs):
             return await _fetch_passing(connection, namespace, filters, docs)
         case FetchKeys(docs):
-            return dict(await _KEYS.fetch(connection, namespace, list(docs)))
+            return await _fetch_keys(connection, namespace, docs)
         case FetchLinks(filters, keys):
             return await fetch_links(connection, namespace, filters, keys)
 
@@ -161,6 +171,16 @@ async def _fetch_blocks(
 
 def _get_number(row: _IndexRow) -> int:
     return row.number
+
+
+async def _fetch_keys(
+    connection: Connection, namespace: str, docs: Sequence[int]
+) -> dict[int, str]:
+    # As text, because the driver writes the numbers of a list one at a time.
+    numbers = f"{{{','.join(map(str, docs))}}}"
+    found = await _KEYS.fetch_only(connection, namespace, numbers)
+
+    return dict(zip(found.docs, found.keys, strict=True))
 
 
 async def _fetch_matching(
