@@ -4,7 +4,8 @@ After Ding and Suel, "Faster Top-k Document Retrieval Using Block-Max Indexes", 
 the order of the best score that they could hold, and the search ends with the first one that cannot
 reach the 256th best. Within a block, only memories with a term are scored without which none can
 reach it (Turtle and Flood, "Query Evaluation: Strategies and Optimizations", 1995). The score that
-256 memories reach by a single term is known before any block is searched.
+256 memories reach by a single term is known before any block is searched. Memories that hold only
+one of the terms needed come last, when those that hold more have raised the score.
 """
 
 from bisect import bisect_left
@@ -68,6 +69,7 @@ def select_best(
         elif block.block in allowed_numbers:
             search.search(block, allowed_numbers[block.block])
 
+    search.finish()
     return best.rank()
 
 
@@ -87,8 +89,10 @@ class _Search:
         ]
         self._idfs = idfs
         self._best = best
-        self._cuts: dict[tuple[int, ...], dict[int, int]] = {}
+        self._needed: tuple[int, set[int]] = (0, set())
+        self._cuts: dict[tuple[int, ...], _Cuts] = {}
         self._scores: dict[int, int] = {}
+        self._waiting: list[tuple[BlockPostings, list[int], dict[int, int]]] = []
 
     @cached_property
     def _lane_filter(self) -> LaneFilter:
@@ -96,8 +100,7 @@ class _Search:
 
     def search(self, block: BlockPostings, allowed: Collection[int] | None = None) -> None:
         """Add the memories of a block; if ``allowed`` is given, only those with these numbers."""
-        first = block.block * BLOCK_DOCS
-        least = self._best.find_least(first)
+        least = self._best.find_least(block.block * BLOCK_DOCS)
         needed, others = self._divide(block.docs, least)
 
         is_few = sum(len(block.docs[place]) for place in needed) <= 2 * _FEW * len(block.docs)
@@ -105,14 +108,28 @@ class _Search:
             sums = self._add_up(block.docs, needed)
             if allowed is not None:
                 sums = {number: sums[number] for number in sums.keys() & allowed}
-            sums = self._complete(block.docs, sums, others, least)
+            sums = self._keep_some(block, sums, others, least)
+            sums = self._complete(block.docs, sums, others)
         elif allowed is not None:
-            sums = self._complete(block.docs, dict.fromkeys(allowed, 0), list(block.docs), least)
+            sums = self._complete(block.docs, dict.fromkeys(allowed, 0), list(block.docs))
         else:
             sums = self._add_up_lanes(block.docs, least)
 
+        self._add(block, sums)
+
+    def finish(self) -> None:
+        """Add the memories that are left."""
+        for block, others, sums in self._waiting:
+            least = self._best.find_least(block.block * BLOCK_DOCS)
+            cuts = self._find_cuts(others, least)
+            self._add(block, self._complete(block.docs, cuts.filter(sums), others))
+
+    def _add(self, block: BlockPostings, sums: Mapping[int, int]) -> None:
+        """Add the memories of a block with these sums if they are among the best."""
+        first = block.block * BLOCK_DOCS
         best = self._best
         scores = self._scores
+
         for number, amount in sums.items():
             score = scores.get(amount) or self._score(amount)
             if score >= best.least_score:
@@ -126,25 +143,31 @@ class _Search:
 
     def _divide(self, docs: Mapping[int, bytes], least: int) -> tuple[list[int], list[int]]:
         """Return terms of which a memory needs one to reach a score, and the others."""
+        known, needed_places = self._needed
+        if known != least:
+            needed_places = self._find_needed(least)
+            self._needed = (least, needed_places)
+
         needed: list[int] = []
         others: list[int] = []
-        total = count = 0
-        may_reach = False
-
-        for place in self._rising:
-            if place not in docs:
-                continue
-
-            total += self._highest[place]
-            count += 1
-            may_reach = may_reach or compute_score(total, count, self._asked) >= least
+        for place, postings in docs.items():
             # Adding a few postings takes less than looking up several memories in them.
-            if may_reach or len(docs[place]) <= 2 * _FEW:
+            if place in needed_places or len(postings) <= 2 * _FEW:
                 needed.append(place)
             else:
                 others.append(place)
 
         return needed, others
+
+    def _find_needed(self, least: int) -> set[int]:
+        """Return terms without which no memory reaches a score, whatever others it holds."""
+        total = 0
+        for count, place in enumerate(self._rising):
+            total += self._highest[place]
+            if compute_score(total, count + 1, self._asked) >= least:
+                return set(self._rising[count:])
+
+        return set()
 
     def _add_up(self, docs: Mapping[int, bytes], places: Iterable[int]) -> dict[int, int]:
         """Return the sums of all memories that hold one of these terms, by their numbers."""
@@ -158,44 +181,53 @@ class _Search:
 
         return sums
 
-    def _complete(
-        self,
-        docs: Mapping[int, bytes],
-        sums: Mapping[int, int],
-        places: Sequence[int],
-        least: int,
+    def _keep_some(
+        self, block: BlockPostings, sums: Mapping[int, int], others: list[int], least: int
     ) -> dict[int, int]:
-        """Return the sums that may reach a score, with what these terms add to them."""
-        cuts = self._find_cuts(places, least)
-        # Damage can repeat a memory's number, and so count a term twice.
-        completed = {
-            number: amount
-            for number, amount in sums.items()
-            if amount >= cuts.get(amount >> _TOTAL_BITS, 0)
-        }
+        """Return the sums of several terms that may reach a score; those of one term wait."""
+        passing = self._find_cuts(others, least).filter(sums)
 
-        terms = [(self._gains[place], decode(docs[place])) for place in places if completed]
-        for number in completed:
+        waiting = {number: amount for number, amount in passing.items() if amount < 2 * _MATCHED}
+        if waiting:
+            self._waiting.append((block, others, waiting))
+
+        return {number: amount for number, amount in passing.items() if number not in waiting}
+
+    def _complete(
+        self, docs: Mapping[int, bytes], sums: dict[int, int], places: Sequence[int]
+    ) -> dict[int, int]:
+        """Return the sums with what these terms add to them."""
+        if not sums:
+            return sums
+
+        terms = [(self._gains[place], decode(docs[place])) for place in places]
+        for number in sums:
             for gains, values in terms:
                 position = bisect_left(values, number << 6)
                 if position < len(values) and values[position] >> 6 == number:
-                    completed[number] += gains[values[position] & HIGHEST_WEIGHT]
+                    sums[number] += gains[values[position] & HIGHEST_WEIGHT]
 
-        return completed
+        return sums
 
-    def _find_cuts(self, places: Collection[int], least: int) -> dict[int, int]:
-        """Return the least sum, by the number of terms in it, that may still reach a score."""
+    def _find_cuts(self, places: Collection[int], least: int) -> "_Cuts":
+        """Return which sums may still reach a score, if these terms are to be added to them."""
         known = (least, *places)  # most blocks have the same ones
         if known in self._cuts:
             return self._cuts[known]
 
         addable = sum(self._highest[place] for place in places)
-        cuts: dict[int, int] = {}
+        most = max(self._highest.values())
+        least_sums: dict[int, int] = {}
+        lowest = self._asked * _MATCHED
 
-        for matched in range(self._asked + 1):
+        for matched in range(self._asked, -1, -1):
             least_total = _find_least_total(least, matched + len(places), self._asked)
-            cuts[matched] = matched * _MATCHED + max(0, least_total - addable)
+            needed = max(0, least_total - addable)
+            least_sums[matched] = matched * _MATCHED + needed
+            if needed <= matched * most:
+                lowest = least_sums[matched]
 
+        cuts = _Cuts(lowest, least_sums)
         self._cuts = {known: cuts}
         return cuts
 
@@ -215,6 +247,23 @@ class _Search:
             sums[number] = amount
 
         return sums
+
+
+class _Cuts(NamedTuple):
+    """The least sums that may reach a score: of all, and by the number of terms in a sum."""
+
+    lowest: int
+    by_count: Mapping[int, int]
+
+    def filter(self, sums: Mapping[int, int]) -> dict[int, int]:
+        """Return the sums that may reach the score."""
+        lowest, by_count = self
+        # Damage can repeat a memory's number, and so count a term twice.
+        return {
+            number: amount
+            for number, amount in sums.items()
+            if amount >= lowest and amount >= by_count.get(amount >> _TOTAL_BITS, 0)
+        }
 
 
 def _join_weights(blocks: Iterable[BlockPostings]) -> dict[int, bytes]:

@@ -125,7 +125,15 @@ def select_plainly(
 @pytest.mark.parametrize("allowing", [None, 40, 2_000])
 @pytest.mark.parametrize(
     "spreads",
-    [(0.5,), (0.5, 0.5, 0.5, 0.5), (0.5, 0.01), (0.001,), (0.2, 0.05, 0.01, 0.002), (0.03,) * 12],
+    [
+        (0.5,),
+        (0.5, 0.5, 0.5, 0.5),
+        (0.5, 0.01),
+        (0.001,),
+        (0.2, 0.05, 0.01, 0.002),
+        (0.03,) * 12,
+        (0.5, 0.5, 0.01, 0.01, 0.01, 0.01),
+    ],
 )
 def test_the_best_of_many_blocks_are_selected(
     spreads: tuple[float, ...], allowing: int | None

@@ -248,7 +248,7 @@ RECALL_TABLES = (
     "recall_language",
     "recall_docs",
     "recall_recent",
-    "recall_blocks",
+    "recall_segments",
     "recall_terms",
 )
 """What version 4 of an SQLite store adds."""
@@ -272,7 +272,7 @@ async def test_a_store_of_version_2_gets_the_table_of_stale_ranks(tmp_path: Path
         links = (await store.read_backlinks(NAMESPACE, "hub", 0, 5)).links
 
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (6,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (7,)
         assert list_schema(connection) == expected
     assert [link.source for link in links] == ["s0", "s1", "s2"]
 

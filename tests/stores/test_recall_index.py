@@ -62,7 +62,7 @@ def read_index(path: Path) -> Postings:
                 found[namespace, archived, term, memories[namespace, doc]] = weight
         for namespace, block, archived, term, docs in connection.execute(
             "SELECT namespace, block, archived, term, docs"
-            " FROM recall_terms JOIN recall_blocks USING (segment)"
+            " FROM recall_terms JOIN recall_segments USING (segment)"
         ):
             for doc, weight in postings.unpack(docs, block):
                 found[namespace, archived, term, memories[namespace, doc]] = weight
@@ -215,8 +215,28 @@ async def test_recall_reads_recent_memories_and_full_blocks(tmp_path: Path) -> N
         assert sorted(keys) == [f"k{earliest:04}", f"k{latest:04}"]
 
     with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT count(*) FROM recall_blocks").fetchone() == (1,)
+        blocks = connection.execute("SELECT DISTINCT block FROM recall_terms").fetchall()
+        assert blocks == [(0,)]
     connection.close()
+
+
+async def test_blocks_of_several_segments_hold_what_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postings, "BLOCK_DOCS", 2)
+    path = tmp_path / "m.db"
+    chance = random.Random(3)
+
+    async with open_store(path) as store:
+        for n in range(72):
+            await put(store, f"k{n:04}", content=" ".join(chance.choices(WORDS, k=8)))
+        await change_randomly(store, chance, 20)
+
+    with sqlite3.connect(path) as connection:
+        segments = connection.execute("SELECT namespace, part FROM recall_segments").fetchall()
+    connection.close()
+    assert segments[:2] == [(NAMESPACE, 0), (NAMESPACE, 1)]
+    assert read_index(path) == build_index(path)
 
 
 async def list_untouched(store: SqliteStore, count: int) -> list[int]:

@@ -43,7 +43,7 @@ SMALL_BLOCK = 16
 """Memories in a block of the recall index where processes of their own migrate."""
 
 TABLES = (
-    "recall_blocks",
+    "recall_segments",
     "recall_docs",
     "recall_language",
     "recall_recent",
@@ -66,10 +66,10 @@ import asyncio, sys
 from pathlib import Path
 from abilities.helpers.stores.sqlite import copying, migration
 from abilities.helpers.search import postings
-from abilities.helpers.stores.sqlite.migrations import to_2, to_4
+from abilities.helpers.stores.sqlite.migrations import to_2, to_4, to_7
 from abilities.helpers.stores.sqlite.store import SqliteStore
 to_2.BLOCK_ROWS, copying._PAGES = 100, int(sys.argv[2])
-to_4.BLOCK_ROWS, postings.BLOCK_DOCS = 23, 16
+to_4.BLOCK_ROWS, to_7.BLOCK_ROWS, postings.BLOCK_DOCS = 23, 1, 16
 progress = migration.MigrationLog
 progress.is_due = lambda self: True
 progress.log_rows = lambda self, words, rows: print(words, rows, flush=True)
@@ -114,9 +114,9 @@ async def test_a_migrated_store_equals_one_made_at_the_current_version(
 
     assert [finding for finding in findings if finding.state == "damaged"] == []
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-6"]
+    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-7"]
 
-    with connect(tmp_path / "m.db.before-6") as copy:
+    with connect(tmp_path / "m.db.before-7") as copy:
         assert copy.execute("PRAGMA user_version").fetchone() == (1,)
         assert copy.execute("SELECT count(*) FROM memories").fetchone() == (count,)
 
@@ -254,7 +254,7 @@ async def test_a_migration_that_is_killed_goes_on(
 
     assert [finding for finding in findings if finding.state == "damaged"] == []
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert "m.db.before-6" in list_names(tmp_path, "m.db")
+    assert "m.db.before-7" in list_names(tmp_path, "m.db")
     assert not list(tmp_path.glob("m.db-new-*"))
     reached(17, f"{kills} kills of the migration of {COUNT:,} memories, nothing lost")
 
@@ -284,8 +284,8 @@ async def test_a_recall_index_that_is_made_under_kills_is_whole(
     assert [finding for finding in await check(path) if finding.state == "damaged"] == []
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
     with connect(path) as connection:
-        (blocks,) = connection.execute("SELECT count(*) FROM recall_blocks").fetchone()
-    assert blocks == 2 * (COUNT // 2 // SMALL_BLOCK)
+        blocks = connection.execute("SELECT DISTINCT segment, block FROM recall_terms").fetchall()
+    assert len(blocks) == 2 * (COUNT // 2 // SMALL_BLOCK)
 
 
 def migrate_to(path: Path, version: int) -> None:
@@ -322,7 +322,7 @@ async def test_a_copy_that_is_killed_is_made_again(tmp_path: Path) -> None:
 
     await check(path)
 
-    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-6"]
+    assert list_names(tmp_path, "m.db") == ["m.db", "m.db-lock", "m.db.before-7"]
 
 
 def read_state(path: Path) -> tuple[int, bool]:
@@ -350,7 +350,7 @@ async def test_an_old_process_is_refused_before_it_writes(tmp_path: Path) -> Non
 
     assert count == (len(lines) + 1,), "what it wrote before is kept"
 
-    with connect(tmp_path / "m.db.before-6") as copy:
+    with connect(tmp_path / "m.db.before-7") as copy:
         copied = copy.execute("SELECT access_count FROM shelf WHERE memory = 1").fetchone()
 
     assert copied == count, "nothing was written between the copy and the migration"
@@ -371,18 +371,18 @@ async def test_processes_migrate_together(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert len(set(ends)) == 1 and ends[0] > 0, "each goes on once all is done"
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
-    assert list_names(tmp_path, "m.db.before") == ["m.db.before-6"]
+    assert list_names(tmp_path, "m.db.before") == ["m.db.before-7"]
 
 
 async def test_a_copy_is_never_replaced(tmp_path: Path) -> None:
-    path, earlier = tmp_path / "m.db", tmp_path / "m.db.before-6"
+    path, earlier = tmp_path / "m.db", tmp_path / "m.db.before-7"
     sqlite_version_1.build(path, sqlite_version_1.make_memories(3))
     earlier.write_text("of another time")
 
     await check(path)
 
     assert earlier.read_text() == "of another time"
-    assert list_names(tmp_path, "m.db.before") == ["m.db.before-6", "m.db.before-6-2"]
+    assert list_names(tmp_path, "m.db.before") == ["m.db.before-7", "m.db.before-7-2"]
 
 
 async def test_nothing_is_changed_without_room_for_the_copy(
@@ -409,7 +409,7 @@ async def test_nothing_is_changed_without_room_for_the_copy(
 
     await check(path)
 
-    assert read_state(path) == (6, False), "with room it is migrated"
+    assert read_state(path) == (7, False), "with room it is migrated"
 
 
 async def test_a_damaged_file_is_refused_and_left_untouched(tmp_path: Path) -> None:
@@ -488,7 +488,7 @@ async def test_closing_interrupts_a_migration_and_the_next_opening_resumes_it(
 
     await check(path)
 
-    assert read_state(path) == (6, False)
+    assert read_state(path) == (7, False)
     assert dump(path) == await dump_imported(tmp_path / "new.db", memories)
 
 
@@ -560,10 +560,10 @@ def test_a_backup_of_an_older_version_is_restored_and_migrated_when_it_is_opened
     checked = run(path, "check", "--full")
 
     assert checked.exit_code == 0, checked.output
-    assert "The schema version is 6, the current one." in checked.stdout
+    assert "The schema version is 7, the current one." in checked.stdout
     assert "Copies of the store from before a migration: 1" in checked.stdout
     # A path that is broken into lines cannot be copied.
-    assert f"        {path}.before-6\n" in checked.stdout
+    assert f"        {path}.before-7\n" in checked.stdout
 
 
 def test_the_doctor_names_an_older_store_and_leaves_it(tmp_path: Path) -> None:
@@ -625,7 +625,7 @@ def test_the_lock_is_held_for_every_block(tmp_path: Path) -> None:
 
     assert entered[0] == (2, True), "the version moves first"
     stages = sum(len(MIGRATIONS[version].stages) for version in MIGRATIONS)
-    assert entered[-1] == (6, False) and len(entered) == stages + 2
+    assert entered[-1] == (7, False) and len(entered) == stages + 2
 
 
 @pytest.mark.thorough
@@ -641,7 +641,7 @@ def test_a_migration_needs_no_more_memory_for_more_memories(
     peak = measure_peak("sh", "-c", f"for _ in $(seq 20); do {call} && exit; done; exit 1")
 
     assert peak < 128 << 20
-    assert read_state(path) == (6, False)
+    assert read_state(path) == (7, False)
     reached(17, f"{MOST:,} memories migrated within {peak >> 20} MiB")
 
 

@@ -31,8 +31,8 @@ from abilities.helpers.stores.sqlite.recall_links import RecallLinks
 from abilities.helpers.stores.sqlite.recall_recent import RecentTerms
 
 _BLOCKS = """
-SELECT t.term, b.block, t.docs FROM recall_blocks AS b CROSS JOIN recall_terms AS t
-WHERE b.namespace = ? AND t.segment = b.segment AND t.archived = ?
+SELECT t.term, t.block, t.docs FROM recall_segments AS s CROSS JOIN recall_terms AS t
+WHERE s.namespace = ? AND t.segment = s.segment AND t.archived = ?
 AND t.term IN (SELECT value FROM json_each(?)) AND length(t.docs) > 0 AND length(t.docs) % 2 = 0
 """
 _RECENT = """

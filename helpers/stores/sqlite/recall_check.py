@@ -8,7 +8,7 @@ from zlib import crc32
 
 from abilities.helpers.search import postings
 from abilities.helpers.search.terms import weigh_terms
-from abilities.helpers.stores.sqlite.recall_index import find_language
+from abilities.helpers.stores.sqlite.recall_index import SEGMENT_BLOCKS, find_language
 from abilities.helpers.stores.sqlite.recall_recent import pack_terms, unpack_terms
 
 # As bytes, because a damaged text need not be UTF-8.
@@ -21,8 +21,8 @@ _RECENT = """
 SELECT CAST(namespace AS BLOB), doc, archived, CAST(terms AS BLOB) FROM recall_recent
 """
 _TERMS = """
-SELECT CAST(b.namespace AS BLOB), b.block, t.archived, CAST(t.term AS BLOB), t.docs
-FROM recall_terms AS t LEFT JOIN recall_blocks AS b ON b.segment = t.segment
+SELECT CAST(s.namespace AS BLOB), s.part, t.block, t.archived, CAST(t.term AS BLOB), t.docs
+FROM recall_terms AS t LEFT JOIN recall_segments AS s ON s.segment = t.segment
 """
 _STRAY_DOCS = "SELECT 1 FROM recall_docs WHERE memory NOT IN (SELECT rowid FROM memories)"
 
@@ -88,8 +88,8 @@ def _sum_blocks(connection: sqlite3.Connection) -> int:
     Raises ValueError if they are damaged, OverflowError if the number of a block is impossible.
     """
     total = 0
-    for namespace, block, archived, term, docs in connection.execute(_TERMS):
-        if namespace is None or not docs:
+    for namespace, part, block, archived, term, docs in connection.execute(_TERMS):
+        if namespace is None or part != block // SEGMENT_BLOCKS or not docs:
             raise ValueError(term)
 
         first = block * postings.BLOCK_DOCS << 6

@@ -4,7 +4,9 @@ It says which memories of a namespace hold which terms. Each memory has a number
 and 1,024 numbers are a block. While a block is not full, the terms of each of its memories are one
 row of ``recall_recent``. Then they move to ``recall_terms``, one row per term, in the format of
 `abilities.helpers.search.postings`. So a new memory writes one row instead of one per term. In
-``recall_terms`` a segment number stands for the namespace and the block, because rows are small.
+``recall_terms`` a segment number stands for the namespace and 16 blocks in a row, because rows are
+small. The rows of a term in a segment are neighbors, so a question reads few pages, and a block
+that has become full changes the pages of one segment only.
 """
 
 import json
@@ -17,6 +19,9 @@ from abilities.helpers.search.terms import Language, weigh_terms
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.recalling import parse_language
 from abilities.helpers.stores.sqlite.recall_recent import pack_terms, unpack_terms
+
+SEGMENT_BLOCKS = 16
+"""Blocks of a segment: the more, the fewer pages a question reads, and the more a block changes."""
 
 # Only damage leaves a row in the place of a new one. It must not keep memories from being stored.
 _NUMBER = """
@@ -36,23 +41,27 @@ DELETE FROM recall_recent WHERE namespace = ? AND doc BETWEEN ? AND ?
 RETURNING doc, archived, CAST(terms AS BLOB)
 """
 _ADD_SEGMENT = """
-INSERT INTO recall_blocks (namespace, block) VALUES (?, ?)
-ON CONFLICT DO UPDATE SET block = excluded.block RETURNING segment
+INSERT INTO recall_segments (namespace, part) VALUES (?, ?)
+ON CONFLICT DO UPDATE SET part = excluded.part RETURNING segment
 """
 _APPEND = """
-INSERT INTO recall_terms (segment, archived, term, docs) VALUES (?, ?, ?, ?)
+INSERT INTO recall_terms (segment, archived, block, term, docs) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET docs = CAST(docs || excluded.docs AS BLOB)
 """
 _REPLACE = """
-INSERT INTO recall_terms (segment, archived, term, docs) VALUES (?, ?, ?, ?)
+INSERT INTO recall_terms (segment, archived, block, term, docs) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET docs = excluded.docs
 """
-_DELETE = "DELETE FROM recall_terms WHERE segment = ? AND archived = ? AND term = ?"
+_DELETE = """
+DELETE FROM recall_terms WHERE segment = ? AND archived = ? AND block = ? AND term = ?
+"""
 _READ_TERMS = """
 SELECT term, docs FROM recall_terms
-WHERE segment = ? AND archived = ? AND term IN (SELECT value FROM json_each(?))
+WHERE segment = ? AND archived = ? AND block = ? AND term IN (SELECT value FROM json_each(?))
 """
-_READ_SEGMENT = "SELECT archived, CAST(term AS BLOB), docs FROM recall_terms WHERE segment = ?"
+_READ_BLOCK = """
+SELECT archived, CAST(term AS BLOB), docs FROM recall_terms WHERE segment = ? AND block = ?
+"""
 
 
 class _Place(NamedTuple):
@@ -61,6 +70,11 @@ class _Place(NamedTuple):
     segment: int
     archived: int
     doc: int
+
+    @property
+    def block(self) -> int:
+        """The block that the memory belongs to."""
+        return postings.block_of(self.doc)
 
 
 def read_language(connection: sqlite3.Connection) -> Language:
@@ -125,7 +139,7 @@ def remove_terms(connection: sqlite3.Connection, memory: int, row: Row) -> None:
 def remove_indexed_terms(connection: sqlite3.Connection, memory: int) -> None:
     """Remove whatever the index has of a memory.
 
-    This reads a whole block of the index, and is for memories that are damaged themselves.
+    This reads a whole segment of the index, and is for memories that are damaged themselves.
     """
     found = connection.execute(
         "DELETE FROM recall_docs WHERE memory = ? RETURNING CAST(namespace AS BLOB), doc", (memory,)
@@ -137,7 +151,8 @@ def remove_indexed_terms(connection: sqlite3.Connection, memory: int) -> None:
 
         sides: dict[int, list[str]] = {}
         segment = _add_segment(connection, namespace, doc)
-        for archived, term, docs in connection.execute(_READ_SEGMENT, (segment,)):
+        values = (segment, postings.block_of(doc))
+        for archived, term, docs in connection.execute(_READ_BLOCK, values):
             if postings.find_weight(docs, doc):
                 sides.setdefault(archived, []).append(term.decode(errors="replace"))
 
@@ -161,8 +176,8 @@ def _find_doc(connection: sqlite3.Connection, memory: int) -> int | None:
 
 
 def _add_segment(connection: sqlite3.Connection, namespace: str, doc: int) -> int:
-    """Return the segment of a memory's block; it is made if the block has none."""
-    values = (namespace, postings.block_of(doc))
+    """Return the segment of a memory's block; it is made if there is none."""
+    values = (namespace, postings.block_of(doc) // SEGMENT_BLOCKS)
     ((segment,),) = connection.execute(_ADD_SEGMENT, values).fetchall()
     return int(segment)
 
@@ -178,8 +193,12 @@ def _move_recent(connection: sqlite3.Connection, namespace: str, last: int) -> N
             docs = moved.setdefault((archived, term), bytearray())
             docs += postings.pack(doc, weight)
 
-    # Sorted, because neighbors share a page. A recent number is higher than all in the segment.
-    rows = [(segment, *name, bytes(docs)) for name, docs in sorted(moved.items())]
+    # Sorted, because neighbors share a page. A recent number is higher than all in the block.
+    block = postings.block_of(last)
+    rows = [
+        (segment, archived, block, term, bytes(docs))
+        for (archived, term), docs in sorted(moved.items())
+    ]
     connection.executemany(_APPEND, rows)
 
 
@@ -190,7 +209,7 @@ def _write(
     added: Mapping[str, int],
 ) -> None:
     """Remove and add postings of one memory; those that are added replace earlier ones."""
-    side = (place.segment, place.archived)
+    side = (place.segment, place.archived, place.block)
     names = [*removed, *added]
     cursor = connection.execute(_READ_TERMS, (*side, json.dumps(names)))
     blocks: dict[str, bytes] = dict(cursor.fetchall())

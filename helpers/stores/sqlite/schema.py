@@ -9,7 +9,7 @@ from abilities.declarations.faults import Refused
 APPLICATION_ID = 0x61676D65
 """'agme' in ASCII; in the header of the file, it tells a store from any other SQLite database."""
 
-VERSION = 6
+VERSION = 7
 """The version of schema.sql, which SQLite's user_version holds in a store."""
 
 

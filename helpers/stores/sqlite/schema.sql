@@ -232,21 +232,23 @@ CREATE TABLE recall_recent (
     PRIMARY KEY (namespace, doc)
 ) STRICT, WITHOUT ROWID;
 
--- recall_blocks: which blocks are full, and the segment that stands for each in recall_terms.
-CREATE TABLE recall_blocks (
+-- recall_segments: the segment that stands in recall_terms for 16 full blocks in a row of a namespace, numbered in parts.
+CREATE TABLE recall_segments (
     segment INTEGER PRIMARY KEY,
     namespace TEXT NOT NULL,
-    block INTEGER NOT NULL
+    part INTEGER NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX recall_blocks_block ON recall_blocks (namespace, block);
+CREATE UNIQUE INDEX recall_segments_part ON recall_segments (namespace, part);
 
 -- recall_terms: the terms of the memories in full blocks, one row per term and block. docs holds two bytes per
 -- memory, its number in the block and the weight of the term, see helpers/search/postings.py. Archived memories
--- have rows of their own. By segment first, so that a full block is written to the end of the table.
+-- have rows of their own. By segment first, so that a full block is written to few pages, and the blocks of a term
+-- in a segment are read from one.
 CREATE TABLE recall_terms (
     segment INTEGER NOT NULL,
     archived INTEGER NOT NULL,
     term TEXT NOT NULL,
+    block INTEGER NOT NULL,
     docs BLOB NOT NULL,
-    PRIMARY KEY (segment, archived, term)
+    PRIMARY KEY (segment, archived, term, block)
 ) STRICT, WITHOUT ROWID;

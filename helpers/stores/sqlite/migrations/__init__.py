@@ -5,7 +5,7 @@ stores are made. A module is never changed after its release, and imports nothin
 versions may change.
 """
 
-from abilities.helpers.stores.sqlite.migrations import to_2, to_3, to_4, to_5, to_6
+from abilities.helpers.stores.sqlite.migrations import to_2, to_3, to_4, to_5, to_6, to_7
 from abilities.helpers.stores.sqlite.migrations.stages import SqliteMigration
 
 MIGRATIONS: dict[int, SqliteMigration] = {
@@ -14,5 +14,6 @@ MIGRATIONS: dict[int, SqliteMigration] = {
     4: to_4.MIGRATION,
     5: to_5.MIGRATION,
     6: to_6.MIGRATION,
+    7: to_7.MIGRATION,
 }
 """By the version that each leads to."""
