@@ -41,3 +41,9 @@ def json_bytes(payload: object) -> bytes:
 def json_size(payload: object) -> int:
     """Return the bytes of a payload as compact JSON."""
     return len(orjson.dumps(payload))
+
+
+def text_size(text: str) -> int:
+    """Return the bytes of a text in UTF-8."""
+    # Of ASCII that is known; a long text takes a copy to encode it.
+    return len(text) if text.isascii() else len(text.encode())
