@@ -17,7 +17,7 @@ from abilities.declarations.reasons import FAULTS, Reason
 from abilities.declarations.values import JsonObject, as_object
 from abilities.definition import Ability, Context
 from abilities.errors import AbilityError
-from abilities.helpers.reply.encoding import json_bytes, json_size
+from abilities.helpers.reply.encoding import json_bytes, json_size, text_size
 from abilities.helpers.reply.render import Format, render
 from abilities.replies import Reply
 from abilities.validation import validate_arguments
@@ -89,7 +89,7 @@ async def _run_for_json(ability: Ability, arguments: object, context: Context) -
 
     payload = _to_payload(answer)
     encoded = json_bytes(payload)
-    _check_size(encoded, context)
+    _check_size(len(encoded), context)
 
     if not ability.is_built_in:
         _check_numbers(answer, encoded)
@@ -108,9 +108,9 @@ async def _run_for_text(ability: Ability, arguments: object, context: Context) -
     payload = _to_payload(answer)
     text = render(payload, "text")
 
-    _check_size(text.encode(), context)
+    _check_size(text_size(text), context)
     if context.structured:
-        _check_size(json_bytes(payload), context)
+        _check_size(json_size(payload), context)
 
     return Reply(payload, text, failed=False, format=_name_text(text))
 
@@ -120,8 +120,8 @@ def _name_text(text: str) -> Format:
     return "text" if "\n" in text else "json"
 
 
-def _check_size(encoded: bytes, context: Context) -> None:
-    if len(encoded) > context.max_response_bytes:
+def _check_size(size: int, context: Context) -> None:
+    if size > context.max_response_bytes:
         raise Refused("response_too_large")
 
 
@@ -135,13 +135,14 @@ def _to_payload(answer: BaseModel | JsonObject) -> JsonObject:
 def _choose_smallest(reply: Reply) -> Reply:
     """Return a reply in the format in which it takes the fewest bytes; JSON if that is no more."""
     smallest = reply
-    size = len(reply.text.encode())
+    smallest_size = text_size(reply.text)
 
     formats: tuple[Format, ...] = ("text", "toon")
     for name in formats:
         text = render(reply.payload, name)
-        if len(text.encode()) < size:
-            size = len(text.encode())
+        size = text_size(text)
+        if size < smallest_size:
+            smallest_size = size
             smallest = replace(reply, text=text, format=name)
 
     return smallest
@@ -159,7 +160,7 @@ async def _run_for_toon(ability: Ability, arguments: object, context: Context) -
     while True:
         reply = await _run_for_json(ability, arguments, replace(context, max_response_bytes=room))
         text = render(reply.payload, "toon")
-        size = len(text.encode())
+        size = text_size(text)
         if size <= limit:
             return replace(reply, text=text, format="toon")
 

@@ -31,7 +31,7 @@ from abilities.helpers.gather.plan import build_plan
 from abilities.helpers.gather.walks import is_walk
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item, is_sendable
-from abilities.helpers.reply.render import Format, render
+from abilities.helpers.reply.render import Format, render, text_size
 from abilities.validation import validate_arguments
 
 DESCRIPTION = """\
@@ -127,7 +127,7 @@ def _measure(answer: JsonObject, context: Context) -> int:
     if context.structured:
         formats.append("json")
 
-    return max(len(render(answer, cast(Format, name)).encode()) for name in formats)
+    return max(text_size(render(answer, cast(Format, name))) for name in formats)
 
 
 def _try_to_parse(sent: object, disabled: Collection[str]) -> AskedItem | ItemOffer:

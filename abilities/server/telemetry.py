@@ -14,6 +14,7 @@ from uuid import uuid4
 from opentelemetry import context, propagate, trace
 
 from abilities.declarations.values import JsonObject
+from abilities.helpers.reply.render import text_size
 from abilities.replies import Reply
 from abilities.server.callers import UNKNOWN_CALLER, current_caller
 from abilities.server.metrics import CallMetrics, ServerMetrics
@@ -79,7 +80,7 @@ class Telemetry:
             reply = await call()
 
             metrics = CallMetrics.from_payload(reply.payload)
-            size = len(reply.text.encode())
+            size = text_size(reply.text)
             seconds = time.perf_counter() - started
             _describe_span(span, reply, metrics, size)
 

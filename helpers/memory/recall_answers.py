@@ -20,7 +20,7 @@ from abilities.helpers.memory.recalled import (
 )
 from abilities.helpers.memory.recalling import RecallResult, format_cursor, hash_ranking
 from abilities.helpers.reply.budget import MIN_SHARE
-from abilities.helpers.reply.encoding import json_size
+from abilities.helpers.reply.encoding import json_size, text_size
 from abilities.helpers.reply.render import Format, render
 from abilities.helpers.search.rankings import RankedEntry
 
@@ -57,7 +57,7 @@ class RecallBound(NamedTuple):
 
     def measure(self, answer: JsonObject) -> int:
         """Return the bytes of an answer as it is sent, in the format in which it is largest."""
-        return max(len(render(answer, name).encode()) for name in self.formats)
+        return max(text_size(render(answer, name)) for name in self.formats)
 
     def allows(self, answer: JsonObject) -> bool:
         """Return whether an answer is small enough."""

@@ -3,6 +3,7 @@
 from typing import Literal, NamedTuple
 
 from abilities.helpers.reply.budget import count_fitting_chars, measure_escaped
+from abilities.helpers.reply.render import text_size
 
 Counting = Literal["json", "text", "both"]
 """How a reply is sent: as JSON, in the text format, or in both at once.
@@ -37,7 +38,7 @@ class Bound(NamedTuple):
     def measure_content(self, content: str) -> int:
         """Return the bytes that a content takes."""
         if self.counting == "text":
-            return len(content.encode())
+            return text_size(content)
 
         return measure_escaped(content)
 

@@ -1,4 +1,4 @@
-"""A payload as compact JSON: the form in which replies are sent and limits are counted."""
+"""Bytes of a reply: its payload as compact JSON, and its text in UTF-8."""
 
 import orjson
 
@@ -11,3 +11,9 @@ def json_bytes(payload: object) -> bytes:
 def json_size(payload: object) -> int:
     """Return the bytes of a payload as compact JSON."""
     return len(orjson.dumps(payload))
+
+
+def text_size(text: str) -> int:
+    """Return the bytes of a text in UTF-8."""
+    # Of ASCII that is known; a long text takes a copy to encode it.
+    return len(text) if text.isascii() else len(text.encode())

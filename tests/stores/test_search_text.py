@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 import pytest
@@ -13,6 +14,7 @@ from abilities.helpers.stores.model import IncomingMemory, Row, StoredMemory
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import SEPARATOR, fold_searchable, split_search
 from abilities.helpers.stores.sqlite import queries
+from abilities.helpers.stores.sqlite.search import has_terms
 from abilities.helpers.stores.sqlite.store import SqliteStore
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=' "'), min_size=1)
@@ -106,11 +108,7 @@ async def test_a_search_costs_no_more_if_others_have_many_matches(
 
 async def count_steps(path: Path, others: int) -> int:
     """Return the steps of SQLite in a search for what all memories of all namespaces have."""
-    numbers = {"own": 20, "others": others}
-    store = SqliteStore(path)
-    for namespace, number in numbers.items():
-        memories = [make_memory(namespace, f"k{n}") for n in range(number)]
-        await store.import_batch([IncomingMemory(memory) for memory in memories])
+    store = await fill_store(path, {"own": 20, "others": others})
 
     steps = 0
 
@@ -124,8 +122,62 @@ async def count_steps(path: Path, others: int) -> int:
         page = queries.run_query(connection, "own", Query(search=("wo",), limit=1))
     await store.close()
 
-    assert page.total == numbers["own"]
+    assert page.total == 20
     return steps
+
+
+async def test_a_search_of_the_only_namespace_finds_without_scanning(tmp_path: Path) -> None:
+    store = await fill_store(tmp_path / "m.db", {"own": 300})
+
+    found = search_counting(store, "k299")
+    await store.close()
+
+    assert found == SearchEffort(total=1, scanned=0)
+
+
+@pytest.mark.parametrize(("text", "total"), [("k299", 1), ("wo", 300), ("nowhere", 0)])
+async def test_a_search_of_a_small_namespace_among_others_scans_it_once(
+    tmp_path: Path, text: str, total: int
+) -> None:
+    store = await fill_store(tmp_path / "m.db", {"own": 300, "others": 30})
+
+    found = search_counting(store, text)
+    await store.close()
+
+    assert found == SearchEffort(total, scanned=300)
+
+
+class SearchEffort(NamedTuple):
+    """How many memories a search found, and how many texts it looked into."""
+
+    total: int
+    scanned: int
+
+
+def search_counting(store: SqliteStore, text: str) -> SearchEffort:
+    """Search a store's namespace "own"."""
+    scanned = 0
+
+    def count_text(terms: str, *columns: bytes) -> bool:
+        nonlocal scanned
+        scanned += 1
+        return has_terms(terms, *columns)
+
+    with closing(store.access.connect(writing=False)) as connection:
+        connection.create_function("has_terms", -1, count_text, deterministic=True)
+        page = queries.run_query(connection, "own", Query(search=(text,), limit=50))
+
+    return SearchEffort(page.total, scanned)
+
+
+async def fill_store(path: Path, numbers: dict[str, int]) -> SqliteStore:
+    """Return a store with so many memories in each namespace."""
+    store = SqliteStore(path)
+    for namespace, number in numbers.items():
+        memories = [make_memory(namespace, f"k{n}") for n in range(number)]
+        await store.import_batch([IncomingMemory(memory) for memory in memories])
+
+    return store
 
 
 def make_memory(namespace: str, key: str) -> StoredMemory:

@@ -23,7 +23,7 @@ It begins with the matches in the search index, or with the memories in the orde
 
 _SORT_COLUMNS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
 _SCAN_LIMIT = 1_000
-"""Up to this many memories in a namespace, scanning them beats the index of all namespaces."""
+"""Up to so many memories are scanned, if the search index has those of other namespaces too."""
 
 _MATCHES_PER_ROW = 4
 """Matches in the search index that are looked up in the time in which one memory is scanned."""
@@ -44,18 +44,17 @@ def run_query(connection: sqlite3.Connection, namespace: str, query: Query) -> M
     """Return a page of matching memories, and how many match."""
     size = read_counter(connection, namespace, "all", "", archived=True)
     query, fewest = _order_tags(connection, namespace, query, size)
+    is_scanned = bool(query.search) and _takes_little_to_scan(connection, namespace, size)
     matches: int | None = None
-    if query.search and size > _SCAN_LIMIT:
+    if query.search and not is_scanned:
         matches = _count_matches(connection, query.search, _MATCHES_PER_ROW * fewest)
 
     # Sorting all matches costs their number; meeting them in order costs how far apart they lie.
     end = query.offset + query.limit
-    if matches is not None and matches * matches <= size * end:
-        selection = _select(namespace, query, "search first")
-        every = _read_positions(connection, replace(query, after=None), selection)
-        begin = _count_passed(every, query) + query.offset
-        positions = every[begin : begin + query.limit + 1]
-        total = len(every)
+    if is_scanned:
+        positions, total = _read_all(connection, namespace, query, "scan in order")
+    elif matches is not None and matches * matches <= size * end:
+        positions, total = _read_all(connection, namespace, query, "search first")
     else:
         selection = _select(namespace, query, "scan in order")
         page = f"LIMIT {query.limit + 1:d} OFFSET {query.offset:d}"
@@ -102,6 +101,21 @@ def _count_matches(connection: sqlite3.Connection, terms: Sequence[str], most: i
     first = f"(SELECT 1 FROM {table} WHERE {condition} LIMIT ?)"
     matches = _count(connection, Selection(first, "true", [*values, most + 1]))
     return matches if matches <= most else None
+
+
+def _takes_little_to_scan(connection: sqlite3.Connection, namespace: str, size: int) -> bool:
+    """Return whether scanning a namespace of a size beats the search index of all namespaces."""
+    return size <= _SCAN_LIMIT and not _is_only_namespace(connection, namespace)
+
+
+def _read_all(
+    connection: sqlite3.Connection, namespace: str, query: Query, strategy: Strategy
+) -> tuple[list[Position], int]:
+    """Return the positions of a page, and how many memories match, after reading all of these."""
+    selection = _select(namespace, query, strategy)
+    every = _read_positions(connection, replace(query, after=None), selection)
+    begin = _count_passed(every, query) + query.offset
+    return every[begin : begin + query.limit + 1], len(every)
 
 
 def _count_passed(positions: Sequence[Position], query: Query) -> int:
