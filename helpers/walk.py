@@ -13,6 +13,7 @@ the target over choices. A memory stands after its parent and one level below it
 more than ``breadth`` children.
 """
 
+import heapq
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar
@@ -69,11 +70,13 @@ class WalkLink(NamedTuple):
 class LinkRequest(NamedTuple):
     """A request for some of a memory's links, beginning after ``offset`` of them.
 
-    They are ordered by falling rank, falling weight and key, so absent ones come last.
+    They are ordered by falling rank, falling weight and key, so absent ones come last. So many
+    are ``needed`` for now: to read and check more may be in vain.
     """
 
     key: str
     offset: int
+    needed: int
 
 
 @dataclass(slots=True)
@@ -135,7 +138,7 @@ class _Memory:
     """A retrieved memory while the walk goes on.
 
     ``met_depth`` is the least depth at which it was met. ``known`` are the links that the store
-    sent, all of them if ``exhausted``.
+    sent, all of them if ``exhausted``. The frontier knows the first ``looked_at`` of them.
     """
 
     key: str
@@ -143,12 +146,13 @@ class _Memory:
     choice: list[WalkLink] | None = None
     known: list[WalkLink] = field(default_factory=list[WalkLink])
     exhausted: bool = False
+    looked_at: int = 0
 
-    def learn_links(self) -> Conversation[bool]:
+    def learn_links(self, needed: int) -> Conversation[bool]:
         """Ask for the links after the known ones; return whether there are any."""
         # A store decides how many links it sends at once; only an empty answer ends them.
         if not self.exhausted:
-            links = yield LinkRequest(self.key, len(self.known))
+            links = yield LinkRequest(self.key, len(self.known), needed)
             self.known.extend(links)
             self.exhausted = not links
 
@@ -206,8 +210,8 @@ class Walk:
         chosen: dict[str, WalkLink] = {}
         position = 0
 
-        while len(chosen) < self._limits.breadth:
-            if position == len(memory.known) and not (yield from memory.learn_links()):
+        while needed := self._limits.breadth - len(chosen):
+            if position == len(memory.known) and not (yield from memory.learn_links(needed)):
                 break
 
             link = memory.known[position]
@@ -264,7 +268,7 @@ class Walk:
                 continue
 
             position = 0
-            while position < len(memory.known) or (yield from memory.learn_links()):
+            while position < len(memory.known) or (yield from memory.learn_links(MAX_SKIPPED)):
                 state = memory.known[position].state
                 position += 1
                 outcome.missing += state == "absent"
@@ -273,60 +277,56 @@ class Walk:
                     return
 
     def _find_frontier(self) -> Conversation[None]:
-        """Find the best candidates that were not retrieved, and the limits that cut any."""
+        """Find the best candidates that were not retrieved, and the limits that cut any.
+
+        Each memory's candidates come best first, so that few of its links have to be looked at.
+        """
+        waiting: list[tuple[tuple[int, float, str], int, Candidate]] = []
         best: dict[str, Candidate] = {}
         reached: set[Cut] = set()
 
-        for step in self._outcome.steps:
-            candidates = yield from self._list_candidates(step)
-
-            # Of equals the first one listed stays.
-            for candidate in candidates:
+        for place, step in enumerate(self._outcome.steps):
+            while candidate := (yield from self._find_candidate(step)):
+                heapq.heappush(waiting, (_order_by_rank(candidate), place, candidate))
                 reached.add(candidate.cut_by)
-                rival = best.get(candidate.key)
-                if rival is None or _order_by_rank(candidate) < _order_by_rank(rival):
-                    best[candidate.key] = candidate
+                # Only behind those that the total cut, it shows whether another limit cut any.
+                if candidate.cut_by != "total":
+                    break
 
-        ranked = sorted(best.values(), key=_order_by_rank)
-        self._outcome.frontier = ranked[:FRONTIER]
-        self._outcome.has_more_frontier = len(ranked) > FRONTIER
+        # Of equals the first one listed stays. One more than is shown tells that there are more.
+        while waiting and len(best) <= FRONTIER:
+            _, place, candidate = heapq.heappop(waiting)
+            best.setdefault(candidate.key, candidate)
+            following = yield from self._find_candidate(self._outcome.steps[place])
+            if following is not None:
+                heapq.heappush(waiting, (_order_by_rank(following), place, following))
+
+        self._outcome.frontier = list(best.values())[:FRONTIER]
+        self._outcome.has_more_frontier = len(best) > FRONTIER
         self._outcome.cut_by = [limit for limit in _LIMITS if limit in reached]
 
-    def _list_candidates(self, step: Step) -> Conversation[list[Candidate]]:
-        """Return the memories that a memory's links lead to and that were not retrieved.
-
-        Beyond its choice one more than the frontier holds is enough to know that there are more.
-        """
+    def _find_candidate(self, step: Step) -> Conversation[Candidate | None]:
+        """Return the next memory that a memory's links lead to and that was not retrieved."""
         memory = self._retrieved[step.key]
-        chosen: Sequence[WalkLink] = ()
-        cut_by: Cut = "depth"
 
-        if step.depth < self._limits.depth:
-            chosen = memory.choice or ()
-            cut_by = "breadth"
-
-        candidates = {
-            link.key: Candidate.build(step, link, "total")
-            for link in chosen
-            if link.key not in self._retrieved
-        }
-
-        end = len(candidates) + FRONTIER + 1
-        position = 0
-        while len(candidates) < end:
-            if position == len(memory.known) and not (yield from memory.learn_links()):
-                break
-
-            link = memory.known[position]
+        while memory.looked_at < len(memory.known) or (yield from memory.learn_links(1)):
+            link = memory.known[memory.looked_at]
             if link.state == "absent":
                 break
 
-            position += 1
-            if link.key in self._retrieved or link.key in candidates or link.state == "invalid":
-                continue
-            candidates[link.key] = Candidate.build(step, link, cut_by)
+            memory.looked_at += 1
+            if link.state == "present" and link.key not in self._retrieved:
+                return Candidate.build(step, link, self._find_cut(step, link))
 
-        return list(candidates.values())
+        return None
+
+    def _find_cut(self, step: Step, link: WalkLink) -> Cut:
+        """Return the limit that cut what a link leads to."""
+        if step.depth == self._limits.depth:
+            return "depth"
+
+        choice = self._retrieved[step.key].choice or ()
+        return "total" if any(link.key == chosen.key for chosen in choice) else "breadth"
 
 
 def _order_by_rank(candidate: Candidate) -> tuple[int, float, str]:

@@ -258,7 +258,7 @@ class LinkRecord(NamedTuple):
         if incoming:
             key, rank = self.source, self.back_rank
 
-        if not self.is_sound or key in invalid:
+        if not is_sound_link(self) or key in invalid:
             # Damage can give a value any type; the rank is below that of absent targets.
             return WalkLink(str(key), 0.0, str(self.type), -2, "invalid", incoming=incoming)
 

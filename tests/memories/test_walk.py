@@ -222,6 +222,24 @@ def test_no_more_links_are_requested_than_are_needed() -> None:
     assert offsets == [0, 5, 10, 15], "five to retrieve, ten for the frontier, one beyond it"
 
 
+def test_of_memories_at_the_limit_few_links_are_needed() -> None:
+    graph = build_graph(m0="a b c")
+    for name, weight in (("a", 0.9), ("b", 0.5), ("c", 0.1)):
+        graph.edges[name] = [Edge(f"{name}{n:02}", weight) for n in range(40)]
+    sent: dict[str, int] = {}
+    conversation = Walk("m0", WalkLimits(1, 5, 20)).run()
+    request = next(conversation)
+
+    with pytest.raises(StopIteration):
+        while True:
+            end = request.offset + request.needed
+            links = graph.list_links(request.key)[request.offset : end]
+            sent[request.key] = sent.get(request.key, 0) + len(links)
+            request = conversation.send(links)
+
+    assert sent == {"m0": 3, "a": 12, "b": 1, "c": 1}, "ten for the frontier, and two beyond it"
+
+
 def test_no_more_missing_links_are_counted_than_the_bound() -> None:
     graph = build_graph(A=" ".join(f"gone{n}" for n in range(3_000)))
     graph.missing = {f"gone{n}" for n in range(3_000)}

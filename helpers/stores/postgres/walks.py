@@ -217,7 +217,8 @@ class _WalkLinks:
             missing[request.key] = max(PAGE, len(links) * 4)
             return []
 
-        return [self._to_walk_link(columns) for columns in links[request.offset :]]
+        requested = links[request.offset :][: request.needed]
+        return [self._to_walk_link(columns) for columns in requested]
 
     def _to_walk_link(self, columns: TupleRow) -> WalkLink:
         _, incoming, *values = columns

@@ -17,7 +17,7 @@ from abilities.helpers.stores.ranking import (
 LINK_RECORD = ", ".join(LinkRecord._fields)
 
 _FIRST_PAGE = 32
-"""Links of a memory that a walk reads at first; most walks need no more of it."""
+"""Links of a memory that are read at first if nobody knows how many will be needed."""
 
 _QUALIFIED = ", ".join(f"l.{name}" for name in LinkRecord._fields)
 
@@ -129,14 +129,15 @@ class BestLinks:
         """Return up to ``limit`` links of a key after the first ``offset`` ones."""
         return list(map(LinkRecord._make, self._read_page(key, limit, offset)))
 
-    def stream(self, key: str) -> Iterator[LinkRecord]:
+    def stream(self, key: str, first_page: int = _FIRST_PAGE) -> Iterator[LinkRecord]:
         """Yield the links of a key, and read them in pages that grow."""
         offset = 0
         while True:
-            limit = choose_page(offset)
+            # A page is three times all before it, so that a hub's many links take few queries.
+            limit = offset * 3 or first_page
             page = self._read_page(key, limit, offset)
 
-            # One by one, because a walk seldom needs all of a page.
+            # One by one, because seldom all of a page is needed.
             yield from map(LinkRecord._make, page)
 
             if len(page) < limit:
@@ -174,12 +175,6 @@ class BestLinks:
 
     def _fetch(self, statement: str, key: str, *values: int) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, (self._namespace, key, *values)).fetchall()
-
-
-def choose_page(offset: int) -> int:
-    """Return how many links a walk reads after the first ``offset`` ones."""
-    # A page is three times all before it, so that a hub's many links take few queries.
-    return offset * 3 or _FIRST_PAGE
 
 
 def mark_stale(connection: sqlite3.Connection, namespace: str, mark: StaleMark) -> None:

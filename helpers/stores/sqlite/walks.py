@@ -3,15 +3,17 @@
 import heapq
 import math
 import sqlite3
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
+from abilities.helpers.stores.model import LinkRecord
 from abilities.helpers.stores.protocol import WalkResult
-from abilities.helpers.stores.sqlite.ranking import BestLinks, choose_page
-from abilities.helpers.stores.sqlite.reads import find_row_by_key, read
+from abilities.helpers.stores.sqlite.ranking import BestLinks
+from abilities.helpers.stores.sqlite.reads import read
 from abilities.helpers.walk import (
     LinkRequest,
     Walk,
@@ -33,14 +35,13 @@ def walk(
     Links tell nothing about an invalid score of a memory: that is seen when the walk's memories are
     read. The walk is then repeated without the memories that have one.
     """
-    if find_row_by_key(connection, namespace, key) is None:
-        raise Refused("memory_not_found")
-
     invalid: set[str] = set()
     while True:
         pages = _LinkPages(connection, namespace, direction, invalid)
         outcome = _run_walk(Walk(key, limits), pages)
         memories = read(connection, namespace, [step.key for step in outcome.steps])
+        if isinstance(memories[0], Exception):  # the memory that the walk begins with
+            raise memories[0]
 
         newly_invalid: set[str] = set()
         for step, memory in zip(outcome.steps, memories, strict=True):
@@ -87,36 +88,33 @@ class _LinkPages:
 
     def read(self, request: LinkRequest) -> list[WalkLink]:
         """Return the next links of a memory, best first; none if it has no more."""
-        if request.key not in self._streams:
-            self._streams[request.key] = self._stream(request.key)
+        stream = self._streams.get(request.key)
+        if stream is None:
+            stream = self._streams[request.key] = self._stream(request)
 
-        return list(islice(self._streams[request.key], choose_page(request.offset)))
+        return list(islice(stream, request.needed))
 
-    def _stream(self, key: str) -> Iterator[WalkLink]:
-        """Yield a memory's links in the walk's direction, best first."""
-        if len(self._best) == 1:
-            ((best, incoming),) = self._best
-            for record in best.stream(key):
-                yield record.to_walk_link(self._invalid, incoming=incoming)
-            return
-
-        streams: list[Iterator[_PlacedLink]] = []
+    def _stream(self, request: LinkRequest) -> Iterator[WalkLink]:
+        """Return a memory's links in the walk's direction, best first."""
+        streams: list[Iterator[WalkLink]] = []
         for best, incoming in self._best:
-            streams.append(_place_links(best, key, self._invalid, incoming=incoming))
+            # One more than is needed tells whether these are all.
+            records = best.stream(request.key, request.needed + 1)
+            to_link = partial(LinkRecord.to_walk_link, invalid=self._invalid, incoming=incoming)
+            streams.append(map(to_link, records))
+
+        if len(streams) == 1:
+            return streams[0]
 
         # Of links in the same place, those of the first stream come first.
-        for placed in heapq.merge(*streams, key=lambda placed: placed.place):
-            yield placed.link
+        merged = heapq.merge(*map(_place_links, streams), key=lambda placed: placed.place)
+        return (placed.link for placed in merged)
 
 
-def _place_links(
-    best: BestLinks, key: str, invalid: Container[str], *, incoming: bool
-) -> Iterator[_PlacedLink]:
+def _place_links(links: Iterable[WalkLink]) -> Iterator[_PlacedLink]:
     """Yield a memory's links with their places."""
     place = _FIRST_PLACE
-    for record in best.stream(key):
-        link = record.to_walk_link(invalid, incoming=incoming)
-
+    for link in links:
         # A damaged link stays behind the one before it, whatever its values are now.
         if link.state != "invalid":
             place = (-link.rank, -link.weight, link.key, link.type)
