@@ -61,7 +61,7 @@ REASONS = (
         None,
         "of 17 microseconds per file of 1 KB, the bare loop takes 2, because system calls are very"
         " cheap on this machine; looking for secrets takes 5, and about 1.7 ms per MB in larger"
-        " files, all of it in the engine; the rest is 57 short calls of Python functions: two roots"
+        " files, all of it in the engine; the rest is 42 short calls of Python functions: two roots"
         " that are opened and watched for stalls, status, the package's own files, the deny list,"
         " the range, decoding and the record. The ratio without the search stands beside",
     ),
