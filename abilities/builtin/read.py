@@ -30,8 +30,9 @@ from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.gather.plan import build_plan
 from abilities.helpers.gather.walks import is_walk
 from abilities.helpers.reply.bound import Bound
+from abilities.helpers.reply.encoding import text_size
 from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item, is_sendable
-from abilities.helpers.reply.render import Format, render, text_size
+from abilities.helpers.reply.render import Format, render
 from abilities.validation import validate_arguments
 
 DESCRIPTION = """\

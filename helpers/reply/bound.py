@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 from abilities.helpers.reply.budget import count_fitting_chars, measure_escaped
-from abilities.helpers.reply.render import text_size
+from abilities.helpers.reply.encoding import text_size
 
 Counting = Literal["json", "text", "both"]
 """How a reply is sent: as JSON, in the text format, or in both at once.
