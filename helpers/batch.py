@@ -50,8 +50,8 @@ class Worker:
     =========  ==================================================  ================================
     idle       is between two items, or opens or closes a session  working, by `begin`; abandoned,
                                                                    by `abandon`; ended, by `leave`
-    working    works on the item ``index``                         idle, by `end`; the others as
-                                                                   above
+    working    works on the item ``index``                         working, by `begin`; idle, by
+                                                                   `end`; the others as above
     abandoned  got stuck; its item was answered without it, and    none: the thread ends as soon as
                its result will be dropped                          it comes back
     ended      has left the batch                                  none
@@ -85,11 +85,11 @@ class Worker:
 
         # In this order: whoever abandons the worker sets the state first and counts this visit
         # then, so that either the visit is counted or the state is seen here.
-        self._visit = self.batch.breaker.enter(place, self.batch)
+        self._visit = visit = self.batch.breaker.enter(place, self.batch)
         if self.state == "abandoned":
             raise Abandoned()
 
-        if self._visit is None:
+        if visit is None:
             raise Refused("timeout")
 
     @property
@@ -98,7 +98,7 @@ class Worker:
         return self.state in ("idle", "working") and time.monotonic() >= self.deadline
 
     def begin(self, index: int) -> None:
-        """Go from idle to working on an item."""
+        """Go on to working on an item, from idle or from the item before."""
         self.deadline = time.monotonic() + ITEM_SECONDS
         self.index = index
         self.state = "working"
@@ -125,13 +125,9 @@ class Worker:
 
     def _leave_place(self) -> None:
         visit = self._visit
-        if visit is None:
-            return
-
-        self._visit = None
-        if self.state == "working":
-            self.batch.breaker.confirm(visit)
-        self.batch.breaker.leave(visit)
+        if visit is not None:
+            self._visit = None
+            self.batch.breaker.leave(visit, has_worked=self.state == "working")
 
 
 class SecondStep(NamedTuple):
@@ -196,8 +192,9 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
 
         try:
             with self._open_session(worker) as session:
-                while (index := self._take(worker)) is not None:
-                    self._put(worker, index, self._apply(session, index))
+                index = self._take(worker)
+                while index is not None:
+                    index = self._put(worker, self._apply(session, index))
         except Abandoned:
             pass
         except Exception as error:
@@ -258,19 +255,29 @@ class Batch(Generic[SessionT, ItemT, ResultT]):
     def _take(self, worker: Worker) -> int | None:
         """Let a worker begin the next item; None if there is none for it."""
         with self._lock:
-            if self.closed or worker.state == "abandoned" or not self._waiting:
+            return self._begin_next(worker)
+
+    def _put(self, worker: Worker, result: ResultT | Exception) -> int | None:
+        """Answer a worker's item, unless that was done without it, and let it begin the next."""
+        with self._lock:
+            if worker.state == "abandoned":
                 return None
 
-            index = self._waiting.popleft()
-            worker.begin(index)
+            self._answer(worker.index, result)
+            index = self._begin_next(worker)
+            if index is None:
+                worker.end()
+
             return index
 
-    def _put(self, worker: Worker, index: int, result: ResultT | Exception) -> None:
-        """Answer an item, unless that was done without its worker."""
-        with self._lock:
-            if worker.state != "abandoned":
-                worker.end()
-                self._answer(index, result)
+    def _begin_next(self, worker: Worker) -> int | None:
+        """Let a worker begin the next item, if there is one for it. The lock is held."""
+        if self.closed or worker.state == "abandoned" or not self._waiting:
+            return None
+
+        index = self._waiting.popleft()
+        worker.begin(index)
+        return index
 
     def _leave(self, worker: Worker) -> None:
         """Forget a worker whose thread is done; one that was stuck is stuck no more."""

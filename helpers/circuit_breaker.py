@@ -244,8 +244,8 @@ class CircuitBreaker:
             if blockage is not None:
                 blockage.blame_less(visit.place.path)
 
-    def leave(self, visit: Visit) -> None:
-        """End a visit, and count it no more."""
+    def leave(self, visit: Visit, *, has_worked: bool = False) -> None:
+        """End a visit, and count it no more; one that has worked is confirmed."""
         visit.ended = True
         if visit.place.root not in self._blockages:
             return
@@ -253,6 +253,8 @@ class CircuitBreaker:
         with self._lock:
             blockage = self._blockages.get(visit.place.root)
             if blockage is not None:
+                if has_worked:
+                    blockage.blame_less(visit.place.path)
                 blockage.forget(visit)
                 self._forget_empty(visit.place.root)
 

@@ -285,6 +285,17 @@ def test_pauses_end_with_what_they_were_for(drive: Drive) -> None:
     assert drive.read("mnt/a.txt")
 
 
+def test_a_place_that_has_worked_when_it_is_left_works(drive: Drive) -> None:
+    drive.get_stuck("mnt/a.txt", calls=STUCK_CALLS)
+    drive.wait()
+    trial = drive.breaker.enter(make_place("mnt/b.txt"), "trial")
+    assert trial is not None
+
+    drive.breaker.leave(trial, has_worked=True)
+
+    assert drive.read("mnt/c.txt"), "only the one file is blamed"
+
+
 def test_roots_know_nothing_of_each_other(drive: Drive) -> None:
     drive.get_stuck("a.txt", calls=STUCK_CALLS)
     elsewhere = WorkPlace("/agents/ada", ("a.txt",))
