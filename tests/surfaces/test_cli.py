@@ -217,6 +217,19 @@ def test_init_makes_an_agent_directory_and_keeps_what_is_there(tmp_path: Path) -
     assert answer["results"][0]["data"]["content"] == "mine"
 
 
+def test_init_does_not_hide_the_notes_of_the_workspace(tmp_path: Path) -> None:
+    agent, workspace = tmp_path / "agent", tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "MEMORY.md").write_text("ours")
+
+    done = run(None, "--workspace-dir", str(workspace), "init", str(agent))
+
+    assert done.exit_code == 0, done.stderr
+    assert f"{workspace / 'MEMORY.md'} is read as the notes" in done.stdout
+    assert "Daily notes go into one file per day" in done.stdout
+    assert (agent / "memory").is_dir() and not (agent / "MEMORY.md").exists()
+
+
 def test_recall_asks_questions_without_json(roots: Settings) -> None:
     memory = {"type": "core", "key": "aurora", "content": "Aurora ships on 4 May."}
     assert run(roots, "call", "store_memory", json.dumps(memory)).exit_code == 0
