@@ -306,7 +306,8 @@ def _drop_null(schema: JsonObject) -> JsonObject:
         others = dict(schema)
         del others["anyOf"]
         unsaid: list[str] = [*alternatives[0].get(UNSAID, ()), *schema.get(UNSAID, ())]
-        schema = {**alternatives[0], **others, UNSAID: unsaid}
+        exact: JsonObject = {**alternatives[0].get(EXACT, {}), **schema.get(EXACT, {})}
+        schema = {**alternatives[0], **others, UNSAID: unsaid, EXACT: exact}
     elif alternatives:
         schema = {**schema, "anyOf": alternatives}
 

@@ -100,9 +100,13 @@ AS_STORED = Unsaid("maximum", "maxLength", "description")
 class UpdateMemoryInput(Arguments):
     """Arguments of `update_memory`."""
 
-    id: Annotated[Id, Unsaid("description")] = Field(description="The id of the memory to change.")
+    id: Annotated[Id | None, Unsaid("description")] = Field(
+        default=None, description="The id of the memory to change; or send its key."
+    )
     key: Annotated[Key | None, Unsaid("description")] = Field(
-        default=None, description="A new key, which no memory has; links to the memory follow."
+        default=None,
+        description="The key of the memory to change. Beside an id: a new key, which no memory "
+        "has; links to the memory follow.",
     )
     content: Annotated[Content | None, AS_STORED] = Field(default=None, description="New content.")
     summary: Annotated[Summary | None, AS_STORED] = Field(default=None, description="'' clears it.")
@@ -138,7 +142,12 @@ class UpdateMemoryInput(Arguments):
 class DeleteMemoryInput(Arguments):
     """Arguments of `delete_memory`."""
 
-    id: Annotated[Id, Unsaid("description")] = Field(description="The id of the memory.")
+    id: Annotated[Id | None, Unsaid("description")] = Field(
+        default=None, description="The id of the memory; or send its key."
+    )
+    key: Annotated[Key | None, Unsaid("description")] = Field(
+        default=None, description="The key of the memory."
+    )
     permanent: Annotated[bool, Boolean, Unsaid("description")] = Field(
         default=False, description="Delete instead of archiving; memory_restore brings it back."
     )

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from abilities.declarations.fields import (
+    EXACT,
     UNSAID,
     Array,
     Checked,
@@ -217,7 +218,9 @@ LinkTerm = Annotated[str, Field(max_length=MAX_LINK_TERM_CHARS), Text]
 class MetadataFields(TypedDict, total=False):
     """The user's own values, and the score, which many clients send along with them."""
 
-    memory_score: Score | None
+    memory_score: Annotated[
+        Score | None, Field(json_schema_extra={EXACT: {"type": ["number", "null"]}})
+    ]
 
 
 Metadata = Annotated[MetadataFields, AfterValidator(_check_metadata), Object]
@@ -240,6 +243,7 @@ class LinkInput(Model):
     term: Annotated[LinkTerm | None, Unsaid("maxLength", "description")] = Field(
         default=None,
         description="A word or phrase that the link stands for; left out, it stays as it is.",
+        json_schema_extra={EXACT: {"type": ["string", "null"]}},
     )
 
 
@@ -252,7 +256,9 @@ class LinkSelector(Model):
         description="The key of the memory linked to."
     )
     type: Annotated[str | None, Unsaid("description")] = Field(
-        default=None, description="Only the link of this kind."
+        default=None,
+        description="Only the link of this kind.",
+        json_schema_extra={EXACT: {"type": ["string", "null"]}},
     )
 
 

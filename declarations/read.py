@@ -319,3 +319,7 @@ class ReadAnswer(Model):
         description="Arguments that fetch all that is left, or of a plan the call itself, ready to "
         "send; absent if nothing is left.",
     )
+    more: list[int] | None = Field(
+        default=None,
+        description="Of a plan: the items, from 0, of which more match than their limits let in.",
+    )

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "demo.svg"
 
 COLUMNS = 88
-ROWS = 18
+ROWS = 27
 _LINE_HEIGHT = 18
 _CHAR_WIDTH = 8.4
 _MARGIN = 16
@@ -37,9 +37,8 @@ _COMMANDS = (
   {"op": "store", "type": "core", "key": "aurora", "content": "Aurora ships on 4 May."},
   {"op": "store", "type": "learning", "key": "ada", "content": "Ada leads the parser.",
    "links": [{"key": "aurora"}]}]}' --pretty""",
-    """abilities call read '{"items": ["src/parser.py", "src/app.py", ".env", "none.md",
-  {"search": "Aurora"}, {"memory": "ada"},
-  {"recall": "When does Aurora ship?"}]}' --pretty""",
+    """abilities call read '{"items": ["src/app.py", ".env", "none.md",
+  {"search": "Aurora"}, {"memory": "ada"}]}' --pretty""",
     """abilities call recall '{"queries": [
   "Who leads the parser? When does Aurora ship?"]}' --pretty""",
 )

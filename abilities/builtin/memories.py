@@ -15,6 +15,7 @@ from abilities.declarations.memories import (
 )
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
+from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.pages import PageCursor, fit_page, parse_page_cursor
 from abilities.helpers.memory.records import (
     build_write_answer,
@@ -25,7 +26,6 @@ from abilities.helpers.reply.detail import shape_written
 from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import split_search
-from abilities.helpers.stores.timeline import MemoryName
 
 STORE_DESCRIPTION = """\
 Store a new memory, or update the one with this key or id. Memories persist across sessions.
@@ -126,14 +126,15 @@ query_memories: Ability = Ability(
 
 
 UPDATE_DESCRIPTION = """\
-Change some values of one memory by its id; the others stay.
-Values as in store_memory; '' clears, key renames, archived: false revives."""
+Change some values of one memory, named by key or id; the others stay.
+Values as in store_memory; '' clears, key beside id renames, archived: false revives."""
 
 
 async def update(context: Context, arguments: UpdateMemoryInput) -> JsonObject:
     """Change a memory."""
     given = arguments.explicit_arguments()
-    if "key" in given:
+    name = require_name(given)
+    if name.id is not None and name.key is not None:
         given["to"] = given.pop("key")
 
     result = await context.memory.change("update", given)
@@ -155,27 +156,28 @@ update_memory: Ability = Ability(
 
 
 DELETE_DESCRIPTION = """\
-Archive one memory by its id; it can still be read by key, and revived by update_memory.
+Archive one memory, named by key or id; it can still be read, and revived by update_memory.
 permanent: delete it; memory_restore brings it back while its history is kept. purge: forget it \
 for good."""
 
 
 async def delete(context: Context, arguments: DeleteMemoryInput) -> JsonObject:
     """Archive a memory, delete it, or purge it. Raises Refused."""
+    given = arguments.explicit_arguments()
+    name = require_name(given)
     action = "archived"
     if arguments.purge:
         if not context.may_purge:
             raise Refused("scope", "purge")
         action = "purged"
-        name = MemoryName(id=arguments.id)
         result = await context.memory.writer.purge(name, arguments.if_version)
     else:
         kind: Kind = "archive"
         if arguments.permanent:
             kind, action = "delete", "deleted"
-        result = await context.memory.change(kind, arguments.explicit_arguments())
+        result = await context.memory.change(kind, given)
 
-    answer: JsonObject = {"success": True, "action": action, "id": arguments.id}
+    answer: JsonObject = {"success": True, "action": action, "id": result.id}
     answer = {**answer, **describe_mending(result)}
     if (arguments.detail or context.detail) == "full":
         return answer

@@ -11,9 +11,9 @@ from abilities.declarations.memory_history import (
 )
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
+from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.records import build_write_answer
 from abilities.helpers.memory.timeline import build_changes_answer, build_history_answer
-from abilities.helpers.stores.timeline import MemoryName
 
 HISTORY_DESCRIPTION = """\
 List one memory's changes, newest first: when, who, what; also of a deleted memory.
@@ -27,7 +27,7 @@ async def show_history(context: Context, arguments: MemoryHistoryInput) -> JsonO
     Raises Refused: missing_argument, scope (a deleted memory, for who may only read), and what the
     store refuses.
     """
-    name = _get_name(arguments.key, arguments.id)
+    name = require_name(arguments.explicit_arguments())
     page = await context.memory.versions.read(name, arguments.before, arguments.limit)
 
     # What somebody deleted is for those alone who could restore it.
@@ -35,14 +35,6 @@ async def show_history(context: Context, arguments: MemoryHistoryInput) -> JsonO
         raise Refused("scope")
 
     return build_history_answer(page, arguments.explicit_arguments(), context.bound)
-
-
-def _get_name(key: str | None, memory_id: str | None) -> MemoryName:
-    """Return the name of a memory. Raises Refused: missing_argument."""
-    if key is None and memory_id is None:
-        raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
-
-    return MemoryName(id=memory_id, key=key)
 
 
 memory_history: Ability = Ability(
@@ -63,8 +55,9 @@ Bring back a version of a memory that memory_history lists, also of a deleted on
 
 async def restore(context: Context, arguments: MemoryRestoreInput) -> JsonObject:
     """Restore a version of a memory."""
-    _get_name(arguments.key, arguments.id)
-    result = await context.memory.change("restore", arguments.explicit_arguments())
+    given = arguments.explicit_arguments()
+    require_name(given)
+    result = await context.memory.change("restore", given)
     assert result.stored is not None  # only a deletion leaves nothing
 
     frame: JsonObject = {

@@ -2,7 +2,6 @@
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_OPERATIONS_BYTES
-from abilities.declarations.memory import KEY_RULE
 from abilities.declarations.reasons import Reason
 from abilities.declarations.remember import (
     OPERATIONS,
@@ -13,6 +12,7 @@ from abilities.declarations.remember import (
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.definition import Ability, Context
+from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.remember_answers import build_remember_answer
 from abilities.helpers.memory.writer import Write
 from abilities.helpers.reply.items import format_item
@@ -72,8 +72,8 @@ def _parse_operation(sent: object) -> Write:
 
     op = _parse_name(fields.get("op"))
     given = validate_arguments(OPERATIONS[op], fields).explicit_arguments()
-    if op != "store" and "key" not in given and "id" not in given:
-        raise Refused("missing_argument", "key", expected={"type": "string", **KEY_RULE})
+    if op != "store":
+        require_name(given)
 
     # Further parts of a content have keys of their own, made of the first one's.
     if "key" not in given and len(given.get("content", "")) > MAX_CONTENT_CHARS:

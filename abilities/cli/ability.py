@@ -36,6 +36,12 @@ Examples:
   echo '{"paths": ["README.md"]}' | abilities call file_read_bulk -
 """
 
+_RECALL_EXAMPLES = """\b
+Examples:
+  abilities recall "When does Aurora ship?" --pretty
+  abilities recall "Who leads the parser?" "What does Ada drink?"
+"""
+
 
 _LIST_EXAMPLES = """\b
 Examples:
@@ -111,12 +117,15 @@ def describe(session: Session, name: str, as_json: bool) -> None:
         echo(f"  {argument} ({kind}, {mark}): {meaning}", stdout)
 
 
+_take_pretty = click.option(
+    "--pretty", is_flag=True, help="Print tables and sentences for people instead of JSON."
+)
+
+
 @click.command(epilog=_CALL_EXAMPLES, context_settings={"allow_extra_args": True})
 @click.argument("name", shell_complete=complete_ability)
 @click.argument("arguments", metavar="[JSON]", default="{}")
-@click.option(
-    "--pretty", is_flag=True, help="Print tables and sentences for people instead of JSON."
-)
+@_take_pretty
 @take_namespace()
 @pass_session
 def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
@@ -130,19 +139,21 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     """
     # Arguments that are no JSON are refused before anything is opened.
     refuse_pieces(click.get_current_context().args)
-    parsed = read_arguments(arguments)
+    _call_and_print(session, name, read_arguments(arguments), pretty=pretty)
 
-    reply = asyncio.run(_call(session, name, parsed))
 
-    if pretty:
-        _print_for_people(name, parsed, reply, session.stdout)
-    else:
-        # A reply in the text format ends in a line end of its own.
-        echo_payload(reply.text, session.stdout, nl=reply.format != "text")
+@click.command(epilog=_RECALL_EXAMPLES)
+@click.argument("questions", metavar="QUESTION...", nargs=-1, required=True)
+@_take_pretty
+@take_namespace()
+@pass_session
+def recall(session: Session, questions: tuple[str, ...], pretty: bool) -> None:
+    """Find the memories and notes that answer questions.
 
-    if reply.failed:
-        _print_advice(session, Fault.model_validate(reply.payload["error"]))
-        sys.exit(1)
+    Each QUESTION is one argument, so put it in quotes. This is 'abilities call recall' with the
+    questions alone; 'abilities describe recall' shows what else it takes.
+    """
+    _call_and_print(session, "recall", {"queries": list(questions)}, pretty=pretty)
 
 
 @click.command(epilog=_DECLARATIONS_EXAMPLE)
@@ -169,6 +180,21 @@ def declarations(session: Session, write: bool) -> None:
     stdout = session.stdout
     built = [schemas.build_declaration(ability) for ability in session.registry]
     echo(json.dumps(built, ensure_ascii=False), stdout)
+
+
+def _call_and_print(session: Session, name: str, arguments: object, *, pretty: bool) -> None:
+    """Call an ability and print its answer; exit with 1 if the call failed as a whole."""
+    reply = asyncio.run(_call(session, name, arguments))
+
+    if pretty:
+        _print_for_people(name, arguments, reply, session.stdout)
+    else:
+        # A reply in the text format ends in a line end of its own.
+        echo_payload(reply.text, session.stdout, nl=reply.format != "text")
+
+    if reply.failed:
+        _print_advice(session, Fault.model_validate(reply.payload["error"]))
+        sys.exit(1)
 
 
 async def _call(session: Session, name: str, arguments: object) -> Reply:
@@ -255,4 +281,4 @@ def _first_sentence(ability: Ability) -> str:
     return beginning.rstrip(".") + "."
 
 
-COMMANDS = (list_, describe, call, declarations)
+COMMANDS = (list_, describe, call, recall, declarations)

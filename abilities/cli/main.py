@@ -85,7 +85,7 @@ def _import_setup() -> Iterable[click.Command]:
 
 
 _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
-    **dict.fromkeys(("call", "declarations", "describe", "list"), _import_abilities),
+    **dict.fromkeys(("call", "declarations", "describe", "list", "recall"), _import_abilities),
     "catch-up": _import_catch_up,
     "completion": _import_completion,
     **dict.fromkeys(("demo", "init"), _import_start),
@@ -117,6 +117,7 @@ _SUMMARIES = {
     "list": "List the abilities, one per line.",
     "mcp": "Serve the abilities to an MCP client over stdin and stdout.",
     "purge": "Delete a memory for good, together with its history.",
+    "recall": "Find the memories and notes that answer questions.",
     "repair": "Mend a damaged store.",
     "restore": "Put the backup FILE in the store's place.",
     "serve": "Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).",

@@ -37,7 +37,8 @@ Example:
 def init(session: Session, directory: Path | None) -> None:
     """Create an agent directory with a starter MEMORY.md.
 
-    DIRECTORY defaults to the configured agent directory. Existing notes are never changed.
+    DIRECTORY defaults to the configured agent directory. Existing notes are never changed, nor
+    hidden: if the workspace has a MEMORY.md, none is created.
     """
     if directory is not None:
         session = session.override({"agent_dir": directory})
@@ -49,15 +50,20 @@ def init(session: Session, directory: Path | None) -> None:
     # The name is a pattern, and its folders may hold the date as well.
     todays_notes = agent / names.name_day(datetime.now(settings.zone).date())
 
+    workspace = settings.workspace_root
     with explain_errors():
         todays_notes.parent.mkdir(parents=True, exist_ok=True)
-        created = _create_notes(notes)
+        if notes.exists():
+            echo(f"{notes} already exists; nothing was changed.")
+            return
 
-    if not created:
-        echo(f"{notes} already exists; nothing was changed.")
-        return
+        # The agent directory comes first: empty notes there would hide those of the workspace.
+        if workspace is not None and (workspace.path / names.long_term).exists():
+            echo(f"{workspace.path / names.long_term} is read as the notes; no others are created.")
+        else:
+            _create_notes(notes)
+            echo(f"Created {notes}")
 
-    echo(f"Created {notes}")
     echo(f"Daily notes go into one file per day, today's is {todays_notes}")
 
 
@@ -88,14 +94,10 @@ def demo(session: Session) -> None:
     asyncio.run(run_demo(workspace.path))
 
 
-def _create_notes(path: Path) -> bool:
-    """Write the starter notes, and return False if there are notes already."""
-    if path.exists():
-        return False
-
+def _create_notes(path: Path) -> None:
+    """Write the starter notes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_STARTER_NOTES, encoding="utf-8")
-    return True
 
 
 COMMANDS = (init, demo)

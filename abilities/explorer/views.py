@@ -39,6 +39,7 @@ from abilities.helpers.files.file_text import format_modified_at
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.lister import Listing
 from abilities.helpers.memory.helper import DayFile
+from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.memory.timeline import describe_change, describe_pair
 from abilities.helpers.memory.versions import TimelineFilter
@@ -79,11 +80,11 @@ async def show_session(context: Context, _: SessionInput) -> SessionAnswer:
 )
 async def show_memory(context: Context, arguments: MemoryViewInput) -> MemoryViewAnswer:
     """Return a memory, a page of its links and one of the links to it; this counts no access."""
-    key = arguments.key
+    name = require_name(arguments.explicit_arguments())
+    key = name.key
     if key is None:
-        if arguments.id is None:
-            raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
-        key = await context.memory.versions.find_key(arguments.id)
+        assert name.id is not None, "who gives no key gives an id"
+        key = await context.memory.versions.find_key(name.id)
 
     stored, page = await context.memory.inspect(
         key, arguments.links_offset, arguments.backlinks_offset

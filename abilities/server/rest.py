@@ -83,6 +83,8 @@ _OPERATIONS = (
     _Operation("store", "POST", "/api/memories", store_memory),
     _Operation("update", "PATCH", "/api/memories/by-id/{id}", update_memory),
     _Operation("delete", "DELETE", "/api/memories/by-id/{id}", delete_memory),
+    _Operation("update_key", "PATCH", "/api/memories/{key}", update_memory),
+    _Operation("delete_key", "DELETE", "/api/memories/{key}", delete_memory),
     _Operation("stats", "GET", "/api/stats", get_memory_stats),
     _Operation("remember", "POST", "/api/memories:batch", remember),
     _Operation("history", "GET", "/api/memories/{key}/history", memory_history),
@@ -218,16 +220,11 @@ def _describe(operation: _Operation, ability: Ability, dialect: Dialect) -> Json
     others = [name for name in fields if name not in in_path]
     in_query = [] if has_body else others
 
-    parameters: list[JsonObject] = []
-    for name in (*in_path, *in_query):
-        parameter = {
-            "name": name,
-            "in": "path" if name in in_path else "query",
-            "schema": fields[name],
-            "required": name in required,
-            "description": fields[name]["description"],
-        }
-        parameters.append(parameter)
+    # No part of an address can be left out, or be null.
+    plain: JsonObject = schemas.build_exact_schema(ability, nullable=False)["properties"]
+    parameters = [_describe_parameter("path", name, plain[name], True) for name in in_path]
+    for name in in_query:
+        parameters.append(_describe_parameter("query", name, fields[name], name in required))
 
     described: JsonObject = {
         "parameters": parameters,
@@ -239,3 +236,13 @@ def _describe(operation: _Operation, ability: Ability, dialect: Dialect) -> Json
         described["requestBody"] = describe_body(schema)
 
     return described
+
+
+def _describe_parameter(place: str, name: str, schema: JsonObject, required: bool) -> JsonObject:
+    return {
+        "name": name,
+        "in": place,
+        "schema": schema,
+        "required": required,
+        "description": schema["description"],
+    }

@@ -18,7 +18,15 @@ def build_plan(offers: Sequence[ItemOffer], answered: Answered) -> JsonObject:
         results.append(_describe(offer, filled, record))
 
     summary = {**reply["summary"], "reply_bytes": json_size(reply)}
-    return {"results": results, "summary": summary, "next_request": answered.request}
+    plan: JsonObject = {"results": results, "summary": summary}
+    plan["next_request"] = answered.request
+
+    # Beyond an item's limit nothing was counted.
+    more = [index for index, offer in enumerate(offers) if "more" in (offer.group or {})]
+    if more:
+        plan["more"] = more
+
+    return plan
 
 
 def _describe(offer: ItemOffer, filled: Filled, record: JsonObject) -> JsonObject:

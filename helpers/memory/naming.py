@@ -1,12 +1,25 @@
-"""The keys of memories that changes name by their ids: the parts of a content go by its key."""
+"""How calls name memories: by key or by id. The parts of a content go by its key."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.changes import Change, ContinuedError
 from abilities.helpers.stores.protocol import HistoryStore
 from abilities.helpers.stores.timeline import MemoryName
+
+
+def require_name(arguments: JsonObject) -> MemoryName:
+    """Return how arguments name a memory: by ``key``, ``id`` or both.
+
+    Raises Refused: missing_argument.
+    """
+    name = MemoryName(id=arguments.get("id"), key=arguments.get("key"))
+    if name.id is None and name.key is None:
+        raise Refused("missing_argument", "key", expected={"one_of": ["key", "id"]})
+
+    return name
 
 
 def name_changed(changes: Sequence[Change], error: ContinuedError) -> list[Change]:

@@ -82,17 +82,14 @@ def _describe(
 ) -> JsonObject:
     """Return what an operation did, without what is usual or known."""
     result = outcome.result
-    data: JsonObject = {}
+    data: JsonObject = {"id": result.id}
 
     if result.stored is not None:
-        data["id"] = result.stored.row.id
         if with_key:
             data["key"] = result.stored.row.key
-    elif isinstance(operation, Write):
+    elif isinstance(operation, Write) and "key" in operation.arguments:
         # Of a memory that was deleted, its name is all that is left.
-        for name in ("id", "key"):
-            if name in operation.arguments:
-                data[name] = operation.arguments[name]
+        data["key"] = operation.arguments["key"]
 
     data["version"] = result.version
     if is_full or result.created:

@@ -128,6 +128,7 @@ async def a_change_is_made_only_to_the_version_it_names(store: MemoryStore) -> N
     expect(changed.version, created.version + 1, "a change gives the next one")
     deleted = await store.change(NAMESPACE, plan("delete", "a", if_version=changed.version))
     expect(deleted.version, created.version + 2, "a deletion too")
+    expect(deleted.id, created.id, "a deletion tells which memory it was")
     expect(await read_versions(store, "a"), ["memory_not_found"], "and it is made")
 
 

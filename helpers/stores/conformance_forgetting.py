@@ -41,6 +41,7 @@ async def what_is_purged_is_gone_for_good(store: HistoryStore) -> None:
     purged = await store.change(NAMESPACE, plan("purge", "a", caller="c"))
 
     expect((purged.stored, purged.version), (None, 4), "a purge gives a version, and no memory")
+    expect(purged.id, memory_id, "it tells which memory it was")
     expect(await read_versions(store, "a"), ["memory_not_found"], "it is not read")
     for search in ("rose", "tulip"):
         found = await store.query(NAMESPACE, Query(search=(search,), archived=True))

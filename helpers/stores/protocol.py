@@ -32,7 +32,7 @@ class WriteResult(NamedTuple):
     ``stored`` is the memory as it is now, or None if it was deleted for good. ``created`` says
     whether the change created it; ``updated`` names the fields that changed. ``mended`` is None,
     unless the memory was damaged: then it names the fields that got defaults before the change.
-    ``version`` is the memory's version after the change, also if that deleted it.
+    ``version`` and ``id`` are the memory's after the change, also if that deleted it.
     """
 
     stored: StoredMemory | None
@@ -40,6 +40,7 @@ class WriteResult(NamedTuple):
     updated: tuple[str, ...]
     mended: tuple[str, ...] | None = None
     version: int = 0
+    id: str = ""
 
 
 class WalkResult(NamedTuple):

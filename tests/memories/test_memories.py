@@ -532,6 +532,48 @@ async def test_archiving_deleting_and_reviving(roots: Settings) -> None:
         assert (await call("get_memory_stats"))["total_storage_kb"] == 0
 
 
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_a_memory_is_changed_and_deleted_by_its_key_as_by_its_id(
+    surface: str, roots: Settings
+) -> None:
+    async def call(name: str, **arguments: Any) -> dict[str, Any]:
+        return await SURFACES[surface](roots, name, arguments)
+
+    stored = await call("store_memory", type="task", content="x", key="k")
+
+    updated = await call("update_memory", key="k", content="y")
+    archived = await call("delete_memory", key="k")
+    deleted = await call("delete_memory", key="k", permanent=True)
+
+    assert updated["updated_fields"] == ["content"]
+    assert (updated["memory"]["id"], updated["memory"]["key"]) == (stored["id"], "k")
+    assert archived == {"success": True, "action": "archived", "id": stored["id"]}
+    assert deleted == {"success": True, "action": "deleted", "id": stored["id"]}
+
+
+async def test_a_key_beside_an_id_renames_and_in_a_deletion_must_be_the_same_memorys(
+    roots: Settings,
+) -> None:
+    async with open_calls(roots) as call:
+        memory_id = (await call("store_memory", type="core", content="x", key="old"))["id"]
+        await call("store_memory", type="core", content="x", key="other")
+
+        renamed = await call("update_memory", id=memory_id, key="new")
+
+        assert renamed["memory"]["key"] == "new" and renamed["updated_fields"] == ["key"]
+        both = {"id": memory_id, "key": "other"}
+        assert await find_reason(call, "delete_memory", **both) == "key_taken"
+        assert (await call("delete_memory", id=memory_id, key="new"))["success"]
+
+
+@pytest.mark.parametrize("name", ["update_memory", "delete_memory", "memory_history"])
+async def test_who_names_no_memory_is_told_what_names_one(name: str, roots: Settings) -> None:
+    fault = (await python(roots, name, {}))["error"]
+
+    assert (fault["reason"], fault["field"]) == ("missing_argument", "key")
+    assert fault["expected"] == {"one_of": ["key", "id"]}
+
+
 @pytest.mark.requirement("R3.5.8")
 async def test_only_memory_get_counts_an_access_and_never_in_its_own_answer(
     roots: Settings,

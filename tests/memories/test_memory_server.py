@@ -54,8 +54,8 @@ DECLARED: dict[str, dict[str, Any]] = {
 REQUIRED = {
     "store_memory": ["type", "content"],
     "query_memories": [],
-    "update_memory": ["id"],
-    "delete_memory": ["id"],
+    "update_memory": [],  # the id, or the key
+    "delete_memory": [],
     "get_memory_stats": [],
 }
 TOO_MUCH: list[tuple[str, object]] = [

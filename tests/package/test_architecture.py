@@ -495,7 +495,6 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.cli.store_checks",  # asks it whether it answers
         "abilities.completion",  # tells keys from damaged memories
         "abilities.builtin.memories",  # says what to query
-        "abilities.builtin.memory_history",  # says whose history
         "abilities.builtin.remember",  # says what to change
     }
 

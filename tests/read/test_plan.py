@@ -115,6 +115,17 @@ def check_granted(told: Payload, record: Payload) -> None:
         assert told["granted_items"] == 0
 
 
+async def test_a_plan_says_of_which_items_more_match_than_it_lists(app: Abilities) -> None:
+    items = ["large.log", {"glob": "**/*", "limit": 2}, {"glob": "large.log"}]
+
+    planned = await app.call("read", {"items": items, "plan": True})
+    reply = await app.call("read", {"items": items})
+
+    assert planned["more"] == [1]
+    assert planned["results"][1]["items"] == 2
+    assert ["more" in record["data"] for record in reply["results"]] == [False, True, False]
+
+
 @pytest.mark.parametrize("detail", ["full", "concise"])
 async def test_a_plan_reads_nothing_into_the_reply(app: Abilities, detail: str) -> None:
     items = ["large.log", {"glob": "**/*"}, {"note": "last 31 days"}, {"recall": "tea"}, "none"]

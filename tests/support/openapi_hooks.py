@@ -12,7 +12,12 @@ from abilities.declarations.memories import QUERY_CURSOR_PATTERN
 from abilities.declarations.moments import TIME_PATTERN
 from abilities.declarations.recall import CURSOR_PATTERN
 
-_NAMED_EITHER_WAY = ("/memory_history", "/memory_restore")
+_NAMED_EITHER_WAY = (
+    "/memory_history",
+    "/memory_restore",
+    "/abilities/update_memory",
+    "/abilities/delete_memory",
+)
 """The addresses of abilities that take a memory's key or its id."""
 
 _CURSOR = re.compile(CURSOR_PATTERN)
@@ -26,18 +31,12 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
     The generator asks no filter about values at the bounds of a schema.
     """
-    query = case.query or {}
-    _drop_places(query)
+    _drop_places(case.query or {})
 
     body = case.body
     if not isinstance(body, dict):
         return
     _drop_places(body)
-
-    # No schema can say which versions there are, or that a time lies in the future.
-    for name in ("if_version", "expires_at"):
-        if name in body and is_well_formed(name, body[name]):
-            del body[name]
 
     # Nor that one of two arguments is needed.
     is_nameless = body.get("key") is None and body.get("id") is None
@@ -57,7 +56,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 
 def _drop_places(values: dict[str, Any]) -> None:
-    """Take out a well-formed resume point, and a well-formed cursor of `query_memories`."""
+    """Take out well-formed resume points, cursors of `query_memories`, versions and times."""
     if _is_point(values.get("resume")):
         del values["resume"]
 
@@ -65,9 +64,16 @@ def _drop_places(values: dict[str, Any]) -> None:
     if isinstance(cursor, str) and re.fullmatch(QUERY_CURSOR_PATTERN, cursor) is not None:
         del values["after"]
 
+    # No schema can say which versions there are, or that a time lies in the future.
+    for name in ("if_version", "expires_at"):
+        if name in values and is_well_formed(name, values[name]):
+            del values[name]
+
 
 def is_well_formed(name: str, value: Any) -> bool:
     """Return whether a value passes its schema."""
+    if name == "if_version" and isinstance(value, str):
+        return value.isdecimal()
     if name == "if_version":
         return isinstance(value, int | float) and 0 <= value <= MAX_SAFE_INTEGER
 

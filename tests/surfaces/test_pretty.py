@@ -104,6 +104,50 @@ def test_every_built_in_ability_has_a_printer_and_an_answer_here(
     assert sum("error" in answer.payload for answer in answers) >= 3
 
 
+def print_pretty(settings: Settings, name: str, arguments: dict[str, Any]) -> str:
+    command = ["call", name, json.dumps(arguments), "--pretty"]
+    result = CliRunner().invoke(main, command, env=environment(settings))
+    assert result.exit_code in (0, 1), result.output
+    return result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("file_read_bulk", {"paths": ["a.md", "none.md", "b.md"]}),
+        ("file_read_bulk", {"paths": ["a.md", "none.md", "b.md"], "detail": "concise"}),
+        ("read", {"items": ["a.md", "none.md", "b.md"]}),
+        ("read", {"items": ["none.md", {"glob": "[ab].md"}]}),
+        ("read", {"items": ["none.md", {"glob": "[ab].md"}], "detail": "full"}),
+    ],
+)
+def test_a_batch_shows_each_content_below_its_name(
+    name: str, arguments: dict[str, Any], roots: Settings
+) -> None:
+    (roots.workspace_dir / "a.md").write_text("first\n[bold]second\x1b[31m\n")
+    (roots.workspace_dir / "b.md").write_text("third\n")
+
+    output = print_pretty(roots, name, arguments)
+
+    assert "\na.md\n  first\n  [bold]second\\u001b[31m\n\nb.md\n  third\n\n" in output
+    assert re.search(r"^failed\s+none\.md", output, re.MULTILINE)
+
+
+def test_a_terminal_shows_the_beginning_of_a_long_content_and_a_pipe_all_of_it() -> None:
+    content = "".join(f"line {number}\n" for number in range(1_000))
+    record = {"input": "a.md", "success": True, "content": content}
+    summary = {"requested": 1, "succeeded": 1, "failed": 0, "truncated": 0, "returned_chars": 9}
+    answer = AnsweredCall("read", {}, {"results": [record], "summary": summary})
+    terminal, pipe = StringIO(), StringIO()
+
+    print_answer(answer, Console(file=terminal, width=80, force_terminal=True), COMMAND)
+    print_answer(answer, Console(file=pipe, width=80), COMMAND)
+
+    assert "line 19" in terminal.getvalue() and "line 20" not in terminal.getvalue()
+    assert "8,740 further characters" in terminal.getvalue()
+    assert "line 999" in pipe.getvalue() and "further" not in pipe.getvalue()
+
+
 @given(width=WIDTHS)
 @trying(max_examples=size("ABILITIES_EXAMPLES", quick=4, full=15), deadline=None)
 def test_no_line_is_wider_than_the_terminal(answers: Answers, width: int) -> None:

@@ -126,6 +126,23 @@ async def test_a_memory_is_searched_changed_and_deleted_by_its_id(
         assert twice.json()["error"] == wrong.json()["error"]
 
 
+@pytest.mark.parametrize("key", KEYS)
+async def test_a_memory_is_changed_and_deleted_at_the_address_of_its_key(
+    key: str, local: str, roots: Settings
+) -> None:
+    stored = await python(roots, "store_memory", {"type": "core", "content": "x", "key": key})
+    address = f"{local}/api/memories/{quote(key, safe='')}"
+
+    async with httpx.AsyncClient() as client:
+        updated = await client.patch(address, json={"content": "three"})
+        deleted = await client.delete(f"{address}?permanent=true")
+        gone = await client.delete(address)
+
+    assert updated.json()["updated_fields"] == ["content"]
+    assert deleted.json() == {"success": True, "action": "deleted", "id": stored["id"]}
+    assert gone.status_code == 404
+
+
 @pytest.mark.requirement("R4.4.5", "R4.6.2")
 async def test_a_wrong_address_or_parameter_is_refused_with_its_reason(
     local: str, roots: Settings

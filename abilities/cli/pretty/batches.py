@@ -1,7 +1,8 @@
-"""Bulk replies as people read them: a table of records, and a summary."""
+"""Bulk replies as people read them: a table of records, their contents, and a summary."""
 
 from rich.text import Text
 
+from abilities.cli.pretty.contents import name_item, print_contents
 from abilities.cli.pretty.page import AnsweredCall, Column, Page, styled
 from abilities.cli.pretty.plans import holds_plan, print_plan
 from abilities.cli.pretty.words import format_truncation, style_failure
@@ -18,13 +19,15 @@ _COLUMNS = (
 
 
 def print_batch(answer: AnsweredCall, page: Page) -> None:
-    """Print one row per record, the summary, and the command for the rest."""
+    """Print one row per record, the contents, the summary, and the command for the rest."""
     payload = answer.payload
     if holds_plan(payload):
         print_plan(answer, page)
         return
 
     page.print_table(_COLUMNS, [_build_row(record) for record in payload["results"]])
+    page.print_blank()
+    print_contents(payload["results"], page)
     page.print_line(_format_summary(payload))
     if "next_request" in payload:
         page.print_rest(answer.name, payload["next_request"])
@@ -56,7 +59,7 @@ def _build_success_row(record: JsonObject) -> list[str | Text]:
     origin = data.get("source") or data.get("date") or data.get("filename", "")
     chars = f"{_count_chars(data):,}"
 
-    return [mark, _name_item(record), origin, chars, styled(note, "dim")]
+    return [mark, name_item(record), origin, chars, styled(note, "dim")]
 
 
 def _count_contents(data: JsonObject) -> str:
@@ -74,22 +77,16 @@ def _count_chars(data: JsonObject) -> int:
 def _build_failure_row(record: JsonObject) -> list[str | Text]:
     if _is_left_out(record):
         note = styled("no room left; next_request fetches it", "dim")
-        return [styled("later", "yellow"), _name_item(record), "", "", note]
+        return [styled("later", "yellow"), name_item(record), "", "", note]
 
     mark = styled("failed", "red")
-    return [mark, _name_item(record), "", "", style_failure(record)]
+    return [mark, name_item(record), "", "", style_failure(record)]
 
 
 def _is_left_out(record: JsonObject) -> bool:
     """Return whether an item only did not fit; people need not take that for a failure."""
     reason = record.get("error", record).get("reason")
     return bool(reason == "response_budget")
-
-
-def _name_item(record: JsonObject) -> str:
-    """Return the item as requested; a concise record of a memory has the parts of its target."""
-    names: list[str] = [record.get(name, "") for name in ("input", "key", "date", "type")]
-    return next(filter(None, names))
 
 
 def _format_summary(payload: JsonObject) -> str:

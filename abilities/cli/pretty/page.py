@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from abilities.cli.text import escape_lines, escape_text
+from abilities.cli.text import escape_lines, escape_text, format_count
 from abilities.declarations.values import JsonObject
 
 _LEAST_CELLS = 12
@@ -28,6 +28,10 @@ _CONTENT_INDENT = 2
 
 _SHOWN_CHARS = 200
 """How much of a content a table shows."""
+
+_BEGINNING_LINES = 20
+_BEGINNING_CHARS = 2_000
+"""How much of a content a terminal shows if there may be many."""
 
 _COMMAND_LINES = 2
 """A command that fills more lines is not printed."""
@@ -78,6 +82,24 @@ class Page:
         """Print a content of several lines, indented: none of them passes for one of the page."""
         text = Text(escape_lines(content))
         self._print(Padding(text, (0, 0, 0, _CONTENT_INDENT), expand=False))
+
+    def print_beginning(self, content: str) -> None:
+        """Print a content as `print_content` does; on a terminal only so much as it has room for.
+
+        Who pipes the page into a file or a pager has asked for all of it.
+        """
+        shown = content
+        if self._console.is_terminal:
+            lines = content.splitlines(keepends=True)
+            shown = "".join(lines[:_BEGINNING_LINES])[:_BEGINNING_CHARS]
+
+        if shown:
+            self.print_content(shown.removesuffix("\n"))
+
+        left = len(content) - len(shown)
+        if left:
+            words = f"{format_count(left, 'further character')}; add | less to see all of it"
+            self.print_line(words, style="dim", indent=_CONTENT_INDENT)
 
     def print_blank(self) -> None:
         """Print an empty line."""

@@ -24,6 +24,8 @@ def print_plan(answer: AnsweredCall, page: Page) -> None:
     """Print a table of the items, the size of the reply, and the command that reads them."""
     payload = answer.payload
     page.print_table(_COLUMNS, [_build_row(item) for item in payload["results"]])
+    for index in payload.get("more", ()):
+        page.print_line("more match than the limit: ", payload["results"][index]["input"])
 
     page.print_line(f"the reply would take {payload['summary']['reply_bytes']:,} bytes")
     if "next_request" in payload:

@@ -239,7 +239,7 @@ async def _delete(
     await save_entry(connection, entry, rules)
     await delete_memory(connection, existing, row)
 
-    return WriteResult(None, created=False, updated=(), version=version)
+    return WriteResult(None, created=False, updated=(), version=version, id=row.id)
 
 
 async def _merge(

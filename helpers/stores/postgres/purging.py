@@ -64,7 +64,7 @@ async def purge_memory(
     for name in sorted(forgotten):
         await _ADD_PURGED.execute(connection, namespace, name, version, change.now, change.caller)
 
-    return WriteResult(None, created=False, updated=(), version=version)
+    return WriteResult(None, created=False, updated=(), version=version, id=named.id)
 
 
 async def clean_tables(connection: Connection) -> None:

@@ -89,7 +89,7 @@ async def check_key_is_free(connection: Connection, namespace: str, key: str) ->
 
 def build_result(row: Row, *, created: bool = False, updated: tuple[str, ...] = ()) -> WriteResult:
     """Return the result of a change that left a memory, without what is read beside its row."""
-    return WriteResult(StoredMemory(row), created, updated, version=row.version)
+    return WriteResult(StoredMemory(row), created, updated, version=row.version, id=row.id)
 
 
 async def save_memory(

@@ -145,7 +145,7 @@ def _delete(
 
     before, after = State(row, name_links(links)), State(None, {})
     record_change(connection, rules.history, change, "deleted", before, after, version)
-    return WriteResult(None, created=False, updated=(), version=version)
+    return WriteResult(None, created=False, updated=(), version=version, id=row.id)
 
 
 class _LinkPlan(NamedTuple):
@@ -177,7 +177,7 @@ def _merge(
         _record_merge(connection, change, before, merged, plan, rules)
 
     memory = load_memory(connection, row, SHOWN_LINKS)
-    return WriteResult(memory, created=before is None, updated=merged.updated, version=row.version)
+    return WriteResult(memory, before is None, merged.updated, version=row.version, id=row.id)
 
 
 def _plan_links(

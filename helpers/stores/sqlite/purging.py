@@ -62,7 +62,7 @@ def purge_memory(
             (namespace, name, version, change.now, change.caller),
         )
 
-    return WriteResult(None, created=False, updated=(), mended=mended, version=version)
+    return WriteResult(None, False, (), mended, version, memory_id)
 
 
 def begin_merging(connection: sqlite3.Connection) -> None:

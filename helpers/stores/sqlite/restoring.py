@@ -62,7 +62,7 @@ def restore_memory(
     updated = list_restored(change, before, after)
     if present is not None and not updated:
         memory = load_memory(connection, present, SHOWN_LINKS)
-        return WriteResult(memory, False, (), mended, present.version)
+        return WriteResult(memory, False, (), mended, present.version, present.id)
 
     if present is None:
         _check_free(connection, row, rules)
@@ -90,4 +90,6 @@ def _save(
     record_change(connection, rules.history, change, "restored", before, after, row.version)
 
     memory = load_memory(connection, row, SHOWN_LINKS)
-    return WriteResult(memory, created=before.row is None, updated=(), version=row.version)
+    return WriteResult(
+        memory, created=before.row is None, updated=(), version=row.version, id=row.id
+    )
