@@ -282,6 +282,7 @@ Everything that is not listed is forbidden. Names stand without their leading ``
 """
 
 MODULE_NAMES = {module.name for module in list_modules()}
+FOLDER_NAMES = sorted({name.rpartition(".")[0] for name in MODULE_NAMES} & MODULE_NAMES)
 EMPTY_MODULE = "abilities.helpers"
 MAX_LINES_WITH_ANY = 120
 
@@ -522,15 +523,14 @@ def test_the_root_offers_exactly_these_names() -> None:
     assert all(hasattr(abilities, name) for name in names)
 
 
-def test_no_name_hides_a_module() -> None:
-    folders = {name.rpartition(".")[0] for name in MODULE_NAMES}
+@pytest.mark.parametrize("folder", FOLDER_NAMES)
+def test_no_name_hides_a_module(folder: str) -> None:
+    module = __import__(folder, fromlist=["*"])
 
-    for folder in folders & MODULE_NAMES:
-        module = __import__(folder, fromlist=["*"])
-        for name in MODULE_NAMES:
-            parent, _, last = name.rpartition(".")
-            if parent == folder and last in vars(module):
-                assert vars(module)[last] is sys.modules.get(name), f"{folder}.{last}"
+    for name in MODULE_NAMES:
+        parent, _, last = name.rpartition(".")
+        if parent == folder and last in vars(module):
+            assert vars(module)[last] is sys.modules.get(name), f"{folder}.{last}"
 
 
 def test_no_two_classes_have_one_name() -> None:
