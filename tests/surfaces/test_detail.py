@@ -248,6 +248,10 @@ async def test_the_command_line_draws_concise_records(settings: Settings) -> Non
         "cut A 3",
         'failed {"type":"stored"} missing_argument: key is missing.',
         'failed {"type":"short_term"} not_found',
+        "",
+        "A",
+        "one",
+        "",
         "1 of 3 read, 2 failed, 1 cut, 3 characters",
         "send next_request for the rest",
     ]
