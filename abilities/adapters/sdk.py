@@ -47,6 +47,7 @@ class SdkServer:
     async def run(self) -> None:
         """Answer requests until the server is closed."""
         options = self._server.create_initialization_options()
+        options.capabilities.experimental = None  # before 2.3 the SDK sends an empty object
 
         async with anyio.create_task_group() as group:
             group.start_soon(self._drain)
