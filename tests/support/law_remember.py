@@ -41,9 +41,8 @@ def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Mo
             continue
 
         named = predicted.memory or model.memories[operation["key"]]
-        record: JsonObject = {"input": number, "key": named.key, "version": after.version}
-        if predicted.memory is not None:
-            record |= {"id": named.id, "version": named.version}
+        version = after.version if predicted.memory is None else named.version
+        record: JsonObject = {"input": number, "id": named.id, "key": named.key, "version": version}
         if predicted.created:
             record["created"] = True
         records.append(record)
