@@ -16,7 +16,6 @@ whose answers only links lead to.
 import argparse
 import asyncio
 import re
-import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -265,11 +264,11 @@ async def measure_set(title: str, worlds: Sequence[World], console: Console) -> 
             store_url=f"sqlite:///{base / 'memory.db'}",
         )
         async with Abilities.open(settings) as abilities:
-            contenders: list[Contender] = [Recall(abilities), QueryMemories(abilities)]
-            if shutil.which("npm", path=peers.PATH):
-                contenders.append(OfficialServer(base, servers))
-            else:
-                console.print("server-memory: left out, npm is not installed")
+            contenders: list[Contender] = [
+                Recall(abilities),
+                QueryMemories(abilities),
+                OfficialServer(base, servers),
+            ]
 
             for contender in contenders:
                 shares = await measure(contender, worlds)
