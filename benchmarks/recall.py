@@ -21,146 +21,29 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 import orjson
 from rich.console import Console
 from rich.table import Table
 
-from abilities import Abilities, Settings, parse_text
+from abilities import Abilities, Settings
 from abilities.declarations.values import JsonObject
-from benchmarks import peers
+from benchmarks.recall_contenders import (
+    BasicMemory,
+    Contender,
+    OfficialServer,
+    QueryMemories,
+    Recall,
+    World,
+    find_basic_memory,
+)
 from tests.support.recall_index import PlainMemory
 from tests.support.recall_sample import MEMORIES, QUESTIONS, Question, make_chains
 
 TOKENS = (500, 1_000, 2_000, 4_000)
-TOKEN_BYTES = 4
 CHAINS = 300
-GROUP = 64
-"""Memories that are stored at a time."""
 
 _TURN = re.compile(r"D\d+:\d+")
-
-
-class World(NamedTuple):
-    """Memories of one namespace, and the questions about them."""
-
-    memories: Sequence[PlainMemory]
-    questions: Sequence[Question]
-
-
-class Contender(Protocol):
-    """What is asked; ``name`` says how."""
-
-    name: str
-
-    async def store(self, number: int, world: World) -> None:
-        """Store the memories of a world by its number."""
-        ...
-
-    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
-        """Return the keys of the memories that stand whole in the reply's first tokens."""
-        ...
-
-
-class Recall:
-    """Our `recall`."""
-
-    name = "recall, text, concise"
-
-    def __init__(self, abilities: Abilities) -> None:
-        self._abilities = abilities
-
-    async def store(self, number: int, world: World) -> None:
-        """Store the memories, in order."""
-        await store_memories(self._abilities.for_namespace(f"world-{number}"), world)
-
-    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
-        """Ask for at most so many tokens."""
-        arguments = {"queries": [question], "max_tokens": tokens, "output_format": "text"}
-        view = self._abilities.for_namespace(f"world-{number}")
-        text = (await view.reply("recall", arguments)).text
-        assert len(text.encode()) <= TOKEN_BYTES * tokens, "the reply keeps its bound"
-
-        (record,) = parse_text(text)["results"]
-        memories = record.get("data", record)["memories"]
-        return {memory["key"] for memory in memories if "truncation" not in memory}
-
-
-class QueryMemories:
-    """Our `query_memories`, with the question as its search: each word must occur."""
-
-    name = "query_memories, text, concise, search = the question"
-
-    def __init__(self, abilities: Abilities) -> None:
-        self._abilities = abilities
-        self._keys: list[dict[str, str]] = []
-
-    async def store(self, number: int, world: World) -> None:
-        """Keep the contents; the memories were stored for `Recall`."""
-        self._keys.append({memory.content: memory.key for memory in world.memories})
-
-    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
-        """Look at the first tokens of a page of the most memories."""
-        arguments = {"search": question, "limit": 50, "detail": "concise", "output_format": "text"}
-        view = self._abilities.for_namespace(f"world-{number}")
-        reply = await view.reply("query_memories", arguments)
-        return find_whole(reply.text, self._keys[number], tokens)
-
-
-class OfficialServer:
-    """The official memory server over MCP: the question goes to its search."""
-
-    name = "server-memory (npm) over MCP, search_nodes, query = the question"
-
-    def __init__(self, folder: Path, servers: ExitStack) -> None:
-        self._folder = folder
-        self._servers = servers
-        self._worlds: list[tuple[peers.Peer, dict[str, str]]] = []
-
-    async def store(self, number: int, world: World) -> None:
-        """Start a server of its own for the world, with a memory per entity."""
-        file = self._folder / f"world-{number}.jsonl"
-        server = self._servers.enter_context(peers.start_memory_server(file))
-
-        entities = [
-            {"name": memory.key, "entityType": "memory", "observations": [memory.content]}
-            for memory in world.memories
-        ]
-        server.call("create_entities", {"entities": entities})
-
-        shown = {encode_json(memory.content): memory.key for memory in world.memories}
-        self._worlds.append((server, shown))
-
-    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
-        """Look at the first tokens of the answer."""
-        server, shown = self._worlds[number]
-        return find_whole(server.call("search_nodes", {"query": question}), shown, tokens)
-
-
-async def store_memories(view: Abilities, world: World) -> None:
-    """Store memories with their links."""
-    for start in range(0, len(world.memories), GROUP):
-        group = world.memories[start : start + GROUP]
-        await asyncio.gather(*(store_memory(view, memory) for memory in group))
-
-
-async def store_memory(view: Abilities, memory: PlainMemory) -> None:
-    """Store one memory with its links."""
-    links = [{"key": key, "link_weight": weight} for key, weight in memory.links]
-    arguments = {"key": memory.key, "type": "learning", "content": memory.content}
-    await view.call("store_memory", {**arguments, "links": links})
-
-
-def find_whole(text: str, shown: dict[str, str], tokens: int) -> set[str]:
-    """Return the keys of the contents that stand whole in the first tokens of a text."""
-    start = text.encode()[: TOKEN_BYTES * tokens].decode(errors="ignore")
-    return {key for content, key in shown.items() if content in start}
-
-
-def encode_json(text: str) -> str:
-    """Return a text as it stands between the quotes of a JSON string."""
-    return orjson.dumps(text).decode()[1:-1]
 
 
 def load_worlds(file: Path) -> list[World]:
@@ -269,6 +152,8 @@ async def measure_set(title: str, worlds: Sequence[World], console: Console) -> 
                 QueryMemories(abilities),
                 OfficialServer(base, servers),
             ]
+            if command := find_basic_memory():
+                contenders.append(BasicMemory(base, servers, command))
 
             for contender in contenders:
                 shares = await measure(contender, worlds)
@@ -279,7 +164,8 @@ async def measure_set(title: str, worlds: Sequence[World], console: Console) -> 
 
 async def measure_all(data: Path | None, console: Console) -> None:
     """Measure the sets of this package, and the data if it is given."""
-    console.print("basic-memory: not measured by this version")
+    if find_basic_memory() is None:
+        console.print("basic-memory: not measured, because no such command is in PATH")
 
     chains = World(*make_chains(CHAINS))
     await measure_set("A small world", [World(MEMORIES, QUESTIONS)], console)

@@ -1,0 +1,209 @@
+"""What `make bench-recall` asks: ours, and the memory servers that it is compared with.
+
+basic-memory (PyPI) needs Python 3.12, and many packages: it is asked if the command `basic-memory`
+is in ``PATH``, as after ``uv tool install basic-memory``.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import orjson
+
+from abilities import Abilities, parse_text
+from benchmarks import peers
+from tests.support.recall_index import PlainMemory
+from tests.support.recall_sample import Question
+
+TOKEN_BYTES = 4
+GROUP = 64
+"""Memories that are stored at a time."""
+
+MOST = 50
+"""Memories of a page, where a server has pages: more than fit into the most tokens."""
+
+
+class World(NamedTuple):
+    """Memories of one namespace, and the questions about them."""
+
+    memories: Sequence[PlainMemory]
+    questions: Sequence[Question]
+
+
+class Contender(Protocol):
+    """What is asked; ``name`` says how."""
+
+    name: str
+
+    async def store(self, number: int, world: World) -> None:
+        """Store the memories of a world by its number."""
+        ...
+
+    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
+        """Return the keys of the memories that stand whole in the reply's first tokens."""
+        ...
+
+
+class Recall:
+    """Our `recall`."""
+
+    name = "recall, text, concise"
+
+    def __init__(self, abilities: Abilities) -> None:
+        self._abilities = abilities
+
+    async def store(self, number: int, world: World) -> None:
+        """Store the memories, in order."""
+        await store_memories(self._abilities.for_namespace(f"world-{number}"), world)
+
+    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
+        """Ask for at most so many tokens."""
+        arguments = {"queries": [question], "max_tokens": tokens, "output_format": "text"}
+        view = self._abilities.for_namespace(f"world-{number}")
+        text = (await view.reply("recall", arguments)).text
+        assert len(text.encode()) <= TOKEN_BYTES * tokens, "the reply keeps its bound"
+
+        (record,) = parse_text(text)["results"]
+        memories = record.get("data", record)["memories"]
+        return {memory["key"] for memory in memories if "truncation" not in memory}
+
+
+class QueryMemories:
+    """Our `query_memories`, with the question as its search: each word must occur."""
+
+    name = "query_memories, text, concise, search = the question"
+
+    def __init__(self, abilities: Abilities) -> None:
+        self._abilities = abilities
+        self._keys: list[dict[str, str]] = []
+
+    async def store(self, number: int, world: World) -> None:
+        """Keep the contents; the memories were stored for `Recall`."""
+        self._keys.append({memory.content: memory.key for memory in world.memories})
+
+    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
+        """Look at the first tokens of a page of the most memories."""
+        arguments = {
+            "search": question,
+            "limit": MOST,
+            "detail": "concise",
+            "output_format": "text",
+        }
+        view = self._abilities.for_namespace(f"world-{number}")
+        reply = await view.reply("query_memories", arguments)
+        return find_whole(reply.text, self._keys[number], tokens)
+
+
+class OfficialServer:
+    """The official memory server over MCP: the question goes to its search."""
+
+    name = "server-memory (npm) over MCP, search_nodes, query = the question"
+
+    def __init__(self, folder: Path, servers: ExitStack) -> None:
+        self._folder = folder
+        self._servers = servers
+        self._worlds: list[tuple[peers.Peer, dict[str, str]]] = []
+
+    async def store(self, number: int, world: World) -> None:
+        """Start a server of its own for the world, with a memory per entity."""
+        file = self._folder / f"world-{number}.jsonl"
+        server = self._servers.enter_context(peers.start_memory_server(file))
+
+        entities = [
+            {"name": memory.key, "entityType": "memory", "observations": [memory.content]}
+            for memory in world.memories
+        ]
+        server.call("create_entities", {"entities": entities})
+
+        shown = {encode_json(memory.content): memory.key for memory in world.memories}
+        self._worlds.append((server, shown))
+
+    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
+        """Look at the first tokens of the answer."""
+        server, shown = self._worlds[number]
+        return find_whole(server.call("search_nodes", {"query": question}), shown, tokens)
+
+
+class BasicMemory:
+    """basic-memory over MCP: the question goes to its search, by words and not by vectors.
+
+    Of the formats of its answers JSON is asked for, because the other one has no contents. The
+    notes have no relations, which would take room, and which its search does not follow.
+    """
+
+    def __init__(self, folder: Path, servers: ExitStack, command: str) -> None:
+        self._folder = folder
+        self._servers = servers
+        self._command = command
+        self._worlds: list[tuple[peers.Peer, dict[str, str]]] = []
+        self._answers: dict[tuple[int, str], str] = {}
+        version = subprocess.check_output([command, "--version"], text=True).split()[-1]
+        self.name = f"basic-memory (PyPI, {version}) over MCP, search_notes, text, JSON"
+
+    async def store(self, number: int, world: World) -> None:
+        """Start a server of its own for the world, with a note per memory."""
+        home = self._folder / f"basic-memory-{number}"
+        notes = home / "notes"
+        notes.mkdir(parents=True)
+        for place, memory in enumerate(world.memories):
+            text = f"---\ntitle: {memory.key}\ntype: note\n---\n\n{memory.content}\n"
+            (notes / f"{place}.md").write_text(text)
+
+        environment = {
+            "HOME": str(home),
+            "BASIC_MEMORY_HOME": str(notes),
+            "BASIC_MEMORY_CONFIG_DIR": str(home / "config"),
+            "BASIC_MEMORY_SEMANTIC_SEARCH_ENABLED": "false",
+            "BASIC_MEMORY_AUTO_UPDATE": "false",
+        }
+        index = [self._command, "reindex", "--full", "--search"]
+        subprocess.run(index, env={**os.environ, **environment}, check=True, capture_output=True)
+
+        server = self._servers.enter_context(peers.Peer([self._command, "mcp"], environment))
+        shown = {encode_json(memory.content): memory.key for memory in world.memories}
+        self._worlds.append((server, shown))
+
+    async def ask(self, number: int, question: str, tokens: int) -> set[str]:
+        """Look at the first tokens of a page."""
+        server, shown = self._worlds[number]
+        if (number, question) not in self._answers:
+            arguments = {"query": question, "search_type": "text", "page_size": MOST}
+            answer = server.call("search_notes", {**arguments, "output_format": "json"})
+            self._answers[number, question] = answer
+
+        return find_whole(self._answers[number, question], shown, tokens)
+
+
+def find_basic_memory() -> str | None:
+    """Return the command of basic-memory, if it is installed."""
+    return shutil.which("basic-memory")
+
+
+async def store_memories(view: Abilities, world: World) -> None:
+    """Store memories with their links."""
+    for start in range(0, len(world.memories), GROUP):
+        group = world.memories[start : start + GROUP]
+        await asyncio.gather(*(store_memory(view, memory) for memory in group))
+
+
+async def store_memory(view: Abilities, memory: PlainMemory) -> None:
+    """Store one memory with its links."""
+    links = [{"key": key, "link_weight": weight} for key, weight in memory.links]
+    arguments = {"key": memory.key, "type": "learning", "content": memory.content}
+    await view.call("store_memory", {**arguments, "links": links})
+
+
+def find_whole(text: str, shown: dict[str, str], tokens: int) -> set[str]:
+    """Return the keys of the contents that stand whole in the first tokens of a text."""
+    start = text.encode()[: TOKEN_BYTES * tokens].decode(errors="ignore")
+    return {key for content, key in shown.items() if content in start}
+
+
+def encode_json(text: str) -> str:
+    """Return a text as it stands between the quotes of a JSON string."""
+    return orjson.dumps(text).decode()[1:-1]
