@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from abilities.helpers.stores.changes import Change, create_row
 from abilities.helpers.stores.model import IncomingMemory, Row, StoredMemory
 from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.search_text import SEPARATOR, fold_searchable, split_search
+from abilities.helpers.stores.search_text import (
+    SEPARATOR,
+    fold_columns,
+    fold_searchable,
+    split_search,
+)
 from abilities.helpers.stores.sqlite import queries
 from abilities.helpers.stores.sqlite.search import has_terms
 from abilities.helpers.stores.sqlite.store import SqliteStore
@@ -79,6 +84,18 @@ def test_a_term_is_in_the_searchable_text_if_it_is_in_a_field(
     found = term.casefold() in fold_searchable(row)
 
     assert found == any(term.casefold() in text.casefold() for text in searched)
+
+
+@given(fields, fields, fields, fields, st.lists(fields, max_size=3), st.lists(words, min_size=1))
+def test_a_scanned_memory_has_the_terms_that_its_searchable_text_has(
+    key: str, summary: str, content: str, category: str, tags: list[str], searched: list[str]
+) -> None:
+    columns = (key, summary, content, category, orjson.dumps(tags).decode())
+    terms = split_search(" ".join(searched))
+
+    found = has_terms(SEPARATOR.join(terms), *(column.encode() for column in columns))
+
+    assert found == all(term in fold_columns(*columns) for term in terms)
 
 
 @given(st.text())

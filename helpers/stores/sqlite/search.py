@@ -54,8 +54,18 @@ def has_terms(terms: str, *columns: bytes) -> bool:
 
     The columns are the `SEARCHED_COLUMNS`, in UTF-8. This is for SQL.
     """
-    searchable = _fold(*columns)
-    return all(term in searchable for term in terms.split(SEPARATOR))
+    key, summary, content, category, tags = columns
+    missing = terms.split(SEPARATOR)
+
+    # Most terms stand in the content, and then the other columns need no folding.
+    for column in (content, key, summary, category):
+        text = column.decode(errors="replace").casefold()
+        missing = [term for term in missing if term not in text]
+        if not missing:
+            return True
+
+    searchable = _fold(b"", b"", b"", b"", tags)
+    return all(term in searchable for term in missing)
 
 
 def add_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
