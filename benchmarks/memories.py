@@ -109,11 +109,13 @@ class InlineStore:
         self._connection.close()
 
     def walk(self) -> object:
-        root = self._choose_root(self._chance)
-        return self._read(lambda c: walks.walk(c, NAMESPACE, root, DEFAULT_LIMITS))
+        return self.walk_from(self._choose_root(self._chance))
 
     def walk_hub(self) -> object:
-        return self._read(lambda c: walks.walk(c, NAMESPACE, HUB, DEFAULT_LIMITS))
+        return self.walk_from(HUB)
+
+    def walk_from(self, root: str) -> object:
+        return self._read(lambda c: walks.walk(c, NAMESPACE, root, DEFAULT_LIMITS))
 
     def read_rows(self) -> object:
         """Read the memories of a walk by their keys."""
@@ -255,8 +257,8 @@ async def measure_readers(path: Path, rounds: int, size: int) -> Measured:
     roots = [f"k{2 + n * 29 % (size - 2):07}" for n in range(READS)]
 
     def walk_alone() -> None:
-        for _ in range(READS):
-            inline.walk()
+        for root in roots:
+            inline.walk_from(root)
 
     async def walk_all(own_roots: list[str]) -> None:
         for root in own_roots:

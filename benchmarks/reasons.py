@@ -23,19 +23,21 @@ REASONS = (
     Reason(
         "25 files of 16 KB over MCP",
         DEFAULT_BOUND,
-        "of 9.7 ms for seven calls the client and the pipes take 1.3, as ready-made replies show,"
-        " and the way to a thread and back 1.2, without which a slow disk would stop everything."
-        " The wanted ratios leave 6.3 and 5.5 ms for the server. Its work alone takes 5.0 at best,"
-        " on one thread with warm caches: 1.0 to look for secrets, 1.8 to open the files that are"
-        " left in each call, to know their sizes, and the rest to read, and to make records and"
-        " replies; between two calls the caches are others'. Set `max_response_bytes` higher if"
-        " your client takes longer replies",
+        "of 8.5 ms for seven calls the client and the pipes take 1.0, as ready-made replies show."
+        " The wanted ratios leave 5.9 and 4.9 ms for the server. The same calls take it 5.4 to 6.5"
+        " in process, one after another with warm caches: 0.9 of that is looking for secrets, 1.2"
+        " opening the files that are left in each call, to know their sizes, and 0.9 the way to a"
+        " thread and back, without which a slow disk would stop everything; the rest is reading"
+        " them, and making records and replies. Over stdio it is 2 more, of which the protocol"
+        " takes 0.6, as seven pings and the writing of seven answers show: between two calls"
+        " processors sleep, and caches are others'. Set `max_response_bytes` higher if your client"
+        " takes longer replies",
     ),
     Reason(
         "25 files of 16 KB over MCP",
         LARGE_BOUND,
-        "of 3.7 ms the client and the pipe take 1.2, as ready-made replies show. The wanted ratios"
-        " leave 0.9 and 1.3 ms for the server, whose work alone takes 1.8 at best, on one thread"
+        "of 3.3 ms the client and the pipe take 1.0, as ready-made replies show. The wanted ratios"
+        " leave 0.9 and 1.1 ms for the server, whose work alone takes 1.8 at best, on one thread"
         " with warm caches; 0.7 of that is looking for secrets",
     ),
     Reason(
@@ -46,24 +48,44 @@ REASONS = (
     Reason(
         "25 real sources over MCP",
         DEFAULT_BOUND,
-        "as with 25 files of 16 KB: five calls take 10.3 ms, client and pipes 1.2, the server's"
-        " work alone 4.1 at best",
+        "as with 25 files of 16 KB: of 6.3 ms for five calls the client and the pipes take 0.7,"
+        " the server's work alone 4.1 at best, and one read_multiple_files 4.8",
     ),
     Reason(
         "25 real sources over MCP",
         LARGE_BOUND,
-        "of 3.8 ms the client and the pipe take 1.0; the wanted ratio leaves 1.6 ms for the server,"
+        "of 2.9 ms the client and the pipe take 0.8; the wanted ratio leaves 1.1 ms for the server,"
         " whose work alone takes 1.7 at best",
     ),
     Reason("20,000 characters of each", None, "as with 25 files of 16 KB"),
     Reason(
         "safe reader against a bare loop",
         None,
-        "of 17 microseconds per file of 1 KB, the bare loop takes 2, because system calls are very"
-        " cheap on this machine; looking for secrets takes 5, and about 1.7 ms per MB in larger"
+        "of 13 microseconds per file of 1 KB, the bare loop takes 1.2, because system calls are"
+        " very cheap on this machine; looking for secrets takes 4, and 1.4 ms per MB in larger"
         " files, all of it in the engine; the rest is 42 short calls of Python functions: two roots"
         " that are opened and watched for stalls, status, the package's own files, the deny list,"
         " the range, decoding and the record. The ratio without the search stands beside",
+    ),
+    Reason(
+        "20 linked memories of",
+        None,
+        "the wanted ratio leaves 0.7 ms for a request. In processor time the same walk takes 1.1 ms"
+        " in process, as a call of this package with its checks, hashes and JSON; and an address"
+        " that does not exist takes the server 0.4, for HTTP, the guard and the routes",
+    ),
+    Reason(
+        "ms for a search and a tag",
+        None,
+        "the reply says exactly how many memories match. 40,000 have the tag, and 67 of 100"
+        " memories the searched letters, so that the search index is of no help: each memory with"
+        " the tag is looked up and its text read and folded, in 7 microseconds",
+    ),
+    Reason(
+        "ms for a search of two characters",
+        None,
+        "the search index holds all namespaces, and most of its matches are others': so the texts"
+        " of the 2,000 memories are read and folded, in 4.5 microseconds each",
     ),
     Reason(
         "ms, p99, for a write of eight processes",
@@ -156,12 +178,17 @@ REASONS = (
     Reason(
         "walks per second, 64 callers",
         None,
-        "callers share one reader thread, and the hop between threads costs as much as a walk",
+        "the same walks take 0.7 ms of processor time inline, and 1.0 through the thread even if"
+        " only one caller asks: 0.04 to 0.06 for the snapshot, for memories that expire, for the"
+        " deadline and for the way there and back, if nothing is done there, and the rest because"
+        " two threads in turn work with caches that the other one has used. Many callers share that"
+        " one thread",
     ),
     Reason(
         "PostgreSQL: walks per second, two server processes",
         None,
-        "the database, two servers and the callers shared two cores",
+        "one server and its database keep two cores busy for 67 of 100 parts of the time already,"
+        " and two servers for 93: two cores allow 1.5 at best",
     ),
 )
 

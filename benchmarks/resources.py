@@ -1,5 +1,6 @@
 """What calls need: memory, and characters around contents."""
 
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ from benchmarks.workloads import FILES, LINE
 
 RECORD_SIZES = {DEFAULT_BOUND: 2_000, LARGE_BOUND: 25_000}
 """Characters of files of which 25 fit into one reply."""
+
+RUNS = 5
+"""How often calls are made at once, each time in a process of its own."""
 
 MEMORY_PROGRAM = """
 import asyncio, sys, threading, time
@@ -63,14 +67,15 @@ async def measure_memory(base: Path, _: int) -> list[Measured]:
     for bound in BOUNDS:
         folders = [str(base / "agent"), str(base / "workspace")]
         command = [sys.executable, "-c", MEMORY_PROGRAM, *folders, str(bound)]
-        done = subprocess.run(command, capture_output=True, check=True)
-        mebibytes, milliseconds = map(float, done.stdout.split())
+        runs = [list(map(float, subprocess.check_output(command).split())) for _ in range(RUNS)]
+        mebibytes = max(peak for peak, _ in runs)
+        milliseconds = statistics.median(time for _, time in runs)
 
         memory = "peak MiB over idle, 64 calls at once of 25 files of 1 GiB each"
-        time = "ms until the last of those 64 calls was answered"
+        until = "ms until the last of those 64 calls was answered"
         results += [
             Measured("18", memory, "<= 128 MiB", mebibytes, bound=bound),
-            Measured("18", time, "<= 300 ms", milliseconds, bound=bound),
+            Measured("18", until, "<= 300 ms", milliseconds, bound=bound),
         ]
 
     huge.unlink()

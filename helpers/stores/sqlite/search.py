@@ -55,16 +55,14 @@ def has_terms(terms: str, *columns: bytes) -> bool:
     The columns are the `SEARCHED_COLUMNS`, in UTF-8. This is for SQL.
     """
     key, summary, content, category, tags = columns
-    missing = terms.split(SEPARATOR)
 
     # Most terms stand in the content, and then the other columns need no folding.
-    for column in (content, key, summary, category):
-        text = column.decode(errors="replace").casefold()
-        missing = [term for term in missing if term not in text]
-        if not missing:
-            return True
+    text = content.decode(errors="replace").casefold()
+    missing = [term for term in terms.split(SEPARATOR) if term not in text]
+    if not missing:
+        return True
 
-    searchable = _fold(b"", b"", b"", b"", tags)
+    searchable = _fold(key, summary, b"", category, tags)
     return all(term in searchable for term in missing)
 
 
