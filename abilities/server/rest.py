@@ -59,6 +59,16 @@ class _Operation(NamedTuple):
     lists: tuple[str, ...] = ()
 
     @property
+    def settled(self) -> list[str]:
+        """The arguments that the path settles: a key leaves no choice of an id.
+
+        An id leaves the choice of a key, which is then the memory's new one.
+        """
+        names = ("key", "id") if "{key}" in self.path else ("id",)
+        is_of_one = "{" in self.path
+        return [name for name in names if is_of_one and name in self.ability.input.model_fields]
+
+    @property
     def has_body(self) -> bool:
         return self.method in ("POST", "PATCH")
 
@@ -146,7 +156,7 @@ def _create_endpoint(
         except Refused as refusal:
             return dialect.refuse(Fault.from_refusal(refusal))
 
-        return await call_with_body(name, request, given)
+        return await call_with_body(name, request, given, operation.settled)
 
     async def call_by_address(request: Request) -> Response:
         if name not in get_abilities(request).registry:
@@ -158,7 +168,7 @@ def _create_endpoint(
         except Refused as refusal:
             return dialect.refuse(Fault.from_refusal(refusal))
 
-        repeated = find_repetition(in_query, given)
+        repeated = find_repetition(in_query, [*given, *operation.settled])
         if repeated is not None:
             return dialect.refuse(Fault.from_refusal(repeated))
 
@@ -217,7 +227,7 @@ def _describe(operation: _Operation, ability: Ability, dialect: Dialect) -> Json
     required: list[str] = schema.get("required", [])
 
     in_path = [name for name in fields if f"{{{name}}}" in operation.path]
-    others = [name for name in fields if name not in in_path]
+    others = [name for name in fields if name not in operation.settled]
     in_query = [] if has_body else others
 
     # No part of an address can be left out, or be null.

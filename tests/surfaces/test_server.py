@@ -126,6 +126,28 @@ async def test_a_memory_is_searched_changed_and_deleted_by_its_id(
         assert twice.json()["error"] == wrong.json()["error"]
 
 
+async def test_the_address_of_a_key_names_no_other_memory(local: str, roots: Settings) -> None:
+    stored = [
+        await python(roots, "store_memory", {"type": "core", "content": "x", "key": key})
+        for key in ("one", "two")
+    ]
+    other = stored[1]["id"]
+    address = f"{local}/api/memories/one"
+
+    async with httpx.AsyncClient() as client:
+        refused = [
+            await client.patch(address, json={"id": other, "content": "three"}),
+            await client.delete(address, params={"id": other}),
+            await client.get(f"{address}/history", params={"id": other}),
+        ]
+        both = [(await client.get(f"{local}/api/memories/{key}")).json() for key in ("one", "two")]
+
+    for response in refused:
+        assert response.status_code == 400
+        assert response.json()["error"]["reason"] == "repeated_argument"
+    assert [read["data"]["content"] for read in both] == ["x", "x"]
+
+
 @pytest.mark.parametrize("key", KEYS)
 async def test_a_memory_is_changed_and_deleted_at_the_address_of_its_key(
     key: str, local: str, roots: Settings
