@@ -136,17 +136,20 @@ async def test_s9_a_file_that_may_only_be_read(ask: Any, read_only: Settings) ->
         assert await ask(read_only, call) == "done"
 
 
-@pytest.fixture(params=["file", "folder"])
+@pytest.fixture(params=["file", "folder", "folder to read"])
 def shut(request: pytest.FixtureRequest, read_only: Settings) -> Iterator[Settings]:
-    """A store of which its user may not even read the file, or enter the folder."""
+    """A store of which its user may not even read the file, enter the folder, or write to it.
+
+    SQLite makes an index of its log in the folder, without which it reads nothing.
+    """
     path = store_file(read_only)
-    if request.param == "folder":
+    if request.param != "file":
         path = path.parent
 
     user, mode = os.geteuid(), path.stat().st_mode
     if os.getuid() == 0:
         os.seteuid(0)
-    path.chmod(0)
+    path.chmod(0o555 if request.param == "folder to read" else 0)
     os.seteuid(user)
     yield read_only
 

@@ -2,9 +2,11 @@
 
 import errno
 import logging
+import os
 import sqlite3
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from abilities.declarations.faults import Refused
@@ -62,6 +64,25 @@ def translate_os_error(error: OSError) -> Refused:
         return Refused("storage_full")
 
     return Refused("unavailable")
+
+
+def translate_opening(refused: Refused, path: Path) -> Refused:
+    """Return why a store was not opened: a right may be missing without which nobody reads."""
+    is_missing_right = refused.reason == "read_only" or path.exists()
+    if is_missing_right and not _can_read(path):
+        return Refused("storage_denied")
+
+    return refused
+
+
+def _can_read(path: Path) -> bool:
+    """Return whether this user may read a store, and the index of its log or make one."""
+    effective = os.access in os.supports_effective_ids
+    if not os.access(path, os.R_OK, effective_ids=effective):
+        return False
+
+    index = path.with_name(f"{path.name}-shm")
+    return index.exists() or os.access(path.parent, os.W_OK, effective_ids=effective)
 
 
 def translate_for_read(refused: Refused) -> Refused:

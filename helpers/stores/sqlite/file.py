@@ -15,7 +15,11 @@ from abilities.helpers.durable import sync_folder
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.sqlite import schema
 from abilities.helpers.stores.sqlite.copying import OWNER_ONLY, reserve_new_file
-from abilities.helpers.stores.sqlite.errors import translate_os_error, translate_sqlite_error
+from abilities.helpers.stores.sqlite.errors import (
+    translate_opening,
+    translate_os_error,
+    translate_sqlite_error,
+)
 from abilities.helpers.stores.sqlite.log import (
     KEPT_BYTES,
     StoreConnection,
@@ -102,18 +106,9 @@ class StoreFile:
                 self._write_store_id()
             return connection
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise self._translate(translate_sqlite_error(error)) from error
+            raise translate_opening(translate_sqlite_error(error), self.path) from error
         except OSError as error:
-            raise self._translate(translate_os_error(error)) from error
-
-    def _translate(self, refused: Refused) -> Refused:
-        """Return why the file was not opened: a right may be missing without which nobody reads."""
-        effective = os.access in os.supports_effective_ids
-        is_missing_right = refused.reason == "read_only" or self.path.exists()
-        if is_missing_right and not os.access(self.path, os.R_OK, effective_ids=effective):
-            return Refused("storage_denied")
-
-        return refused
+            raise translate_opening(translate_os_error(error), self.path) from error
 
     def close(self) -> None:
         """Close the lock file; connections are closed by those who opened them."""
