@@ -85,7 +85,7 @@ REASONS = (
         "ms for a search of two characters",
         None,
         "the search index holds all namespaces, and most of its matches are others': so the texts"
-        " of the 2,000 memories are read and folded, in 4.5 microseconds each",
+        " of the 2,000 memories are read and folded, in 5 microseconds each",
     ),
     Reason(
         "ms, p99, for a write of eight processes",
