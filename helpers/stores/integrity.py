@@ -79,10 +79,10 @@ class IntegrityCheck:
         self._wrong_versions: list[str] = []
         self._last_versions: dict[str, int] = {}
 
-    def add_memory(self, columns: Iterable[Any]) -> None:
+    def add_memory(self, columns: Iterable[Any]) -> bool:
         """Check a memory: the columns of its `Row`, its hash, and its `INDEX_COLUMNS`.
 
-        The last are None if the memory has no row in the memory index.
+        The last are None if the memory has no row in the memory index. Returns whether it is sound.
         """
         self._memory_count += 1
         self._count_row()
@@ -92,7 +92,8 @@ class IntegrityCheck:
         row = Row._make(islice(values, len(Row._fields)))
         stored_hash = next(values)
         index_row = IndexRow._make(values)
-        if _is_sound_memory(row, stored_hash, index_row):
+        is_sound = _is_sound_memory(row, stored_hash, index_row)
+        if is_sound:
             self._add_version(row)
         else:
             self._damaged_memories.append(_format_name(row.namespace, row.key))
@@ -101,6 +102,7 @@ class IntegrityCheck:
         group = _Group(row.namespace, row.archived, row.type, row.importance)
         self._group_numbers[group] += 1
         self._group_sizes[group] += _count_bytes(row, errors="surrogateescape")
+        return is_sound
 
     def add_index_rows(self, number: int) -> None:
         """Compare the number of rows in the memory index with that of the memories added so far."""
@@ -150,7 +152,7 @@ class IntegrityCheck:
         self._wrong_versions.append(_format_name(namespace, version))
 
     def add_unfindable(self, namespace: str, key: str) -> None:
-        """Add a memory that is missing from the search index."""
+        """Add a memory that the search index does not have, or with other words."""
         self._unfindable.append(_format_name(namespace, key))
 
     def add_wrong_index(self, name: str) -> None:

@@ -58,6 +58,7 @@ STATEMENTS = (
     "DELETE FROM memories WHERE key = 'k1'",
     f"UPDATE tags SET tag = 'x' WHERE tag = 't1' AND id = {ONE_ID}",
     f"DELETE FROM words WHERE id = {ONE_ID}",
+    f"UPDATE words SET folded = 'x' WHERE id = {ONE_ID}",
     "UPDATE versions SET number = 1",
     "DELETE FROM versions",
     "UPDATE counters SET number = 77",
@@ -102,6 +103,27 @@ async def test_s16_a_repair_mends_every_kind_of_damage(
     assert await find_damage(store) == []
     assert (await store.repair(None, lambda _: None, dry_run=False)).damage == []
     await store.close()
+
+
+async def test_s16_wrong_words_are_mended_without_counting_again(url: str) -> None:
+    await fill(url, 5)
+    tamper(url, "UPDATE words SET folded = 'x'")
+    shelved = read_shelf(url)
+    store = PostgresStore(url)
+    assert await find_damage(store) == ["search"]
+
+    await store.repair(None, lambda _: None, dry_run=False)
+
+    assert await find_damage(store) == []
+    assert read_shelf(url) == shelved
+    await store.close()
+
+
+def read_shelf(url: str) -> list[tuple[Any, ...]]:
+    """Return the rows of the memory index, each with the transaction that wrote it."""
+    with psycopg.connect(url) as connection:
+        connection.execute("SET search_path = abilities_data")
+        return connection.execute("SELECT id, xmin::text FROM shelf ORDER BY id").fetchall()
 
 
 async def test_s16_a_repair_goes_on_while_others_write(url: str, tmp_path: Path) -> None:

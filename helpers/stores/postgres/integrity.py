@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from abilities.helpers.stores.integrity import INDEX_COLUMNS, Counted, IntegrityCheck
+from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.postgres.history_check import check_history
 from abilities.helpers.stores.postgres.ranking import LINK_COLUMNS
 from abilities.helpers.stores.postgres.reads import COLUMNS
@@ -11,11 +12,13 @@ from abilities.helpers.stores.postgres.recall_index import find_language
 from abilities.helpers.stores.postgres.statements import Connection, stream
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.ranking import ARE_STALE
+from abilities.helpers.stores.search_text import fold_searchable
 
 _MEMORIES = f"""
-SELECT {COLUMNS}, m.hash, {", ".join(f"s.{name}" for name in INDEX_COLUMNS)}
+SELECT {COLUMNS}, m.hash, {", ".join(f"s.{name}" for name in INDEX_COLUMNS)}, w.folded
 FROM memories AS m
 LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND s.key = m.key
+LEFT JOIN words AS w ON w.namespace = m.namespace AND w.id = m.id
 """
 _INDEX_SIZE = "SELECT count(*) FROM shelf"
 _LINKS = f"""
@@ -48,6 +51,9 @@ SELECT namespace, key FROM (
 _REPEATED_VERSIONS = """
 SELECT namespace, version FROM memories GROUP BY namespace, version HAVING count(*) > 1
 """
+_VERSIONS = """
+SELECT namespace, version FROM memories GROUP BY namespace, version HAVING count(*) > 1
+"""
 _UNFINDABLE = """
 SELECT namespace, key FROM memories AS m WHERE NOT EXISTS (
     SELECT FROM words AS w WHERE w.namespace = m.namespace AND w.id = m.id
@@ -69,8 +75,11 @@ async def check_store(
     """
     integrity_check = IntegrityCheck(progress)
 
-    async for memory in stream(connection, _MEMORIES):
-        integrity_check.add_memory(memory)
+    async for *memory, folded in stream(connection, _MEMORIES):
+        is_sound = integrity_check.add_memory(memory)
+        row = Row._make(memory[: len(Row._fields)])
+        if is_sound and folded != fold_searchable(row):
+            integrity_check.add_unfindable(row.namespace, row.key)
 
     async for (number,) in stream(connection, _INDEX_SIZE):
         integrity_check.add_index_rows(number)
@@ -89,9 +98,6 @@ async def check_store(
 
     async for namespace, version in stream(connection, _REPEATED_VERSIONS):
         integrity_check.add_repeated_version(namespace, version)
-
-    async for namespace, key in stream(connection, _UNFINDABLE):
-        integrity_check.add_unfindable(namespace, key)
 
     if await find_language(connection) is None:
         integrity_check.add_wrong_index("recall_language")

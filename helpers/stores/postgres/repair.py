@@ -164,10 +164,11 @@ async def repair_store(
 
 
 class _Selected(NamedTuple):
-    """The keys of memories to write anew, and of those that only have to be indexed again."""
+    """The keys of memories to write anew, to index again, and to be found by their words again."""
 
     damaged: list[str]
     unindexed: list[str]
+    unsearchable: list[str]
 
 
 class _Repair:
@@ -202,6 +203,8 @@ class _Repair:
             await self._mend_memory(key)
         for key in selected.unindexed:
             await self._index_again(key)
+        for key in selected.unsearchable:
+            await self._save_words(key)
         for key in await _REPEATED_VERSIONS.fetch(connection, namespace):
             await self._renew_version(key)
 
@@ -222,6 +225,7 @@ class _Repair:
     async def _select_memories(self) -> _Selected:
         damaged: list[str] = []
         unindexed: list[str] = []
+        unsearchable: list[str] = []
         width = len(Row._fields)
 
         async for columns in stream(self._connection, _MEMORIES, self._namespace):
@@ -233,14 +237,12 @@ class _Repair:
                 continue
 
             is_indexed = has_key and IndexRow._make(indexed) == build_index_row(row)
-            if (
-                not is_indexed
-                or folded != fold_searchable(row)
-                or not have_same_tags(row.tags, tags)
-            ):
+            if not is_indexed or not have_same_tags(row.tags, tags):
                 unindexed.append(row.key)
+            elif folded != fold_searchable(row):
+                unsearchable.append(row.key)
 
-        return _Selected(damaged, unindexed)
+        return _Selected(damaged, unindexed, unsearchable)
 
     async def _mend_memory(self, key: str) -> None:
         """Write what is left of a damaged memory anew, after its row was put aside."""
@@ -279,6 +281,12 @@ class _Repair:
 
         await save_words(self._connection, row)
         await index_memory(self._connection, row, shelved)
+
+    async def _save_words(self, key: str) -> None:
+        """Write the words of a memory anew, and no counters, which take longer with each change."""
+        row, _ = await _ROW.fetch_only(self._connection, self._namespace, key)
+        await _DELETE_WORDS.execute(self._connection, row.namespace, row.id)
+        await save_words(self._connection, row)
 
     async def _renew_version(self, key: str) -> None:
         existing = await find_existing_by_key(self._connection, self._namespace, key)
