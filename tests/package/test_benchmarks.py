@@ -12,6 +12,7 @@ from benchmarks.documents import BLOCKS, DOCUMENTS, fill_blocks
 from benchmarks.goals import QUICK, list_goals, measure_goal
 from benchmarks.measure import Measured, Prepared, Work, read_processor_time, run_shuffled
 from benchmarks.peers import BOUNDS
+from benchmarks.reasons import REASONS
 from benchmarks.results import Results, load_results, replace_results
 
 WITHOUT_RIVALS = (
@@ -49,6 +50,15 @@ async def test_each_goal_can_be_measured(name: str) -> None:
     assert all(result.value is not None and result.value > 0 for result in results)
     if name in ABOUT_REPLIES:
         assert {result.bound for result in results} == set(BOUNDS)
+
+
+def test_each_goal_that_is_missed_has_its_limit() -> None:
+    results = load_results()
+    missed = [result for result in results if result.met is False]
+
+    assert missed and all(result.value is not None for result in results)
+    for result in missed:
+        assert any(reason.explains(result) for reason in REASONS), result.what
 
 
 async def test_each_variant_runs_once_per_round_in_an_order_that_changes() -> None:
