@@ -1,6 +1,6 @@
 """Abilities over HTTP: a route per ability, whose payload is that of every surface."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 from fastapi import FastAPI
@@ -132,28 +132,26 @@ def describe_body(schema: JsonObject) -> JsonObject:
     return {"required": True, "content": {_JSON: {"schema": schema}}}
 
 
-async def call_with_body(
-    name: str, request: Request, given: Mapping[str, object], settled: Iterable[str] = ()
-) -> Response:
+async def call_with_body(name: str, request: Request, given: Mapping[str, object]) -> Response:
     """Call an ability with the arguments in a request's body and those given in other places.
 
-    A body that repeats one of these is refused, and one with an argument that is ``settled``.
+    A body that repeats one of these is refused.
     """
     try:
         body = parse_body(request.headers.get("content-type"), await request.body())
     except ValueError:
         return to_response(build_failed_reply(Fault.from_reason("malformed_request")))
 
-    refusal = find_repetition(body, [*given, *settled])
+    refusal = find_repetition(body, given)
     if refusal is not None:
         return to_response(build_failed_reply(Fault.from_refusal(refusal)))
 
     return await call_ability(get_abilities(request), name, {**body, **given})
 
 
-def find_repetition(arguments: JsonObject, names: Iterable[str]) -> Refused | None:
-    """Return the refusal of arguments of which one is given elsewhere; None if none is."""
-    for name in names:
+def find_repetition(arguments: JsonObject, given: Mapping[str, object]) -> Refused | None:
+    """Return the refusal of arguments that repeat one given elsewhere; None if they do not."""
+    for name in given:
         if name in arguments:
             return Refused("repeated_argument", name)
 

@@ -64,9 +64,13 @@ class _Operation(NamedTuple):
 
         An id leaves the choice of a key, which is then the memory's new one.
         """
-        names = ("key", "id") if "{key}" in self.path else ("id",)
-        is_of_one = "{" in self.path
-        return [name for name in names if is_of_one and name in self.ability.input.model_fields]
+        names: tuple[str, ...] = ()
+        if "{key}" in self.path:
+            names = ("key", "id")
+        elif "{id}" in self.path:
+            names = ("id",)
+
+        return [name for name in names if name in self.ability.input.model_fields]
 
     @property
     def has_body(self) -> bool:
@@ -152,11 +156,11 @@ def _create_endpoint(
             return _refuse(Fault.from_reason("unknown_address"))
 
         try:
-            given = {**_read_path(request), **_read_condition(request, operation)}
+            given = {**_read_path(request, operation), **_read_condition(request, operation)}
         except Refused as refusal:
             return dialect.refuse(Fault.from_refusal(refusal))
 
-        return await call_with_body(name, request, given, operation.settled)
+        return await call_with_body(name, request, given)
 
     async def call_by_address(request: Request) -> Response:
         if name not in get_abilities(request).registry:
@@ -164,11 +168,11 @@ def _create_endpoint(
 
         in_query = _read_query(request, operation.lists)
         try:
-            given = {**_read_path(request), **_read_condition(request, operation)}
+            given = {**_read_path(request, operation), **_read_condition(request, operation)}
         except Refused as refusal:
             return dialect.refuse(Fault.from_refusal(refusal))
 
-        repeated = find_repetition(in_query, [*given, *operation.settled])
+        repeated = find_repetition(in_query, given)
         if repeated is not None:
             return dialect.refuse(Fault.from_refusal(repeated))
 
@@ -191,9 +195,12 @@ def _read_query(request: Request, lists: Sequence[str]) -> JsonObject:
     return parameters
 
 
-def _read_path(request: Request) -> JsonObject:
-    """Return the arguments in the path. A key is percent-decoded; an id has no such characters."""
-    arguments: JsonObject = dict(request.path_params)
+def _read_path(request: Request, operation: _Operation) -> JsonObject:
+    """Return the arguments that the path settles; one that it leaves no choice of is None.
+
+    A key is percent-decoded; an id has no such characters.
+    """
+    arguments: JsonObject = {**dict.fromkeys(operation.settled), **request.path_params}
 
     if "key" in arguments:
         # Bytes that are not UTF-8 become surrogates, which no key may contain.

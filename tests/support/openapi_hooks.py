@@ -27,14 +27,16 @@ _CURSOR = re.compile(CURSOR_PATTERN)
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Send no well-formed cursors, resume points, versions and ends of memories.
 
-    Cursors would be of no ranking, of another order, or more than the questions. Memories are
-    deleted permanently: those that are archived can still be read, which no schema says.
+    Cursors would be of no ranking, of another order, or more than the questions. At its address a
+    memory is deleted permanently: one that is archived can still be read, which no schema says.
 
     The generator asks no filter about values at the bounds of a schema.
     """
     _drop_places(case.query or {})
-    if case.method == "DELETE" and str((case.query or {}).get("permanent", "false")) == "false":
-        case.query = {**(case.query or {}), "permanent": "true"}
+    query = case.query or {}
+    is_archived = case.method == "DELETE" and str(query.get("permanent", "false")) == "false"
+    if is_archived and case.path.endswith("/{key}"):
+        case.query = {**query, "permanent": "true"}
 
     body = case.body
     if not isinstance(body, dict):
