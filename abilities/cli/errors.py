@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import click
@@ -84,6 +84,23 @@ def explain_errors() -> Generator[None]:
         raise  # who read the output wants no more
     except OSError as error:
         raise click.ClickException(_describe_file_error(error)) from None
+
+
+@contextmanager
+def explain_stop(describe: Callable[[], str]) -> Generator[None]:
+    """If the block is stopped, by Ctrl-C or an error, say how far it came and what to do."""
+    try:
+        yield
+    except BaseException as error:
+        from asyncio import CancelledError
+
+        from abilities.cli.text import echo
+        from abilities.declarations.faults import Refused
+
+        # Ctrl-C cancels what an event loop runs.
+        if isinstance(error, KeyboardInterrupt | CancelledError | Refused | OSError):
+            echo(describe(), err=True)
+        raise
 
 
 @contextmanager

@@ -5,13 +5,14 @@ import asyncio
 import click
 
 from abilities.cli.completion import complete_any_key
-from abilities.cli.errors import explain_errors
+from abilities.cli.errors import explain_errors, explain_stop
 from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, format_count
 from abilities.declarations.values import utc_now
 from abilities.helpers.memory.writer import Writer
 from abilities.helpers.stores.timeline import MemoryName
+from abilities.helpers.transfer.patience import Patience
 
 _UNREACHED = (
     "Copies elsewhere still have it: backups, exports, replicas, and what was printed or logged."
@@ -40,7 +41,7 @@ def compact(session: Session) -> None:
     with every few hundred changes; this does all of it at once, for example after the settings were
     lowered. What it forgets cannot be undone any more; the memories stay as they are.
     """
-    with explain_errors():
+    with explain_errors(), explain_stop(lambda: "Stopped. To go on, run the same command again."):
         forgotten = asyncio.run(_compact(session))
 
     echo(f"Forgot {format_count(forgotten, 'change', 'changes')}.", err=True)
@@ -48,7 +49,8 @@ def compact(session: Session) -> None:
 
 async def _compact(session: Session) -> int:
     async with session.open_store() as store:
-        return await store.compact(utc_now())
+        now = utc_now()
+        return await Patience().call(lambda: store.compact(now))
 
 
 @click.command(epilog=_PURGE_EXAMPLES)

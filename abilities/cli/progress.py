@@ -13,13 +13,17 @@ class ProgressBar:
     def __init__(self, progress: Progress, title: str, total: float | None) -> None:
         self._progress = progress
         self._task = progress.add_task(title, total=total)
+        self.done = 0.0
+        """What was done so far, whether or not it is shown."""
 
     def advance(self, amount: float) -> None:
         """Add to what is done."""
+        self.done += amount
         self._progress.advance(self._task, amount)
 
     def reach(self, done: float) -> None:
         """Set what is done so far."""
+        self.done = done
         self._progress.update(self._task, completed=done)
 
 

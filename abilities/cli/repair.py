@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from abilities.cli.errors import explain_errors
+from abilities.cli.errors import explain_errors, explain_stop
 from abilities.cli.options import whole_store
 from abilities.cli.progress import show_progress
 from abilities.cli.session import Session, pass_session
@@ -57,7 +57,8 @@ def repair(session: Session, dry_run: bool, aside: Path | None) -> None:
     if path is not None and not path.exists():
         raise click.ClickException(f"there is no store at {path}")
 
-    with explain_errors():
+    words = "Stopped; what was mended stays. To go on, run the same command again."
+    with explain_errors(), explain_stop(lambda: words):
         if aside is not None and aside.exists():
             raise FileExistsError(aside)
 

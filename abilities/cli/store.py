@@ -4,11 +4,12 @@ import asyncio
 import json
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import click
 
-from abilities.cli.errors import explain_errors
+from abilities.cli.errors import explain_errors, explain_stop
 from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.progress import show_progress
 from abilities.cli.remarks import SHOWN_REMARKS, report_notes
@@ -21,6 +22,7 @@ from abilities.helpers.stores.sqlite.backup import backup, restore
 from abilities.helpers.transfer.exporting import ExportOptions, ExportResult, export
 from abilities.helpers.transfer.importing import HISTORY, ImportOptions, import_memories
 from abilities.helpers.transfer.opening import open_source
+from abilities.helpers.transfer.patience import Patience
 from abilities.settings import Settings
 
 _OUTCOMES = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
@@ -101,8 +103,17 @@ def import_(
     """
     options = ImportOptions(replace, dry_run)
 
-    with explain_errors():
-        counts = asyncio.run(_import(session, _to_path(file), options, report))
+    counts: Counter[str] = Counter()
+
+    def describe_stop() -> str:
+        done = "" if dry_run else " What was imported stays."
+        return (
+            f"Stopped, after this: {_format_counts(counts)}.{done} "
+            "To go on, run the same command again."
+        )
+
+    with explain_errors(), explain_stop(describe_stop):
+        asyncio.run(_import(session, _to_path(file), options, report, counts))
 
     verb = "Would import" if dry_run else "Imported"
     echo(f"{verb}: {_format_counts(counts)}.", err=True)
@@ -136,8 +147,8 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
     _check_store_exists(session.settings)
     check_target(_to_path(file))
 
+    options = ExportOptions(session.given_namespace, resume, history=not no_history)
     with explain_errors():
-        options = ExportOptions(session.given_namespace, resume, history=not no_history)
         result = asyncio.run(_export(session, _to_path(file), options))
 
     _print_export(result)
@@ -160,7 +171,11 @@ def backup_(session: Session, file: Path) -> None:
     store = _require_store_file(session.settings)
     check_folder(file)
 
-    with explain_errors(), show_progress("Copying, then checking the copy", 1.0) as bar:
+    with (
+        explain_errors(),
+        explain_stop(lambda: f"Stopped; {file} was not written. Run the same command again."),
+        show_progress("Copying, then checking the copy", 1.0) as bar,
+    ):
         damage = backup(store, file, bar.reach)
 
     if not damage:
@@ -246,7 +261,8 @@ async def _import(
     path: Path | None,
     options: ImportOptions,
     report: Path | None,
-) -> Counter[str]:
+    counts: Counter[str],
+) -> None:
     # Without the option, memories stay in the namespaces that an export has for them.
     all_into_it = session.given_namespace is not None
     opening = open_source(path, session.settings.namespace, all_into_it=all_into_it)
@@ -257,19 +273,36 @@ async def _import(
             report_notes(report) as tell,
             show_progress(f"Importing {source.kind}", source.length or None) as bar,
         ):
-            return await import_memories(store, source, options, tell, bar.reach)
+            await import_memories(store, source, options, tell, bar.reach, counts)
 
 
 async def _export(session: Session, path: Path | None, options: ExportOptions) -> ExportResult:
     async with session.open_store() as store:
-        with show_progress("Exporting", await store.count_memories()) as bar:
-            return await export(store, path, options, bar.advance)
+        number = await Patience().call(store.count_memories)
+        with show_progress("Exporting", number) as bar:
+
+            def describe_stop() -> str:
+                rest = "To go on, run the same command with --resume."
+                if path is None:
+                    rest = "The output is not complete; run the same command again."
+                return f"Stopped after {format_count(int(bar.done), 'memory', 'memories')}. {rest}"
+
+            with explain_stop(describe_stop):
+                return await export(store, path, options, bar.advance)
 
 
 async def _check(session: Session, *, full: bool) -> list[IntegrityFinding]:
     async with session.open_store() as store:
-        with show_progress("Checking") as bar:
-            return await store.check(bar.advance, full=full)
+        with (
+            show_progress("Checking") as bar,
+            explain_stop(
+                lambda: (
+                    f"Stopped after {int(bar.done):,} rows; nothing was changed. "
+                    "Run the same command again."
+                )
+            ),
+        ):
+            return await Patience().call(partial(store.check, bar.advance, full=full))
 
 
 def _format_counts(counts: Counter[str]) -> str:

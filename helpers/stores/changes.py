@@ -104,7 +104,10 @@ _OWN_REASONS = (
     "checksum_mismatch",
     "invalid_stored_value",
 )
-"""Why one memory of an import is refused by itself; any other reason concerns the whole store."""
+"""Why one memory of an import is refused by itself."""
+
+_PASSING_REASONS = ("busy", "timeout", "unavailable")
+"""Why a store refuses what it may accept when it answers again."""
 
 
 class MergedIncoming(NamedTuple):
@@ -328,17 +331,24 @@ def merge_incoming(
 def list_outcomes(settled: Sequence[Outcome | BaseException]) -> list[Outcome | Exception]:
     """Return what became of the memories of an import, in which some may be refused.
 
-    Raises the first exception that concerns more than one memory.
+    A memory that may be imported when the store answers again is refused too. Raises the first
+    exception that concerns more than one memory.
     """
     outcomes: list[Outcome | Exception] = []
     for outcome in settled:
-        if isinstance(outcome, BaseException) and not _concerns_one_memory(outcome):
+        is_own = is_passing(outcome) or _concerns_one_memory(outcome)
+        if isinstance(outcome, BaseException) and not is_own:
             raise outcome
         outcomes.append(cast(Outcome | Exception, outcome))
 
     return outcomes
 
 
-def _concerns_one_memory(error: BaseException) -> bool:
+def is_passing(outcome: object) -> bool:
+    """Return whether a store refused something only because it could not answer just then."""
+    return isinstance(outcome, Refused) and outcome.reason in _PASSING_REASONS
+
+
+def _concerns_one_memory(error: object) -> bool:
     """Return whether a memory was refused by itself, and not because the store cannot answer."""
     return isinstance(error, Refused) and error.reason in _OWN_REASONS

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.transfer.export_lines import HEADING, format_line
 from abilities.helpers.transfer.exported_pasts import ExportedPasts, match_past, read_end
 from abilities.helpers.transfer.history_lines import format_entry
+from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.transfer.resuming import ExportPlace, resume_export
 
 PAGE = 500
@@ -55,7 +57,8 @@ async def export(
     ``path`` is a file, or None for standard output. A file appears whole or not at all: until the
     end it is called ``NAME.part``; an interrupted export can be continued from there. The history
     comes before the memories, ordered by namespace, id and version. A memory is written as it is at
-    the moment it is read, or as it was where its written history ends. Raises Refused, OSError.
+    the moment it is read, or as it was where its written history ends. It waits for a store that
+    does not answer, as `Patience` says. Raises Refused, OSError.
     """
     with ExportedPasts() as pasts:
         if path is None:
@@ -105,6 +108,7 @@ class _Export:
         self._progress = progress
         self._pasts = pasts
         self._write = write
+        self._patience = Patience()
         self._memories = 0
         self._entries = 0
         self._damaged: list[DamagedMemory | DamagedEntry] = []
@@ -119,7 +123,7 @@ class _Export:
         return ExportResult(self._memories, self._entries, self._damaged)
 
     async def _write_history(self, after: tuple[str, str, int]) -> None:
-        while page := await self._store.read_entries(after, PAGE):
+        while page := await self._patience.call(partial(self._store.read_entries, after, PAGE)):
             last = page[-1]
             after = (last.namespace, last.id, last.version)
             entries = [entry for entry in page if self._namespace in (None, entry.namespace)]
@@ -134,7 +138,7 @@ class _Export:
                 break  # namespaces are in order, so none of its entries follow
 
     async def _write_memories(self, after: tuple[str, str]) -> None:
-        while page := await self._store.read_page(after, PAGE):
+        while page := await self._patience.call(partial(self._store.read_page, after, PAGE)):
             after = _get_place(page[-1])
             memories = [item for item in page if self._namespace in (None, _get_place(item)[0])]
 
@@ -143,7 +147,8 @@ class _Export:
                 if isinstance(item, DamagedMemory):
                     self._damaged.append(item)
                 else:
-                    sound.append(await match_past(self._store, item, self._pasts))
+                    matching = partial(match_past, self._store, item, self._pasts)
+                    sound.append(await self._patience.call(matching))
             await self._write_lines(sound)
 
             if len(memories) < len(page):
@@ -152,7 +157,7 @@ class _Export:
     async def _write_vanished(self) -> None:
         """Write the memories that were deleted or renamed since their history was written."""
         for end in self._pasts.list_due():
-            memory = await read_end(self._store, end)
+            memory = await self._patience.call(partial(read_end, self._store, end))
             if memory is not None:
                 await self._write_lines([memory])
 

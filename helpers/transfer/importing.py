@@ -5,13 +5,16 @@ Importing again changes nothing.
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.stores.changes import Outcome, is_passing
 from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.model import IncomingMemory
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.transfer.opening import OpenedSource
+from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.transfer.sources import Source, SourceItem
 
 BATCH = 500
@@ -64,26 +67,27 @@ async def import_memories(
     options: ImportOptions,
     report: Report,
     progress: Progress,
-) -> Counter[str]:
+    counts: Counter[str],
+) -> None:
     """Import memories, and count those added, replaced, unchanged, kept, adjusted and refused.
 
-    The history of memories that have none here is stored too, and its entries are counted.
-    If an import is interrupted, run it again to finish it. Every memory that is adjusted, refused,
-    or kept although it differs is reported; what a source has that is not kept is counted. Raises
-    Refused if the store can take nothing.
+    The history of memories that have none here is stored too, and its entries are counted. It
+    waits for a store that does not answer, as `Patience` says. If an import is interrupted,
+    ``counts`` says how far it came; run it again to finish it. Every memory that is adjusted,
+    refused, or kept although it differs is reported; what a source has that is not kept is counted.
+    Raises Refused if the store can take nothing.
     """
-    counts: Counter[str] = Counter()
+    patience = Patience()
 
     async for batch in _read_batches(opened.source):
         for item in batch:
             _report_item(item, counts, report)
 
-        await _import_history(store, batch, options, counts)
-        await _import_batch(store, batch, options, counts, report)
+        await _import_history(store, batch, options, counts, patience)
+        await _import_batch(store, batch, options, counts, report, patience)
         progress(batch[-1].position)
 
     progress(opened.length)
-    return counts
 
 
 def _report_item(item: SourceItem, counts: Counter[str], report: Report) -> None:
@@ -120,14 +124,18 @@ async def _read_batches(source: Source) -> AsyncIterator[list[SourceItem]]:
 
 
 async def _import_history(
-    store: ServableStore, batch: list[SourceItem], options: ImportOptions, counts: Counter[str]
+    store: ServableStore,
+    batch: list[SourceItem],
+    options: ImportOptions,
+    counts: Counter[str],
+    patience: Patience,
 ) -> None:
     entries: list[Entry] = []
     for item in batch:
         entries += item.past
 
     if entries and not options.dry_run:
-        counts[HISTORY] += await store.import_entries(entries)
+        counts[HISTORY] += await patience.call(partial(store.import_entries, entries))
 
 
 async def _import_batch(
@@ -136,29 +144,46 @@ async def _import_batch(
     options: ImportOptions,
     counts: Counter[str],
     report: Report,
+    patience: Patience,
 ) -> None:
-    places: list[str] = []
-    memories: list[IncomingMemory] = []
+    waiting = [(item.place, memory) for item in batch for memory in item.memories]
 
-    for item in batch:
-        places += [item.place] * len(item.memories)
-        memories += item.memories
+    while waiting:
+        memories = [memory for _, memory in waiting]
+        work = partial(
+            store.import_batch, memories, replace=options.replace, dry_run=options.dry_run
+        )
+        outcomes = await patience.call(work)
 
-    if not memories:
-        return
+        unanswered: list[tuple[str, IncomingMemory]] = []
+        for (place, memory), outcome in zip(waiting, outcomes, strict=True):
+            if is_passing(outcome):
+                unanswered.append((place, memory))
+            else:
+                _count_outcome(place, memory, outcome, counts, report)
 
-    outcomes = await store.import_batch(memories, replace=options.replace, dry_run=options.dry_run)
+        if len(unanswered) == len(waiting):
+            assert isinstance(outcomes[0], Refused)
+            await patience.wait(outcomes[0])
+        waiting = unanswered
 
-    for place, memory, outcome in zip(places, memories, outcomes, strict=True):
-        key = memory.stored.row.key
 
-        if isinstance(outcome, Refused):
-            counts["refused"] += 1
-            report(ImportNote(place, key, _HINTS.get(outcome.reason, outcome.message)))
-        elif isinstance(outcome, Exception):
-            raise outcome  # nothing about this one memory, so the next ones would fail too
-        else:
-            counts[outcome] += 1
+def _count_outcome(
+    place: str,
+    memory: IncomingMemory,
+    outcome: Outcome | Exception,
+    counts: Counter[str],
+    report: Report,
+) -> None:
+    key = memory.stored.row.key
 
-        if outcome == "kept":
-            report(ImportNote(place, key, "It differs from the stored memory, which was kept."))
+    if isinstance(outcome, Refused):
+        counts["refused"] += 1
+        report(ImportNote(place, key, _HINTS.get(outcome.reason, outcome.message)))
+    elif isinstance(outcome, Exception):
+        raise outcome  # nothing about this one memory, so the next ones would fail too
+    else:
+        counts[outcome] += 1
+
+    if outcome == "kept":
+        report(ImportNote(place, key, "It differs from the stored memory, which was kept."))

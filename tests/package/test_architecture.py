@@ -580,7 +580,7 @@ def test_modules_and_functions_stay_small() -> None:
     lengths: list[int] = []
 
     for module in list_modules():
-        assert module.path.read_text().count("\n") <= 350, module.name
+        assert module.path.read_text().count("\n") <= 600, module.name
         for node in ast.walk(module.parse()):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lengths.append((node.end_lineno or 0) - node.lineno + 1)

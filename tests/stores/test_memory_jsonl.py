@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,9 @@ async def test_progress_counts_every_line_and_reaches_its_end(kind: str, tmp_pat
         open_source(file, "default", all_into_it=False) as opened,
         open_store(tmp_path / "m.db") as store,
     ):
-        await import_memories(store, opened, ImportOptions(), lambda _: None, positions.append)
+        await import_memories(
+            store, opened, ImportOptions(), lambda _: None, positions.append, Counter()
+        )
 
     assert positions == sorted(positions)
     assert positions[-1] == opened.length

@@ -1,5 +1,6 @@
 """A trial of what a store knows of the past: the same changes to a store and to its model."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -234,7 +235,9 @@ class PastTrial:
         await export(self._store, file, ExportOptions(), lambda _: None)
         remarks: list[Any] = []
         async with open_source(file, NAMESPACE, all_into_it=False) as source:
-            await import_memories(other, source, ImportOptions(), remarks.append, lambda _: None)
+            await import_memories(
+                other, source, ImportOptions(), remarks.append, lambda _: None, Counter()
+            )
 
         assert not remarks, remarks
 

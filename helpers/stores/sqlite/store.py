@@ -196,7 +196,7 @@ class SqliteStore(ServableStore):
         waiting: list[Awaitable[Outcome]] = []
         for memory in memories:
             job = partial(transfer.import_memory, incoming=memory, options=options, limits=limits)
-            waiting.append(self.access.writer.run(OPERATOR, job))
+            waiting.append(self.access.writer.run(OPERATOR, job, is_patient=True))
 
         settled = await asyncio.gather(*waiting, return_exceptions=True)
         return list_outcomes(settled)
@@ -249,7 +249,7 @@ class SqliteStore(ServableStore):
             job = partial(trim, namespace=namespace, limits=self._rules.history, now=now)
             is_unfinished = True
             while is_unfinished:
-                number = await self.access.writer.run(OPERATOR, job)
+                number = await self.access.writer.run(OPERATOR, job, is_patient=True)
                 forgotten += number
                 is_unfinished = number == TRIM_ENTRIES
 
@@ -266,7 +266,7 @@ class SqliteStore(ServableStore):
         stored = 0
         for history in group_entries(entries):
             job = partial(import_history, entries=history, limits=self._rules.history)
-            stored += await self.access.writer.run(OPERATOR, job)
+            stored += await self.access.writer.run(OPERATOR, job, is_patient=True)
 
         return stored
 

@@ -1,0 +1,63 @@
+"""Patience: long work goes on once a store that did not answer for a while answers again."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.stores.changes import is_passing
+
+Result = TypeVar("Result")
+
+PATIENCE_SECONDS = 120.0
+"""How long work waits for a store without getting anywhere.
+
+A closed lid, a stopped process and the choice of a new leader take less than a minute.
+"""
+
+PAUSE_SECONDS = 0.2
+"""How long it waits between two attempts."""
+
+_log = logging.getLogger("abilities.store")
+
+
+class Patience:
+    """Repeats what a store refuses, until it answers or `PATIENCE_SECONDS` passed in a row.
+
+    What is repeated must change nothing if it was done already: a store may lose the connection
+    after it committed a change.
+    """
+
+    def __init__(self) -> None:
+        self._gives_up_at: float | None = None
+
+    async def call(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Return the result of work. Raises what it raises, unless that passes in time."""
+        while True:
+            try:
+                result = await work()
+            except Refused as refused:
+                await self.wait(refused)
+            else:
+                self.succeed()
+                return result
+
+    async def wait(self, refused: Refused) -> None:
+        """Wait a moment before the next attempt. Raises the refusal if there is to be none."""
+        if not is_passing(refused):
+            raise refused
+
+        now = time.monotonic()
+        if self._gives_up_at is None:
+            self._gives_up_at = now + PATIENCE_SECONDS
+            _log.warning("Waiting for the store, up to %.0f seconds.", PATIENCE_SECONDS)
+        if now >= self._gives_up_at:
+            raise refused
+
+        await asyncio.sleep(PAUSE_SECONDS)
+
+    def succeed(self) -> None:
+        """Note that the store answered."""
+        self._gives_up_at = None
