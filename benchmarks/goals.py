@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.growth import measure_growth
 from benchmarks.idle import measure_idle
 from benchmarks.in_process import measure_reader, measure_thread
 from benchmarks.kv_memory import measure_kv_memory
@@ -46,8 +47,10 @@ from benchmarks.waiting import measure_beside_slow_query, measure_clients
 from benchmarks.walk_speed import measure_walk_speed
 from benchmarks.writers import measure_process_writers
 
-FULL = Effort(30, (1_000, 10_000, 1_000_000), (1_000, 10_000), (1_000, 10_000, 100_000))
-QUICK = Effort(2, (100, 200, 400), (1_000,), (1_000,))
+FULL = Effort(
+    30, (1_000, 10_000, 1_000_000), (1_000, 10_000), (1_000, 10_000, 100_000), (100_000, 1_000_000)
+)
+QUICK = Effort(2, (100, 200, 400), (1_000,), (1_000,), (400,))
 
 Goal = Callable[[Path, int], Awaitable[list[Measured]]]
 """Measures some rows in a folder with a number of rounds."""
@@ -80,6 +83,7 @@ def list_goals(effort: Effort) -> dict[str, Goal]:
         "memory": measure_memory,
         "processes": measure_two_processes,
         "stores": partial(measure_memories, sizes=effort.stores),
+        "growth": partial(measure_growth, sizes=(effort.stores[0], *effort.growth)),
         "walk-speed": partial(measure_walk_speed, size=large),
         "pages": partial(measure_pages, size=large),
         "slow-query": partial(measure_beside_slow_query, size=large),

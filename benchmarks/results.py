@@ -18,13 +18,15 @@ class Effort(NamedTuple):
     """How much is measured.
 
     ``rounds`` per measurement; ``stores`` are the memories of a small, a middle and a large store;
-    ``graphs`` and ``kv_memory_graphs`` are the memories of the graphs that rivals hold too.
+    ``graphs`` and ``kv_memory_graphs`` are the memories of the graphs that rivals hold too, and
+    ``growth`` those of the stores that are written to beside the small one.
     """
 
     rounds: int
     stores: tuple[int, int, int]
     graphs: tuple[int, ...]
     kv_memory_graphs: tuple[int, ...]
+    growth: tuple[int, ...]
 
 
 def load_results(path: Path = RESULTS) -> list[Measured]:
