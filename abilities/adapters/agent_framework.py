@@ -12,12 +12,16 @@ from abilities.application import Abilities
 from abilities.declarations.values import JsonObject
 from abilities.settings import Settings
 
+_PLACE = "pass function_invocation_kwargs={'namespace': …} to agent.run()"
+"""Where a run names its namespace."""
+
 
 def load_tools(
     source: Abilities | Settings | None = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,
+    require_namespace: bool = False,
 ) -> list[FunctionTool]:
     """Return the abilities as tools for an ``Agent``.
 
@@ -28,7 +32,14 @@ def load_tools(
     MiddlewareFailure. A tool's result is the text of the answer, or of the fault if the call failed
     as a whole.
     """
-    functions = load_functions(source, only=only, read_only=read_only, caller="agent-framework")
+    functions = load_functions(
+        source,
+        only=only,
+        read_only=read_only,
+        require_namespace=require_namespace,
+        caller="agent-framework",
+        place=_PLACE,
+    )
     return [AgentFrameworkTool(function) for function in functions]
 
 
@@ -48,12 +59,13 @@ class AgentFrameworkTool(FunctionTool):
         """Answer a call, whose arguments the context has too, whatever their names are."""
         try:
             namespace = find_namespace(context.kwargs)
+            reply = await self._function.call(context.arguments, namespace=namespace)
         except ValueError as error:
             # The framework would hide any other exception from the application.
             raise MiddlewareFailure(str(error)) from error
 
         # An exception for a fault would reach the model without its text.
-        return (await self._function.call(context.arguments, namespace=namespace)).text
+        return reply.text
 
     @override
     def _prepare_arguments(self, arguments: BaseModel | Mapping[str, object] | None) -> JsonObject:

@@ -19,12 +19,14 @@ from anthropic.types.beta import (
 )
 from typing_extensions import override
 
+from abilities.adapters.host import check_namespace
 from abilities.adapters.memory_files import FolderListing, MemoryFolder, VersionedText
 from abilities.application import Abilities
 from abilities.errors import AbilityError
 from abilities.settings import Settings
 
 _ROOT = "/memories"
+_PLACE = "pass namespace=… to the tool"
 _CALLER = "anthropic"
 _DEPTH = 2
 _SNIPPET_LINES = 2
@@ -37,7 +39,8 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
     """The tool for `AsyncAnthropic`.
 
     ``source`` is an open application, or settings (by default those of the environment);
-    ``namespace`` is whose memories they are, by default that of the settings.
+    ``namespace`` is whose memories they are, by default that of the settings; with
+    ``require_namespace`` a missing one raises ValueError.
     """
 
     def __init__(
@@ -45,8 +48,12 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
         source: Abilities | Settings | None = None,
         *,
         namespace: str | int | None = None,
+        require_namespace: bool = False,
         cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
+        if require_namespace:
+            check_namespace(namespace, _PLACE)
+
         super().__init__(cache_control=cache_control)
         self._commands = _MemoryCommands(
             MemoryFolder(source, _CALLER, root=_ROOT, namespace=namespace)
@@ -85,8 +92,12 @@ class MemoryTool(BetaAbstractMemoryTool):
         source: Abilities | Settings | None = None,
         *,
         namespace: str | int | None = None,
+        require_namespace: bool = False,
         cache_control: BetaCacheControlEphemeralParam | None = None,
     ) -> None:
+        if require_namespace:
+            check_namespace(namespace, _PLACE)
+
         super().__init__(cache_control=cache_control)
         files = MemoryFolder(source, _CALLER, root=_ROOT, namespace=namespace)
         self._commands = _MemoryCommands(files)

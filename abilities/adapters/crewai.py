@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
 from typing_extensions import override
 
 from abilities.adapters.functions import Function, load_functions
+from abilities.adapters.host import check_namespace
 from abilities.adapters.strict import build_strict_schema, leave_out_null
 from abilities.application import Abilities
 from abilities.declarations.values import JsonObject
@@ -21,18 +22,24 @@ def load_tools(
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,
+    namespace: str | int | None = None,
+    require_namespace: bool = False,
 ) -> list[BaseTool]:
     """Return the abilities as tools for an ``Agent``.
 
     The arguments, and what is raised for them, are those of `load_functions`.
 
-    CrewAI tells a tool nothing about its run, so the namespace is that of the source: load the
-    tools of another one from ``abilities.for_namespace(name)``. A tool's result is the text of the
+    CrewAI tells a tool nothing about its run, so the tools are those of one ``namespace``, by
+    default that of the source. Raises ValueError if ``require_namespace`` is set and there is
+    none. A tool's result is the text of the
     answer. A call that failed as a whole is a ToolFailure with the text of the fault, and no result
     is kept for a later call.
     """
+    if require_namespace:
+        check_namespace(namespace, "pass namespace=… to load_tools()")
+
     functions = load_functions(source, only=only, read_only=read_only, caller="crewai")
-    return [CrewTool.from_function(function) for function in functions]
+    return [CrewTool.from_function(function, namespace) for function in functions]
 
 
 class PassedArguments(BaseModel):
@@ -54,10 +61,11 @@ class CrewTool(BaseTool):
     """One ability as a CrewAI tool; its arguments are validated by the ability alone."""
 
     _function: Function = PrivateAttr()
+    _namespace: str | int | None = PrivateAttr(default=None)
 
     @classmethod
-    def from_function(cls, function: Function) -> "CrewTool":
-        """Create the tool of a function."""
+    def from_function(cls, function: Function, namespace: str | int | None) -> "CrewTool":
+        """Create the tool of a function for a namespace."""
         arguments = create_model(f"{function.name}_arguments", __base__=PassedArguments)
         arguments.offered = build_strict_schema(function)
         tool = cls(
@@ -67,15 +75,18 @@ class CrewTool(BaseTool):
             cache_function=_is_lasting,
         )
         tool._function = function
+        tool._namespace = namespace
         return tool
 
     @override
     def _run(self, **arguments: object) -> object:
-        return _to_result(self._function.call_sync(self._clean(arguments)))
+        cleaned = self._clean(arguments)
+        return _to_result(self._function.call_sync(cleaned, namespace=self._namespace))
 
     @override
     async def _arun(self, **arguments: object) -> object:
-        return _to_result(await self._function.call(self._clean(arguments)))
+        cleaned = self._clean(arguments)
+        return _to_result(await self._function.call(cleaned, namespace=self._namespace))
 
     def _clean(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments without the nulls that CrewAI's strict schemas make a model send."""

@@ -74,14 +74,18 @@ def load_functions(
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,
+    require_namespace: bool = False,
     caller: str = "functions",
+    place: str = "pass namespace=… to call() or call_sync()",
 ) -> list[Function]:
     """Return the abilities as functions, for sync and async code on any event loop.
 
     ``source`` is an open application, or settings (by default those of the environment) from which
     one is opened at the first call; it stays open, on one background loop, until the process ends.
     ``only`` names the functions to load, ``read_only`` leaves out those that change something.
-    ``caller`` is who the history, logs and metrics say made the calls.
+    With ``require_namespace`` a call that names no namespace raises ValueError instead of using
+    that of the settings; ``place`` says where to name one. ``caller`` is who the history, logs and
+    metrics say made the calls.
 
     Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not
     be shared or does not exist, and for tools in the settings that do not exist.
@@ -93,7 +97,7 @@ def load_functions(
         source.check_roots()
         registry = build_offer(source)[0].registry
 
-    host = Host(source, caller)
+    host = Host(source, caller, required=place if require_namespace else None)
     chosen = registry.only(*(only or ()), read_only=read_only)
     return [Function.from_ability(ability, host) for ability in chosen]
 

@@ -12,12 +12,16 @@ from abilities.application import Abilities
 from abilities.declarations.values import JsonObject
 from abilities.settings import Settings
 
+_PLACE = "set 'namespace' in the state of the session"
+"""Where a run names its namespace."""
+
 
 def load_tools(
     source: Abilities | Settings | None = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,
+    require_namespace: bool = False,
 ) -> list[BaseTool]:
     """Return the abilities as tools for an ``LlmAgent``.
 
@@ -27,7 +31,14 @@ def load_tools(
     settings; one that cannot be a namespace ends the run with ValueError. The model gets
     ``{"result": text}``, or ``{"error": text}`` if the call failed as a whole.
     """
-    functions = load_functions(source, only=only, read_only=read_only, caller="google-adk")
+    functions = load_functions(
+        source,
+        only=only,
+        read_only=read_only,
+        require_namespace=require_namespace,
+        caller="google-adk",
+        place=_PLACE,
+    )
     return [AdkTool(function) for function in functions]
 
 

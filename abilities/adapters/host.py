@@ -22,11 +22,17 @@ class Host:
 
     ``source`` is an open application, or the settings from which one is opened at the first call.
     That one stays open, on one background loop, as long as this object, or until the process ends.
+
+    With ``required`` each call must name a namespace. It is a phrase that says where to name one,
+    for the error that is raised otherwise.
     """
 
-    def __init__(self, source: Abilities | Settings, caller: str) -> None:
+    def __init__(
+        self, source: Abilities | Settings, caller: str, *, required: str | None = None
+    ) -> None:
         self._source = source
         self._caller = caller
+        self._required = required
         self._lock = threading.Lock()
         self._opening: Future[Abilities] | None = None
         self._view: Abilities | None = None
@@ -36,14 +42,17 @@ class Host:
     async def call(self, name: str, arguments: object, namespace: str | int | None = None) -> Reply:
         """Call an ability for a model; may be awaited on any event loop.
 
-        Without a namespace it is that of the settings. Raises ValueError for one that cannot be a
-        namespace, and for settings from which no application can be opened.
+        Without a namespace it is that of the settings, unless one is required. Raises ValueError
+        for one that is missing or cannot be a namespace, and for settings from which no application
+        can be opened.
         """
         abilities = await self.get_view(namespace)
         return await abilities.reply(name, arguments, for_model=True)
 
     async def get_view(self, namespace: str | int | None = None) -> Abilities:
         """Return the application as the framework sees it; raises ValueError as `call` does."""
+        if self._required is not None:
+            check_namespace(namespace, self._required)
         if self._process != os.getpid():
             self._begin_anew()
 
@@ -94,6 +103,15 @@ class Host:
 
         # A caller that is cancelled must not cancel the opening, for which others wait too.
         return await asyncio.shield(asyncio.wrap_future(self._opening))
+
+
+def check_namespace(namespace: str | int | None, place: str) -> None:
+    """Raise ValueError if a namespace is missing; ``place`` says where to name one.
+
+    Without a namespace, the memories of all users would be in that of the settings.
+    """
+    if namespace is None:
+        raise ValueError(f"no namespace was given, and require_namespace is set: {place}")
 
 
 def find_namespace(context: object) -> str | None:

@@ -20,12 +20,16 @@ _CONTEXT = "abilities:context"
 
 _UNNAMED: JsonObject = {}
 
+_PLACE = "set 'namespace' in the store of the Context of the run"
+"""Where a run names its namespace."""
+
 
 def load_tools(
     source: Abilities | Settings | None = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,
+    require_namespace: bool = False,
 ) -> list[FunctionTool]:
     """Return the abilities as tools for agents and workflows, for sync and async code.
 
@@ -36,7 +40,14 @@ def load_tools(
     has the text of the answer as its content and the payload as its ``raw_output``. A call that
     failed as a whole has ``is_error``.
     """
-    functions = load_functions(source, only=only, read_only=read_only, caller="llama-index")
+    functions = load_functions(
+        source,
+        only=only,
+        read_only=read_only,
+        require_namespace=require_namespace,
+        caller="llama-index",
+        place=_PLACE,
+    )
     return [LlamaIndexTool(function) for function in functions]
 
 

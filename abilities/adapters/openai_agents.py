@@ -13,12 +13,16 @@ from abilities.adapters.host import find_namespace
 from abilities.application import Abilities
 from abilities.settings import Settings
 
+_PLACE = "give Runner.run() a context with a key or attribute 'namespace'"
+"""Where a run names its namespace."""
+
 
 def load_tools(
     source: Abilities | Settings | None = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,
+    require_namespace: bool = False,
 ) -> list[Tool]:
     """Return the abilities as tools for ``Agent(tools=…)``, on any event loop.
 
@@ -29,7 +33,14 @@ def load_tools(
     is the text of the answer. A call that failed as a whole has the fault as its output, and an
     error in its span of the trace.
     """
-    functions = load_functions(source, only=only, read_only=read_only, caller="openai-agents")
+    functions = load_functions(
+        source,
+        only=only,
+        read_only=read_only,
+        require_namespace=require_namespace,
+        caller="openai-agents",
+        place=_PLACE,
+    )
     return [_build_tool(function) for function in functions]
 
 

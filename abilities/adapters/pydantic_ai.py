@@ -15,12 +15,16 @@ from abilities.settings import Settings
 _OBJECT = SchemaValidator(core_schema.dict_schema())
 """Without it, arguments that are no object end the run instead of being told to the model."""
 
+_PLACE = "give agent.run() deps with a key or attribute 'namespace'"
+"""Where a run names its namespace."""
+
 
 def load_tools(
     source: Abilities | Settings | None = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,
+    require_namespace: bool = False,
 ) -> list[Tool[Any]]:
     """Return the abilities as tools for ``Agent(tools=…)`` or a ``FunctionToolset``.
 
@@ -31,7 +35,14 @@ def load_tools(
     return value is the text of the answer, its metadata the payload. A call that failed as a whole
     becomes a tool return with the outcome "failed", which takes none of the run's retries.
     """
-    functions = load_functions(source, only=only, read_only=read_only, caller="pydantic-ai")
+    functions = load_functions(
+        source,
+        only=only,
+        read_only=read_only,
+        require_namespace=require_namespace,
+        caller="pydantic-ai",
+        place=_PLACE,
+    )
     return [_build_tool(function) for function in functions]
 
 

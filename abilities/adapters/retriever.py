@@ -11,7 +11,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
-from abilities.adapters.host import Host
+from abilities.adapters.host import Host, check_namespace
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault
 from abilities.declarations.limits import MAX_QUESTION_CHARS, MAX_RECALL_TOKENS
@@ -25,26 +25,32 @@ class AbilitiesRetriever(BaseRetriever):
 
     ``source`` is an open application, or settings (by default those of the environment) from which
     one is opened at the first call; it stays open, on one background loop, until the process ends.
-    Without a ``namespace`` it is that of the settings. ``filters`` are further arguments of
+    Without a ``namespace`` it is that of the settings, or with ``require_namespace`` an error.
+    ``filters`` are further arguments of
     `recall`, such as ``{"type": "core", "notes": False}``.
 
     A document's content is that of a memory or of a part of a note, and its metadata is the rest of
     the full record: the key or the filename, the score, the date, the type and so on. Memories that
     cannot be read are left out. Of a question the first 1,000 characters count.
 
-    Creating one raises ValueError for a root that must not be shared or does not exist. Retrieving
+    Creating one raises ValueError for a root that must not be shared or does not exist, and for a
+    missing namespace that is required. Retrieving
     raises AbilityError if nothing can be read, or a filter is wrong.
     """
 
     source: Abilities | Settings | None = Field(default=None, exclude=True, repr=False)
     k: int = Field(default=4, ge=1, description="The most documents that are returned.")
     namespace: str | int | None = None
+    require_namespace: bool = False
     filters: JsonObject = Field(default_factory=dict)
 
     _host: Host = PrivateAttr()
 
     @override
     def model_post_init(self, context: object) -> None:
+        if self.require_namespace:
+            check_namespace(self.namespace, "pass namespace=… to AbilitiesRetriever()")
+
         source = self.source
         if not isinstance(source, Abilities):
             source = source or Settings()

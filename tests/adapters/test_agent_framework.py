@@ -147,6 +147,9 @@ async def test_the_namespace_is_an_argument_of_the_run(tenants: Settings) -> Non
         with pytest.raises(MiddlewareFailure, match="a namespace is 1 to 128"):
             await run(tools, WHO, function_invocation_kwargs={"namespace": wrong})
 
+    with pytest.raises(MiddlewareFailure, match="require_namespace is set: pass function_invoc"):
+        await run(load_tools(tenants, require_namespace=True), WHO)
+
 
 async def test_an_agent_that_is_a_tool_has_the_namespace_of_its_caller(tenants: Settings) -> None:
     inner = Scripted([WHO])

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.tools import BaseTool, ToolFailure
 
@@ -171,6 +172,12 @@ async def test_the_namespace_is_that_of_the_source(tenants: Settings) -> None:
             tools = load_tools(abilities.for_namespace(namespace))
             _, (text,), _ = await asyncio.to_thread(run, tools, WHO)
             assert text.split()[-1] == namespace
+
+    _, (text,), _ = await asyncio.to_thread(run, load_tools(tenants, namespace="ada"), WHO)
+    assert text.split()[-1] == "ada"
+
+    with pytest.raises(ValueError, match="require_namespace is set: pass namespace"):
+        load_tools(tenants, require_namespace=True)
 
 
 def test_crews_on_several_threads_share_tools(settings: Settings) -> None:

@@ -117,6 +117,9 @@ async def test_the_namespace_is_in_the_state_of_the_session(tenants: Settings) -
         with pytest.raises(ValueError, match="a namespace is 1 to 128"):
             await run(tools, WHO, state={"namespace": wrong})
 
+    with pytest.raises(ValueError, match="require_namespace is set: set 'namespace' in the state"):
+        await run(load_tools(tenants, require_namespace=True), WHO)
+
 
 async def test_an_agent_that_is_a_tool_has_the_namespace_of_its_caller(tenants: Settings) -> None:
     inner = Scripted(calls=[WHO])

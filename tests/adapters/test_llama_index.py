@@ -155,6 +155,10 @@ async def test_the_namespace_is_that_of_the_runs_context(tenants: Settings) -> N
         assert output.content.startswith("a namespace is 1 to 128")
         assert isinstance(output.exception, ValueError)
 
+    (output,) = await run(load_tools(tenants, require_namespace=True), WHO, context={})
+    assert output.is_error
+    assert "require_namespace is set: set 'namespace' in the store" in output.content
+
 
 async def test_tools_work_on_several_loops(settings: Settings) -> None:
     tools = load_tools(settings)

@@ -151,6 +151,9 @@ async def test_the_namespace_is_that_of_the_runs_context(tenants: Settings) -> N
         with pytest.raises(Exception, match="a namespace is 1 to 128"):
             await run(tools, WHO, context=wrong)
 
+    with pytest.raises(Exception, match=r"require_namespace is set: give Runner\.run"):
+        await run(load_tools(tenants, require_namespace=True), WHO)
+
 
 async def test_tools_work_on_several_loops(settings: Settings) -> None:
     tools = load_tools(settings)

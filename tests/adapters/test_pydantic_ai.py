@@ -163,6 +163,9 @@ async def test_the_namespace_is_that_of_the_runs_deps(tenants: Settings) -> None
         with pytest.raises(ValueError, match="a namespace is 1 to 128"):
             await run(tools, WHO, deps=wrong)
 
+    with pytest.raises(ValueError, match=r"require_namespace is set: give agent\.run"):
+        await run(load_tools(tenants, require_namespace=True), WHO)
+
 
 async def test_tools_work_on_several_loops(settings: Settings) -> None:
     tools = load_tools(settings)

@@ -459,3 +459,10 @@ def test_every_method_of_the_protocol_is_there() -> None:
             name for name in methods if getattr(backend, name) is vars(BackendProtocol)[name]
         }
         assert inherited == set()
+
+
+def test_a_namespace_may_be_required(settings: Settings) -> None:
+    with pytest.raises(ValueError, match="require_namespace is set: pass namespace"):
+        create_backend(settings, require_namespace=True)
+
+    assert create_backend(settings, namespace="ada", require_namespace=True)

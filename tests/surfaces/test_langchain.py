@@ -4,10 +4,11 @@ import asyncio
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 import orjson
 import pytest
@@ -15,15 +16,20 @@ from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
+from pydantic import BaseModel
+from typing_extensions import TypedDict, override
 
 from abilities import Abilities, Settings
+from abilities.adapters.anthropic_memory import AsyncMemoryTool, MemoryTool
 from abilities.adapters.langchain import AbilitiesToolkit, load_tools
+from abilities.adapters.langgraph_store import AbilitiesStore
+from abilities.adapters.retriever import AbilitiesRetriever
 
 KNOWN = "known to the test"
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -199,6 +205,109 @@ def test_a_wrong_namespace_is_told_to_the_developer_and_not_to_the_model(
 
     with pytest.raises(ValueError, match="a namespace is 1 to 128"):
         agent.compile().invoke({"messages": [AIMessage("", tool_calls=calls)]}, config)
+
+
+@dataclass
+class User:
+    namespace: str
+    name: str = "Ada"
+
+
+class UserModel(BaseModel):
+    namespace: str
+
+
+class Fields(TypedDict):
+    namespace: NotRequired[str]
+
+
+class ScriptedModel(GenericFakeChatModel):
+    @override
+    def bind_tools(self, *_: object, **__: object) -> Runnable[Any, AIMessage]:
+        return self
+
+
+def create_reader(tools: list[BaseTool], context_schema: type) -> Any:
+    """Return LangChain's own agent; its model reads once, and is done."""
+    call = {"name": "file_read_bulk", "args": {"paths": ["who.txt"]}, "id": "1"}
+    model = ScriptedModel(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("Done.")]))
+    return create_agent(model, tools, context_schema=context_schema)
+
+
+def find_reader(result: dict[str, Any]) -> str:
+    (message,) = [part for part in result["messages"] if isinstance(part, ToolMessage)]
+    return str(message.content).split()[-1]
+
+
+@pytest.fixture
+def tenants(tmp_path: Path) -> Settings:
+    for namespace in ("default", "ada", "bob"):
+        (tmp_path / namespace).mkdir()
+        (tmp_path / namespace / "who.txt").write_text(namespace)
+
+    template = tmp_path / "{namespace}"
+    return Settings(agent_dir=template, workspace_dir=template)
+
+
+ASKED: dict[str, Any] = {"messages": [HumanMessage("Who am I?")]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "context", "namespace"),
+    [
+        (User, User("ada"), "ada"),
+        (UserModel, UserModel(namespace="ada"), "ada"),
+        (Fields, {"namespace": "ada"}, "ada"),
+        (Fields, {}, "default"),
+        (Fields, None, "default"),
+    ],
+)
+def test_the_context_of_a_run_names_the_user(
+    tenants: Settings, schema: type, context: object, namespace: str
+) -> None:
+    tools = load_tools(tenants, only=["file_read_bulk"])
+
+    result = create_reader(tools, schema).invoke(ASKED, context=context)
+    later = asyncio.run(create_reader(tools, schema).ainvoke(ASKED, context=context))
+
+    assert find_reader(result) == find_reader(later) == namespace
+
+
+def test_context_and_configuration_may_name_one_user_and_not_two(tenants: Settings) -> None:
+    tools = load_tools(tenants, only=["file_read_bulk"])
+    same: RunnableConfig = {"configurable": {"namespace": "ada"}}
+    other: RunnableConfig = {"configurable": {"namespace": "bob"}}
+
+    result = create_reader(tools, User).invoke(ASKED, same, context=User("ada"))
+
+    assert find_reader(result) == "ada"
+    with pytest.raises(ValueError, match="name two namespaces"):
+        create_reader(tools, User).invoke(ASKED, other, context=User("ada"))
+
+
+def test_a_namespace_may_be_required(tenants: Settings) -> None:
+    (tool,) = tools = load_tools(tenants, only=["file_read_bulk"], require_namespace=True)
+
+    result = create_reader(tools, User).invoke(ASKED, context=User("ada"))
+
+    assert find_reader(result) == "ada"
+    with pytest.raises(ValueError, match="require_namespace is set: pass context="):
+        create_reader(tools, Fields).invoke(ASKED, context={})
+    with pytest.raises(ValueError, match="require_namespace is set"):
+        tool.invoke({"paths": ["who.txt"]})
+
+
+@pytest.mark.parametrize(
+    "create",
+    [AbilitiesRetriever, AbilitiesStore, MemoryTool, AsyncMemoryTool],
+)
+def test_what_serves_one_namespace_may_require_it(
+    tenants: Settings, create: Callable[..., object]
+) -> None:
+    with pytest.raises(ValueError, match="require_namespace is set: pass namespace"):
+        create(source=tenants, require_namespace=True)
+
+    assert create(source=tenants, namespace="ada", require_namespace=True)
 
 
 async def test_an_open_application_serves_sync_and_async_callers_and_other_loops(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from langgraph.store.base import BaseStore, Op, Result, TTLConfig
 from typing_extensions import override
 
-from abilities.adapters.host import Host
+from abilities.adapters.host import Host, check_namespace
 from abilities.adapters.langgraph_store.batches import check_operations, run_batch
 from abilities.application import Abilities
 from abilities.declarations.faults import Fault, Refused
@@ -21,7 +21,8 @@ class AbilitiesStore(BaseStore):
 
     ``source`` is an open application, or settings (by default those of the environment) from which
     one is opened when first needed; it stays open, on one background loop, until the process ends.
-    All items lie in one namespace of it, that of the settings or ``namespace``.
+    All items lie in one namespace of it: ``namespace``, or without one that of the settings, unless
+    ``require_namespace`` is set; then a missing one raises ValueError.
 
     ``ttl`` sets how long items stay by default, and whether reads renew that. ``max_scanned`` is
     how many memories a search, or a list of namespaces, may look at.
@@ -38,9 +39,12 @@ class AbilitiesStore(BaseStore):
         source: Abilities | Settings | None = None,
         *,
         namespace: str | int | None = None,
+        require_namespace: bool = False,
         ttl: TTLConfig | None = None,
         max_scanned: int = 10_000,
     ) -> None:
+        if require_namespace:
+            check_namespace(namespace, "pass namespace=… to AbilitiesStore()")
         if not isinstance(source, Abilities):
             source = source or Settings()
             source.check_roots()
