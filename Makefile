@@ -14,6 +14,7 @@ help:  ## List the targets
 
 demo: .venv/demo  ## Show an agent's first minute: find, read, recall, walk, and what it saves
 	@$(BIN)/abilities demo
+	@echo && echo "It ran in the environment .venv. To use it yourself: source .venv/bin/activate"
 
 test: .venv/dev  ## Show every behavior once (six minutes on two idle cores)
 	@ABILITIES_TESTS=quick $(PYTEST)

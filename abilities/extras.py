@@ -1,6 +1,7 @@
 """The optional parts of the installation: whether they are there, and how to get them."""
 
 from importlib.util import find_spec
+from types import TracebackType
 from typing import Final, Literal, get_args
 
 Extra = Literal["http", "mcp", "postgres"]
@@ -38,3 +39,45 @@ def is_installed(extra: Extra) -> bool:
 def format_install(*extras: Extra) -> str:
     """Return the command that installs extras."""
     return f"pip install 'agent-abilities[{','.join(extras)}]'"
+
+
+FRAMEWORKS: Final[dict[str, str]] = {
+    "agent_framework": "agent-framework-core>=1.23",
+    "anthropic_memory": "anthropic>=2.10",
+    "crewai": "crewai>=1.15",
+    "deepagents": "deepagents>=0.7.1",
+    "google_adk": "google-adk>=2.13",
+    "langgraph_store": "langgraph>=1.1",
+    "llama_index": "llama-index-core>=0.14",
+    "openai_agents": "openai-agents>=0.24",
+    "pydantic_ai": "pydantic-ai-slim>=2.68",
+}
+"""The package that an adapter needs beside ours, and the oldest version that it works with.
+
+No extra installs them: a framework is the user's own choice, and they do not resolve together.
+"""
+
+
+class Needs:
+    """Imports of a framework: if one fails, the error says which command installs what is missing.
+
+    ``adapter`` is a key of `FRAMEWORKS`.
+    """
+
+    def __init__(self, adapter: str) -> None:
+        self._adapter = adapter
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, ImportError):
+            requirement = FRAMEWORKS[self._adapter]
+            raise ImportError(
+                f"abilities.adapters.{self._adapter} needs another package; "
+                f"run: pip install '{requirement}'"
+            ) from error

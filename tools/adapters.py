@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from abilities.extras import FRAMEWORKS as ADAPTED
+
 ROOT = Path(__file__).parent.parent
 ENVIRONMENTS = ROOT / ".adapters"
 SHARED = ("aiofiles", "mcp", "pydantic")
@@ -35,17 +37,19 @@ WITHOUT_TELEMETRY = {
 class Framework(NamedTuple):
     """A framework with an adapter of its name.
 
-    ``least`` is the oldest version that counts, ``extras`` are those of this package beside it.
+    ``extras`` are those of this package that are installed beside it.
     """
 
     name: str
-    package: str
-    least: str
     extras: str = "[mcp]"
 
     @property
     def requirement(self) -> str:
-        return f"{self.package}>={self.least}"
+        return ADAPTED[self.name]
+
+    @property
+    def package(self) -> str:
+        return self.requirement.partition(">=")[0]
 
     @property
     def folder(self) -> Path:
@@ -65,12 +69,12 @@ class Framework(NamedTuple):
 
 
 FRAMEWORKS = (
-    Framework("openai_agents", "openai-agents", "0.24"),
-    Framework("pydantic_ai", "pydantic-ai-slim", "2.68"),
-    Framework("llama_index", "llama-index-core", "0.14"),
-    Framework("google_adk", "google-adk", "2.13"),
-    Framework("agent_framework", "agent-framework-core", "1.23"),
-    Framework("crewai", "crewai", "1.15", extras=""),  # it needs mcp 1
+    Framework("openai_agents"),
+    Framework("pydantic_ai"),
+    Framework("llama_index"),
+    Framework("google_adk"),
+    Framework("agent_framework"),
+    Framework("crewai", extras=""),  # it needs mcp 1
 )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from agent_framework import FunctionInvocationContext, FunctionTool, MiddlewareFailure
 from pydantic import BaseModel
 from typing_extensions import override
 
@@ -10,7 +9,11 @@ from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import find_namespace
 from abilities.application import Abilities
 from abilities.declarations.values import JsonObject
+from abilities.extras import Needs
 from abilities.settings import Settings
+
+with Needs("agent_framework"):
+    from agent_framework import FunctionInvocationContext, FunctionTool, MiddlewareFailure
 
 _PLACE = "pass function_invocation_kwargs={'namespace': …} to agent.run()"
 """Where a run names its namespace."""

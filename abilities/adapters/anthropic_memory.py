@@ -7,23 +7,26 @@ https://platform.claude.com/docs/en/agents-and-tools/tool-use/memory-tool
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
-from anthropic.types.beta import (
-    BetaCacheControlEphemeralParam,
-    BetaMemoryTool20250818CreateCommand,
-    BetaMemoryTool20250818DeleteCommand,
-    BetaMemoryTool20250818InsertCommand,
-    BetaMemoryTool20250818RenameCommand,
-    BetaMemoryTool20250818StrReplaceCommand,
-    BetaMemoryTool20250818ViewCommand,
-)
 from typing_extensions import override
 
 from abilities.adapters.host import check_namespace
 from abilities.adapters.memory_files import FolderListing, MemoryFolder, VersionedText
 from abilities.application import Abilities
 from abilities.errors import AbilityError
+from abilities.extras import Needs
 from abilities.settings import Settings
+
+with Needs("anthropic_memory"):
+    from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
+    from anthropic.types.beta import (
+        BetaCacheControlEphemeralParam,
+        BetaMemoryTool20250818CreateCommand,
+        BetaMemoryTool20250818DeleteCommand,
+        BetaMemoryTool20250818InsertCommand,
+        BetaMemoryTool20250818RenameCommand,
+        BetaMemoryTool20250818StrReplaceCommand,
+        BetaMemoryTool20250818ViewCommand,
+    )
 
 _ROOT = "/memories"
 _PLACE = "pass namespace=… to the tool"

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import ClassVar, cast
 
-from crewai.tools import BaseTool, ToolFailure
 from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
 from typing_extensions import override
 
@@ -13,8 +12,12 @@ from abilities.adapters.host import check_namespace
 from abilities.adapters.strict import build_strict_schema, leave_out_null
 from abilities.application import Abilities
 from abilities.declarations.values import JsonObject
+from abilities.extras import Needs
 from abilities.replies import Reply
 from abilities.settings import Settings
+
+with Needs("crewai"):
+    from crewai.tools import BaseTool, ToolFailure
 
 
 def load_tools(

@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 
-from google.adk.tools import BaseTool, ToolContext
-from google.genai import types
 from typing_extensions import override
 
 from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import find_namespace
 from abilities.application import Abilities
 from abilities.declarations.values import JsonObject
+from abilities.extras import Needs
 from abilities.settings import Settings
+
+with Needs("google_adk"):
+    from google.adk.tools import BaseTool, ToolContext
+    from google.genai import types
 
 _PLACE = "set 'namespace' in the state of the session"
 """Where a run names its namespace."""

@@ -4,16 +4,19 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
-from llama_index.core.tools import FunctionTool, ToolMetadata, ToolOutput
-from llama_index.core.workflow import Context
 from typing_extensions import override
 
 from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import find_namespace
 from abilities.application import Abilities
 from abilities.declarations.values import JsonObject
+from abilities.extras import Needs
 from abilities.replies import Reply
 from abilities.settings import Settings
+
+with Needs("llama_index"):
+    from llama_index.core.tools import FunctionTool, ToolMetadata, ToolOutput
+    from llama_index.core.workflow import Context
 
 _CONTEXT = "abilities:context"
 """The keyword under which agents pass their context; no argument of a model can have its name."""

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from agents import FunctionTool, Tool
-from agents.tool_context import ToolContext
-from agents.tracing import get_current_span
-
 from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import find_namespace
 from abilities.application import Abilities
+from abilities.extras import Needs
 from abilities.settings import Settings
+
+with Needs("openai_agents"):
+    from agents import FunctionTool, Tool
+    from agents.tool_context import ToolContext
+    from agents.tracing import get_current_span
 
 _PLACE = "give Runner.run() a context with a key or attribute 'namespace'"
 """Where a run names its namespace."""

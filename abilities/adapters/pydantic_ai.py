@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pydantic_ai import RunContext, Tool, ToolFailed, ToolReturn
 from pydantic_core import SchemaValidator, core_schema
 
 from abilities.adapters.functions import Function, load_functions
 from abilities.adapters.host import find_namespace
 from abilities.application import Abilities
+from abilities.extras import Needs
 from abilities.settings import Settings
+
+with Needs("pydantic_ai"):
+    from pydantic_ai import RunContext, Tool, ToolFailed, ToolReturn
 
 _OBJECT = SchemaValidator(core_schema.dict_schema())
 """Without it, arguments that are no object end the run instead of being told to the model."""

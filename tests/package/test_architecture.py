@@ -184,6 +184,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "errors",
+        "extras",
         "helpers.reply",
         "instructions",
         "offer",
@@ -198,6 +199,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "application",
         "declarations",
         "errors",
+        "extras",
         "settings",
     ),
     "adapters.langgraph_store": (
@@ -206,6 +208,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "definition",
         "errors",
+        "extras",
         "helpers.memory",
         "helpers.search",
         "helpers.stores",

@@ -1,7 +1,10 @@
 """Backends of deepagents: files of both roots to read, and memories as files to write."""
 
-from abilities.adapters.deepagents.backend import create_backend
-from abilities.adapters.deepagents.files import FileBackend
-from abilities.adapters.deepagents.memories import MemoryBackend
+from abilities.extras import Needs
+
+with Needs("deepagents"):
+    from abilities.adapters.deepagents.backend import create_backend
+    from abilities.adapters.deepagents.files import FileBackend
+    from abilities.adapters.deepagents.memories import MemoryBackend
 
 __all__ = ["FileBackend", "MemoryBackend", "create_backend"]

@@ -1,5 +1,8 @@
 """The long-term memory of LangGraph: `AbilitiesStore`, a `BaseStore` over stored memories."""
 
-from abilities.adapters.langgraph_store.store import AbilitiesStore
+from abilities.extras import Needs
+
+with Needs("langgraph_store"):
+    from abilities.adapters.langgraph_store.store import AbilitiesStore
 
 __all__ = ["AbilitiesStore"]
