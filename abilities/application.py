@@ -178,10 +178,8 @@ class Resources:
 
 
 def _choose_detail(settings: Settings, offer: Offer) -> Detail:
-    if offer.is_lean and "detail" not in settings.model_fields_set:
-        return "concise"
-
-    return settings.detail
+    """Return the fields of what programs read, unless a call says otherwise."""
+    return settings.detail or ("concise" if offer.is_lean else "full")
 
 
 class Abilities:
@@ -241,13 +239,19 @@ class Abilities:
         """Call an ability for a surface, through the middleware if there is one.
 
         The reply holds the answer, or ``{"error": fault}``, in the requested format. If none is
-        requested, that is JSON, or ``for_model`` the format of the settings. ``structured`` means
-        that the payload is sent beside the text.
+        requested, that is JSON, or ``for_model`` the format of the settings. What a model reads is
+        concise unless the call or the settings say otherwise. ``structured`` means that the payload
+        is sent beside the text.
         """
         context = self.context
         if for_model:
-            chosen = self.settings.output_format
-            context = replace(context, output_format=chosen, structured=structured)
+            settings = self.settings
+            context = replace(
+                context,
+                output_format=settings.output_format,
+                detail=settings.detail or "concise",
+                structured=structured,
+            )
 
         return await self.observe(name, partial(self.registry.reply, name, arguments, context))
 

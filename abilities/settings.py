@@ -83,8 +83,10 @@ class Settings(StoreSettings):
         default="text",
         description="Format of what models read on MCP and LangChain, if a call names none.",
     )
-    detail: Detail = Field(
-        default="full", description="Fields in answers if a call does not say: full or concise."
+    detail: Detail | None = Field(
+        default=None,
+        description="Fields in answers if a call does not say: full or concise. By default, models "
+        "get concise answers and programs full ones.",
     )
     follow_symlinks: Literal["within", "never"] = Field(
         default="within",

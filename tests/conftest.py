@@ -116,6 +116,7 @@ def settings(world: SampleFiles) -> Settings:
         agent_dir=world.agent,
         workspace_dir=world.workspace,
         store_url=f"sqlite:///{world.base}/store/{uuid4().hex}.db",
+        detail="full",  # on every surface, so that their payloads can be compared
     )
 
 

@@ -114,6 +114,7 @@ def make_unbounded(folder: Path) -> Settings:
         (folder / name).mkdir()
 
     settings = Settings(
+        detail="full",  # as for programs, so that both readings can be compared
         agent_dir=folder / "agent",
         workspace_dir=folder / "workspace",
         store_url=f"sqlite:///{folder}/memory.db",

@@ -208,4 +208,5 @@ def make_roots(folder: Path) -> Settings:
         agent_dir=folder / "agent",
         workspace_dir=folder / "workspace",
         store_url=f"sqlite:///{folder}/memory.db",
+        detail="full",  # on every surface, so that their payloads can be compared
     )

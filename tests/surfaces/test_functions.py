@@ -30,7 +30,7 @@ ADAPTERS = sorted(
 FRAMEWORKS = [
     path.stem.removeprefix("test_") for path in (ROOT / "tests" / "adapters").glob("test_*.py")
 ]
-MOST_LINES = 150
+MOST_LINES = 160
 NAMES = "|".join(ability.name for ability in BUILT_IN)
 
 

@@ -49,7 +49,7 @@ async def test_f38_agent_files_notes_and_memories_work_without_a_workspace(
     place: Path, surface: str
 ) -> None:
     async def call(name: str, **arguments: Any) -> dict[str, Any]:
-        return await SURFACES[surface](Settings(), name, arguments)
+        return await SURFACES[surface](Settings(detail="full"), name, arguments)
 
     paths = ["MEMORY.md", "private.txt", "etc/passwd", "..", ".env", "."]
     records = (await call("file_read_bulk", paths=paths))["results"]
