@@ -64,6 +64,23 @@ def without_detail(payload: dict[str, Any]) -> dict[str, Any]:
     return payload
 
 
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_models_get_concise_answers_by_default_and_programs_full_ones(
+    surface: str, settings: Settings
+) -> None:
+    (settings.workspace_dir / "tiny.txt").write_text("tiny")
+    unset = settings.model_copy(update={"detail": None})
+    call = SURFACES[surface]
+    is_for_models = surface.startswith(("mcp", "langchain"))
+
+    (record,) = (await call(unset, "file_read_bulk", {"paths": ["tiny.txt"]}))["results"]
+    full = await call(unset, "file_read_bulk", {"paths": ["tiny.txt"], "detail": "full"})
+    (by_argument,) = full["results"]
+
+    assert ("data" in record) is not is_for_models
+    assert by_argument["data"]["content"] == "tiny"
+
+
 async def test_a_concise_write_sends_nothing_back(settings: Settings, through: Through) -> None:
     call = through(settings)
     content = "word " * 900

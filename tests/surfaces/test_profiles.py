@@ -151,6 +151,7 @@ def test_what_a_profile_names_need_not_be_registered() -> None:
 async def test_answers_are_concise_where_the_list_is_lean(
     settings: dict[str, str], detail: str, roots: Settings
 ) -> None:
+    roots = roots.model_copy(update={"detail": None})
     async with Abilities.open(choose(roots, **{"tools": "all", **settings})) as abilities:
         assert abilities.context.detail == detail
         assert abilities.for_namespace("other").context.detail == detail
