@@ -72,7 +72,7 @@ RECALLED = RecordShape(
 """A memory or a part of a note that answers a question."""
 
 _FOUND = ("key", "content", "date", "score")
-_WRITTEN = ("id", "key", "version", "created", "mended")
+_WRITTEN = ("id", "key", "version", "created", "replaced", "mended")
 _LISTED = ("path", "source", "size_bytes")
 
 
