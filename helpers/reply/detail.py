@@ -49,7 +49,8 @@ MEMORY = RecordShape(
 ITEM = RecordShape(
     (
         *("input", "success", "content", "items", "date", "source", "matched", "unknown_words"),
-        *("searched", "skipped", "limitsReached", "frontier", "more", "version", "next"),
+        *("overview", "searched", "skipped", "limitsReached", "frontier", "more"),
+        *("version", "next"),
     ),
     ("input", "success", "reason", "message"),
 )
