@@ -39,7 +39,7 @@ from abilities.declarations.memory import (
     Type,
 )
 from abilities.declarations.model import Model
-from abilities.declarations.moments import ExpiresAt, IfVersion
+from abilities.declarations.moments import ExpiresAt, IfVersion, ReplacedVersion
 from abilities.declarations.records import Truncation
 from abilities.declarations.values import JsonObject
 
@@ -228,6 +228,7 @@ class StoreMemoryAnswer(WriteAnswer):
 
     id: str = Field(description="The memory's UUID.")
     created: bool = Field(description="True for a new memory, false for an updated one.")
+    replaced: ReplacedVersion = None
     memory: Memory | None = Field(
         default=None, description="The memory as it is stored now; left out if concise."
     )

@@ -1,4 +1,4 @@
-"""Times and versions in arguments: when a memory expires, and which version a change expects."""
+"""Times and versions: when a memory expires, and which version a change expects."""
 
 import re
 from datetime import UTC, datetime
@@ -78,6 +78,15 @@ IfVersion = Annotated[
     Unsaid("description"),
 ]
 """The version that a change expects; None for any."""
+
+ReplacedVersion = Annotated[
+    int | None,
+    Field(
+        description="Present if other content was stored there: its version, which memory_restore "
+        "brings back."
+    ),
+]
+"""The version whose content was replaced; None if none was."""
 
 EXPIRY = "RFC 3339; then archived."
 """What `expires_at` means, in words."""

@@ -198,6 +198,11 @@ class Brought(Model):
     unknown_words: list[str] | None = Field(
         default=None, description="Words of the question that no memory holds, 10 at most."
     )
+    overview: list[dict[str, Any]] | None = Field(
+        default=None,
+        description="Instead of items, if the question names nothing to look for: the notes, the "
+        "important memories and the latest ones, within 300 tokens.",
+    )
     searched: int | None = Field(default=None, description="Files that were searched.")
     skipped: int | None = Field(
         default=None, description="Files and folders that could not be searched or listed."

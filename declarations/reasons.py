@@ -265,7 +265,7 @@ FAULTS: dict[Reason, Meaning] = {
     ),
     "range_too_far": Meaning(
         "LIMIT_EXCEEDED",
-        "The lines lie beyond the first 64 MiB; use #byte= to go there.",
+        "The lines lie beyond the first or last 64 MiB; use #byte= to go there.",
     ),
     "resource_exhausted": Meaning("STORAGE_ERROR", "The system is short of resources; try again."),
     "io_error": Meaning("STORAGE_ERROR", "The file could not be read."),

@@ -32,7 +32,7 @@ from abilities.declarations.memory import (
     Type,
 )
 from abilities.declarations.model import Model
-from abilities.declarations.moments import EXPIRY, IF_VERSION, Expiry, Version
+from abilities.declarations.moments import EXPIRY, IF_VERSION, Expiry, ReplacedVersion, Version
 from abilities.declarations.records import Summary as Counts
 from abilities.declarations.values import JsonObject
 
@@ -229,6 +229,7 @@ class Applied(Model):
     )
     version: int = Field(description="The memory's version now.")
     created: bool = Field(default=False, description="True for a new memory; default false.")
+    replaced: ReplacedVersion = None
     updated_fields: list[str] | None = Field(
         default=None, description="The fields whose values changed."
     )
@@ -259,6 +260,7 @@ class ConciseOperation(Model):
         default=None, description="Its version now; also with the reason version_conflict."
     )
     created: bool | None = Field(default=None, description="Whether it is new.")
+    replaced: ReplacedVersion = None
     parts: int | None = Field(
         default=None, description="How many memories hold the content, if it is more than one."
     )

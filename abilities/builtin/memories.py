@@ -38,7 +38,11 @@ async def store(context: Context, arguments: StoreMemoryInput) -> JsonObject:
     result = await context.memory.change("store", arguments.explicit_arguments())
     assert result.stored is not None  # only a deletion leaves nothing
 
-    frame: JsonObject = {"id": result.stored.row.id, "created": result.created, "memory": {}}
+    frame: JsonObject = {"id": result.stored.row.id, "created": result.created}
+    if result.replaced:
+        frame["replaced"] = result.replaced
+    frame["memory"] = {}
+
     detail = arguments.detail or context.detail
     return build_write_answer(result, frame, context.bound, detail)
 

@@ -11,6 +11,7 @@ from abilities.declarations.limits import (
 from abilities.declarations.recall import RecallAnswer, RecallInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
+from abilities.helpers.memory.overview import build_overview
 from abilities.helpers.memory.recall_answers import RecallBound, build_recall_answer
 from abilities.helpers.memory.recalling import check_cursors, parse_positions
 from abilities.helpers.reply.items import BulkRequest, check_items_size
@@ -43,6 +44,10 @@ async def run(context: Context, arguments: RecallInput) -> JsonObject:
 
     result = await context.memory.recall(arguments, starts, bound.max_bytes)
     check_cursors(arguments, result.rankings)
+
+    # Half the room is free for the questions themselves, which the answer repeats.
+    overview = await build_overview(context.memory, arguments, result, bound.max_bytes // 2)
+    result = result._replace(overview=overview)
     return build_recall_answer(arguments, result, starts, bound)
 
 

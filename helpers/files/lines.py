@@ -13,7 +13,7 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.text.codec import Encoding
 
 SCAN_LIMIT = 64 * 1024 * 1024
-"""Bytes from the start of a file within which lines are looked for."""
+"""Bytes from the start or the end of a file within which lines are looked for."""
 
 _CHUNK = 256 * 1024
 _FEW_BYTES = 512  # in which line ends are looked for one after another
@@ -40,7 +40,8 @@ def read_present(fd: int, size: int, position: int, count: int) -> bytes:
 class KnownLines:
     """Where lines of one file begin, as far as they have been looked for.
 
-    Kept for as long as the file stays the same, so that several parts of it cost one search.
+    Kept for as long as the file stays the same, so that several parts of it cost one search. Counts
+    and positions are all from its start, or all from its end.
     """
 
     def __init__(self) -> None:
@@ -106,6 +107,61 @@ def find_line(
             raise Refused("range_too_far")
 
         known.add(passed, position)
+
+
+def find_trailing_lines(
+    fd: int,
+    size: int,
+    begin: int,
+    count: int,
+    encoding: Encoding,
+    check: Callable[[], None],
+    known: KnownLines,
+) -> int:
+    """Return the byte position at which the last ``count`` lines begin, looked for from the end.
+
+    If there are fewer, this is ``begin``. The file had ``size`` bytes when it was opened; a line
+    end that it ends with belongs to the last line. ``known`` counts from the end.
+
+    Raises Refused: range_too_far if the search goes beyond the last 64 MiB, changed if the file has
+    become shorter; and OSError.
+    """
+    end = size - _measure_last_line_end(fd, size, begin, encoding)
+    passed, distance = known.find_before(count, size - end)
+    position = size - distance
+
+    while position > begin:
+        check()
+        # From the same places wherever it ends, so that code units are whole.
+        start = position - ((position - begin - 1) % _CHUNK + 1)
+        chunk = read_present(fd, size, start, position - start)
+
+        line_ends = _count_line_ends(chunk, encoding)
+        if passed + line_ends >= count:
+            # The first of the lines follows the line end of this number.
+            number = passed + line_ends - count + 1
+            position = start + _find_line_end(chunk, number, encoding)
+            known.add(count - 1, size - position)
+            return position
+
+        passed += line_ends
+        position = start
+        if size - position > SCAN_LIMIT:
+            raise Refused("range_too_far")
+
+        known.add(passed, size - position)
+
+    return begin
+
+
+def _measure_last_line_end(fd: int, size: int, begin: int, encoding: Encoding) -> int:
+    """Return how many bytes the line end has that a file ends with; 0 if it ends with none."""
+    newline = "\n".encode(encoding.codec)
+    start = size - len(newline)
+    if start < begin or (size - begin) % encoding.unit:
+        return 0
+
+    return len(newline) if read_present(fd, size, start, len(newline)) == newline else 0
 
 
 def _count_line_ends(chunk: bytes, encoding: Encoding) -> int:

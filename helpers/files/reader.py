@@ -47,7 +47,7 @@ class ReadingSession:
         self._directories: dict[str, int | None] = {}
         self._own: Snapshot | None = None
         self._kept: dict[int, OpenFile] = {}
-        self._lines: dict[tuple[int, ...], KnownLines] = {}
+        self._lines: dict[tuple[int | bool, ...], KnownLines] = {}
         self._folders = OpenFolders()
         self._closing = ExitStack()
 
@@ -183,13 +183,15 @@ class ReadingSession:
 
     def _find_known_lines(self, file: OpenFile) -> KnownLines | None:
         """Return what is known of a file's lines, if lines of it are wanted."""
-        if file.request.range.first_line is None:
+        requested = file.request.range
+        from_end = requested.trailing_lines is not None
+        if requested.first_line is None and not from_end:
             return None
 
         status = file.stat
         times = (status.st_mtime_ns, status.st_ctime_ns)
         version = (status.st_dev, status.st_ino, status.st_size, *times)
-        return self._lines.setdefault(version, KnownLines())
+        return self._lines.setdefault((*version, from_end), KnownLines())
 
     def _close_kept(self) -> None:
         while self._kept:

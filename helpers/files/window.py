@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.lines import KnownLines, find_line, read_present
+from abilities.helpers.files.lines import KnownLines, find_line, find_trailing_lines, read_present
 from abilities.helpers.files.redaction import REACH, Secret, find_secrets, format_mark, redact
 from abilities.helpers.text.codec import Encoding, decode, detect_encoding
 from abilities.helpers.text.cutting import back_off, splits_character
@@ -160,6 +160,8 @@ def _decode_plain(raw: bytes) -> str | None:
 
 
 def _find_window(file: _OpenFile, requested: Range, known: KnownLines) -> _Window:
+    if requested.trailing_lines is not None:
+        return _find_trailing_lines(file, requested.trailing_lines, known)
     if requested.first_line is not None:
         return _find_lines(file, requested.first_line, requested.last_line, known)
 
@@ -174,6 +176,14 @@ def _find_lines(
     end = None if last_line is None else _find_line(file, last_line, known)
 
     return _Window(start, end, lead=file.read_before(start))
+
+
+def _find_trailing_lines(file: _OpenFile, count: int, known: KnownLines) -> _Window:
+    """Find the last lines."""
+    begin = file.encoding.bom
+    start = find_trailing_lines(file.fd, file.size, begin, count, file.encoding, file.check, known)
+
+    return _Window(start, None, lead=file.read_before(start))
 
 
 def _find_line(file: _OpenFile, count: int, known: KnownLines) -> int:

@@ -17,10 +17,12 @@ from abilities.helpers.gather.cursors import (
 )
 from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions, measure_piece
 from abilities.helpers.memory.notes import NotePart
+from abilities.helpers.memory.overview import OVERVIEW_BYTES, build_overview
 from abilities.helpers.memory.recall_answers import MAX_UNKNOWN_CHARS, MAX_UNKNOWN_WORDS
 from abilities.helpers.memory.recalled import Source, explain_entry
 from abilities.helpers.memory.recalling import RecallResult, hash_ranking
 from abilities.helpers.reply.detail import RECALLED
+from abilities.helpers.reply.encoding import json_bytes
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
 from abilities.helpers.search.rankings import RankedEntry
@@ -45,13 +47,17 @@ async def gather_recall(item: AskedItem, sources: BatchSources) -> ItemOffer:
     ranking_hash = hash_ranking(ranking)
     check_place(item.cursor, ranking_hash)
 
+    overview = await sources.wait(build_overview(sources.memory, arguments, result, OVERVIEW_BYTES))
     chosen = _choose_entries(ranking.entries[begin:end], result)
     stop = begin + len(chosen) if end is None else end
-    offer = item.begin_offer(hash_versions(ranking_hash, *map(_find_version, chosen)))
+    shown = json_bytes(overview).decode()
+    offer = item.begin_offer(hash_versions(ranking_hash, *map(_find_version, chosen), shown))
     offer.group = {"matched": len(ranking.entries)}
     unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
     if unknown:
         offer.group["unknown_words"] = unknown
+    if overview:
+        offer.group["overview"] = overview
     if 0 < stop < len(ranking.entries):
         offer.group["more"] = item.go_on(Cursor(format_place(stop - 1, ranking_hash)))
 

@@ -69,6 +69,23 @@ class Finding(NamedTuple):
         return _measure_label(self.label) + size
 
 
+class Shown(NamedTuple):
+    """A finding with the beginning of its content that is shown: so many of its characters."""
+
+    finding: Finding
+    chars: int
+
+    @property
+    def content(self) -> str:
+        """The text that is shown."""
+        return self.finding.content[: self.chars]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a part of the note or memory is missing."""
+        return self.finding.piece.rest or self.chars < len(self.finding.content)
+
+
 @dataclass(slots=True)
 class Findings:
     """What there is to know, each list with the most important first.
@@ -85,7 +102,11 @@ class Findings:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to show."""
-        return not (self.lasting or self.days or self.memories or self.failures)
+        return not (self.count() or self.failures)
+
+    def count(self) -> int:
+        """Return how many notes and memories there are."""
+        return len(self.lasting) + len(self.days) + len(self.memories)
 
 
 async def gather_findings(memory: MemoryHelper, sources: Sources, max_bytes: int) -> Findings:
@@ -149,13 +170,13 @@ async def _add_memories(memory: MemoryHelper, findings: Findings) -> None:
             if isinstance(outcome, StoredMemory):
                 found[outcome.row.key] = outcome
 
-    latest_first = sorted(found.values(), key=_get_time, reverse=True)
+    latest_first = sorted(found.values(), key=_get_moment, reverse=True)
     for stored in sorted(latest_first, key=_is_ordinary):
         findings.memories.append(_to_memory(stored))
 
 
-def _get_time(stored: StoredMemory) -> str:
-    return stored.row.updated_at
+def _get_moment(stored: StoredMemory) -> tuple[str, int]:
+    return stored.row.updated_at, stored.row.version
 
 
 def _is_ordinary(stored: StoredMemory) -> bool:
@@ -186,18 +207,22 @@ def format_findings(findings: Findings, opening: str, max_bytes: int) -> str:
     room = max_bytes - len(opening.encode()) - _RECORD_BYTES - len(_END)
     room -= _FRAME_BYTES + json_size(findings.failures)
 
+    chosen = choose_findings(findings, room)
+    records = [_build_record(shown) for shown in chosen]
+    return _format(findings, opening, records, findings.count() - len(chosen))
+
+
+def choose_findings(findings: Findings, room: int) -> list[Shown]:
+    """Return what is shown of the findings within ``room`` bytes, a third of it of each kind."""
     sections = (findings.lasting, findings.days, findings.memories)
     sizes = [sum(finding.size for finding in section) for section in sections]
     level = find_level(sizes, max(room, 0))
 
-    records: list[JsonObject] = []
-    left_out = 0
+    chosen: list[Shown] = []
     for section in sections:
-        chosen = _choose(section, level)
-        records += chosen
-        left_out += len(section) - len(chosen)
+        chosen += _choose(section, level)
 
-    return _format(findings, opening, records, left_out)
+    return chosen
 
 
 def _format(findings: Findings, opening: str, records: Sequence[JsonObject], left_out: int) -> str:
@@ -217,22 +242,22 @@ def _format(findings: Findings, opening: str, records: Sequence[JsonObject], lef
     return f"{opening}\n{text}{boundary} {_END}\n"
 
 
-def _choose(section: Sequence[Finding], room: int) -> list[JsonObject]:
-    """Return the records of a section that fit, from the front; the last may be cut."""
-    records: list[JsonObject] = []
+def _choose(section: Sequence[Finding], room: int) -> list[Shown]:
+    """Return what fits of a section, from the front; the last may be cut."""
+    chosen: list[Shown] = []
 
     for finding in section:
         if finding.size <= room:
             room -= finding.size
-            records.append(_build_record(finding, finding.max_bytes))
+            chosen.append(_cut(finding, finding.max_bytes))
             continue
 
         fitting = room - _measure_label(finding.label)
         if fitting >= MIN_SHARE:
-            records.append(_build_record(finding, fitting))
+            chosen.append(_cut(finding, fitting))
         break
 
-    return records
+    return chosen
 
 
 def _measure_label(label: JsonObject) -> int:
@@ -240,19 +265,20 @@ def _measure_label(label: JsonObject) -> int:
     return json_size({**label, "truncated": True}) + _RECORD_BYTES
 
 
-def _build_record(finding: Finding, max_bytes: int) -> JsonObject:
-    """Return a record with as much of an finding's content as fits into ``max_bytes``."""
+def _cut(finding: Finding, max_bytes: int) -> Shown:
+    """Return a finding with as much of its content as fits into ``max_bytes``."""
     content = finding.content
-    is_cut = finding.piece.rest
+    if len(content.encode()) <= max_bytes:
+        return Shown(finding, len(content))
 
-    if len(content.encode()) > max_bytes:
-        fitting = Bound(max_bytes, "text").count_fitting_chars(content, max_bytes)
-        content = content[: finding.piece.find_cut(fitting)]
-        is_cut = True
+    fitting = Bound(max_bytes, "text").count_fitting_chars(content, max_bytes)
+    return Shown(finding, finding.piece.find_cut(fitting))
 
-    record: JsonObject = {"success": True, **finding.label}
-    if is_cut:
+
+def _build_record(shown: Shown) -> JsonObject:
+    record: JsonObject = {"success": True, **shown.finding.label}
+    if shown.is_cut:
         record["truncated"] = True
 
-    record["content"] = content
+    record["content"] = shown.content
     return record

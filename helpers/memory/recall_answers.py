@@ -224,6 +224,8 @@ class _Draft:
         unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
         if unknown:
             data["unknown_words"] = unknown
+        if self._result.overview and not question:
+            data["overview"] = list(self._result.overview)
 
         text = self._arguments.queries[question][:INPUT_CHARS]
         if not self._is_full:

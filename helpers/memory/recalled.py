@@ -56,7 +56,7 @@ def _build_memory(
     if len(content) < len(row.content):
         resume = Piece(row.content).resume(len(content))
         target = {"type": "stored", "key": row.key, "resume": resume}
-        record["next"] = _format_target(target, is_full)
+        record["next"] = format_target(target, is_full)
 
     if is_full:
         record |= _describe(memory)
@@ -80,12 +80,12 @@ def _build_note(part: NotePart, entry: RankedEntry, is_full: bool, chars: int | 
 
     following = part.build_next(len(content))
     if following is not None:
-        record["next"] = _format_target(following, is_full)
+        record["next"] = format_target(following, is_full)
 
     return record
 
 
-def _format_target(target: JsonObject, is_full: bool) -> JsonObject | str:
+def format_target(target: JsonObject, is_full: bool) -> JsonObject | str:
     """Return a target as memory_read_bulk takes it; concise records are flat, and hold its JSON."""
     if is_full:
         return target

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import orjson
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.values import JsonObject
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory.notes import NotePart, read_note_parts
 from abilities.helpers.memory.targets import MemoryFiles
@@ -29,12 +30,15 @@ class RecallResult(NamedTuple):
     """What answers the questions.
 
     ``memories`` holds those that were loaded by their keys, or why one could not be read;
-    ``parts`` are the parts of notes by their names.
+    ``parts`` are the parts of notes by their names. ``names_something`` is whether any question
+    has a word to look for. ``overview`` is what one is given that has none.
     """
 
     rankings: Sequence[Ranking]
     memories: Mapping[str, StoredMemory | Exception]
     parts: Mapping[str, NotePart]
+    names_something: bool = True
+    overview: Sequence[JsonObject] = ()
 
 
 class SecondRanking(Protocol):
@@ -98,7 +102,8 @@ class Recalling:
                 self._store, self._namespace, request, arguments.queries, parts, room, starts
             )
 
-        return RecallResult(*recalled, {part.name: part for part in parts})
+        names_something = any(request.questions)
+        return RecallResult(*recalled, {part.name: part for part in parts}, names_something)
 
 
 def _find_since(arguments: "RecallInput", today: date) -> date | None:
@@ -111,8 +116,17 @@ def _find_since(arguments: "RecallInput", today: date) -> date | None:
 
 def _includes_notes(arguments: "RecallInput") -> bool:
     """Return whether notes may answer: they have none of what memories are filtered by."""
+    return arguments.notes and not _filters_properties(arguments)
+
+
+def has_filters(arguments: "RecallInput") -> bool:
+    """Return whether only some memories may answer."""
+    return _filters_properties(arguments) or arguments.within_days is not None
+
+
+def _filters_properties(arguments: "RecallInput") -> bool:
     filters = (arguments.type, arguments.tags or None, arguments.category, arguments.importance)
-    return arguments.notes and all(value is None for value in filters)
+    return any(value is not None for value in filters)
 
 
 def build_request(

@@ -94,6 +94,8 @@ def _describe(
     data["version"] = result.version
     if is_full or result.created:
         data["created"] = result.created
+    if result.replaced:
+        data["replaced"] = result.replaced
     if is_full:
         data["updated_fields"] = list(result.updated)
     if outcome.parts:

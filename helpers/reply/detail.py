@@ -49,7 +49,8 @@ MEMORY = RecordShape(
 ITEM = RecordShape(
     (
         *("input", "success", "content", "items", "date", "source", "matched", "unknown_words"),
-        *("searched", "skipped", "limitsReached", "frontier", "more", "version", "next"),
+        *("overview", "searched", "skipped", "limitsReached", "frontier", "more"),
+        *("version", "next"),
     ),
     ("input", "success", "reason", "message"),
 )
@@ -72,7 +73,7 @@ RECALLED = RecordShape(
 """A memory or a part of a note that answers a question."""
 
 _FOUND = ("key", "content", "date", "score")
-_WRITTEN = ("id", "key", "version", "created", "mended")
+_WRITTEN = ("id", "key", "version", "created", "replaced", "mended")
 _LISTED = ("path", "source", "size_bytes")
 
 

@@ -65,6 +65,35 @@ no nos nosotros o os otra otro para pero poco por porque que quien quién quién
 sin sobre son soy su sus sí también tanto te tu tus tú un una uno unos y ya yo él
 """
 
+_ASKING = {
+    "dutch": """
+alles herinner herinnert herinneren herinnering herinneringen notities onthouden weet weten
+""",
+    "english": """
+anything everything know known memories memory notes recall remember remembered tell told
+""",
+    "french": """
+connais connaissez mémoire notes rappelles rappelez retiens retenu sais savez souvenir souvenirs
+souviens souvenez tout
+""",
+    "german": """
+alles dich erinnern erinnere erinnerst erinnerung erinnerungen gemerkt hast kannst merken notizen
+weißt wissen woran
+""",
+    "italian": """
+conosci me memoria note ricordi ricorda ricordo ricordare sai sapere te tutto
+""",
+    "portuguese": """
+lembra lembras lembrar lembranças memória memórias notas sabe sabes saber tudo
+""",
+    "spanish": """
+acordarte acuerdas memoria notas recordar recuerda recuerdas recuerdos sabe sabes saber todo
+""",
+}
+
+ASKING_WORDS = {language: frozenset(words.split()) for language, words in _ASKING.items()}
+"""Words per language that ask for memories, and name none: a question of them is an open one."""
+
 STOP_WORDS: dict[str, frozenset[str]] = {
     "dutch": frozenset(_DUTCH.split()),
     "english": frozenset(_ENGLISH.split()),

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple, Protocol, get_args
 
 from abilities.helpers.search.irregular_forms import IRREGULAR_FORMS
 from abilities.helpers.search.ranking import compute_weight
-from abilities.helpers.search.stop_words import STOP_WORDS
+from abilities.helpers.search.stop_words import ASKING_WORDS, STOP_WORDS
 
 LONGEST_TERM = 64
 """Characters of a term; a longer one is cut."""
@@ -134,14 +134,29 @@ def weigh_text(text: str, language: Language) -> dict[str, int]:
 
 
 def split_question(question: str, language: Language) -> tuple[QuestionWord, ...]:
-    """Return the terms of a question, each once, in the order of the question."""
+    """Return the terms of a question, each once, in the order of the question.
+
+    A sentence that only asks for memories, such as "What do you know about me?", has none.
+    """
     words: dict[str, QuestionWord] = {}
+    has_stop_words = False
 
     for run in _divide(question, language):
+        has_stop_words = has_stop_words or run.length > len(run.terms)
         for word in run.terms:
             words.setdefault(word.term, word)
 
+    # Without stop words, these words may be what is looked for: a memory of "memory" is found.
+    if has_stop_words and words.keys() <= _list_asking_terms(language.name):
+        return ()
+
     return tuple(words.values())
+
+
+@lru_cache
+def _list_asking_terms(language: str) -> frozenset[str]:
+    words = ASKING_WORDS.get(language, ())
+    return frozenset(_stem(word.casefold(), language) for word in words)
 
 
 def _count(text: str, language: Language, times: int, counts: Counter[str]) -> int:

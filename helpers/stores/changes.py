@@ -77,12 +77,13 @@ class MergedMemory(NamedTuple):
     """A memory after a change.
 
     ``links`` are its links to the change's `linked_keys`; ``updated`` names the fields that
-    changed.
+    changed. ``replaced`` is the version whose content a "store" replaced; 0 if none.
     """
 
     row: Row
     links: tuple[LinkRow, ...]
     updated: tuple[str, ...]
+    replaced: int = 0
 
 
 class BatchOptions(NamedTuple):
@@ -178,8 +179,12 @@ def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMe
         # A clock that was set back must not make a memory older.
         merged_row = merged_row._replace(updated_at=max(change.now, row.updated_at))
 
+    replaced = 0
+    if change.kind == "store" and "content" in updated:
+        replaced = row.version
+
     # Two columns, score and scored, stand for one field, which is named once.
-    return MergedMemory(merged_row, merged_links, tuple(dict.fromkeys(updated)))
+    return MergedMemory(merged_row, merged_links, tuple(dict.fromkeys(updated)), replaced)
 
 
 def _merge_fields(change: Change, row: Row) -> JsonObject:

@@ -97,6 +97,7 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     renames.a_rename_may_change_more,
     renames.a_key_in_use_is_not_given_again,
     changes.changes_are_made_together_in_their_order,
+    changes.a_store_says_which_version_it_replaced,
     changes.a_refused_change_leaves_the_others_alone,
     changes.atomic_changes_are_all_made_or_none,
     changes.a_change_is_made_only_to_the_version_it_names,

@@ -153,6 +153,26 @@ async def an_addition_goes_to_the_end_of_a_content(store: MemoryStore) -> None:
     )
 
 
+async def a_store_says_which_version_it_replaced(store: MemoryStore) -> None:
+    """Only a store that gives a memory other content replaces a version."""
+    await put(store, "other")
+    created = await put(store, "a", content="one")
+    same = await put(store, "a", content="one", summary="s")
+    replacing = await put(store, "a", content="two")
+    updated = await put(store, "a", kind="update", content="three")
+    archived = await put(store, "a", kind="archive")
+    again = plan("store", "a", fields={"type": "core", "content": "four"})
+    (reviving,) = await store.change_many(NAMESPACE, [again], atomic=True)
+
+    results = (created, same, replacing, updated, archived, reviving)
+    versions = [result.replaced for result in results if isinstance(result, WriteResult)]
+    expect(versions, [0, 0, same.version, 0, 0, archived.version], "the version is the former one")
+
+    restoring = plan("restore", "a", to_version=same.version)
+    restored = expect_stored(await store.change(NAMESPACE, restoring))
+    expect(restored.row.content, "one", "and it can be restored")
+
+
 async def a_change_is_made_only_to_a_whole_content_if_it_says_so(store: MemoryStore) -> None:
     """Otherwise neither it nor any that came with it is made."""
     link = {"key": "a#2", "link_weight": 1.0, "type": CONTINUES}

@@ -29,10 +29,10 @@ MAX_TOUCHES = 10_000
 class WriteResult(NamedTuple):
     """The result of a change.
 
-    ``stored`` is the memory as it is now, or None if it was deleted for good. ``created`` says
-    whether the change created it; ``updated`` names the fields that changed. ``mended`` is None,
-    unless the memory was damaged: then it names the fields that got defaults before the change.
-    ``version`` and ``id`` are the memory's after the change, also if that deleted it.
+    ``stored`` is the memory as it is now, None if it was deleted for good. ``created`` says whether
+    the change created it; ``updated`` names the fields that changed. ``mended`` is None, unless the
+    memory was damaged: then it names the fields that got defaults before. ``version`` and ``id``
+    are the memory's after the change. ``replaced`` is the version whose content a "store" replaced.
     """
 
     stored: StoredMemory | None
@@ -41,6 +41,7 @@ class WriteResult(NamedTuple):
     mended: tuple[str, ...] | None = None
     version: int = 0
     id: str = ""
+    replaced: int = 0
 
 
 class WalkResult(NamedTuple):

@@ -8,7 +8,8 @@ from abilities.declarations.faults import Refused
 # 18 digits: a position always fits into 64 bits.
 _RANGE = re.compile(
     r"""
-    L (?P<first>\d{1,18})  (?P<dash> - (?: L? (?P<last>\d{1,18}) )? )?
+    L- (?P<trailing>\d{1,18})
+    | L (?P<first>\d{1,18})  (?P<dash> - (?: L? (?P<last>\d{1,18}) )? )?
     | byte= (?P<start>\d{1,18})  (?: - (?P<end>\d{1,18}) )?  (?: @ (?P<version>[0-9a-z]{1,32}) )?
     """,
     re.ASCII | re.VERBOSE,
@@ -20,11 +21,13 @@ class Range:
     """The requested part of a text: lines (from 1, inclusive) or bytes (end exclusive).
 
     ``first_line`` tells the two apart; a ``last_line`` or ``end`` of None is the end of the text.
-    ``version`` is the hash of the bytes before ``start`` that a resume point carries.
+    ``trailing_lines`` asks for so many lines at the end instead. ``version`` is the hash of the
+    bytes before ``start`` that a resume point carries.
     """
 
     first_line: int | None = None
     last_line: int | None = None
+    trailing_lines: int | None = None
     start: int = 0
     end: int | None = None
     version: str | None = None
@@ -45,7 +48,7 @@ def split_suffix(item: str) -> tuple[str, str]:
 
 
 def parse_range(text: str) -> Range:
-    """Return the range of a suffix, such as ``L10-L40``, ``L10-`` or ``byte=20480-40960@0f3a56b1``.
+    """Return the range of a suffix, such as ``L10-L40``, ``L-50`` or ``byte=20480-40960@0f3a56b1``.
 
     Raises Refused: invalid_range.
     """
@@ -53,6 +56,8 @@ def parse_range(text: str) -> Range:
     if match is None:
         raise Refused("invalid_range")
 
+    if match["trailing"]:
+        return _parse_trailing_lines(match)
     if match["first"]:
         return _parse_lines(match)
 
@@ -70,6 +75,15 @@ def _parse_lines(match: re.Match[str]) -> Range:
         raise Refused("invalid_range")
 
     return Range(first_line=first, last_line=last)
+
+
+def _parse_trailing_lines(match: re.Match[str]) -> Range:
+    """Return the lines of ``L-50``, the last 50."""
+    count = int(match["trailing"])
+    if count < 1:
+        raise Refused("invalid_range")
+
+    return Range(trailing_lines=count)
 
 
 def _parse_bytes(match: re.Match[str]) -> Range:

@@ -423,6 +423,7 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
         )
 
         assert not second["created"] and second["id"] == first["id"]
+        assert "replaced" not in first and second["replaced"] == memory["version"]
         assert second["memory"] == {
             **memory,
             "content": "two",
@@ -435,6 +436,7 @@ async def test_storing_merges_and_updating_says_what_changed(roots: Settings) ->
         same = await call("store_memory", type="core", content="two", key="k", links=[{"key": "y"}])
 
         assert same["memory"] == second["memory"], "repeating a request leaves the same state"
+        assert "replaced" not in same
 
         changed = await call(
             "update_memory",

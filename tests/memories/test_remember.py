@@ -104,6 +104,26 @@ async def test_every_operation_does_what_it_says(app: Abilities) -> None:
     assert await list_keys(app) == ["ada", "green tea"]
 
 
+@pytest.mark.parametrize("first", ["Short.", LONG])
+@pytest.mark.parametrize("second", ["Other.", f"{LONG} And more."])
+async def test_who_replaces_a_content_can_bring_it_back(
+    first: str, second: str, app: Abilities
+) -> None:
+    (before,) = await remember(app, store("tea", first))
+    (after,) = await remember(app, store("tea", second))
+    (same,) = await remember(app, store("tea", second))
+
+    assert "replaced" not in before and "replaced" not in same
+    assert after["replaced"] == before["version"]
+    full = await remember(app, store("tea", first), detail="full")
+    assert full[0]["data"]["replaced"] == same["version"]
+
+    await app.call("memory_restore", {"key": "tea", "version": same["version"]})
+    assert await read_whole(app, "tea") == second
+    await app.call("memory_restore", {"key": "tea", "version": after["replaced"]})
+    assert await read_whole(app, "tea") == first
+
+
 async def test_one_answer_of_50_stores_is_short(app: Abilities) -> None:
     operations = [store(f"project/decisions/{number:03}") for number in range(50)]
 

@@ -481,6 +481,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.helpers.gather.asked",
         "abilities.helpers.gather.memories",
         "abilities.helpers.memory.catching_up",
+        "abilities.helpers.memory.overview",
     }
     assert store_users == {
         "abilities.adapters.langgraph_store.items",  # says how many parts a value takes

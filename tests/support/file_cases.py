@@ -366,6 +366,14 @@ FILE_ROWS = [
         ("lines.txt#L99-", Ok("line 99\nline 100\n")),
         ("lines.txt#L99-L5000", Ok("line 99\nline 100\n")),
         ("lines.txt#L101", Ok("")),
+        ("lines.txt#L-2", Ok("line 99\nline 100\n")),
+        ("lines.txt#L-5000", Ok("".join(f"line {n}\n" for n in range(1, 101)))),
+        ("empty.txt#L-50", Ok("")),
+        ("umlaut.txt#L-1", Ok("äöü")),
+        ("bom16le.txt#L-1", Ok("世")),
+        ("bom8.txt#L-1", Ok("hello")),
+        ("crlf.txt#L-1", Ok("two\r\n")),
+        ("name#L2#L-1", Ok("two\n", {"path": "name#L2"})),
         ("lines.txt#byte=7", Ok("".join(f"line {n}\n" for n in range(2, 101)))),
         ("lines.txt#byte=7-13", Ok("line 2")),
         ("lines.txt#byte=7-7", Ok("")),
@@ -379,7 +387,10 @@ FILE_ROWS = [
     ),
     paths(
         "F32b-invalid",
-        *[(f"lines.txt#{part}", "invalid_range") for part in ("L0", "L9-L3", "L0-", "byte=9-3")],
+        *[
+            (f"lines.txt#{part}", "invalid_range")
+            for part in ("L0", "L9-L3", "L0-", "L-0", "byte=9-3")
+        ],
         *[(f"umlaut.txt#{part}", "invalid_range") for part in ("byte=1", "byte=0-3")],
         *[(f"bom16le.txt#{part}", "invalid_range") for part in ("byte=1", "byte=3")],
         ("bom8.txt#byte=1", "invalid_range"),
@@ -397,6 +408,8 @@ FILE_ROWS = [
         ("with_keys.txt#L1", Ok(f"a {TOKEN_MARK} b\n", {"redacted": 1})),
         ("with_keys.txt#L3-L4", Ok(KEY_MARK, {"redacted": 1})),
         ("with_keys.txt#L5-", Ok(f"{KEY_MARK}\nend\n", {"redacted": 1})),
+        ("with_keys.txt#L-1", Ok("end\n")),
+        ("with_keys.txt#L-2", Ok(f"{KEY_MARK}\nend\n", {"redacted": 1})),
         ("with_keys.txt#byte=9", Ok(f"{TOKEN_MARK} b\n{KEY_MARK}\nend\n", {"redacted": 2})),
         ("with_keys.txt#byte=9-12", Ok(TOKEN_MARK, {"redacted": 1})),
         ("with_keys.txt#byte=0-2", Ok("a ")),

@@ -94,5 +94,6 @@ def check_answer(payload: JsonObject, expected: Expected, room: int) -> None:
 
     if "created" in payload:
         assert payload["created"] == predicted.created
+        assert payload.get("replaced", 0) == predicted.replaced
     if "updated_fields" in payload:
         assert sorted(payload["updated_fields"]) == sorted(predicted.updated)

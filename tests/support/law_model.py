@@ -61,6 +61,7 @@ class Predicted(NamedTuple):
     memory: MemoryModel | None
     created: bool = False
     updated: frozenset[str] = frozenset()
+    replaced: int = 0
 
 
 class Moment(NamedTuple):
@@ -117,7 +118,11 @@ class NamespaceModel:
             named = MemoryModel(moment.new_id, key, moment.now, moment.now)
 
         # Storing over an archived memory revives it.
-        return self._merge(named, {**arguments, "archived": False}, moment, created=created)
+        merged = self._merge(named, {**arguments, "archived": False}, moment, created=created)
+        if created or "content" not in merged.updated:
+            return merged
+
+        return merged._replace(replaced=named.version)
 
     def update(self, arguments: JsonObject, moment: Moment) -> Predicted:
         """Change a memory, and rename it if the key is another one. Raises Refusal."""

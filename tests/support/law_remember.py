@@ -45,6 +45,8 @@ def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Mo
         record: JsonObject = {"input": number, "id": named.id, "key": named.key, "version": version}
         if predicted.created:
             record["created"] = True
+        if predicted.replaced:
+            record["replaced"] = predicted.replaced
         records.append(record)
         key = named.key
         model = after

@@ -94,7 +94,8 @@ async def test_a_concise_write_sends_nothing_back(settings: Settings, through: T
 
     version = stored["version"]
     assert stored == {"id": name, "key": "k", "version": version, "created": True}
-    assert again == {"id": name, "key": "k", "version": version + 1, "created": False}
+    replaced = {"created": False, "replaced": version}
+    assert again == {"id": name, "key": "k", "version": version + 1, **replaced}
     assert updated == {"id": name, "key": "k", "version": version + 2}
     assert archived == {"id": name, "key": "k", "version": version + 3}
     assert deleted == {"id": name, "version": version + 4}
@@ -121,7 +122,7 @@ async def test_an_address_takes_the_detail_in_its_query_or_body(settings: Settin
             updated = (await client.patch(of_one, json={"summary": "s", **asked})).json()
             deleted = (await client.delete(of_one, params=asked)).json()
 
-    assert list(stored) == ["id", "key", "version", "created"]
+    assert list(stored) == ["id", "key", "version", "created", "replaced"]
     assert list(updated) == list(deleted) == ["id", "key", "version"]
 
 

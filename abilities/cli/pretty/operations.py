@@ -83,6 +83,8 @@ def _describe(data: JsonObject) -> str:
     words: list[str] = []
     if data.get("created"):
         words.append("new")
+    if "replaced" in data:
+        words.append(f"replaced version {data['replaced']}")
     if data.get("updated_fields"):
         words.append(f"changed {', '.join(data['updated_fields'])}")
     if "parts" in data:

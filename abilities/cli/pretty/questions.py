@@ -25,6 +25,9 @@ def print_questions(answer: AnsweredCall, page: Page) -> None:
         if shown:
             page.print_table(_COLUMNS, [_build_row(memory) for memory in shown])
         page.print_line(_summarize(data))
+        if "overview" in data:
+            page.print_line("The question names nothing to look for. What there is, in short:")
+            page.print_table(_COLUMNS, [_build_row(memory) for memory in data["overview"]])
 
     if "next_request" in answer.payload:
         page.print_rest(answer.name, answer.payload["next_request"])
@@ -39,7 +42,8 @@ def _build_row(record: JsonObject) -> list[str | Text]:
     if "content" not in record:
         content = style_failure(record)
 
-    return [f"{record['score']:.2f}", name, record.get("date", ""), content]
+    score = f"{record['score']:.2f}" if "score" in record else ""
+    return [score, name, record.get("date", ""), content]
 
 
 def _summarize(data: JsonObject) -> str:

@@ -10,6 +10,10 @@ def print_stored(answer: AnsweredCall, page: Page) -> None:
     verb = "Stored a new memory" if answer.payload["created"] else "Changed"
     _print_write(f"{verb} {_name_memory(answer.payload)}", answer.payload, page)
 
+    if "replaced" in answer.payload:
+        undo = {"id": answer.payload["id"], "version": answer.payload["replaced"]}
+        page.print_rest("memory_restore", undo, "It replaced other content. To bring that back:")
+
 
 def print_updated(answer: AnsweredCall, page: Page) -> None:
     """Print which values `update_memory` changed."""

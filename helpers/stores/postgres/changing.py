@@ -278,7 +278,8 @@ async def _merge(
     if before is not None and renamed is not None:
         await _record_relinked(connection, before, row, entry, renamed, rules)
 
-    return build_result(row, created=before is None, updated=merged.updated)
+    result = build_result(row, created=before is None, updated=merged.updated)
+    return result._replace(replaced=merged.replaced)
 
 
 def _compare_links(

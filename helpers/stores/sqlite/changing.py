@@ -177,7 +177,14 @@ def _merge(
         _record_merge(connection, change, before, merged, plan, rules)
 
     memory = load_memory(connection, row, SHOWN_LINKS)
-    return WriteResult(memory, before is None, merged.updated, version=row.version, id=row.id)
+    return WriteResult(
+        memory,
+        before is None,
+        merged.updated,
+        version=row.version,
+        id=row.id,
+        replaced=merged.replaced,
+    )
 
 
 def _plan_links(
