@@ -1,18 +1,22 @@
 """Settings that are several names."""
 
+import re
+
 Names = tuple[str, ...]
 """Several names; in the environment one string, with commas between them."""
 
 _DEFAULT = "..."
+_COMMA = re.compile(r",(?![^{}]*\})")
+"""A comma between names; not one in the braces of a pattern."""
 
 
 def split_names(text: str) -> tuple[str, ...]:
     """Return the names in a text with commas between them.
 
-    >>> split_names("read, recall")
-    ('read', 'recall')
+    >>> split_names("read, recall"), split_names("*.{pem,key}, .env")
+    (('read', 'recall'), ('*.{pem,key}', '.env'))
     """
-    names = [name.strip() for name in text.split(",")]
+    names = [name.strip() for name in _COMMA.split(text)]
     return tuple(name for name in names if name)
 
 

@@ -116,15 +116,17 @@ def _summarize(search: SecretSearch) -> Diagnosis:
 def _format_pattern(path: str) -> str:
     r"""Return a pattern of the deny list that stands for a path, as TOML has it in quotes.
 
-    >>> _format_pattern('keys/a"b'), _format_pattern("!old")
-    ('keys/a?b', '?old')
+    >>> _format_pattern('keys/a"b'), _format_pattern("!old"), _format_pattern("file:{a,b}")
+    ('keys/a?b', '?old', 'file??a,b?')
     """
     pattern = ""
     for char in path:
-        is_special = char in '"\\' or has_control_character(char) or has_surrogate(char)
+        is_special = char in '"\\{}' or has_control_character(char) or has_surrogate(char)
         pattern += "?" if is_special else char
 
     if pattern.startswith("!"):
         pattern = "?" + pattern[1:]
+    elif pattern.startswith("file:"):
+        pattern = pattern.replace(":", "?", 1)
 
     return pattern

@@ -200,7 +200,10 @@ class _LinkResolver:
                 continue
 
             # Also a folder or link on the way: a link to a secret may itself be called ".env".
-            if self._policy.deny.denies("/".join((*self._names, name))):
+            path = "/".join((*self._names, name))
+            if pending:
+                path += "/"
+            if self._policy.deny.denies(path):
                 raise Refused("denied")
 
             if pending:

@@ -14,9 +14,10 @@ class DenyList:
     """Names that are never shared with an agent, matched at any depth and in any spelling.
 
     A pattern is one name, such as ``*.pem``, or several, such as ``.docker/config.json``. ``*``
-    and ``?`` stay within a name. Whatever lies beneath a match is denied too; a trailing ``/**``
-    may say so. ``!name`` makes an exception: ``!.env.example`` is shared although ``.env.*`` is
-    not. An exception of several names, such as ``!tests/*.pem``, holds for each of them.
+    and ``?`` stay within a name, and ``{a,b}`` stands for either. Whatever lies beneath a match is
+    denied too, and a trailing ``/**`` may say so; a pattern that begins with ``file:`` matches no
+    folder. ``!name`` makes an exception: ``!.env.example`` is shared although ``.env.*`` is not. An
+    exception of several names, such as ``!tests/*.pem``, holds for each of them.
 
     Copies and backups are denied like what they were made from, and so are the short names of
     FAT and NTFS.
@@ -36,7 +37,10 @@ class DenyList:
         self._remember = lru_cache(_REMEMBERED)(self._decide)
 
     def denies(self, path: str) -> bool:
-        """Return whether a path, relative to its root, is on the list."""
+        """Return whether a path, relative to its root, is on the list.
+
+        The path of a folder ends in ``/``.
+        """
         return self._remember(path)
 
     def _decide(self, path: str) -> bool:

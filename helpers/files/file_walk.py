@@ -213,7 +213,7 @@ class FileWalk:
 
     def _may_enter(self, folder: Folder, name: str) -> bool:
         """Whether files may be looked for in a folder; one that is too deep counts as skipped."""
-        if name == ".git" or self._policy.deny.denies(folder.path + name):
+        if name == ".git" or self._policy.deny.denies(f"{folder.path}{name}/"):
             return False
 
         if folder.depth + 1 < MAX_COMPONENTS:

@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple, Self
+from typing import NamedTuple, NoReturn, Self
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
@@ -81,7 +81,7 @@ class ReadingSession:
         `open_file`, `Root.open`.
         """
         if self._policy.deny.denies(request.name):
-            raise Refused("denied")
+            self._refuse_name(request, source)
 
         if self._own is None:
             self._own = self._policy.own.find(self._worker.enter)
@@ -242,6 +242,17 @@ class ReadingSession:
         except BaseException:
             os.close(file.fd)
             raise
+
+    def _refuse_name(self, request: PathRequest, source: str | None) -> NoReturn:
+        """Refuse a name of the deny list; a folder is called one if only files are denied it."""
+        if not self._policy.deny.denies(f"{request.name}/"):
+            try:
+                os.close(self._open_file(request, source).fd)
+            except Refused as error:
+                if error.reason == "is_directory":
+                    raise
+
+        raise Refused("denied")
 
     def _open_root(self, root: Root) -> int | None:
         """Open a root for the rest of the session; None for an empty one."""

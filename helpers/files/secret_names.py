@@ -1,11 +1,14 @@
 """The names under which programs keep secrets, each with the manual that says so.
 
 Patterns are those of `DenyList`. A name here is refused in every folder, and if it is a folder's,
-so is all beneath it. So a name that is also common for sources, such as ``credentials`` or
-``secrets.py``, is not here; where its folder tells it apart, such as ``.aws``, the folder is.
+so is all beneath it, unless ``file:`` stands before it. So a name that is also common for sources,
+such as ``credentials`` or ``secrets.py``, is not here; where its folder tells it apart, such as
+``.aws``, the folder is. Names that end in a word such as ``password`` are in `SECRET_WORDS`.
 """
 
 from typing import NamedTuple
+
+from abilities.helpers.files.secret_words import ORDINARY_WORDS, STAGE, list_word_patterns
 
 
 class SecretNames(NamedTuple):
@@ -15,24 +18,37 @@ class SecretNames(NamedTuple):
     patterns: tuple[str, ...]
 
 
+_KEY_FORMS = ("der", "jks", "key", "keystore", "p12", "p8", "pem", "pfx", "ppk")
+
 SECRET_NAMES = (
     SecretNames("Our own store, settings and tokens", (".abilities/**", "*.token")),
     SecretNames(
         "dotenv, Docker Compose: env_file; direnv(1); Cloudflare Workers: local development",
         (
-            ".env", ".env.*", ".env-*", ".env_*", "*.env", ".envrc", ".envrc.*", ".flaskenv",
-            ".envs/**", ".dev.vars", ".dev.vars.*",
+            ".env", ".env*", "*.env", "file:env", "file:dotenv", "file:dot_env",
+            f"*.env.{STAGE}", f"*.env-{STAGE}", f"*.env_{STAGE}", f"file:env.{STAGE}",
+            f"file:env-{STAGE}", f"file:env_{STAGE}", "*.env.txt", ".flaskenv", ".dev.vars",
+            ".dev.vars.*",
         ),
     ),
     SecretNames(
         "Private keys: openssl(1), ssh-keygen(1), PuTTY, keytool, Apple Developer, .NET sn.exe",
         (
             "*.pem", "*.key", "*.p12", "*.p8", "*.pfx", "*.pkcs12", "*.ppk", "*.pvk", "*.snk",
-            "*.jks", "*.jceks", "*.bks", "*.bcfks", "*.keystore", "*.keytab", "krb5cc_*",
-            "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*", "*_rsa", "*_dsa",
-            "*_ecdsa", "*_ed25519", "ssh_host_*_key*", "private_key", "private-key", "privatekey",
-            "private_key.txt", "private-key.txt", "otr.private_key", "hs_ed25519_secret_key",
-            "keystore.properties", "key.properties", "signing.properties",
+            "*.der", "*.pk8", "*.pkcs8", "file:*.priv", "file:*.private",
+            "*.jks", "*.jceks", "*.bks", "*.bcfks", "*.keystore", "*.truststore", "*.keytab",
+            *(f"*.{form}.{{asc,b64,base64,enc,gpg,hex,txt}}" for form in _KEY_FORMS),
+            "file:id_{bitbucket,deploy,github,gitlab,personal,work}",
+            "file:ssh/{authorized_keys,config,identity,known_hosts}", "key.json",
+            "file:keyfile", "keyfile.{json,txt}", "*.sth",
+            "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*", "file:*-rsa",
+            "file:*_rsa", "file:*-dsa", "file:*_dsa", "file:*-ecdsa", "file:*_ecdsa",
+            "file:*-ed25519", "file:*_ed25519", "krb5cc_*", "*private*.gpg", "*private*.jwk",
+            "*private*.pgp", "*private*.pkcs7", "*secret*.gpg", "*secret*.jwk", "*secret*.pgp",
+            "*{jwk,jwks}*private*.json", "*private*{jwk,jwks}.json", "keystore.json",
+            "keystore-*.json", "*keystore*.properties", "key.properties", "*signing*.properties",
+            "*.mobileprovision", "*.provisionprofile", "file:*.pass", "file:rootpw",
+            "rootp{ass,w,wd}.txt",
         ),
     ),
     SecretNames(
@@ -42,36 +58,39 @@ SECRET_NAMES = (
     SecretNames(
         "Logins of network tools: netrc(5), curl(1), wget(1), ssh(1), Emacs auth-source",
         (
-            ".ssh/**", ".putty/**", ".netrc", ".netrc.*", "_netrc", ".authinfo",
-            ".curlrc", "_curlrc", ".wgetrc", ".rhosts", ".shosts", ".Xauthority", ".ICEauthority",
-            ".google_authenticator", ".vnc/**", ".smbcredentials", ".cifscredentials", ".lftp/**",
-            ".ncftp/**", ".ftpconfig", ".remote-sync.json", "sftp-config.json", "sftp.json",
-            "filezilla.xml", "sitemanager.xml", "recentservers.xml", ".filezilla/**", "WinSCP.ini",
-            "confCons.xml", "*.rdg", "*.rdp", "*.remmina", "WebServers.xml", "proftpdpasswd",
+            ".ssh/**", ".putty/**", ".netrc", "_netrc", "file:netrc", "dot_netrc", ".netrc-*",
+            ".netrc_*", ".netrc.*", ".authinfo", "file:authinfo", ".curlrc", "_curlrc", ".wgetrc",
+            ".rhosts", ".shosts", ".Xauthority", ".ICEauthority", ".google_authenticator",
+            ".vnc/**", ".smbcredentials", ".cifscredentials", ".lftp/**", ".ncftp/**", ".ftpconfig",
+            ".remote-sync.json", "sftp-config.json", "sftp.json", "filezilla.xml",
+            "sitemanager.xml", "recentservers.xml", ".filezilla/**", "WinSCP.ini", "confCons.xml",
+            "*.rdg", "*.rdp", "*.remmina", "WebServers.xml", "proftpdpasswd",
         ),
     ),
     SecretNames(
         "git(1), gitcredentials(7); command lines of GitHub, GitLab, Gitea; Subversion, Mercurial",
         (
-            ".git/**", ".git-credentials", ".git-credential-cache/**", ".config/git/credentials",
+            ".git/**", ".git-credentials*", ".git-credential-cache/**", ".config/git/credentials",
             ".gitcookies", ".config/gh/hosts.yml", ".config/hub", ".config/glab-cli/**",
             ".config/tea/**", ".gitlab-runner/config.toml", ".subversion/auth/**",
-            ".subversion/servers", ".hgrc", ".hg/hgrc", ".arcrc", ".gitrobrc",
-            "GitHub CLI/hosts.yml",
+            "svn.{simple,username,ssl.client-passphrase}/**", ".cvspass", ".p4tickets",
+            ".bazaar/authentication.conf", ".subversion/servers", ".hgrc", ".hg/hgrc", ".arcrc",
+            ".gitrobrc", "GitHub CLI/hosts.yml",
         ),
     ),
     SecretNames(
         "Package managers: npmrc, pypirc, Cargo, RubyGems, Composer, Maven, Gradle, NuGet, Conan",
         (
-            ".npmrc", ".pypirc", ".cargo/credentials", ".cargo/credentials.toml",
-            ".gem/credentials", ".bundle/config", "auth.json", ".m2/settings.xml",
-            ".m2/settings-security.xml", "settings-security.xml", ".gradle/gradle.properties",
-            ".ivy2/.credentials", ".sbt/.credentials", "credentials.sbt", ".credentials",
-            "coursier/credentials.properties", ".nuget/NuGet/NuGet.Config",
-            "AppData/Roaming/NuGet/NuGet.Config", ".hex/hex.config", "pub-credentials.json",
-            "pub-tokens.json", ".conan.db", ".conan2/credentials.json", ".continuum/**",
-            "pypoetry/auth.toml", ".jfrog/**", ".lein/credentials.clj", ".Renviron",
-            ".pip/pip.conf", ".config/pip/pip.conf", ".config/uv/credentials/**",
+            ".npmrc", "file:npmrc", "dot_npmrc", ".npmrc-*", ".npmrc_*", ".npmrc.*", ".pypirc",
+            "file:pypirc", "dot_pypirc", ".pypirc-*", ".pypirc_*", ".pypirc.*",
+            ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".bundle/config",
+            "auth.json", ".m2/settings.xml", ".m2/settings-security.xml", "settings-security.xml",
+            ".gradle/gradle.properties", ".ivy2/.credentials", ".sbt/.credentials",
+            "credentials.sbt", ".credentials", "coursier/credentials.properties",
+            ".nuget/NuGet/NuGet.Config", "AppData/Roaming/NuGet/NuGet.Config", ".hex/hex.config",
+            "pub-credentials.json", "pub-tokens.json", ".conan.db", ".conan2/credentials.json",
+            ".continuum/**", "pypoetry/auth.toml", ".jfrog/**", ".lein/credentials.clj",
+            ".Renviron", ".pip/pip.conf", ".config/pip/pip.conf", ".config/uv/credentials/**",
             "uv/credentials/**",
         ),
     ),
@@ -79,8 +98,9 @@ SECRET_NAMES = (
         "Amazon Web Services: CLI and console",
         (
             ".aws/**", ".awsvault/**", ".saml2aws", "accessKeys.csv", "*_accessKeys.csv",
-            "rootkey.csv", ".boto", ".gsutil/**", ".s3cfg", ".passwd-s3fs",
-            ".elasticbeanstalk/aws_credential_file", ".okta/**", ".okta_aws_login_config",
+            "rootkey.csv", "{,.}boto.cfg", ".boto", ".gsutil/**", ".s3cfg", "file:s3cfg",
+            ".passwd-s3fs", ".elasticbeanstalk/aws_credential_file", ".okta/**",
+            ".okta_aws_login_config",
         ),
     ),
     SecretNames(
@@ -90,17 +110,18 @@ SECRET_NAMES = (
             "application_default_credentials.json", "service-account*.json",
             "service_account*.json", "serviceaccount.json", "serviceaccountkey.json",
             "serviceaccount-*.json", "*-service-account*.json", "*_service_account*.json",
-            "*-firebase-adminsdk-*.json", "gcp-key.json", "gcp_key.json", "client_secret.json",
-            "client_secret_*.json", "client_secrets.json", "client-secret.json", "token.json",
-            "token.pickle", "earthengine/credentials", ".config/configstore/firebase-tools.json",
+            "*firebase{-,_}admin{,-,_}sdk*.json", "client_secret.json", "client{-,_}secret_*.json",
+            "client_secrets.json", "token.json", "earthengine/credentials",
+            ".config/configstore/firebase-tools.json",
         ),
     ),
     SecretNames(
         "Microsoft Azure, Visual Studio and ASP.NET Core",
         (
-            ".azure/**", "azureauth.json", "accessTokens.json", "msal_token_cache.*",
-            "*.publishsettings", "*.pubxml.user", "*.azurePubxml", "*.cscfg",
-            "local.settings.json", "Microsoft/UserSecrets/**", ".microsoft/usersecrets/**",
+            ".azure/**", "*service{-,_}principal*.json", "azure{-,_}sp.json", "azureauth.json",
+            "accessTokens.json", "msal_token_cache.*", "*.publishsettings", "*.pubxml.user",
+            "*.azurePubxml", "*.cscfg", "local.settings.json", "Microsoft/UserSecrets/**",
+            ".microsoft/usersecrets/**",
         ),
     ),
     SecretNames(
@@ -121,10 +142,13 @@ SECRET_NAMES = (
     SecretNames(
         "Terraform, Pulumi, Vault, Nomad, Ansible, Chef, Salt, Vagrant, SOPS and age",
         (
-            "*.tfstate", "*.tfstate.*", "*.tfvars", "*.tfvars.json", ".terraform.d/**",
-            ".terraformrc", "terraform.rc", "credentials.tfrc.json", ".pulumi/credentials.json",
-            ".vault-token", ".vault_pass*", ".vault-pass*", "vault_pass.txt", "vault_password.txt",
-            "vault-password.txt", "vault-password-file", ".ansible_vault*", "galaxy_token",
+            "*.tfstate", "*.tfstate.*", "*.tfvars", "*.tfvars.json", "*.tfplan", ".terraform.d/**",
+            ".terraformrc", "terraform.rc", "credentials.tfrc{,.json}", ".pulumi/credentials.json",
+            ".vault-token", "file:*vault{,-,_}pass{,wd,word}{,-,_}{,file}{,.txt}", ".vault_pass*",
+            ".vault-pass*", ".ansible_vault*", "file:*.vault", "vault.{json,yaml,yml}",
+            f"vault.{STAGE}.{{yaml,yml}}", f"vault-{STAGE}.{{yaml,yml}}",
+            "*{ansible,secret,secrets}{-,_}vault{,.yaml,.yml}", "{group_vars,host_vars}/*/vault",
+            "vault{-,_}{init,keys,root,unseal}*.{json,txt}", "*.vault.{yaml,yml}", "galaxy_token",
             ".nomad-token", ".consul-token", ".chef/**", "knife.rb", "encrypted_data_bag_secret",
             ".saltrc", ".vagrant.d/**", ".vagrant/**", "age/keys.txt", ".age/**", "keys.agekey",
             "*.agekey",
@@ -133,12 +157,19 @@ SECRET_NAMES = (
     SecretNames(
         "Docker, Podman, Kubernetes and Helm: logins, cluster access, Secret manifests",
         (
-            ".docker/config.json", ".dockercfg", ".dockerconfigjson", "containers/auth.json",
-            ".kube/**", "kubeconfig", "kubeconfig.yaml", "kubeconfig.yml", "*.kubeconfig",
-            "k3s.yaml", "kubernetes/admin.conf", ".minikube/**", "helm/registry/config.json",
-            ".crc/**", ".config/argocd/**", ".argocd/**", ".rancher/**", "talosconfig",
-            ".talos/**", "run/secrets/**", "secret.yaml", "secrets.yaml", "secret.yml",
-            "secrets.yml",
+            "{,.}docker/config.json", ".dockercfg", "file:dockercfg", "dockerconfig.json",
+            "dockerconfigjson", "*.dockerconfigjson", "containers/auth.json",
+            "regcred.{json,yaml,yml}", "registry{-,_}auth.json", ".kube/**",
+            "file:{aws,kube}/config", "file:kubeconfig", "kubeconfig.{conf,json,txt,yaml,yml}",
+            "*-kubeconfig", "*_kubeconfig", "*-kubeconfig.{conf,json,yaml,yml}",
+            "*_kubeconfig.{conf,json,yaml,yml}", "file:kube-config{,.conf,.json,.txt,.yaml,.yml}",
+            "file:kube_config{,.conf,.json,.txt,.yaml,.yml}", f"file:kubeconfig.{STAGE}",
+            f"file:kubeconfig-{STAGE}{{,.yaml,.yml}}", "*.kubeconfig", "*.kubeconfig.{yaml,yml}",
+            "k3s.yaml", "{,super-}admin.conf",
+            "kubernetes/{bootstrap-kubelet,controller-manager,kubelet,scheduler}.conf",
+            ".minikube/**", "helm/registry/config.json", ".crc/**", ".config/argocd/**",
+            ".argocd/**", ".rancher/**", "file:talosconfig", "talosconfig.{yaml,yml}", ".talos/**",
+            "run/secrets/**", "secret.yaml", "secrets.yaml", "secret.yml", "secrets.yml",
         ),
     ),
     SecretNames(
@@ -148,18 +179,19 @@ SECRET_NAMES = (
             ".kiro/settings/mcp.json", "claude_desktop_config.json", ".claude.json",
             ".claude/.credentials.json", "cline_mcp_settings.json", "mcp_settings.json",
             ".codeium/**", ".gemini/oauth_creds.json", ".qwen/oauth_creds.json",
-            "oauth_creds.json", ".config/github-copilot/**", "github-copilot/hosts.json",
-            "github-copilot/apps.json", "auth-profiles.json", ".openclaw/credentials/**",
-            ".openclaw/openclaw.json", ".continue/config.json", ".continue/config.yaml",
-            "io.datasette.llm/keys.json", ".grok/user-settings.json", ".huggingface/token",
-            "huggingface/token", "huggingface/stored_tokens", "kaggle.json", ".kaggle/**",
-            ".anthropic/**", ".openai/**",
+            "oauth_creds.json", "oauth.json", "storage{,-,_}state.json", ".auth/**",
+            ".config/github-copilot/**", "github-copilot/hosts.json", "github-copilot/apps.json",
+            "auth-profiles.json", ".openclaw/credentials/**", ".openclaw/openclaw.json",
+            ".continue/config.json", ".continue/config.yaml", "io.datasette.llm/keys.json",
+            ".grok/user-settings.json", ".huggingface/token", "huggingface/token",
+            "huggingface/stored_tokens", "kaggle.json", ".kaggle/**", ".anthropic/**", ".openai/**",
         ),
     ),
     SecretNames(
         "Databases: PostgreSQL, MySQL, MongoDB, Cassandra, Snowflake, dbt, ODBC, DBeaver, Redis",
         (
-            "*.pgpass", "pgpass.conf", ".pg_service.conf", ".my.cnf", ".mylogin.cnf",
+            "*.pgpass", "file:pgpass", "pgpass.conf", ".pg_service.conf", "{,.}my.cnf",
+            ".mylogin.cnf", "{cwallet,ewallet}.sso", "*wallet*.sso",
             ".mongorc.js", ".mongodb/**", ".cassandra/**", ".cqlshrc", ".snowsql/**",
             ".snowflake/**", ".dbt/**", ".odbc.ini", "credentials-config.json",
             ".dbeaver-data-sources*.xml", "robomongo.json", "users.acl", ".influxdbv2/**",
@@ -169,13 +201,13 @@ SECRET_NAMES = (
     SecretNames(
         "Web servers and frameworks: Apache, Rails, Phoenix, WordPress, Drupal, Magento",
         (
-            "*.htpasswd", ".htdigest", "tomcat-users.xml", "jmxremote.password", "auth/htpasswd",
-            "secret_token.rb", "*.secret.exs", "wp-config.php", "wp-config-local.php",
-            "LocalSettings.php", "settings.local.php", "sites/default/settings.php",
-            "app/etc/env.php", "app/config/parameters.yml", "local_settings.py",
-            "jupyter_cookie_secret", "notebook_cookie_secret", ".jupyter/**", "jupyter/runtime/**",
-            "letsencrypt/archive/**", "letsencrypt/live/**", "letsencrypt/accounts/**",
-            "arduino_secrets.h", ".erlang.cookie",
+            "file:htpasswd", ".htpasswd-*", ".htpasswd_*", "file:htdigest", "*.htpasswd",
+            ".htdigest", "tomcat-users.xml", "jmxremote.password", "secret_token.rb",
+            "*.secret.exs", "wp-config.php", "wp-config-local.php", "LocalSettings.php",
+            "settings.local.php", "sites/default/settings.php", "app/etc/env.php",
+            "app/config/parameters.yml", "local_settings.py", "jupyter_cookie_secret",
+            "notebook_cookie_secret", ".jupyter/**", "jupyter/runtime/**", "letsencrypt/archive/**",
+            "letsencrypt/live/**", "letsencrypt/accounts/**", "arduino_secrets.h", ".erlang.cookie",
         ),
     ),
     SecretNames(
@@ -188,24 +220,25 @@ SECRET_NAMES = (
     SecretNames(
         "Operating systems: shadow(5), wpa_supplicant, NetworkManager, WireGuard, OpenVPN, pppd",
         (
-            "etc/shadow", "etc/shadow-", "etc/gshadow", "etc/gshadow-", "etc/master.passwd",
+            "file:shadow", "file:gshadow", "etc/shadow-", "etc/gshadow-", "master.passwd",
             "etc/security/opasswd", "etc/ssl/private/**", "wpa_supplicant.conf",
             "wpa_supplicant-*.conf", "system-connections/**", "*.nmconnection", "*.mobileconfig",
-            "wireguard/*.conf", "wg0.conf", "wg1.conf", "wg-*.conf", "*.ovpn", "*.tblk",
-            "ipsec.secrets", "sasl_passwd", "exim4/passwd.client", "chap-secrets", "pap-secrets",
-            "unattend.xml", "autounattend.xml", "sysprep.inf", "ntds.dit", "ntuser.dat",
-            "Microsoft/Credentials/**", "Microsoft/Protect/**", "*.bek", "*.fve",
+            "wireguard/*.conf", "wg{-,0,1,2}*.conf", "*.ovpn", "*.tblk",
+            "{,open}vpn/{auth,login,pass}.txt", "psk.txt", "ipsec.secrets", "sasl_passwd",
+            "exim4/passwd.client", "chap-secrets", "pap-secrets", "unattend.xml",
+            "autounattend.xml", "sysprep.inf", "ntds.dit", "ntuser.dat", "Microsoft/Credentials/**",
+            "Microsoft/Protect/**", "*.bek", "*.fve",
         ),
     ),
     SecretNames(
         "Histories: bash(1), zsh(1), psql(1), mysql(1), IPython, PowerShell, less(1), Vim",
         (
             ".*_history", ".*-history", ".history", ".zhistory", ".histfile", ".bash_sessions/**",
-            ".zsh_sessions/**", "fish_history", "irb_history", "mysql_history", "nvim/shada/**",
-            ".*_hist", ".Rhistory", ".lesshst", ".viminfo", ".dbshell", "cqlsh_history",
-            "mongosh_repl_history", "history.sqlite", "ConsoleHost_history.txt", ".ipython/**",
-            "repl_history.jl", "nushell/history.*", "atuin/history.db", "pgcli/history",
-            "usql_history", ".wget-hsts", ".netrwhist",
+            ".zsh_sessions/**", "{bash,fish,irb,mysql,psql,python,sh,zsh}_history",
+            "{bash,zsh}-history", "nvim/shada/**", ".*_hist", ".Rhistory", ".lesshst", ".viminfo",
+            ".dbshell", "cqlsh_history", "mongosh_repl_history", "history.sqlite",
+            "ConsoleHost_history.txt", ".ipython/**", "repl_history.jl", "nushell/history.*",
+            "atuin/history.db", "pgcli/history", "usql_history", ".wget-hsts", ".netrwhist",
         ),
     ),
     SecretNames(
@@ -230,15 +263,16 @@ SECRET_NAMES = (
             "*.keychain-db", "*.keyring", ".local/share/keyrings/**", "kwalletd/**",
             "Library/Keychains/**", ".password-store/**", ".op/**", ".config/op/**",
             "Bitwarden CLI/data.json", "bitwarden_export_*", "lastpass_export*", ".lpass/**",
-            "chrome passwords.csv", "google passwords.csv", "recovery-codes.txt",
-            "*-recovery-codes.txt", "recovery_codes.txt", "backup-codes*.txt",
+            "{1password,bitwarden,dashlane,enpass,keepass,keeper,lastpass,nordpass,roboform}*.csv",
+            "{1password,bitwarden,dashlane,enpass,keepass,keeper,lastpass,nordpass,roboform}*.json",
+            "*{backup,recovery}{,-,_, }codes*.txt",
         ),
     ),
     SecretNames(
         "Wallets: Bitcoin Core, Electrum, Ethereum, Solana, NEAR, Sui",
         (
-            "wallet.dat", "*.wallet", "UTC--*", ".bitcoin/**", ".electrum/**",
-            ".ethereum/keystore/**", ".foundry/keystores/**", ".config/solana/**",
+            "wallet.dat", "file:default_wallet", "*.wallet", "UTC--*", ".bitcoin/**",
+            ".electrum/**", ".ethereum/keystore/**", ".foundry/keystores/**", ".config/solana/**",
             ".near-credentials/**", "sui.keystore",
         ),
     ),
@@ -268,18 +302,26 @@ SECRET_NAMES = (
 )  # fmt: skip
 
 ORDINARY_NAMES = (
+    *ORDINARY_WORDS,
     # Examples hold no values.
     ".env?example", ".env?sample", ".env?template", ".env?dist", ".env?defaults", ".env?schema",
     ".env.*.example", ".env.*.sample", ".env.*.template", ".env.*.dist", ".env?example.*",
-    ".envrc.example", ".envrc.sample", ".envrc.template", ".dev.vars.example",
+    ".{dev.vars,envrc,netrc,npmrc,pypirc}.{dist,example,sample,template}", "dot_env.example",
+    # Sections of the manual, which look like numbered copies.
+    "{man,man1,man5}/{gshadow,htdigest,htpasswd,netrc,shadow}.{1,5}",
+    "env.{dist,example,sample,template}",
     "example.env", "sample.env", "template.env", "default.env", "defaults.env",
     "example.tfvars", "sample.tfvars", "example.auto.tfvars",
     # Hashes of findings, meant to be shared: detect-secrets.
     ".secrets.baseline",
     # Templates of a Helm chart, and texts of pages by language.
     "templates/secret.yaml", "templates/secrets.yaml", "templates/secret.yml",
-    "locales/*/*.json", "locale/*/*.json", "lang/*/*.json", "i18n/*/*.json", "messages/*/*.json",
-    "translations/*/*.json",
+    "{i18n,lang,locale,locales,messages,translations}/*/*.{json,yaml,yml}",
+    # What a design or an interface is made of, and data of tests.
+    "{design,figma,design-system,design-tokens,styles,theme,themes,tokens}/tokens.json",
+    "{openapi,schema,schemas,swagger}/*{key,password,secret,token}{,s}.{json,yaml,yml}",
+    "{paths,responses}/*{key,password,secret,token}{,s}.{json,yaml,yml}",
+    "{fixtures,testdata}/{passwords,tokens}.{json,yaml,yml}",
 )  # fmt: skip
 """Names that the patterns above would match, but that hold no secrets."""
 
@@ -289,6 +331,8 @@ def list_denied() -> tuple[str, ...]:
     denied: list[str] = []
     for names in SECRET_NAMES:
         denied.extend(names.patterns)
+
+    denied.extend(list_word_patterns())
 
     for name in ORDINARY_NAMES:
         denied.append(f"!{name}")

@@ -121,13 +121,15 @@ class SecretSearch:
         """Yield the paths of files and links that are not denied; links to folders are passed."""
         for name, is_folder in _read_folder(root, folder):
             path = folder + name
+            if is_folder:
+                path += "/"
             if self.policy.deny.denies(path):
                 continue
 
             if not is_folder:
                 yield path
             elif depth < MAX_COMPONENTS:
-                yield from self._list_paths(root, path + "/", depth + 1)
+                yield from self._list_paths(root, path, depth + 1)
 
     def _read_text(self, root: int, path: str) -> str | None:
         """Return the text at the start of a file; None if it may not be read, or is no text."""

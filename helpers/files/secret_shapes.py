@@ -43,6 +43,19 @@ SHAPES = (
         r"\b(AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58})\b",
         "age-encryption.org/v1",
     ),
+    Shape(
+        "private key",
+        # "-----BEGIN … PRIVATE KEY" in Base64, in which the words begin at one of three offsets.
+        r"\b(LS0tLS1CRUdJT[A-Za-z0-9+/]{1,16}(?:UFJJVkFURSBLR|BSSVZBVEUgS0|QUklWQVRFIEtF)"
+        r"[A-Za-z0-9+/]{40}[A-Za-z0-9+/]*=*)",
+        "kubernetes.io/docs: kubeconfig, client-key-data; Secrets, kubernetes.io/tls",
+    ),
+    Shape(
+        "Ansible vault",
+        r"\$ANSIBLE_VAULT;1\.[0-9];AES(?:256)?(?:;[\w.-]{1,64})?"
+        r"\s+((?:[0-9a-f]{80}\s+)+[0-9a-f]{2,80})",
+        "docs.ansible.com: Ansible Vault, format of files encrypted with it",
+    ),
     Shape("private key", r"\bPrivateKey\s?=\s?([A-Za-z0-9+/]{43}=)", "wireguard.com, wg(8)"),
     Shape(
         "abilities token",

@@ -24,6 +24,7 @@ _IGNORABLE = re.compile(
 _FORMAT = "Cf"
 
 _BACKUP = r"bak|bck|bk|bkp|backup|copy|disabled|old|orig|original|prev|previous|save|saved|temp|tmp"
+_DATABASE = "journal|shm|wal"
 _PACKAGE = r"dpkg-(?:bak|dist|new|old|tmp)|(?:pac|rpm)(?:new|orig|save)|ucf-(?:new|old)"
 _DATE = r"\d{4}-\d\d-\d\d(?:[t_-][\d-]+)?"
 
@@ -42,6 +43,7 @@ _MARKS = re.compile(
         ~ | \# | \.~\d+~ | \.un~            # Emacs, Vim
         | \.sw[a-p]                         # Vim
         | [._-] (?:{_BACKUP}) \d*
+        | - (?:{_DATABASE})                 # SQLite: what belongs to a database
         | \.(?:{_PACKAGE})
         | [._-] \d{{1,14}} | [._-] {_DATE}  # log rotation, numbered and dated copies
         | [ ]-[ ]copy | [ ] copy (?:[ ]\d+)? | [ ]?\(\d+\) | [ ]\((?:copy|[^()/]*conflict[^()/]*)\)
@@ -58,7 +60,8 @@ _MARKS = re.compile(
 
 # What every mark holds: far faster to look for than the marks themselves.
 _HINTS = re.compile(
-    r"[~#%!:)]|[ ._-](?:\d|-|b[ackp]|copy|dis|old|orig|prev|save|te?mp|sw|dpkg|pac|rpm|ucf|sync)"
+    r"[~#%!:)]|[ ._-](?:\d|-|b[ackp]|copy|dis|old|orig|prev|save|te?mp|sw|dpkg|pac|rpm|ucf|sync"
+    r"|journal|shm|wal)"
     r"|\b(?:copy|backup) of |[. ](?:/|\Z)|(?<![^/])\._"
 )
 

@@ -4,6 +4,7 @@ Figure 15, first half: 265 names under which programs keep secrets, and 200 ordi
 """
 
 import os
+import re
 import unicodedata
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from abilities import Abilities, Settings
 from abilities.helpers.files.deny import DenyList
 from abilities.helpers.files.secret_names import SECRET_NAMES, list_denied
+from abilities.helpers.files.secret_words import list_word_patterns
 from abilities.helpers.files.spellings import shorten
 from tests.support.measurements import reached
 from tests.support.tier import size
@@ -39,6 +41,16 @@ def read_names(file: str) -> list[str]:
 
 SECRETS = read_names("secret_names.txt")
 ORDINARY = read_names("ordinary_names.txt")
+SECRETS_BY_KIND = read_names("secret_kinds.txt")
+ORDINARY_BY_KIND = read_names("ordinary_kinds.txt")
+
+
+def list_samples(pattern: str) -> list[str]:
+    """Return names that a pattern says: with the first and with the last choice in its braces."""
+    text = pattern.removeprefix("file:").removesuffix("/**").replace("*", "x")
+    firsts = re.sub(r"\{([^{},]*),[^{}]*\}", r"\1", text)
+    lasts = re.sub(r"\{[^{}]*,([^{},]*)\}", r"\1", text)
+    return [firsts, lasts]
 
 
 def change_name(path: str, form: str) -> str:
@@ -63,10 +75,55 @@ def test_ordinary_names_are_not_refused() -> None:
 
 def test_each_pattern_refuses_what_it_says_and_stands_once() -> None:
     patterns = [pattern.lower() for names in SECRET_NAMES for pattern in names.patterns]
-    samples = [pattern.removesuffix("/**").replace("*", "x") for pattern in patterns]
+    patterns += list_word_patterns()
+    samples = [sample for pattern in patterns for sample in list_samples(pattern)]
 
     assert len(patterns) == len(set(patterns))
     assert [sample for sample in samples if not DENY.denies(sample)] == []
+
+
+def test_names_are_known_by_their_kind() -> None:
+    assert [name for name in SECRETS_BY_KIND if not DENY.denies(name)] == []
+    assert [name for name in ORDINARY_BY_KIND if DENY.denies(name)] == []
+
+
+@pytest.mark.parametrize("word", ["credentials", "private_key", "api-keys", "tokens", "env"])
+def test_a_word_for_a_secret_names_files_and_not_folders(word: str) -> None:
+    assert DENY.denies(f"src/{word}")
+
+    assert not DENY.denies(f"src/{word}/")
+    assert not DENY.denies(f"src/{word}/index.ts")
+
+
+def test_braces_stand_for_either_and_file_for_no_folder() -> None:
+    deny = DenyList(["*.{crt,cer}", "file:{my,our}*notes", "{odd}", "!ca.{crt,cer}"])
+
+    refused = ["a.crt", "a/b.CER", "my-notes", "x/ournotes~", "a.crt/b", "{odd}"]
+    readable = ["a.cert", "ca.crt", "x/ca.cer", "your-notes", "my-notes/", "my-notes/a", "odd"]
+
+    assert [path for path in refused if not deny.denies(path)] == []
+    assert [path for path in readable if deny.denies(path)] == []
+
+
+async def test_every_ability_gives_one_answer_about_a_name(settings: Settings) -> None:
+    names = ["deploy_key", "db-password.txt", "db_credentials", "team/tokens.json"]
+    ordinary = ["credentials.md", "credentials_form/index.ts", "api_keys/list.ts"]
+    for name in (*names, *ordinary):
+        file = settings.workspace_dir / name
+        file.parent.mkdir(exist_ok=True, parents=True)
+        file.write_text("plain words")
+
+    async with Abilities.open(settings) as abilities:
+        read = await abilities.call("file_read_bulk", {"paths": [*names, *ordinary, "api_keys"]})
+        listed = await abilities.call("file_list", {"pattern": "**", "limit": 500})
+        items = [{"search": "plain words"}, {"glob": "**"}]
+        found = await abilities.call("read", {"items": items})
+
+    reasons = [record.get("error", {}).get("reason") for record in read["results"]]
+    assert reasons == ["denied"] * len(names) + [None] * len(ordinary) + ["is_directory"]
+    assert {file["path"] for file in listed["files"]} >= set(ordinary)
+    assert not {file["path"] for file in listed["files"]} & set(names)
+    assert not [name for name in names if name in str(found)]
 
 
 @hypothesis_settings(max_examples=EXAMPLES)

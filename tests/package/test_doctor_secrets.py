@@ -32,22 +32,22 @@ def test_what_looks_like_a_secret_and_may_be_read_is_listed(sound: Settings) -> 
     (workspace / "deploy").mkdir()
     (workspace / ".ssh").mkdir()
     (workspace / "deploy" / "notes.md").write_text(KEY_BLOCK)
-    (workspace / "deploy" / "db-password.txt").write_text("CANARY")
+    (workspace / "deploy" / "db-password.log").write_text("CANARY")
     (workspace / "deploy" / "photo.bin").write_bytes(b"password\0")
     (workspace / "deploy" / "token_count.ts").write_text("CANARY")
     (workspace / ".ssh" / "id").write_text(KEY_BLOCK)
     (workspace / ".env").write_text("CANARY")
     (workspace / "link.md").symlink_to(".ssh/id")
     (workspace / "folder").symlink_to("deploy")
-    (workspace / "esc\x1b[31m-token").write_text("CANARY")
+    (workspace / "esc\x1b[31m-token.log").write_text("CANARY")
     (sound.agent_dir / "MEMORY.md").write_text(KEY_BLOCK)
 
     marked = "; agents read marks in their place"
     assert find_exposed(sound) == {
         f"MEMORY.md holds: private key{marked}": "note",
         f"deploy/notes.md holds: private key{marked}": "note",
-        "deploy/db-password.txt: its name hints at a secret": "note",
-        "esc\\u001b[31m-token: its name hints at a secret": "note",
+        "deploy/db-password.log: its name hints at a secret": "note",
+        "esc\\u001b[31m-token.log: its name hints at a secret": "note",
         "looked at 5 files that agents may read (100,000 characters of each at most): "
         "4 look like secrets": "ok",
     }
@@ -64,15 +64,15 @@ def test_a_secret_that_agents_can_read_is_a_finding(sound: Settings) -> None:
 def test_our_own_files_are_not_listed_for_no_agent_reads_them(sound: Settings) -> None:
     settings = sound.model_copy(update={"tokens_file": sound.workspace_dir / "tokens"})
     settings.tokens_file.write_text("[]")
-    (sound.workspace_dir / "other-token").write_text("x")
+    (sound.workspace_dir / "other-token.log").write_text("x")
 
     listed = [words for words in find_exposed(settings) if "hints" in words]
 
-    assert listed == ["other-token: its name hints at a secret"]
+    assert listed == ["other-token.log: its name hints at a secret"]
 
 
 def test_what_doctor_advises_refuses_the_file(sound: Settings) -> None:
-    odd = ("!old-token", 'a"token"\\b', "to\nken/secret", "plain*?/my token.txt")
+    odd = ("!old-token.log", 'a"token"\\b', "to\nken/secret.log", "plain*?/my token{a,b}.log")
     for name in odd:
         path = sound.workspace_dir / name
         path.parent.mkdir(exist_ok=True)
@@ -109,7 +109,7 @@ def test_a_search_for_secrets_is_bounded_and_says_so(
 def test_only_so_many_files_are_shown(sound: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret_checks, "MAX_SHOWN", 2)
     for number in range(4):
-        (sound.workspace_dir / f"token-{number}").write_text("x")
+        (sound.workspace_dir / f"token-{number}.log").write_text("x")
 
     shown = find_exposed(sound)
 
@@ -125,10 +125,10 @@ def test_roots_that_are_not_there_hold_no_secrets(sound: Settings) -> None:
 
 
 def test_the_command_lists_secrets_for_people_and_programs(sound: Settings) -> None:
-    (sound.workspace_dir / "token").write_text("CANARY")
+    (sound.workspace_dir / "token.log").write_text("CANARY")
     done = run(sound, "doctor", "--secrets")
     assert done.exit_code == 0
-    assert "token: its name hints at a secret" in done.stdout and "CANARY" not in done.stdout
+    assert "token.log: its name hints at a secret" in done.stdout and "CANARY" not in done.stdout
 
     (sound.workspace_dir / "a.md").write_text(KEY_BLOCK)
     done = run(sound, "doctor", "--secrets", "--json")

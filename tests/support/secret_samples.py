@@ -4,6 +4,7 @@ Nothing in this file looks like a secret itself, so that scanners of repositorie
 """
 
 import string
+from base64 import b64encode
 from random import Random
 from typing import NamedTuple
 
@@ -56,6 +57,11 @@ def draw_block(random: Random, kind: str, lines: int, *, newline: str = "\n") ->
 
     dashes = "-" * 5
     return newline.join([f"{dashes}BEGIN {header}{dashes}", *body, f"{dashes}END {header}{dashes}"])
+
+
+def encode_block(random: Random, kind: str) -> str:
+    """Return a key block in Base64, as Kubernetes has it."""
+    return b64encode(draw_block(random, kind, 12).encode()).decode()
 
 
 def list_samples(random: Random) -> list[Sample]:
@@ -128,6 +134,7 @@ def list_samples(random: Random) -> list[Sample]:
     ]
     samples = [Sample(kind, f'{kind} = "', secret, '" # of mine\n') for kind, secret in tokens]
 
+    vault = "\n  ".join([*(hexadecimal(80) for _ in range(5)), hexadecimal(58)])
     placed: list[tuple[str, str, str, str]] = [
         ("AWS secret key", "[default]\naws_secret_access_key = ", base64(40), "\nregion = x\n"),
         ("AWS secret key", '{"SecretAccess' + 'Key": "', base64(40), '", "Token": 1}'),
@@ -146,6 +153,10 @@ def list_samples(random: Random) -> list[Sample]:
         ("Docker login", '{"auths": {"x": {"auth": "', base64(38) + "==", '"}}}'),
         ("password", "postgresql://app:", word(9) + "7x", "@db.internal:5432/main"),
         ("password", "DATABASE_URL=mysql://root:", word(8) + "%21Z", "@10.0.0.1/x\n"),
+        ("private key", "client-key-data: ", encode_block(random, "RSA "), "\nname: x\n"),
+        ("private key", "  tls.key: ", encode_block(random, ""), "\n"),
+        ("private key", 'k="', encode_block(random, "OPENSSH "), '"\n'),
+        ("Ansible vault", "a: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  ", vault, "\nb: 1\n"),
         ("private key", "[Interface]\nPrivateKey = ", base64(43) + "=", "\nListenPort = 1\n"),
     ]
     samples += [Sample(*parts) for parts in placed]
