@@ -37,11 +37,13 @@ ORDER BY version, id LIMIT ?
 _DELETE_OLDEST = """
 DELETE FROM history WHERE namespace = ? AND (version, id) <= (?, CAST(? AS TEXT))
 """
-_DELETE_OF = f"DELETE FROM history WHERE namespace = ? AND id = ? RETURNING {_SIZE}"
+_DELETE_OF = f"""
+DELETE FROM history INDEXED BY history_id WHERE namespace = ? AND id = ? RETURNING {_SIZE}
+"""
 _LAST_VERSION = """
 SELECT CASE action WHEN 'relinked' THEN previous ELSE version END, action
-FROM history INDEXED BY history_id WHERE namespace = ? AND id = ?
-ORDER BY version DESC LIMIT 1
+FROM history INDEXED BY history_id
+WHERE namespace = ? AND id = ? ORDER BY version DESC LIMIT 1
 """
 _RELINKED = """
 SELECT key, id, version FROM memories

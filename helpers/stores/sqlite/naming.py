@@ -12,8 +12,8 @@ SELECT id FROM history INDEXED BY history_key
 WHERE namespace = ? AND key = ? AND action IN ('deleted', 'renamed') ORDER BY version DESC LIMIT 1
 """
 _FIND_LAST = """
-SELECT action FROM history INDEXED BY history_id WHERE namespace = ? AND id = ?
-ORDER BY version DESC LIMIT 1
+SELECT action FROM history INDEXED BY history_id
+WHERE namespace = ? AND id = ? ORDER BY version DESC LIMIT 1
 """
 _FIND_PURGED = "SELECT 1 FROM purged WHERE namespace = ? AND id = ?"
 

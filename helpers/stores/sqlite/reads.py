@@ -106,6 +106,9 @@ def read_links_to(
     connection: sqlite3.Connection, namespace: str, source: str, targets: Sequence[str]
 ) -> list[LinkRow]:
     """Return a memory's links to some keys, ordered by target and type."""
+    if not targets:
+        return []
+
     statement = (
         f"SELECT {_LINK_ROW} FROM links WHERE namespace = ? AND source = ?"
         f" AND target IN ({format_placeholders(len(targets))}) ORDER BY target, type"

@@ -41,7 +41,7 @@ SELECT doc, CAST(terms AS BLOB) FROM recall_recent WHERE namespace = ? AND archi
 _KEYS = """
 SELECT d.doc, m.key FROM json_each(?) AS asked
 CROSS JOIN recall_docs AS d ON d.namespace = ? AND d.doc = asked.value
-CROSS JOIN memories AS m ON m.rowid = d.memory AND m.namespace = d.namespace
+CROSS JOIN memories AS m ON m.rowid = d.memory AND +m.namespace = d.namespace
 """
 _MATCHING = """
 SELECT d.doc FROM shelf AS s CROSS JOIN recall_docs AS d ON d.memory = s.memory

@@ -6,11 +6,14 @@ knows our tables, and so what is derived and need not be recovered.
 
 import sqlite3
 from collections.abc import Container, Iterable, Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRecord, Row
+from abilities.helpers.stores.sqlite.entries import find_owner
+from abilities.helpers.stores.sqlite.history import ENTRY
 
 _ROW = ", ".join((*Row._fields, "hash"))
 _MEMORIES = f"SELECT rowid, {_ROW} FROM memories WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
@@ -42,12 +45,13 @@ _KNOWN_ROWIDS = (
     "SELECT memory FROM shelf INDEXED BY shelf_memory",
     "SELECT id FROM search_docsize",
 )
-_ENTRY_OWNERS = (
-    "SELECT DISTINCT namespace, id FROM history INDEXED BY history_id",
-    "SELECT DISTINCT namespace, id FROM history NOT INDEXED",
-)
+_ENTRIES = f"""
+SELECT {ENTRY} FROM history NOT INDEXED
+WHERE typeof(namespace) = 'text' AND typeof(id) = 'text' ORDER BY namespace, id, version
+"""
+_ENTRY_OWNERS = "SELECT DISTINCT namespace, id FROM history INDEXED BY history_id"
 _ENTRIES_OF = f"""
-SELECT {", ".join(Entry._fields)} FROM history
+SELECT {ENTRY} FROM history INDEXED BY history_id
 WHERE namespace = CAST(? AS TEXT) AND id = CAST(? AS TEXT) ORDER BY version
 """
 _PURGED = "SELECT namespace, id, version, made_at, caller FROM purged"
@@ -237,15 +241,26 @@ def read_last_versions(connection: sqlite3.Connection) -> list[LastVersion]:
 
 def read_entries(connection: sqlite3.Connection) -> Iterator[list[Entry]]:
     """Yield the entries of each memory by rising version, if they can be read."""
-    for statement in _ENTRY_OWNERS:
-        try:
-            owners = connection.execute(statement).fetchall()
-        except sqlite3.DatabaseError:
-            continue
-
-        for owner in owners:
-            yield _read_entries_of(connection, map(to_bytes, owner))
+    try:
+        # Sorting reads all of them before it returns the first one.
+        entries = map(Entry._make, connection.execute(_ENTRIES))
+    except sqlite3.DatabaseError:
+        yield from _read_entries_by_index(connection)
         return
+
+    for _, group in groupby(entries, key=find_owner):
+        yield list(group)
+
+
+def _read_entries_by_index(connection: sqlite3.Connection) -> Iterator[list[Entry]]:
+    """Yield the entries of each memory whose pages can be read."""
+    try:
+        owners = connection.execute(_ENTRY_OWNERS).fetchall()
+    except sqlite3.DatabaseError:
+        return
+
+    for owner in owners:
+        yield _read_entries_of(connection, map(to_bytes, owner))
 
 
 def _read_entries_of(connection: sqlite3.Connection, owner: Iterable[object]) -> list[Entry]:
