@@ -12,7 +12,7 @@ from abilities.builtin.index import NAMES
 from abilities.cli.arguments import read_arguments, refuse_pieces
 from abilities.cli.completion import complete_ability
 from abilities.cli.mending import describe_failure
-from abilities.cli.options import find_options, format_options, take_namespace
+from abilities.cli.options import find_options, format_options
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, echo_payload
 from abilities.declarations.faults import Fault
@@ -126,7 +126,6 @@ _take_pretty = click.option(
 @click.argument("name", shell_complete=complete_ability)
 @click.argument("arguments", metavar="[JSON]", default="{}")
 @_take_pretty
-@take_namespace()
 @pass_session
 def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     """Call an ability and print its answer.
@@ -145,7 +144,6 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
 @click.command(epilog=_RECALL_EXAMPLES)
 @click.argument("questions", metavar="QUESTION...", nargs=-1, required=True)
 @_take_pretty
-@take_namespace()
 @pass_session
 def recall(session: Session, questions: tuple[str, ...], pretty: bool) -> None:
     """Find the memories and notes that answer questions.

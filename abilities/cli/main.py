@@ -10,14 +10,13 @@ import logging
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
 from typing_extensions import override
 
 from abilities.cli.errors import escape_errors
-from abilities.cli.options import find_options, keep_option, take_namespace
+from abilities.cli.options import find_options, share_options
 
 _EXAMPLES = """\b
 Examples:
@@ -156,6 +155,7 @@ class _Commands(click.Group):
                 commands = _LOADERS[cmd_name]()
 
             for command in commands:
+                share_options(command)
                 self.add_command(command)
 
         return super().get_command(ctx, cmd_name)
@@ -219,22 +219,6 @@ def _check_stdout() -> None:
     cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(package_name="agent-abilities")
-@click.option(
-    "--workspace-dir",
-    type=click.Path(path_type=Path),
-    expose_value=False,
-    callback=keep_option,
-    help="The folder to read files from (default: the current one, unless it must not be shared, "
-    "such as '/' or your home).",
-)
-@click.option(
-    "--agent-dir",
-    type=click.Path(path_type=Path),
-    expose_value=False,
-    callback=keep_option,
-    help="The agent's own folder, searched first (default: ~/.abilities/agent).",
-)
-@take_namespace()
 @click.pass_context
 def main(context: click.Context, /) -> None:
     """Read many files and many memories in one call.
@@ -255,3 +239,6 @@ def main(context: click.Context, /) -> None:
     show_warnings()
     show_store_messages()
     context.obj = Session(find_options(context))
+
+
+share_options(main)

@@ -28,7 +28,7 @@ Examples:
   abilities setup
   abilities setup claude-code --dry-run
   abilities setup cursor --project
-  abilities --workspace-dir ~/notes setup claude-desktop --tools lean
+  abilities setup claude-desktop --workspace-dir ~/notes --tools lean
   abilities setup codex --remove
 """
 

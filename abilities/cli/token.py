@@ -10,6 +10,7 @@ import click
 from abilities.builtin.profiles import explain_unknown_tools
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import describe_os_error
+from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.stdout import divert_stdout
 from abilities.cli.store_checks import recall_tokens
@@ -51,10 +52,8 @@ def token() -> None:
 
 
 @token.command(epilog=_ADD_EXAMPLES)
-@click.option(
-    "--namespace",
-    metavar="NAME",
-    help="The namespace whose memories and files the token opens (default: the configured one).",
+@take_namespace(
+    "The namespace whose memories and files the token opens (default: the configured one)."
 )
 @click.option(
     "--scope",
@@ -77,7 +76,7 @@ def token() -> None:
     "between them (default: all).",
 )
 @pass_session
-def add(session: Session, namespace: str | None, scope: Scope, label: str, tools: str) -> None:
+def add(session: Session, scope: Scope, label: str, tools: str) -> None:
     """Make a token and print it on stdout.
 
     It is printed only this once: the tokens file keeps nothing but its hash.
@@ -86,8 +85,8 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str, tools
         raise click.BadParameter(f"at most {MAX_LABEL_CHARS} characters", param_hint="--label")
     if escape_text(label) != label:
         raise click.BadParameter("must not hold control characters", param_hint="--label")
-    if namespace is not None and scope == "metrics":
-        raise click.BadParameter("a token for metrics opens no namespace", param_hint="--namespace")
+    if session.given_namespace is not None and scope == "metrics":
+        raise click.UsageError("a token for metrics opens no namespace; leave out --namespace")
     names = split_names(tools)
     _check_tools(session, names, scope)
 
@@ -95,7 +94,6 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str, tools
     file = TokenFile(settings.tokens_file)
 
     try:
-        settings = settings.for_namespace(namespace or settings.namespace)
         _check_namespaces(settings, file, scope)
         created, text = file.add(settings.namespace, scope, label, names)
     except (ValueError, OSError) as error:
