@@ -18,7 +18,7 @@ from abilities.cli import (
 )
 from abilities.cli.diagnosis import Diagnosis, State
 from abilities.cli.session import Session, pass_session
-from abilities.cli.text import echo, escape_text, format_count
+from abilities.cli.text import echo, echo_line, escape_text, format_count
 from abilities.helpers.tokens import TokenFile
 from abilities.settings import Settings
 
@@ -53,7 +53,7 @@ def doctor(session: Session, as_json: bool, secrets: bool) -> None:
         diagnoses = asyncio.run(diagnose(session.settings))
 
     if as_json:
-        echo(json.dumps([diagnosis._asdict() for diagnosis in diagnoses]))
+        echo_line(json.dumps([diagnosis._asdict() for diagnosis in diagnoses]))
     else:
         for diagnosis in diagnoses:
             _print_diagnosis(diagnosis)

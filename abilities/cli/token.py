@@ -8,13 +8,14 @@ from functools import partial
 import click
 
 from abilities.builtin.profiles import explain_unknown_tools
+from abilities.cli.commands import Commands
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import describe_os_error
 from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.stdout import divert_stdout
 from abilities.cli.store_checks import recall_tokens
-from abilities.cli.text import echo, escape_text
+from abilities.cli.text import echo, echo_line, escape_text
 from abilities.cli.token_checks import WAY_OUT, find_lock
 from abilities.declarations.faults import Refused
 from abilities.helpers.tokens import Scope, Token, TokenFile, TokenSet
@@ -42,7 +43,7 @@ Example:
 """
 
 
-@click.group()
+@click.group(cls=Commands)
 def token() -> None:
     """Make, list and revoke the tokens of 'abilities serve'.
 
@@ -104,7 +105,7 @@ def add(session: Session, scope: Scope, label: str, tools: str) -> None:
         f"Token {created.id} {_describe_scope(created)}. Save it now, it is not shown again:",
         err=True,
     )
-    echo(text)
+    echo_line(text)
     _remember_tokens(session)
 
     if scope == "metrics":
@@ -136,7 +137,7 @@ def list_(session: Session, as_json: bool) -> None:
         raise _explain_failure(error, file) from None
 
     if as_json:
-        echo(json.dumps([token.model_dump(exclude={"sha256"}) for token in tokens]))
+        echo_line(json.dumps([token.model_dump(exclude={"sha256"}) for token in tokens]))
         return
 
     if not tokens:
