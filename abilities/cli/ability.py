@@ -12,9 +12,9 @@ from abilities.builtin.index import NAMES
 from abilities.cli.arguments import read_arguments, refuse_pieces
 from abilities.cli.completion import complete_ability
 from abilities.cli.mending import describe_failure
-from abilities.cli.options import find_options, format_options, take_namespace
+from abilities.cli.options import find_options, format_options
 from abilities.cli.session import Session, pass_session
-from abilities.cli.text import echo, echo_payload
+from abilities.cli.text import echo, echo_line, echo_payload
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import as_object, unwrap_json
 from abilities.definition import Ability
@@ -72,7 +72,7 @@ def list_(session: Session, as_json: bool) -> None:
 
     if as_json:
         entries = [_describe_briefly(ability) for ability in session.registry]
-        echo(json.dumps(entries), stdout)
+        echo_line(json.dumps(entries), stdout)
     else:
         name_chars = max(map(len, session.registry.names), default=0)
         room = _LINE_CHARS - name_chars - 2
@@ -126,7 +126,6 @@ _take_pretty = click.option(
 @click.argument("name", shell_complete=complete_ability)
 @click.argument("arguments", metavar="[JSON]", default="{}")
 @_take_pretty
-@take_namespace()
 @pass_session
 def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     """Call an ability and print its answer.
@@ -139,13 +138,13 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
     """
     # Arguments that are no JSON are refused before anything is opened.
     refuse_pieces(click.get_current_context().args)
-    _call_and_print(session, name, read_arguments(arguments), pretty=pretty)
+    _check_order(name)
+    _call_and_print(session, name, read_arguments(arguments, name), pretty=pretty)
 
 
 @click.command(epilog=_RECALL_EXAMPLES)
 @click.argument("questions", metavar="QUESTION...", nargs=-1, required=True)
 @_take_pretty
-@take_namespace()
 @pass_session
 def recall(session: Session, questions: tuple[str, ...], pretty: bool) -> None:
     """Find the memories and notes that answer questions.
@@ -174,12 +173,12 @@ def declarations(session: Session, write: bool) -> None:
 
         # The package publishes its own abilities only, not those of plugins.
         for path in schemas.write_declarations(BUILT_IN):
-            echo(path)
+            echo_line(path)
         return
 
     stdout = session.stdout
     built = [schemas.build_declaration(ability) for ability in session.registry]
-    echo(json.dumps(built, ensure_ascii=False), stdout)
+    echo_line(json.dumps(built, ensure_ascii=False), stdout)
 
 
 def _call_and_print(session: Session, name: str, arguments: object, *, pretty: bool) -> None:
@@ -193,8 +192,17 @@ def _call_and_print(session: Session, name: str, arguments: object, *, pretty: b
         echo_payload(reply.text, session.stdout, nl=reply.format != "text")
 
     if reply.failed:
-        _print_advice(session, Fault.model_validate(reply.payload["error"]))
+        _print_advice(session, name, Fault.model_validate(reply.payload["error"]))
         sys.exit(1)
+
+
+def _check_order(name: str) -> None:
+    """Raise click.UsageError if the JSON stands where the name belongs."""
+    if name.lstrip().startswith(("{", "[")):
+        raise click.UsageError(
+            "the name comes first, then the JSON: "
+            """abilities call file_read_bulk '{"paths": ["README.md"]}'"""
+        )
 
 
 async def _call(session: Session, name: str, arguments: object) -> Reply:
@@ -219,9 +227,11 @@ def _print_for_people(name: str, arguments: object, reply: Reply, stdout: TextIO
     print_answer(answer, Console(file=stdout), ("abilities", *options, "call"))
 
 
-def _print_advice(session: Session, fault: Fault) -> None:
-    """Say on stderr what to do about the store, if that has failed."""
+def _print_advice(session: Session, name: str, fault: Fault) -> None:
+    """Say on stderr what to do about the store, if that has failed, or about wrong arguments."""
     words = describe_failure(fault, session.settings)
+    if fault.code == "INVALID_INPUT":
+        words = f"'abilities describe {name}' shows the arguments."
     if words is not None:
         echo(words, err=True)
 
@@ -232,7 +242,12 @@ def _find_ability(session: Session, registry: AbilityRegistry, name: str) -> Abi
     if ability is None:
         _explain_unoffered(session, name)
         suggestion = registry.explain_unknown(name).did_you_mean
-        if suggestion is not None:
+        commands = click.get_current_context().find_root().command
+        if isinstance(commands, click.Group) and name in commands.list_commands(
+            click.Context(commands)
+        ):
+            hint = f"it is a command: 'abilities {name} --help'"
+        elif suggestion is not None:
             hint = f"did you mean {suggestion}?"
         else:
             hint = "choose one of: " + ", ".join(registry.names)

@@ -23,14 +23,17 @@ _GENERAL_HINT = f"Put them in single quotes, for example {_EXAMPLE}."
 _YAML = re.compile(r"\s*[\w-]+:(\s|$)")
 
 
-def read_arguments(text: str) -> object:
-    """Return the JSON of an argument, or of stdin for '-'. Raises UsageErrorInLines."""
+def read_arguments(text: str, name: str) -> object:
+    """Return the JSON of an argument, or of stdin for '-', for an ability.
+
+    Raises UsageErrorInLines.
+    """
     raw = _read_stdin() if text == "-" else os.fsencode(text)
 
     try:
         return parse_json(raw)
     except ValueError as error:
-        _refuse(raw, error)
+        _refuse(raw, name, error)
 
 
 def refuse_pieces(pieces: list[str]) -> None:
@@ -58,11 +61,15 @@ def _read_stdin() -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _refuse(raw: bytes, error: ValueError) -> NoReturn:
+def _refuse(raw: bytes, name: str, error: ValueError) -> NoReturn:
     text = raw.decode(errors="replace")
     cause, hint = _explain(text, str(error))
 
-    raise UsageErrorInLines(f"the arguments are not valid JSON: {cause}.", hint)
+    raise UsageErrorInLines(
+        f"the arguments are not valid JSON: {cause}.",
+        hint,
+        f"'abilities describe {name}' shows the arguments.",
+    )
 
 
 def _explain(text: str, error: str) -> tuple[str, str]:

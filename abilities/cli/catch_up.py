@@ -5,7 +5,6 @@ import asyncio
 import click
 
 from abilities.cli.errors import explain_errors
-from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo_payload
 from abilities.declarations.limits import TOKEN_BYTES
@@ -30,7 +29,6 @@ Example:
     show_default=True,
     help="Print no more than so many tokens, of 4 bytes each.",
 )
-@take_namespace()
 @pass_session
 def catch_up(session: Session, max_tokens: int) -> None:
     """Print what an agent should know from earlier sessions.

@@ -17,9 +17,8 @@ from abilities.cli import (
     token_checks,
 )
 from abilities.cli.diagnosis import Diagnosis, State
-from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
-from abilities.cli.text import echo, escape_text, format_count
+from abilities.cli.text import echo, echo_line, escape_text, format_count
 from abilities.helpers.tokens import TokenFile
 from abilities.settings import Settings
 
@@ -35,7 +34,6 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead of lines.")
 @click.option("--secrets", is_flag=True, help="List files that look like secrets, nothing else.")
-@take_namespace()
 @pass_session
 def doctor(session: Session, as_json: bool, secrets: bool) -> None:
     """Check the configuration, and say how to fix what is wrong.
@@ -55,7 +53,7 @@ def doctor(session: Session, as_json: bool, secrets: bool) -> None:
         diagnoses = asyncio.run(diagnose(session.settings))
 
     if as_json:
-        echo(json.dumps([diagnosis._asdict() for diagnosis in diagnoses]))
+        echo_line(json.dumps([diagnosis._asdict() for diagnosis in diagnoses]))
     else:
         for diagnosis in diagnoses:
             _print_diagnosis(diagnosis)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -28,6 +29,10 @@ _FILE_HINTS = {
     errno.EFBIG: "a limit of this process is smaller (ulimit -f); raise it",
 }
 """What to do about a file that cannot be used, by the system's number of the error."""
+
+
+_HEAD = "Error: "
+"""What click begins each message with."""
 
 
 class UsageErrorInLines(click.UsageError):
@@ -104,24 +109,32 @@ def explain_stop(describe: Callable[[], str]) -> Generator[None]:
 
 
 @contextmanager
-def escape_errors() -> Generator[None]:
-    """Let whatever an error of the block quotes neither steer the terminal nor begin a line."""
+def show_errors(root: click.Group) -> Generator[None]:
+    """Turn errors of the block, a command line of ``root``, into sentences that fit the terminal.
+
+    Whatever they quote neither steers the terminal nor begins a line.
+    """
     try:
         yield
-    except (UsageErrorInLines, SettingsError, click.exceptions.NoArgsIsHelpError):
-        raise  # their words are our own
-    except click.MissingParameter as error:
-        from abilities.cli.text import escape_text
-
-        # Its choices would take a line each.
-        words = " ".join(error.format_message().split())
-        raise click.UsageError(end_sentence(escape_text(words)), error.ctx) from None
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # it is the help
     except click.ClickException as error:
-        from abilities.cli.text import escape_text
+        from abilities.cli.mistakes import explain_mistake
+        from abilities.cli.text import escape_text, wrap_text
 
-        # For type checkers it is final; every way in which click shows an error begins with it.
-        vars(error)["message"] = end_sentence(escape_text(error.message))
-        raise
+        if isinstance(error, (UsageErrorInLines, SettingsError)):
+            words = error.message
+        else:
+            words = end_sentence(escape_text(explain_mistake(error, root)))
+
+        lines = wrap_text(f"{_HEAD}{words}", sys.stderr).removeprefix(_HEAD)
+        shown = click.ClickException(lines)
+        if isinstance(error, click.UsageError):
+            shown = click.UsageError(lines, error.ctx)
+
+        # For type checkers it belongs to the class.
+        vars(shown)["exit_code"] = error.exit_code
+        raise shown from None
 
 
 def _describe_file_error(error: OSError) -> str:

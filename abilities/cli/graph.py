@@ -9,7 +9,6 @@ import click
 from abilities.cli.completion import complete_key
 from abilities.cli.drawing import as_mermaid, as_svg, draw_walk
 from abilities.cli.errors import explain_errors
-from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, echo_payload
 from abilities.declarations.memory import Direction
@@ -66,7 +65,6 @@ Examples:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write to this file instead of stdout.",
 )
-@take_namespace()
 @pass_session
 def graph(
     session: Session,

@@ -10,14 +10,14 @@ import logging
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
 from typing_extensions import override
 
-from abilities.cli.errors import escape_errors
-from abilities.cli.options import find_options, keep_option, take_namespace
+from abilities.cli.commands import Commands
+from abilities.cli.errors import show_errors
+from abilities.cli.options import find_options, share_options
 
 _EXAMPLES = """\b
 Examples:
@@ -142,7 +142,7 @@ def _pause_collection() -> Generator[None]:
         gc.enable()
 
 
-class _Commands(click.Group):
+class _Commands(Commands):
     """The commands; whatever their errors quote, it does not steer the terminal."""
 
     @override
@@ -156,21 +156,10 @@ class _Commands(click.Group):
                 commands = _LOADERS[cmd_name]()
 
             for command in commands:
+                share_options(command)
                 self.add_command(command)
 
         return super().get_command(ctx, cmd_name)
-
-    @override
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        commands = self.list_commands(ctx)
-
-        # While a shell completes a line, no name is wrong yet.
-        if args and args[0] not in commands and not ctx.resilient_parsing:
-            _refuse_command(args[0], commands, ctx)
-
-        return super().resolve_command(ctx, args)
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -181,30 +170,13 @@ class _Commands(click.Group):
 
     @override
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        with escape_errors():
+        with show_errors(self):
             return super().make_context(*arguments, **options)
 
     @override
     def invoke(self, ctx: click.Context) -> Any:
-        with escape_errors():
+        with show_errors(self):
             return super().invoke(ctx)
-
-
-def _refuse_command(name: str, commands: list[str], context: click.Context) -> None:
-    """Raise click.UsageError for a command that there is not."""
-    # Only a mistake imports the names of all abilities.
-    from abilities.builtin.index import NAMES
-    from abilities.declarations.suggestions import suggest_ability, suggest_value
-
-    suggestion = suggest_value(name, commands)
-    if suggestion is not None and name not in NAMES:
-        hint = f"Did you mean 'abilities {suggestion}'?"
-    elif name in NAMES or suggest_ability(name, NAMES) is not None:
-        hint = f"Did you mean 'abilities call {suggest_ability(name, NAMES) or name}'?"
-    else:
-        hint = "'abilities --help' lists them."
-
-    context.fail(f"No such command {name!r}. {hint}")
 
 
 def _check_stdout() -> None:
@@ -219,22 +191,6 @@ def _check_stdout() -> None:
     cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(package_name="agent-abilities")
-@click.option(
-    "--workspace-dir",
-    type=click.Path(path_type=Path),
-    expose_value=False,
-    callback=keep_option,
-    help="The folder to read files from (default: the current one, unless it must not be shared, "
-    "such as '/' or your home).",
-)
-@click.option(
-    "--agent-dir",
-    type=click.Path(path_type=Path),
-    expose_value=False,
-    callback=keep_option,
-    help="The agent's own folder, searched first (default: ~/.abilities/agent).",
-)
-@take_namespace()
 @click.pass_context
 def main(context: click.Context, /) -> None:
     """Read many files and many memories in one call.
@@ -255,3 +211,6 @@ def main(context: click.Context, /) -> None:
     show_warnings()
     show_store_messages()
     context.obj = Session(find_options(context))
+
+
+share_options(main)

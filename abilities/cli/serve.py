@@ -16,7 +16,6 @@ from abilities.application import Abilities
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import UsageErrorInLines, describe_os_error
 from abilities.cli.mending import describe_failure
-from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo
 from abilities.cli.token_checks import WAY_OUT, find_lock
@@ -80,7 +79,6 @@ _offer = click.option(
     help="The port to listen on; 0 takes a free one.",
 )
 @_offer
-@take_namespace()
 @pass_session
 def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     """Serve HTTP (/api), MCP (/mcp) and the memory explorer (/).
@@ -104,7 +102,6 @@ def serve(session: Session, host: str, port: int, tools: str | None) -> None:
     default=True,
     help="Open the page in the browser (the default), or only print its address.",
 )
-@take_namespace()
 @pass_session
 def explore(session: Session, port: int, browser: bool) -> None:
     """Look at memories, notes and files in the browser.
@@ -116,7 +113,6 @@ def explore(session: Session, port: int, browser: bool) -> None:
 
 @click.command(epilog=_MCP_EXAMPLE)
 @_offer
-@take_namespace()
 @pass_session
 def mcp(session: Session, tools: str | None) -> None:
     """Serve the abilities to an MCP client over stdin and stdout.

@@ -12,7 +12,7 @@ from abilities.cli.completion import complete_tools
 from abilities.cli.errors import explain_errors
 from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
-from abilities.cli.text import echo, format_count
+from abilities.cli.text import echo, echo_line, format_count
 from abilities.clients.entry import is_set_here
 from abilities.clients.faults import Unusable
 from abilities.clients.table import CLIENTS, Client, Machine, find_hooks_file
@@ -28,7 +28,7 @@ Examples:
   abilities setup
   abilities setup claude-code --dry-run
   abilities setup cursor --project
-  abilities --workspace-dir ~/notes setup claude-desktop --tools lean
+  abilities setup claude-desktop --workspace-dir ~/notes --tools lean
   abilities setup codex --remove
 """
 
@@ -78,14 +78,16 @@ def setup(
     token and no password is written.
     """
     folder = Path.cwd() if project else None
+    if client is None and (hooks or only_print or dry_run or remove or tools is not None):
+        raise click.UsageError("name the client, for example: abilities setup CLIENT --remove")
     if client is None:
         _list_clients(folder)
         return
 
     if hooks and client != "claude-code":
-        raise click.UsageError("--hooks is for claude-code only")
+        raise click.UsageError("--hooks is for claude-code only; leave it out")
     if only_print and (remove or dry_run):
-        raise click.UsageError("--print goes with neither --remove nor --dry-run")
+        raise click.UsageError("--print goes with neither --remove nor --dry-run; leave those out")
 
     target = _Target(CLIENTS[client], folder)
     _check_target(target)
@@ -140,7 +142,7 @@ def _check_target(target: _Target) -> None:
     try:
         _ = target.file
     except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(f"{error}; leave out --project") from None
 
 
 @contextmanager
@@ -274,7 +276,7 @@ def _print_differences(edit: "Edit") -> None:
     echo(f"{edit.path} {words}:")
     for line in edit.list_differences():
         # A tab is no character to escape here; any width will do.
-        echo(line.expandtabs(4))
+        echo_line(line.expandtabs(4))
 
 
 def _try(target: _Target, server: "ServerChange", text: str, hooks: "HooksChange | None") -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from abilities.cli.errors import explain_errors
-from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo
 from abilities.extras import format_install, is_installed
@@ -26,13 +25,12 @@ Examples:
 
 _DEMO_EXAMPLE = """\b
 Example:
-  abilities --workspace-dir ~/project demo
+  abilities demo --workspace-dir ~/project
 """
 
 
 @click.command(epilog=_INIT_EXAMPLES)
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
-@take_namespace()
 @pass_session
 def init(session: Session, directory: Path | None) -> None:
     """Create an agent directory with a starter MEMORY.md.
@@ -68,7 +66,6 @@ def init(session: Session, directory: Path | None) -> None:
 
 
 @click.command(epilog=_DEMO_EXAMPLE)
-@take_namespace()
 @pass_session
 def demo(session: Session) -> None:
     """Show an agent's first minute on your files, in thirty lines.

@@ -15,7 +15,7 @@ from abilities.cli.progress import show_progress
 from abilities.cli.remarks import SHOWN_REMARKS, report_notes
 from abilities.cli.session import Session, pass_session
 from abilities.cli.targets import check_folder, check_target
-from abilities.cli.text import echo, format_count
+from abilities.cli.text import echo, echo_line, format_count
 from abilities.helpers.stores.history import DamagedEntry
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.sqlite.backup import backup, restore
@@ -144,6 +144,9 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
 
     Exits with 1 if a damaged memory or entry of the history was left out.
     """
+    if resume and _to_path(file) is None:
+        raise click.UsageError("--resume goes on with a file; name the file: export FILE --resume")
+
     _check_store_exists(session.settings)
     check_target(_to_path(file))
 
@@ -247,7 +250,7 @@ def check(session: Session, as_json: bool, full: bool) -> None:
 
     if as_json:
         objects = [{**finding._asdict(), "examples": [*finding.examples]} for finding in findings]
-        echo(json.dumps(objects))
+        echo_line(json.dumps(objects))
     else:
         _print_findings(findings)
 

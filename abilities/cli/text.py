@@ -4,6 +4,7 @@ import codecs
 import io
 import json
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import TextIO
 import click
 
 from abilities.declarations.values import escape_unseen
+
+_PIECE = re.compile(r"(?P<space> *)(?P<word>(?<!\S)'[^']*'\S*|\S+)|\s+")
+"""A word, or words in single quotes, with the space before it."""
 
 
 def format_count(number: int, noun: str, plural: str | None = None) -> str:
@@ -40,12 +44,22 @@ def escape_lines(text: str) -> str:
     return escape_unseen(text, keep="\n\t")
 
 
-def echo(text: object, file: TextIO | None = None, *, err: bool = False, head: str = "") -> None:
-    """Print one line, for people or of JSON; nothing in it steers the terminal or begins a line.
+def echo(
+    text: object, file: TextIO | None = None, *, err: bool = False, head: str = "", hang: int = 2
+) -> None:
+    """Print a line for people, which wraps at the width of a terminal.
 
-    ``head`` is printed before it as it is, with the colors that it has.
+    Nothing in it steers the terminal or begins a line: the lines after the first are indented, by
+    ``hang`` cells more than that. ``head`` is printed before it as it is, with its colors.
     """
-    _write(head + escape_text(str(text)), file, err=err)
+    stream = file or (sys.stderr if err else sys.stdout)
+    line = head + escape_text(str(text))
+    _write(wrap_text(line, stream, hang), file, err=err)
+
+
+def echo_line(text: object, file: TextIO | None = None) -> None:
+    """Print one line of data, such as JSON or a path, however long it is."""
+    _write(escape_text(str(text)), file)
 
 
 def echo_payload(text: str, file: TextIO | None = None, *, nl: bool = True) -> None:
@@ -59,6 +73,46 @@ def echo_payload(text: str, file: TextIO | None = None, *, nl: bool = True) -> N
         text = escape_lines(text)
 
     _write(text, stream, nl=nl)
+
+
+def wrap_text(text: str, stream: TextIO, hang: int = 2) -> str:
+    """Return text with its lines wrapped for a terminal; for anything else as it is.
+
+    What stands in single quotes, often a command, and what has no spaces stays in one piece. The
+    lines after the first of each are indented by ``hang`` cells more than that.
+    """
+    columns = _measure_columns(stream)
+    if not columns:
+        return text
+
+    return "\n".join(_wrap_line(line, columns, hang) for line in text.split("\n"))
+
+
+def _measure_columns(stream: TextIO) -> int:
+    """Return the width of the terminal that a stream writes to; 0 if there is none."""
+    if not stream.isatty():
+        return 0
+
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        return 0
+
+
+def _wrap_line(line: str, columns: int, hang: int) -> str:
+    indent = " " * (len(line) - len(line.lstrip(" ")) + hang)
+    lines = [""]
+
+    for found in _PIECE.finditer(line):
+        room = columns - len(click.unstyle(lines[-1]))
+        is_beginning = not lines[-1].strip()
+
+        if len(click.unstyle(found[0])) <= room or is_beginning:
+            lines[-1] += found[0]
+        else:
+            lines.append(indent + found["word"])
+
+    return "\n".join(lines)
 
 
 def show_unencodable() -> None:

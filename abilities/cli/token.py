@@ -8,12 +8,14 @@ from functools import partial
 import click
 
 from abilities.builtin.profiles import explain_unknown_tools
+from abilities.cli.commands import Commands
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import describe_os_error
+from abilities.cli.options import take_namespace
 from abilities.cli.session import Session, pass_session
 from abilities.cli.stdout import divert_stdout
 from abilities.cli.store_checks import recall_tokens
-from abilities.cli.text import echo, escape_text
+from abilities.cli.text import echo, echo_line, escape_text
 from abilities.cli.token_checks import WAY_OUT, find_lock
 from abilities.declarations.faults import Refused
 from abilities.helpers.tokens import Scope, Token, TokenFile, TokenSet
@@ -41,7 +43,7 @@ Example:
 """
 
 
-@click.group()
+@click.group(cls=Commands)
 def token() -> None:
     """Make, list and revoke the tokens of 'abilities serve'.
 
@@ -51,10 +53,8 @@ def token() -> None:
 
 
 @token.command(epilog=_ADD_EXAMPLES)
-@click.option(
-    "--namespace",
-    metavar="NAME",
-    help="The namespace whose memories and files the token opens (default: the configured one).",
+@take_namespace(
+    "The namespace whose memories and files the token opens (default: the configured one)."
 )
 @click.option(
     "--scope",
@@ -77,7 +77,7 @@ def token() -> None:
     "between them (default: all).",
 )
 @pass_session
-def add(session: Session, namespace: str | None, scope: Scope, label: str, tools: str) -> None:
+def add(session: Session, scope: Scope, label: str, tools: str) -> None:
     """Make a token and print it on stdout.
 
     It is printed only this once: the tokens file keeps nothing but its hash.
@@ -86,8 +86,8 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str, tools
         raise click.BadParameter(f"at most {MAX_LABEL_CHARS} characters", param_hint="--label")
     if escape_text(label) != label:
         raise click.BadParameter("must not hold control characters", param_hint="--label")
-    if namespace is not None and scope == "metrics":
-        raise click.BadParameter("a token for metrics opens no namespace", param_hint="--namespace")
+    if session.given_namespace is not None and scope == "metrics":
+        raise click.UsageError("a token for metrics opens no namespace; leave out --namespace")
     names = split_names(tools)
     _check_tools(session, names, scope)
 
@@ -95,7 +95,6 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str, tools
     file = TokenFile(settings.tokens_file)
 
     try:
-        settings = settings.for_namespace(namespace or settings.namespace)
         _check_namespaces(settings, file, scope)
         created, text = file.add(settings.namespace, scope, label, names)
     except (ValueError, OSError) as error:
@@ -106,7 +105,7 @@ def add(session: Session, namespace: str | None, scope: Scope, label: str, tools
         f"Token {created.id} {_describe_scope(created)}. Save it now, it is not shown again:",
         err=True,
     )
-    echo(text)
+    echo_line(text)
     _remember_tokens(session)
 
     if scope == "metrics":
@@ -138,7 +137,7 @@ def list_(session: Session, as_json: bool) -> None:
         raise _explain_failure(error, file) from None
 
     if as_json:
-        echo(json.dumps([token.model_dump(exclude={"sha256"}) for token in tokens]))
+        echo_line(json.dumps([token.model_dump(exclude={"sha256"}) for token in tokens]))
         return
 
     if not tokens:

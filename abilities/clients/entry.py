@@ -143,6 +143,12 @@ def is_set_here(options: Mapping[str, object], name: str) -> bool:
     return name in options or name in _list_set_names()
 
 
+def holds_password(url: str) -> bool:
+    """Return whether the URL of a store holds a password."""
+    parts = urlsplit(url)
+    return parts.password is not None or any("password" in key for key in parse_qs(parts.query))
+
+
 def _list_set_names() -> set[str]:
     """Return the settings that the environment sets, which reads names without their case."""
     names = {name.lower() for name in os.environ}
@@ -154,10 +160,10 @@ def _describe_setting(settings: Settings, name: str, options: Mapping[str, objec
     """Return a setting's value as a variable, None if the settings file has it already."""
     if name in _PATHS:
         return str(getattr(settings, name))
-    if name in options:
-        return str(options[name])
     if name == "store_url":
         return _describe_store(settings)
+    if name in options:
+        return str(options[name])
 
     for variable, value in os.environ.items():
         if variable.lower() == (_PREFIX + name).lower():
@@ -169,7 +175,7 @@ def _describe_setting(settings: Settings, name: str, options: Mapping[str, objec
 def _describe_store(settings: Settings) -> str | None:
     if settings.store_path is not None:
         return f"sqlite:///{settings.store_path}"
-    if not _holds_password(settings.store_url):
+    if not holds_password(settings.store_url):
         return settings.store_url
 
     file = find_settings_file()
@@ -182,11 +188,6 @@ def _describe_store(settings: Settings) -> str | None:
         "the store's URL holds a password, which is not written into files of clients; "
         f"put store_url into {file} and unset {_PREFIX}STORE_URL"
     )
-
-
-def _holds_password(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.password is not None or any("password" in key for key in parse_qs(parts.query))
 
 
 def _check_texts(entry: ServerEntry) -> None:

@@ -192,8 +192,11 @@ def _explain_errors() -> Generator[None]:
     """Turn errors of the database into a sentence. Raises UnusableLine."""
     try:
         yield
-    except sqlite3.Error as error:
-        raise UnusableLine(f"The database cannot be read: {error}.") from None
+    except sqlite3.Error:
+        raise UnusableLine(
+            "The database cannot be read: it is damaged, or another program has it locked. Close "
+            "that program, or take a copy from a backup."
+        ) from None
 
 
 def _build_uri(path: Path) -> str:
@@ -219,7 +222,8 @@ def _recognize(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
 
     if _OWN_COLUMNS.issubset(columns):
         raise UnusableLine(
-            "The file is a store of this package: use 'abilities restore', or import its export."
+            "The file is a store of this package. Take its memories over: abilities export FILE "
+            "--store-url sqlite:///STORE, then import that; or use it as it is: abilities restore"
         )
 
     has_memories = _MEMORY_COLUMNS.issubset(columns) and "namespace" not in columns
@@ -229,7 +233,7 @@ def _recognize(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
     if not (has_memories and has_links and has_terms):
         raise UnusableLine(
             "The database is not kv-memory's: its tables memories and memory_links are missing "
-            "or have other columns."
+            "or have other columns. Bring its contents as lines: docs/moving.md shows the form."
         )
 
     return columns, link_columns

@@ -105,6 +105,11 @@ async def _recognize_lines(path: Path, namespace: str, *, all_into_it: bool) -> 
             # It is read twice.
             return OpenedSource("an MCP memory server's file", source, 2 * size)
 
+        if tried == 1 and text.lstrip().startswith(b"["):
+            raise UnusableLine(
+                "The file is a JSON array, and an import reads one object per line: "
+                "jq -c '.[]' FILE | abilities import -"
+            )
         if tried == _TRIED_LINES:
             break
 

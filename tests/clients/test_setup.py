@@ -821,3 +821,9 @@ def test_without_a_project_it_says_that_all_share_the_memories() -> None:
 
     assert setup("codex").count(told) == 1
     assert told not in setup("claude-desktop")
+
+
+def test_the_store_of_an_option_is_written_with_its_absolute_path(tmp_path: Path) -> None:
+    shown = setup("cursor", "--store-url", "sqlite:///mine.db", "--print")
+
+    assert f'"ABILITIES_STORE_URL": "sqlite:///{tmp_path}/project/mine.db"' in shown

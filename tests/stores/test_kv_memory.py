@@ -434,7 +434,7 @@ def test_a_database_of_something_else_is_refused(schema: str, tmp_path: Path) ->
     assert done.exit_code == 1
     assert done.stderr == (
         "Error: The database is not kv-memory's: its tables memories and memory_links are missing "
-        "or have other columns.\n"
+        "or have other columns. Bring its contents as lines: docs/moving.md shows the form.\n"
     )
     assert not (tmp_path / "m.db").exists()
 
@@ -446,7 +446,10 @@ def test_a_store_of_this_package_is_refused_and_what_to_do_is_said(tmp_path: Pat
     done = run(tmp_path / "n.db", "import", tmp_path / "m.db")
 
     assert done.exit_code == 1
-    assert "The file is a store of this package: use 'abilities restore'" in done.stderr
+    assert (
+        "The file is a store of this package. Take its memories over: abilities export"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize("kept", [100, 5_000, 60_000, 150_000])
