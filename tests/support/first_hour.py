@@ -524,6 +524,13 @@ TRANSFER_MISTAKES = [
         1,
     ),
     Mistake(
+        "a backup into a folder",
+        ["backup", "."],
+        ". is a folder. Name a file in it",
+        "--keep 7",
+        1,
+    ),
+    Mistake(
         "a restore of a file that is not a store",
         ["restore", "notes.md", "--replace"],
         "notes.md is not a backup of a store",
