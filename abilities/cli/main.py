@@ -63,6 +63,12 @@ def _import_stores() -> Iterable[click.Command]:
     return store.COMMANDS
 
 
+def _import_backups() -> Iterable[click.Command]:
+    from abilities.cli import backups
+
+    return backups.COMMANDS
+
+
 def _import_history() -> Iterable[click.Command]:
     from abilities.cli import history
 
@@ -91,7 +97,8 @@ _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
     **dict.fromkeys(("demo", "init"), _import_start),
     **dict.fromkeys(("explore", "mcp", "serve"), _import_servers),
     "setup": _import_setup,
-    **dict.fromkeys(("backup", "check", "export", "import", "restore"), _import_stores),
+    **dict.fromkeys(("check", "export", "import"), _import_stores),
+    **dict.fromkeys(("backup", "restore"), _import_backups),
     **dict.fromkeys(("compact", "purge"), _import_history),
     **dict.fromkeys(("doctor", "graph", "repair", "token"), _import_tools),
 }
@@ -99,7 +106,7 @@ _LOADERS: dict[str, Callable[[], Iterable[click.Command]]] = {
 
 
 _SUMMARIES = {
-    "backup": "Copy the store to FILE while it is in use.",
+    "backup": "Copy the store to FILE or DIR while it is in use.",
     "call": "Call an ability and print its answer.",
     "catch-up": "Print what an agent should know from earlier sessions.",
     "check": "Check the integrity of the store.",

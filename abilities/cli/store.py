@@ -1,4 +1,4 @@
-"""The commands that look after a store: import, export, backup, restore, check."""
+"""The commands that look after a store: import, export, check."""
 
 import asyncio
 import json
@@ -14,23 +14,21 @@ from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.progress import show_progress
 from abilities.cli.remarks import SHOWN_REMARKS, report_notes
 from abilities.cli.session import Session, pass_session
-from abilities.cli.targets import check_folder, check_target
+from abilities.cli.targets import check_store_exists, check_target
 from abilities.cli.text import echo, echo_line, format_count
 from abilities.helpers.stores.history import DamagedEntry
 from abilities.helpers.stores.protocol import IntegrityFinding
-from abilities.helpers.stores.sqlite.backup import backup, restore
 from abilities.helpers.transfer.exporting import ExportOptions, ExportResult, export
 from abilities.helpers.transfer.importing import HISTORY, ImportOptions, import_memories
 from abilities.helpers.transfer.opening import open_source
 from abilities.helpers.transfer.patience import Patience
-from abilities.settings import Settings
 
 _OUTCOMES = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
 """What may become of an imported memory, in the order of the summary."""
 
 _MARKS = {"sound": ("ok", "green"), "note": ("note", "yellow"), "damaged": ("damaged", "red")}
 
-_ADVICE = "To mend it: abilities repair"
+ADVICE = "To mend it: abilities repair"
 """What is said where damage is found."""
 
 _IMPORT_EXAMPLES = """\b
@@ -44,17 +42,6 @@ _EXPORT_EXAMPLES = """\b
 Examples:
   abilities export all.jsonl
   abilities export --namespace team | gzip > team.jsonl.gz
-"""
-
-_BACKUP_EXAMPLE = """\b
-Example:
-  abilities backup memories.db
-"""
-
-_RESTORE_EXAMPLES = """\b
-Examples:
-  abilities restore memories.db
-  abilities restore memories.db --replace
 """
 
 _CHECK_EXAMPLES = """\b
@@ -147,7 +134,7 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
     if resume and _to_path(file) is None:
         raise click.UsageError("--resume goes on with a file; name the file: export FILE --resume")
 
-    _check_store_exists(session.settings)
+    check_store_exists(session.settings)
     check_target(_to_path(file))
 
     options = ExportOptions(session.given_namespace, resume, history=not no_history)
@@ -157,75 +144,6 @@ def export_(session: Session, file: Path, resume: bool, no_history: bool) -> Non
     _print_export(result)
 
     if result.damaged:
-        sys.exit(1)
-
-
-@click.command("backup", epilog=_BACKUP_EXAMPLE)
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@whole_store
-@pass_session
-def backup_(session: Session, file: Path) -> None:
-    """Copy the store to FILE while it is in use.
-
-    FILE appears only after the copy was checked, and an existing FILE is never overwritten. For
-    SQLite stores; use pg_dump for a PostgreSQL database.
-    """
-    _check_store_exists(session.settings)
-    store = _require_store_file(session.settings)
-    check_folder(file)
-
-    with (
-        explain_errors(),
-        explain_stop(lambda: f"Stopped; {file} was not written. Run the same command again."),
-        show_progress("Copying, then checking the copy", 1.0) as bar,
-    ):
-        damage = backup(store, file, bar.reach)
-
-    if not damage:
-        echo(f"Wrote {file}, a complete and checked copy of the store.", err=True)
-        return
-
-    words = " ".join(finding.words for finding in damage)
-    echo(f"Wrote {file}, a copy with the same damage as the store. {words}", err=True)
-    echo(_ADVICE, err=True)
-    sys.exit(1)
-
-
-@click.command("restore", epilog=_RESTORE_EXAMPLES)
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option(
-    "--replace",
-    is_flag=True,
-    help="Move an existing store aside; without this it is left alone.",
-)
-@whole_store
-@pass_session
-def restore_(session: Session, file: Path, replace: bool) -> None:
-    """Put the backup FILE in the store's place.
-
-    FILE is checked first. One with damaged memories is restored too; exits with 1 then, and
-    'abilities repair' mends them. With --replace the existing store is kept beside the new one,
-    under another name. Stop all processes that use the store before you replace it.
-    """
-    store = _require_store_file(session.settings)
-
-    # `restore` checks this too; here the sentence can name the option.
-    if store.exists() and not replace:
-        raise click.ClickException(
-            f"{store} already exists; nothing was changed. To move it aside, add --replace."
-        )
-
-    with explain_errors(), show_progress("Copying, then checking the copy", 1.0) as bar:
-        restored = restore(file, store, bar.reach, replace=replace)
-
-    echo(f"Restored {store}.", err=True)
-
-    if restored.previous is not None:
-        echo(f"The previous store is kept as {restored.previous}.", err=True)
-
-    if restored.damage:
-        words = " ".join(finding.words for finding in restored.damage)
-        echo(f"The backup is damaged, and so is the store now. {words} {_ADVICE}", err=True)
         sys.exit(1)
 
 
@@ -243,7 +161,7 @@ def check(session: Session, as_json: bool, full: bool) -> None:
     an older version is migrated first, as by every command. Exits with 0 if the store is sound
     (links to missing memories are only noted) and with 1 if anything is damaged.
     """
-    _check_store_exists(session.settings)
+    check_store_exists(session.settings)
 
     with explain_errors():
         findings = asyncio.run(_check(session, full=full))
@@ -255,7 +173,7 @@ def check(session: Session, as_json: bool, full: bool) -> None:
         _print_findings(findings)
 
     if any(finding.state == "damaged" for finding in findings):
-        echo(_ADVICE, err=True)
+        echo(ADVICE, err=True)
         sys.exit(1)
 
 
@@ -352,30 +270,4 @@ def _to_path(file: Path) -> Path | None:
     return None if str(file) == "-" else file
 
 
-def _check_store_exists(settings: Settings) -> None:
-    """Check that a store's file exists. Raises click.ClickException.
-
-    Whether a database exists shows when it is opened.
-    """
-    path = settings.store_path
-
-    # Without this check, opening the store would create an empty one.
-    if path is not None and not path.exists():
-        raise click.ClickException(
-            f"there is no store at {path}; it is created when it is first used. "
-            "If it is elsewhere, set store_url."
-        )
-
-
-def _require_store_file(settings: Settings) -> Path:
-    """Return the store's file. Raises click.ClickException if the store is on a server."""
-    if settings.store_path is None:
-        raise click.ClickException(
-            "this command is for SQLite files, and the store is a PostgreSQL database: "
-            "use pg_dump and pg_restore, or 'abilities export' and 'abilities import'"
-        )
-
-    return settings.store_path
-
-
-COMMANDS = (import_, export_, backup_, restore_, check)
+COMMANDS = (import_, export_, check)

@@ -1,10 +1,11 @@
-"""Checks of a file that a command is about to write."""
+"""Checks of the files that a command is about to read or write."""
 
 from pathlib import Path
 
 import click
 
 from abilities.helpers.transfer.opening import holds_export
+from abilities.settings import Settings
 
 
 def check_folder(path: Path) -> None:
@@ -36,4 +37,19 @@ def check_target(path: Path | None) -> None:
     if path.exists() and path.stat().st_size and not holds_export(path):
         raise click.ClickException(
             f"{path} already exists, and is no export; nothing was changed. Choose another name."
+        )
+
+
+def check_store_exists(settings: Settings) -> None:
+    """Check that a store's file exists. Raises click.ClickException.
+
+    Whether a database exists shows when it is opened.
+    """
+    path = settings.store_path
+
+    # Without this check, opening the store would create an empty one.
+    if path is not None and not path.exists():
+        raise click.ClickException(
+            f"there is no store at {path}; it is created when it is first used. "
+            "If it is elsewhere, set store_url."
         )

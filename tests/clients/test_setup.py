@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from mcp import Client as McpClient
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from abilities import Settings
 from abilities.cli.main import main
 from abilities.clients import edits, entry, trial
 from abilities.clients.entry import ServerEntry
@@ -24,6 +25,7 @@ from abilities.clients.replacing import FileSnapshot, replace_file
 from abilities.clients.table import CLIENTS, Machine, find_hooks_file
 from abilities.clients.trial import ServerAnswer
 from abilities.declarations.memory import parse_namespace
+from abilities.offer import build_registry
 
 NAMES = list(CLIENTS)
 every_client = pytest.mark.parametrize("name", NAMES)
@@ -827,3 +829,13 @@ def test_the_store_of_an_option_is_written_with_its_absolute_path(tmp_path: Path
     shown = setup("cursor", "--store-url", "sqlite:///mine.db", "--print")
 
     assert f'"ABILITIES_STORE_URL": "sqlite:///{tmp_path}/project/mine.db"' in shown
+
+
+def test_the_page_allows_reading_tools_alone() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    names = re.findall(r'"mcp__abilities__(\w+)"', page)
+    registry, _ = build_registry(Settings())
+
+    reading = {ability.name for ability in registry if ability.read_only}
+
+    assert names and set(names) <= reading

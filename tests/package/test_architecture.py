@@ -490,6 +490,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.application",  # hands the store on
         "abilities.settings",  # asks what lies beside it
         "abilities.store_settings",  # checks its URL
+        "abilities.cli.backups",  # copies it
         "abilities.cli.errors",  # says what is wrong with a copy
         "abilities.cli.mending",  # tells a store by its beginning
         "abilities.cli.session",  # opens it for the commands that look after it

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from typing_extensions import override
 
+from abilities.cli import backups
 from abilities.cli import store as commands
 from abilities.cli.main import main
 from abilities.declarations.faults import Refused
@@ -183,7 +184,8 @@ def test_what_is_stopped_says_how_to_go_on(
             arguments[-1]["added"] = 3
         raise error
 
-    monkeypatch.setattr(commands, name, stop)
+    module = backups if name == "backup" else commands
+    monkeypatch.setattr(module, name, stop)
     result = CliRunner().invoke(main, command)
 
     assert result.exit_code == 1

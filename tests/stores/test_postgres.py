@@ -777,6 +777,10 @@ def test_a_store_moves_between_a_file_and_a_database_without_loss(
         refused = CliRunner().invoke(main, arguments, env=environment(roots))
         assert refused.exit_code == 1 and "pg_dump" in refused.stderr
 
+    arguments = ["backup", str(tmp_path), "--keep", "7"]
+    refused = CliRunner().invoke(main, arguments, env=environment(roots))
+    assert refused.exit_code == 1 and "pg_dump" in refused.stderr
+
 
 async def _fill_store(settings: Settings) -> None:
     async with Abilities.open(settings) as abilities:

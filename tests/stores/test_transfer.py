@@ -748,6 +748,62 @@ def test_the_next_backup_removes_what_a_killed_one_left_but_not_what_is_in_use(
     assert sorted(path.name for path in folder.iterdir()) == ["1.db", "2.db"]
 
 
+def test_a_folder_keeps_the_newest_backups_and_all_foreign_files(tmp_path: Path) -> None:
+    store, folder = tmp_path / "m.db", tmp_path / "backups"
+    fill(store, 20)
+    (folder / "memories-2020-01-04T000000Z.db").mkdir(parents=True)
+    old = [f"memories-2020-01-0{day}T000000Z.db" for day in (1, 2, 3)]
+    foreign = ["notes.md", "memories-2020-01-01.db", "memories-2020-01-01T000000Z.db.gz", "m.db"]
+    for name in (*old, *foreign):
+        (folder / name).write_bytes(b"x")
+    (folder / "memories-2019-01-01T000000Z.db").symlink_to(old[0])
+
+    done = run(store, "backup", folder, "--keep", "2")
+
+    assert done.exit_code == 0 and "Removed 2 older backups." in done.stderr
+    left = {path.name for path in folder.iterdir()}
+    new = left - {
+        *foreign,
+        *old,
+        "memories-2019-01-01T000000Z.db",
+        "memories-2020-01-04T000000Z.db",
+    }
+    assert left & set(old) == {old[2]} and left >= set(foreign) and len(left) == 8
+    assert run(folder / new.pop(), "check").exit_code == 0
+
+
+def test_a_backup_is_not_removed_because_the_clock_went_back(tmp_path: Path) -> None:
+    store, later = tmp_path / "m.db", tmp_path / "memories-2999-01-01T000000Z.db"
+    fill(store, 2)
+    later.write_bytes(b"x")
+
+    assert run(store, "backup", tmp_path, "--keep", "1").exit_code == 0
+    assert not later.exists()
+    assert len(list(tmp_path.glob("memories-*"))) == 1
+
+
+def test_a_damaged_copy_removes_no_older_backup(tmp_path: Path) -> None:
+    store, old = tmp_path / "m.db", tmp_path / "memories-2020-01-01T000000Z.db"
+    fill(store, 20)
+    old.write_bytes(b"x")
+    tamper(store, "UPDATE memories SET score = 80.0 WHERE key = 'k0003'")
+
+    done = run(store, "backup", tmp_path, "--keep", "1")
+
+    assert done.exit_code == 1 and "Older backups are kept" in done.stderr
+    assert old.exists() and len(list(tmp_path.glob("memories-*"))) == 2
+
+
+def test_a_folder_is_named_with_the_number_of_backups_to_keep(tmp_path: Path) -> None:
+    store = tmp_path / "m.db"
+    fill(store, 2)
+
+    assert "--keep 7" in run(store, "backup", tmp_path).stderr
+    assert "mkdir -p" in run(store, "backup", tmp_path / "none", "--keep", "7").stderr
+    assert run(store, "backup", tmp_path, "--keep", "0").exit_code == 2
+    assert list(tmp_path.glob("memories-*")) == []
+
+
 def wait_for_file(folder: Path, process: Forked) -> Path:
     """Return the copy that a process writes, once something is in it."""
     while True:

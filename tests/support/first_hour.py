@@ -524,6 +524,13 @@ TRANSFER_MISTAKES = [
         1,
     ),
     Mistake(
+        "a backup into a folder",
+        ["backup", "."],
+        ". is a folder. Name a file in it",
+        "--keep 7",
+        1,
+    ),
+    Mistake(
         "a restore of a file that is not a store",
         ["restore", "notes.md", "--replace"],
         "notes.md is not a backup of a store",
@@ -616,8 +623,8 @@ COMMAND_MISTAKES = [
     Mistake(
         "a port out of range",
         ["serve", "--port", "99999"],
-        "99999 is not in the range",
-        "0<=x<=65535",
+        "it must be a whole number",
+        "from 0 to 65535",
     ),
     Mistake(
         "a server for all without tokens",
