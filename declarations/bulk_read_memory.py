@@ -8,6 +8,7 @@ from abilities.declarations.detail import Continuation, FailureReason, OptionalD
 from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
     EXACT,
+    UNOFFERED,
     Arguments,
     AskedFormat,
     Boolean,
@@ -35,8 +36,8 @@ Depth = Annotated[int, Field(ge=1, le=MAX_DEPTH), Unsaid("minimum"), Integer]
 Breadth = Annotated[int, Field(ge=1, le=MAX_BREADTH), Unsaid("minimum"), Integer]
 Total = Annotated[int, Field(ge=1, le=MAX_TOTAL), Unsaid("minimum"), Integer]
 
-AS_WALK = Unsaid("maximum", "default", "description")
-"""What `memory_get` does not say of the limits of a walk, because `bulk_read_memory` does."""
+_FOR_PROGRAMS = Field(json_schema_extra={UNOFFERED: True})
+"""Models are not offered a walk by `memory_get`, because `bulk_read_memory` is one."""
 
 
 class BulkReadMemoryInput(Arguments):
@@ -84,16 +85,16 @@ class MemoryGetInput(Arguments):
     as_of: Time | None = Field(default=None, description="RFC 3339: as it was then.")
     output_format: AskedFormat = None
     detail: OptionalDetail = None
-    bulkRead: Annotated[bool, Boolean, Unsaid("description")] = Field(
+    bulkRead: Annotated[bool, Boolean, _FOR_PROGRAMS] = Field(
         default=False, description="Follow its links too, as bulk_read_memory does."
     )
-    depth: Annotated[Depth, AS_WALK] = Field(
+    depth: Annotated[Depth, _FOR_PROGRAMS] = Field(
         default=DEFAULT_DEPTH, description="With bulkRead: links in a row."
     )
-    breadth: Annotated[Breadth, AS_WALK] = Field(
+    breadth: Annotated[Breadth, _FOR_PROGRAMS] = Field(
         default=DEFAULT_BREADTH, description="With bulkRead: memories per memory."
     )
-    totalLimit: Annotated[Total, AS_WALK] = Field(
+    totalLimit: Annotated[Total, _FOR_PROGRAMS] = Field(
         default=DEFAULT_TOTAL, description="With bulkRead: memories in all, with the first."
     )
 

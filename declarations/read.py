@@ -85,6 +85,7 @@ class SearchItem(ContinuedItem):
     search: Annotated[str, Field(min_length=1, max_length=MAX_SEARCHED_CHARS), Text]
     in_: Pattern = "**/*"
     regex: Annotated[bool, Boolean] = False
+    whole: Annotated[bool, Boolean] = False
     context: Annotated[int, Field(ge=0, le=MAX_CONTEXT_LINES), Integer] = DEFAULT_CONTEXT_LINES
 
 
@@ -96,6 +97,8 @@ class NoteItem(ContinuedItem):
 
 class MemoryItem(ContinuedItem):
     """A memory; with any limit also what it links to."""
+
+    other_names: ClassVar[dict[str, str]] = {"key": "memory"}
 
     memory: Key
     depth: Depth | None = None
@@ -130,6 +133,7 @@ ITEM_SCHEMA: JsonObject = {
                 "search": {"type": "string"},
                 "in": {"type": "string"},
                 "regex": {"type": "boolean"},
+                "whole": {"type": "boolean"},
                 "context": {"type": "integer"},
                 "note": {"type": "string"},
                 "memory": {"type": "string"},

@@ -3,6 +3,7 @@
 A line is matched without its line end, LF or CR LF.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -21,6 +22,9 @@ FIELD = "search"
 # that is searched at once takes longer than about a quarter of a second.
 _MAX_STEPS = 40_000_000
 _MAX_PIECE = 1_000_000
+
+# RE2's own word boundaries know ASCII alone.
+_BESIDE_WORDS = rb"(?:^|[^\pL\pM\pN_])(?:%b)(?:[^\pL\pM\pN_]|$)"
 
 _REPLACEMENT = "\ufffd"
 
@@ -43,8 +47,10 @@ class Matcher(Protocol):
         ...
 
 
-def build_matcher(text: str, *, is_regex: bool, redacts: bool) -> Matcher:
+def build_matcher(text: str, *, is_regex: bool, redacts: bool, is_whole: bool = False) -> Matcher:
     """Return what finds a literal or a pattern of RE2.
+
+    If it ``is_whole``, no letter, digit or underscore may stand beside a match.
 
     Raises Refused: too_short, too_long, invalid_format for a text with a line break or a lone
     surrogate, invalid_pattern.
@@ -64,9 +70,13 @@ def build_matcher(text: str, *, is_regex: bool, redacts: bool) -> Matcher:
         raise Refused("invalid_format", FIELD, expected={"format": "text within one line"})
 
     if is_regex:
-        return _PatternMatcher(raw)
+        return _PatternMatcher(raw, is_whole=is_whole)
 
-    return _LiteralMatcher(raw, find_needle(text, redacts=redacts))
+    needle = find_needle(text, redacts=redacts)
+    if is_whole:
+        return _PatternMatcher(re.escape(raw), is_whole=True, needle=needle)
+
+    return _LiteralMatcher(raw, needle)
 
 
 def find_needle(text: str, *, redacts: bool) -> bytes:
@@ -118,10 +128,11 @@ class _PatternMatcher:
     Searching pieces is fast, and finds every line that matches by itself.
     """
 
-    needle = b""
-
-    def __init__(self, pattern: bytes) -> None:
+    def __init__(self, pattern: bytes, *, is_whole: bool, needle: bytes = b"") -> None:
+        self.needle = needle
         compiled = compile_line_pattern(pattern)
+        if compiled is not None and is_whole:
+            compiled = compile_line_pattern(_BESIDE_WORDS % pattern)
         if compiled is None:
             raise Refused("invalid_pattern", FIELD)
 

@@ -41,7 +41,8 @@ class SearchRequest(NamedTuple):
     """What to search for: a literal, or a pattern of RE2, within lines of files that match a glob.
 
     ``context`` is how many lines are shown before and after each match. At most ``limit`` hits are
-    returned, from those on that stand behind ``after``: a file's position, and a line of it.
+    returned, from those on that stand behind ``after``: a file's position, and a line of it. With
+    ``is_whole`` neither a letter, a digit nor an underscore may stand beside a match.
     """
 
     text: str
@@ -50,6 +51,7 @@ class SearchRequest(NamedTuple):
     context: int
     limit: int
     after: tuple[str, int] = ("", 0)
+    is_whole: bool = False
 
 
 class Hit(NamedTuple):
@@ -141,7 +143,10 @@ class _SearchSession:
         """Look into one file after the other."""
         result = self._result
         matcher = build_matcher(
-            request.text, is_regex=request.is_regex, redacts=self._policy.redacts
+            request.text,
+            is_regex=request.is_regex,
+            redacts=self._policy.redacts,
+            is_whole=request.is_whole,
         )
 
         with closing(self._walk.find_files(request.glob, request.after[0])) as files:

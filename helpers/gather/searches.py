@@ -27,6 +27,7 @@ async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
     request = SearchRequest(
         text=fields.search,
         is_regex=fields.regex,
+        is_whole=fields.whole,
         glob=parse_pattern(fields.in_, "in"),
         context=fields.context,
         limit=count,

@@ -105,6 +105,8 @@ def parse_target(target: object, files: MemoryFiles, today: date) -> Target:
     fields = {name: value for name, value in sent.items() if value is not None}
 
     kind = fields.pop("type", None)
+    if kind is None and "key" in fields:
+        kind = "stored"  # only stored memories have keys
     if not isinstance(kind, str) or kind not in _OWN_FIELDS:
         rule = {"one_of": list(get_args(TargetType))}
         meant = suggest_value(kind, rule["one_of"])

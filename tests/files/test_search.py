@@ -1,6 +1,7 @@
 """The search of files: what it finds and what it never shows, its bounds, and how it goes on."""
 
 import os
+import re
 import time
 from pathlib import Path
 from random import Random
@@ -61,8 +62,9 @@ async def search(
     context: int = 0,
     limit: int = 100,
     after: tuple[str, int] = ("", 0),
+    is_whole: bool = False,
 ) -> SearchResult:
-    request = SearchRequest(text, is_regex, Glob(glob), context, limit, after)
+    request = SearchRequest(text, is_regex, Glob(glob), context, limit, after, is_whole)
     async with Abilities.open(settings) as abilities:
         return await abilities.context.searcher.search(request)
 
@@ -95,6 +97,36 @@ async def test_a_hit_is_a_block_that_reads_as_it_is_shown(roots: Settings) -> No
     ]
     assert result.hits[0].text == "".join(lines[1:7])
     assert (result.searched, result.skipped, result.after) == (2, 0, None)
+
+
+@pytest.mark.parametrize("redact", [True, False])
+@pytest.mark.parametrize("is_regex", [True, False])
+@pytest.mark.parametrize(
+    "text", ["tea", "tee", "é", "世界", "a.b", "[x]", "tea|té", "_", "(?i:TEA)"]
+)
+async def test_a_search_for_whole_words_finds_them_alone(
+    text: str, is_regex: bool, redact: bool, roots: Settings
+) -> None:
+    words = ["tea", "té", "é", "世界", "a.b", "axb", "[x]", "x", "_", "1", "TEA", "tea|té"]
+    beside = ["", " ", "_", "é", "1", "世", "-", "[", "\r"]
+    lines = [f"{before}{word}{after}" for word in words for before in beside for after in beside]
+    lines += ["teatea tea", "teatea", "tea_ _tea"]
+    raw = "\n".join(lines).replace("\r\n", "\n\n")
+    (roots.workspace_dir / "a.txt").write_bytes(raw.encode())
+    pattern = text if is_regex else re.escape(text)
+    wanted = re.compile(rf"(?<!\w)(?:{pattern})(?!\w)")
+
+    result = await search(
+        roots.model_copy(update={"redact": redact}),
+        text,
+        is_regex=is_regex,
+        is_whole=True,
+        limit=1_000,
+    )
+
+    expected = [n for n, line in enumerate(raw.split("\n"), 1) if wanted.search(line)]
+    assert [line for hit in result.hits for line in hit.lines] == expected
+    assert bool(expected) == (text != "tee" and (is_regex or text != "(?i:TEA)"))
 
 
 async def test_a_search_enters_skipped_folders_only_by_their_names(roots: Settings) -> None:

@@ -975,3 +975,21 @@ async def test_a_store_path_is_made_with_its_folder(tmp_path: Path) -> None:
         await call("store_memory", type="core", content="x", key="k")
 
     assert (tmp_path / "deep" / "er" / "memory.db").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_key_alone_names_a_memory(roots: Settings, through: Through) -> None:
+    call = through(roots)
+    content = "Green tea. " * 400
+    await call("store_memory", type="core", key="tea", content=content)
+
+    bulk = await call("memory_read_bulk", targets=[{"key": "tea"}], max_chars_per_item=100)
+    named = await call(
+        "memory_read_bulk", targets=[{"type": "stored", "key": "tea"}], max_chars_per_item=100
+    )
+    mixed = await call("read", items=[{"key": "tea"}, {"memory": "tea"}])
+
+    assert bulk["results"][0]["data"] == named["results"][0]["data"]
+    assert bulk["next_request"] == named["next_request"]
+    first, second = mixed["results"]
+    assert first["input"] == '{"key":"tea"}' and first["data"] == second["data"]
+    assert first["data"]["content"] == content

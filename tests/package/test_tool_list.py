@@ -26,11 +26,11 @@ MOST_BYTES: dict[tuple[str, ...], int] = {
 }
 """What a list may take by the setting `tools`, as JSON."""
 
-UNOFFERED = {"output_format", "detail"}
+UNOFFERED = {"output_format", "detail", "bulkRead", "depth", "breadth", "totalLimit"}
 """Arguments that are for settings and programs, and that most abilities do not offer to models."""
 
 EVIDENT = {
-    "after", "archived", "bulkRead", "breadth", "category", "content", "depth", "id", "if_version",
+    "after", "archived", "breadth", "category", "content", "depth", "id", "if_version",
     "importance", "items", "key", "limit", "link_weight", "max_chars_per_file",
     "max_chars_per_item",
     "memory_score", "metadata", "offset", "operations", "paths", "permanent", "queries", "search",
@@ -61,7 +61,6 @@ UNTOLD: dict[tuple[str, str], str] = {
 """Limits that no model meets unless something is wrong already; refusals tell them all the same."""
 
 ELSEWHERE = {
-    "memory_get": {"depth", "breadth", "totalLimit"},
     "update_memory": {"content", "summary", "tags", "memory_score", "links", "expires_at"},
     "query_memories": {"tags"},
     "recall": {"tags"},
@@ -252,7 +251,8 @@ def test_a_description_says_how_to_go_on_and_what_is_data(ability: Ability) -> N
 
     answer = schemas.build_output_schema(ability)["properties"]
     for name in ("next_request", "next_requests"):
-        is_told = name in told or "as bulk_read_memory" in told
+        # Models are not offered the walk of memory_get, and so not its next_requests.
+        is_told = name in told or (ability.name, name) == ("memory_get", "next_requests")
         assert name not in answer or is_told or ability.name == "memory_changes"
 
     shows_contents = ability.read_only and "What is remembered" in str(answer)

@@ -525,6 +525,9 @@ MEMORY_ROWS = [
     targets(
         "M-stored",
         ({"type": "stored", "key": "a/b:c"}, "memory_not_found"),
+        ({"key": "a/b:c"}, "memory_not_found"),
+        ({"key": "a/b:c", "resume": "byte=0"}, "memory_not_found"),
+        ({"key": 5}, BAD_KEY),
         *[
             ({"type": "stored", "key": key}, BAD_KEY)
             for key in ("", "k" * 201, " a", "a ", "a\n", "a\u202e", "\ufffd", 5)
