@@ -38,7 +38,7 @@ Examples:
 
 _RECALL_EXAMPLES = """\b
 Examples:
-  abilities recall "When does Aurora ship?" --pretty
+  abilities recall "When does Aurora ship?"
   abilities recall "Who leads the parser?" "What does Ada drink?"
 """
 
@@ -78,7 +78,11 @@ def list_(session: Session, as_json: bool) -> None:
         room = _LINE_CHARS - name_chars - 2
 
         for ability in session.registry:
-            echo(f"{ability.name:<{name_chars}}  {_summarize(ability, room)}", stdout)
+            echo(
+                f"{ability.name:<{name_chars}}  {_summarize(ability, room)}",
+                stdout,
+                hang=name_chars + 2,
+            )
 
     # Programs read stdout, which therefore holds nothing but abilities.
     for problem in session.plugin_problems:
@@ -144,14 +148,21 @@ def call(session: Session, name: str, arguments: str, pretty: bool) -> None:
 
 @click.command(epilog=_RECALL_EXAMPLES)
 @click.argument("questions", metavar="QUESTION...", nargs=-1, required=True)
-@_take_pretty
+@click.option(
+    "--pretty/--json",
+    default=None,
+    help="Print tables for people, or JSON (default: tables on a terminal, else JSON).",
+)
 @pass_session
-def recall(session: Session, questions: tuple[str, ...], pretty: bool) -> None:
+def recall(session: Session, questions: tuple[str, ...], pretty: bool | None) -> None:
     """Find the memories and notes that answer questions.
 
     Each QUESTION is one argument, so put it in quotes. This is 'abilities call recall' with the
     questions alone; 'abilities describe recall' shows what else it takes.
     """
+    if pretty is None:
+        pretty = session.stdout.isatty()
+
     _call_and_print(session, "recall", {"queries": list(questions)}, pretty=pretty)
 
 

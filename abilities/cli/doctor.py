@@ -22,6 +22,9 @@ from abilities.cli.text import echo, echo_line, escape_text, format_count
 from abilities.helpers.tokens import TokenFile
 from abilities.settings import Settings
 
+_INDENT = 29
+"""Cells before the words of a finding."""
+
 _COLORS: dict[State, str] = {"ok": "green", "note": "yellow", "unsafe": "red", "fails": "red"}
 
 _EXAMPLES = """\b
@@ -104,8 +107,8 @@ def summarize(diagnoses: list[Diagnosis]) -> str:
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
     state = click.style(f"{diagnosis.state:<7}", fg=_COLORS[diagnosis.state])
-    echo(f" {diagnosis.about:<20} {diagnosis.words}", head=state)
+    echo(f" {diagnosis.about:<20} {diagnosis.words}", head=state, hang=_INDENT)
 
     if diagnosis.mend:
-        indent = " " * 28
-        echo("", head=f"{indent} {click.style(escape_text(diagnosis.mend), dim=True)}")
+        mend = click.style(escape_text(diagnosis.mend), dim=True)
+        echo("", head=f"{' ' * _INDENT}{mend}", hang=0)

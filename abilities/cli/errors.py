@@ -125,7 +125,8 @@ def show_errors(root: click.Group) -> Generator[None]:
         if isinstance(error, (UsageErrorInLines, SettingsError)):
             words = error.message
         else:
-            words = end_sentence(escape_text(explain_mistake(error, root)))
+            sentence, *more = map(escape_text, explain_mistake(error, root))
+            words = "\n".join([end_sentence(sentence), *more])
 
         lines = wrap_text(f"{_HEAD}{words}", sys.stderr).removeprefix(_HEAD)
         shown = click.ClickException(lines)

@@ -1,13 +1,14 @@
 """The command that draws what a bulk read would return."""
 
 import asyncio
+import sys
 from pathlib import Path
-from typing import get_args
+from typing import TextIO, get_args
 
 import click
 
 from abilities.cli.completion import complete_key
-from abilities.cli.drawing import as_mermaid, as_svg, draw_walk
+from abilities.cli.drawing import Drawing, as_mermaid, as_svg, draw_walk
 from abilities.cli.errors import explain_errors
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, echo_payload
@@ -16,6 +17,7 @@ from abilities.helpers.walk import WalkLimits, WalkOutcome
 
 _EXAMPLES = """\b
 Examples:
+  abilities graph goals
   abilities graph goals -o walk.svg
   abilities graph goals --depth 2 --format mermaid
 """
@@ -54,10 +56,9 @@ Examples:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["svg", "mermaid"]),
-    default="svg",
-    show_default=True,
-    help="A picture, or text for Markdown pages.",
+    type=click.Choice(["tree", "svg", "mermaid"]),
+    help="A tree for people, a picture, or text for Markdown pages (default: tree on a terminal, "
+    "else svg).",
 )
 @click.option(
     "-o",
@@ -73,7 +74,7 @@ def graph(
     breadth: int,
     total: int,
     direction: Direction,
-    form: str,
+    form: str | None,
     output: Path | None,
 ) -> None:
     """Draw what a bulk read of the memory KEY returns.
@@ -86,16 +87,31 @@ def graph(
     with explain_errors():
         drawing = draw_walk(asyncio.run(_walk(session, key, limits, direction)))
 
-    text = as_mermaid(drawing) if form == "mermaid" else as_svg(drawing)
+    if form is None:
+        form = "tree" if output is None and sys.stdout.isatty() else "svg"
 
     if output is None:
-        echo_payload(text, nl=False)
+        _print(drawing, form, sys.stdout)
         return
 
-    with explain_errors():
-        output.write_text(text, encoding="utf-8")
+    with explain_errors(), output.open("w", encoding="utf-8") as file:
+        _print(drawing, form, file)
 
     echo(f"Wrote {output}.", err=True)
+
+
+def _print(drawing: Drawing, form: str, file: TextIO) -> None:
+    if form == "svg":
+        echo_payload(as_svg(drawing), file, nl=False)
+    elif form == "mermaid":
+        echo_payload(as_mermaid(drawing), file, nl=False)
+    else:
+        # Pictures do not need what prints for people.
+        from rich.console import Console
+
+        from abilities.cli.pretty.trees import print_tree
+
+        print_tree(drawing, Console(file=file))
 
 
 async def _walk(

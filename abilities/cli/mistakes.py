@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -103,23 +102,23 @@ def suggest_command(group: click.Group, context: click.Context, args: Sequence[s
     return f"Did you mean 'abilities {words}'?"
 
 
-def explain_mistake(error: click.ClickException, root: click.Group) -> str:
-    """Return what is wrong with a command line of ``root``, and what to type instead."""
+def explain_mistake(error: click.ClickException, root: click.Group) -> list[str]:
+    """Return what is wrong with a command line of ``root``, and then lines that may be typed."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     words = " ".join(error.format_message().split())
 
     if isinstance(error, click.NoSuchOption) and context is not None:
-        return f"No such option {error.option_name!r}. {_suggest_option(error, context, root)}"
+        return [f"No such option {error.option_name!r}. {_suggest_option(error, context, root)}"]
     if isinstance(error, click.BadOptionUsage):
-        return f"{words} {_show_option(error.option_name, root)}"
+        return [words, *_show_option(error.option_name, root)]
     if isinstance(error, click.MissingParameter) and context is not None:
-        return f"{words.rstrip('.')}. {_show_example(context.command)}"
+        return [words, *_show_example(context.command)]
     if isinstance(error, click.BadParameter):
-        return _explain_value(error, words)
+        return [_explain_value(error, words)]
     if words.startswith("Got unexpected extra argument") and context is not None:
-        return f"{words.rstrip('.')}. {_explain_extra(context.command)}"
+        return [f"{words.rstrip('.')}. {_explain_extra(context.command)}"]
 
-    return words
+    return [words]
 
 
 def _suggest_option(error: click.NoSuchOption, context: click.Context, root: click.Group) -> str:
@@ -143,21 +142,21 @@ def _suggest_option(error: click.NoSuchOption, context: click.Context, root: cli
     return f"'{context.command_path} --help' lists those that there are."
 
 
-def _show_option(name: str, root: click.Group) -> str:
-    """Return a sentence that shows how a value of an option is written."""
+def _show_option(name: str, root: click.Group) -> list[str]:
+    """Return a line that shows how a value of an option is written."""
     for path, command in _walk(root):
         for parameter in command.params:
             if name in _list_options(command) and name in parameter.opts:
                 metavar = parameter.make_metavar(click.Context(command, info_name=path))
-                return f"Write it after the option: {name} {metavar}"
+                return [f"Write it after the option: {name} {metavar}"]
 
-    return ""
+    return []
 
 
-def _show_example(command: click.Command) -> str:
-    """Return a sentence with the first example of a command's help."""
+def _show_example(command: click.Command) -> list[str]:
+    """Return a line with the first example of a command's help."""
     found = re.search(r"^  (abilities .+)$", command.epilog or "", re.MULTILINE)
-    return f"For example: {found[1]}" if found else ""
+    return [f"For example: {found[1]}"] if found else []
 
 
 def _explain_value(error: click.BadParameter, words: str) -> str:
@@ -176,7 +175,7 @@ def _explain_value(error: click.BadParameter, words: str) -> str:
     return words
 
 
-def _suggest_choice(kind: click.Choice[Any], words: str) -> str:
+def _suggest_choice(kind: click.Choice[str], words: str) -> str:
     """Return click's sentence about a wrong choice, with the one that was probably meant."""
     found = re.search(r": '(.{1,64}?)' is not one of ", words)
     if not found:

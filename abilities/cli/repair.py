@@ -84,12 +84,12 @@ async def _repair(url: str, aside: Path | None, *, dry_run: bool) -> RepairRepor
 
 def _print_report(report: RepairReport, *, dry_run: bool) -> None:
     for finding in report.damage:
-        echo(finding.words, head=click.style("found".ljust(10), fg="red"))
+        echo(finding.words, head=click.style("found".ljust(10), fg="red"), hang=10)
         for example in finding.examples:
             echo(f"          {example}")
 
     for word, number, words in _list_rows(report):
-        echo(f"{word:<10}{number} {words}")
+        echo(f"{word:<10}{number} {words}", hang=10)
 
     if dry_run:
         echo("Nothing was changed: this was a dry run.")

@@ -78,8 +78,9 @@ def import_(
     """Import memories from FILE.
 
     FILE is an export of this package, the memory.jsonl of the official MCP memory server, or a
-    kv-memory SQLite database; '-' reads an export or a memory.jsonl from stdin. Importing a file
-    again changes nothing: if an import is interrupted, run it again to finish it.
+    kv-memory SQLite database; '-' reads lines from stdin. Lines of your own need a key and a
+    content. Importing a file again changes nothing: if an import is interrupted, run it again to
+    finish it.
 
     With an export comes the history of its memories, unless they have one here already. A memory
     that was purged from this store is refused.
@@ -259,7 +260,7 @@ def _print_export(result: ExportResult) -> None:
 def _print_findings(findings: list[IntegrityFinding]) -> None:
     for finding in findings:
         mark, color = _MARKS[finding.state]
-        echo(finding.words, head=click.style(f"{mark:<8}", fg=color))
+        echo(finding.words, head=click.style(f"{mark:<8}", fg=color), hang=8)
 
         for example in finding.examples:
             echo(f"        {example}")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
@@ -14,7 +15,11 @@ import click
 
 from abilities.declarations.values import escape_unseen
 
-_PIECE = re.compile(r"(?P<space> *)(?P<word>(?<!\S)'[^']*'\S*|\S+)|\s+")
+_USUAL_COLUMNS = 80
+"""What a terminal is taken for that does not say how wide it is."""
+
+_WORD = re.compile(r" *\S+|\s+")
+_PIECE = re.compile(r" *(?:(?<!\S)'[^']*'\S*|\S+)|\s+")
 """A word, or words in single quotes, with the space before it."""
 
 
@@ -54,7 +59,8 @@ def echo(
     """
     stream = file or (sys.stderr if err else sys.stdout)
     line = head + escape_text(str(text))
-    _write(wrap_text(line, stream, hang), file, err=err)
+    # The stream as it is now, because a bar that is shown meanwhile makes room for lines.
+    _write(wrap_text(line, stream, hang), stream)
 
 
 def echo_line(text: object, file: TextIO | None = None) -> None:
@@ -78,8 +84,8 @@ def echo_payload(text: str, file: TextIO | None = None, *, nl: bool = True) -> N
 def wrap_text(text: str, stream: TextIO, hang: int = 2) -> str:
     """Return text with its lines wrapped for a terminal; for anything else as it is.
 
-    What stands in single quotes, often a command, and what has no spaces stays in one piece. The
-    lines after the first of each are indented by ``hang`` cells more than that.
+    What stands in single quotes, often a command, stays in one piece if it has room, and so does
+    what has no spaces. The lines after the first of each are indented by ``hang`` cells more.
     """
     columns = _measure_columns(stream)
     if not columns:
@@ -94,7 +100,7 @@ def _measure_columns(stream: TextIO) -> int:
         return 0
 
     try:
-        return os.get_terminal_size(stream.fileno()).columns
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
     except OSError:
         return 0
 
@@ -103,16 +109,25 @@ def _wrap_line(line: str, columns: int, hang: int) -> str:
     indent = " " * (len(line) - len(line.lstrip(" ")) + hang)
     lines = [""]
 
-    for found in _PIECE.finditer(line):
+    for piece in _split_pieces(line, columns - len(indent)):
         room = columns - len(click.unstyle(lines[-1]))
         is_beginning = not lines[-1].strip()
 
-        if len(click.unstyle(found[0])) <= room or is_beginning:
-            lines[-1] += found[0]
+        if len(click.unstyle(piece)) <= room or is_beginning:
+            lines[-1] += piece
         else:
-            lines.append(indent + found["word"])
+            lines.append(indent + piece.lstrip(" "))
 
     return "\n".join(lines)
+
+
+def _split_pieces(line: str, room: int) -> Iterator[str]:
+    """Yield words, and what stands in quotes if it has room, each with the space before it."""
+    for found in _PIECE.finditer(line):
+        if len(found[0].lstrip(" ")) <= room:
+            yield found[0]
+        else:
+            yield from _WORD.findall(found[0])
 
 
 def show_unencodable() -> None:
@@ -132,10 +147,10 @@ def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
     return escaped[1:-1], error.end
 
 
-def _write(text: str, file: TextIO | None, *, err: bool = False, nl: bool = True) -> None:
+def _write(text: str, file: TextIO | None, *, nl: bool = True) -> None:
     """Print a text. Raises click.ClickException if it does not fit where it goes."""
     try:
-        click.echo(text, file, err=err, nl=nl)
+        click.echo(text, file, nl=nl)
     except BrokenPipeError:
         raise  # who reads it wants no more
     except OSError as error:

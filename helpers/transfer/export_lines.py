@@ -7,11 +7,33 @@ from pydantic import ValidationError
 
 from abilities.declarations.faults import AbilitiesError
 from abilities.declarations.memory import SCORES
+from abilities.declarations.reasons import FAULTS
 from abilities.declarations.transfer import FORMAT, VERSION, ExportedMemory, Heading, drop_defaults
 from abilities.declarations.values import JsonObject, parse_json
 from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, dump_sorted_json
+from abilities.helpers.stores.names import make_id
 
 HEADING = orjson.dumps({"format": FORMAT, "version": VERSION}) + b"\n"
+
+
+_RULES = {
+    "missing": "is missing",
+    "extra_forbidden": "is unknown",
+    "model_type": "must be a JSON object",
+    "dict_type": "must be a JSON object",
+    "list_type": "must be a list",
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "literal_error": "must be {expected}",
+    "string_pattern_mismatch": "must match {pattern}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_long": "must be at most {max_length} characters long",
+    "too_long": "must have at most {max_length} items",
+}
+"""The rules that lines break, by the types of pydantic's errors."""
 
 
 class UnusableLine(AbilitiesError):
@@ -54,9 +76,27 @@ def format_line(stored: StoredMemory) -> bytes:
     return orjson.dumps(drop_defaults(values)) + b"\n"
 
 
+def complete_fields(given: JsonObject, namespace: str, now: str) -> JsonObject:
+    """Return the fields of a memory that has no id, with the others that such a line may lack.
+
+    The id follows from the namespace and the key, so that the same line gives the same memory.
+    """
+    fields: JsonObject = {"namespace": namespace, "type": "core", "importance": "medium", **given}
+    fields["id"] = make_id(str(fields["namespace"]), str(fields.get("key")))
+    fields.setdefault("created_at", now)
+    fields.setdefault("updated_at", fields["created_at"])
+    fields.setdefault("accessed_at", fields["created_at"])
+    return fields
+
+
 def parse_line(line: bytes) -> StoredMemory:
     """Return the memory on a line. Raises UnusableLine."""
-    memory = _validate(line)
+    return parse_fields(parse_line_json(line))
+
+
+def parse_fields(value: object) -> StoredMemory:
+    """Return the memory that the JSON of a line describes. Raises UnusableLine."""
+    memory = _validate(value)
 
     # As in a change, the score may also come in the metadata.
     metadata: JsonObject = {**memory.metadata}
@@ -112,9 +152,7 @@ def parse_line_json(line: bytes) -> Any:
         raise UnusableLine(f"The line is not valid JSON: {error}.") from None
 
 
-def _validate(line: bytes) -> ExportedMemory:
-    value = parse_line_json(line)
-
+def _validate(value: object) -> ExportedMemory:
     try:
         return ExportedMemory.model_validate(value)
     except ValidationError as error:
@@ -125,8 +163,13 @@ def describe_mistake(error: ValidationError, kind: str) -> UnusableLine:
     """Return what is wrong first with a line that should hold something of a kind."""
     first = error.errors()[0]
     field = ".".join(map(str, first["loc"]))
-    message = first["msg"].rstrip(".")
+    context = first.get("ctx", {})
+
+    if first["type"] == "refused":
+        rule = f"is wrong: {FAULTS[context['reason']].message.rstrip('.')}"
+    else:
+        rule = _RULES.get(first["type"], "has a value that is not allowed").format(**context)
 
     if not field:
-        return UnusableLine(f"The line is not {kind}: {message}.")
-    return UnusableLine(f"The field {field} is not valid: {message}.")
+        return UnusableLine(f"The line is not {kind}: it {rule}.")
+    return UnusableLine(f"The field {field} {rule}.")

@@ -14,7 +14,7 @@ from abilities.declarations.values import JsonObject, as_object, utc_now
 from abilities.helpers.transfer.export_lines import UnusableLine, parse_heading, parse_line_json
 from abilities.helpers.transfer.kv_memory import KvMemoryFile
 from abilities.helpers.transfer.mcp_memory import read_knowledge_graph
-from abilities.helpers.transfer.sources import Source, read_export
+from abilities.helpers.transfer.sources import Destination, Source, read_export
 from abilities.helpers.transfer.streams import CHUNK, read_lines
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
@@ -96,9 +96,9 @@ async def _recognize_lines(path: Path, namespace: str, *, all_into_it: bool) -> 
         tried += 1
         text = line.text or b""
 
-        if _is_export(text):
-            override = namespace if all_into_it else None
-            return OpenedSource("an export", read_export(path, override), size)
+        if _is_export(text) or {"key", "content"} <= _parse_fields(text).keys():
+            destination = Destination(namespace, all_into_it)
+            return OpenedSource("an export", read_export(path, destination, utc_now()), size)
 
         if _is_knowledge_graph(text):
             source = read_knowledge_graph(path, namespace, utc_now())
@@ -118,7 +118,8 @@ async def _recognize_lines(path: Path, namespace: str, *, all_into_it: bool) -> 
 
     raise UnusableLine(
         "The file is neither an export, nor an MCP memory server's memory.jsonl, "
-        "nor a kv-memory database. To store other texts: abilities call store_memory"
+        "nor a kv-memory database. To import other texts, write one "
+        '{"key": "...", "content": "..."} per line'
     )
 
 

@@ -4,12 +4,21 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from abilities.declarations.values import as_object
 from abilities.helpers.stores.history import Entry, seal
-from abilities.helpers.stores.model import IncomingMemory, StoredMemory
-from abilities.helpers.transfer.export_lines import UnusableLine, parse_heading, parse_line
+from abilities.helpers.stores.model import IncomingMemory
+from abilities.helpers.transfer.export_lines import (
+    UnusableLine,
+    complete_fields,
+    parse_fields,
+    parse_heading,
+    parse_line_json,
+)
 from abilities.helpers.transfer.history_lines import is_history, keep_sound, parse_entry
-from abilities.helpers.transfer.remarks import RemarkCounter
+from abilities.helpers.transfer.remarks import MEMORIES, RemarkCounter
 from abilities.helpers.transfer.streams import MAX_LINE, Line, read_lines
+
+_NO_ID = "No id; it was made of the namespace and the key."
 
 
 class SourceItem(NamedTuple):
@@ -33,18 +42,27 @@ class SourceItem(NamedTuple):
 Source = AsyncIterator[SourceItem]
 
 
-async def read_export(path: Path, namespace: str | None) -> Source:
-    """Read an export; memories go into their own namespace, or into ``namespace`` if given."""
+class Destination(NamedTuple):
+    """Where memories go: those that name no namespace, or all of them, into ``namespace``."""
+
+    namespace: str
+    takes_all: bool
+
+
+async def read_export(path: Path, destination: Destination, now: str) -> Source:
+    """Read an export, or lines that people wrote, whose memories have no ids yet."""
     past: list[Entry] = []
-    past_end = 0
+    past_end = end = 0
+    remarks = RemarkCounter()
 
     async for line in read_lines(path):
         place = f"line {line.number}"
+        end = line.end
         try:
             text = get_text(line)
             if line.number == 1 and parse_heading(text):
                 continue
-            read = _read_line(text, namespace)
+            read = _read_line(text, destination, now)
         except UnusableLine as error:
             yield SourceItem(place, line.end, [], [], str(error))
             continue
@@ -59,23 +77,37 @@ async def read_export(path: Path, namespace: str | None) -> Source:
             past.append(read)
             past_end = line.end
         else:
-            yield SourceItem(place, line.end, [IncomingMemory(read)], [])
+            if read.provisional:
+                remarks.add(MEMORIES, _NO_ID)
+            yield SourceItem(place, line.end, [read], [])
 
     if past:
         yield _make_past(past, past_end)
 
+    for item in list_remarks(remarks, end):
+        yield item
 
-def _read_line(text: bytes, namespace: str | None) -> StoredMemory | Entry:
-    """Return what is on a line, in a namespace if one is given. Raises UnusableLine."""
+
+def _read_line(text: bytes, destination: Destination, now: str) -> IncomingMemory | Entry:
+    """Return what is on a line, in the namespace that it goes to. Raises UnusableLine."""
+    namespace = destination.namespace
     if is_history(text):
         entry = parse_entry(text)
-        return entry if namespace is None else seal(entry._replace(namespace=namespace))
+        return seal(entry._replace(namespace=namespace)) if destination.takes_all else entry
 
-    stored = parse_line(text)
-    if namespace is None:
-        return stored
+    value = parse_line_json(text)
+    fields = as_object(value)
+    has_no_id = fields is not None and "id" not in fields
+    if fields is not None and has_no_id:
+        if destination.takes_all:
+            fields["namespace"] = namespace
+        value = complete_fields(fields, namespace, now)
 
-    return stored._replace(row=stored.row._replace(namespace=namespace))
+    stored = parse_fields(value)
+    if destination.takes_all:
+        stored = stored._replace(row=stored.row._replace(namespace=namespace))
+
+    return IncomingMemory(stored, provisional=has_no_id)
 
 
 def _get_owner(entry: Entry) -> tuple[str, str]:

@@ -136,7 +136,7 @@ def test_counted_remarks_are_printed_however_many_others_there_are(tmp_path: Pat
     done = run(tmp_path / "m.db", "import", tmp_path / "kv.db")
 
     assert "40 memories: meta.in_degree is not kept.\n" in done.stderr
-    assert "... and 20 more remarks; --report FILE writes all of them.\n" in done.stderr
+    assert "... and 20 other remarks.\n--report FILE writes all of them.\n" in done.stderr
 
 
 def test_an_import_can_be_repeated_tried_and_forced(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ VALUES = [
     Mistake("serve --port http", "'--port'", "whole number from 0 to 65535"),
     Mistake("graph goals --depth 10", "'--depth'", "whole number from 1 to 6"),
     Mistake("graph --depth goals", "'--depth'", "whole number from 1 to 6"),
-    Mistake("graph goals --format png", "'--format'", "'svg'"),
+    Mistake("graph goals --format png", "'--format'", "'tree', 'svg'"),
     Mistake("graph goals --direction up", "'--direction'", "'out'"),
     Mistake("catch-up --max-tokens 10", "'--max-tokens'", "whole number from 500 to 16000"),
     Mistake("token add --scope admin", "'--scope'", "'write'"),
@@ -211,10 +211,10 @@ STORES = [
 ]
 
 IMPORTS = [
-    Mistake("import README.md", "neither an export", "abilities call store_memory", 1),
-    Mistake("import memories.csv", "neither an export", "abilities call store_memory", 1),
+    Mistake("import README.md", "neither an export", 'one {"key"', 1),
+    Mistake("import memories.csv", "neither an export", 'one {"key"', 1),
     Mistake("import array.json", "JSON array", "one object per line", 1),
-    Mistake("import broken.jsonl", "neither an export", "abilities call store_memory", 1),
+    Mistake("import broken.jsonl", "neither an export", 'one {"key"', 1),
     Mistake("import empty.jsonl", "the file is empty", "Name another", 1),
     Mistake("import memories.jsonl.gz", "compressed", "gunzip -c", 1),
     Mistake("import other.db", "kv-memory", "docs/moving.md", 1),

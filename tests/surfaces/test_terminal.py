@@ -1,12 +1,8 @@
 """On a terminal nothing of data is obeyed, hidden or begins a line: it is shown as an escape."""
 
 import json
-import os
-import pty
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -19,6 +15,7 @@ from abilities.declarations.values import escape_unseen
 from abilities.helpers.tokens import TokenFile
 from tests.support.plugins import write_distribution
 from tests.support.serving import serving
+from tests.support.terminals import run_on_terminal
 
 HOSTILE = "a\x1b]0;pwned\x07\x9b31m\u202egpj\u2066\u200b\u2028\x7f\U000e0041\r\nFORGED: line\n"
 UNSEEN = [char for char in HOSTILE if not char.isascii()] + ["\x07", "\x7f", "\x1b]", "\nFORGED"]
@@ -39,33 +36,6 @@ class Spoken(Model):
 async def speak(context: Context, arguments: Words) -> Spoken:
     return Spoken(words=arguments.words)
 """
-
-
-def run_on_terminal(*arguments: str, **environment: str) -> str:
-    """Return what a command prints on a terminal, stdout and stderr."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "abilities", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, **environment, "PYTHONUTF8": "1"},
-    )
-    os.close(theirs)
-
-    printed = b""
-    while True:
-        try:
-            chunk = os.read(ours, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not chunk:
-            break
-        printed += chunk
-
-    os.close(ours)
-    process.wait(60)
-    return printed.decode().replace("\r\n", "\n")
 
 
 def check_printed(name: str, printed: str) -> None:
@@ -105,12 +75,12 @@ async def test_no_command_lets_data_steer_a_terminal(hostile: dict[str, str]) ->
         "unknown": ["call", HOSTILE],
     }
     for name, command in commands.items():
-        printed = run_on_terminal(*command, **hostile)
+        printed = run_on_terminal(*command, variables=hostile)
 
         check_printed(name, printed)
         assert name == "import" or "u202e" in printed, (name, printed)
 
-    answer = json.loads(run_on_terminal(*commands["json"], **hostile))
+    answer = json.loads(run_on_terminal(*commands["json"], variables=hostile))
     assert answer["results"][0]["data"]["content"] == HOSTILE
 
 
@@ -166,7 +136,7 @@ async def test_no_command_for_stores_tokens_and_plugins_lets_data_steer_a_termin
         if name == "check":
             damage(moved)
 
-        printed[name] = run_on_terminal(*command, **variables)
+        printed[name] = run_on_terminal(*command, variables=variables)
         check_printed(name, printed[name])
 
     silent = [name for name, text in printed.items() if "u202e" not in text]
