@@ -455,14 +455,14 @@ TRANSFER_MISTAKES = [
         "an import of a table",
         ["import", "table.csv"],
         "The file is neither an export",
-        "abilities call store_memory",
+        'To import other texts, write one {"key": "..."',
         1,
     ),
     Mistake(
         "an import of bytes",
         ["import", "bytes.jsonl"],
         "The file is neither an export",
-        "abilities call store_memory",
+        'To import other texts, write one {"key": "..."',
         1,
     ),
     Mistake(
