@@ -164,7 +164,7 @@ async def test_at_most_100_keys_are_suggested(stored: Settings) -> None:
 
 def test_values_of_options_are_completed(stored: Settings) -> None:
     assert complete("token", "add", "--scope", "") == ["read", "write", "purge", "metrics"]
-    assert complete("graph", "goals", "--format", "") == ["svg", "mermaid"]
+    assert complete("graph", "goals", "--format", "") == ["tree", "svg", "mermaid"]
     assert complete("completion", "") == [*SHELLS]
     for command in (["mcp"], ["serve"], ["token", "add"]):
         assert complete(*command, "--tools", "le") == ["lean"]
