@@ -45,6 +45,9 @@ class FileData(Model):
     size_bytes: int = Field(description="Size of the whole file in bytes.")
     modified_at: str = Field(description="Last modification, RFC 3339 UTC.")
     version: str = Field(description="Changes when the file is replaced or modified.")
+    lines: int | None = Field(
+        default=None, description="Lines of the whole file; present if all of it was read."
+    )
     encoding: str = Field(default="utf-8", description="How the file was decoded; default utf-8.")
     replaced: int = Field(
         default=0, description="Undecodable places in content, each shown as U+FFFD; default 0."
@@ -67,6 +70,9 @@ class ConciseFile(Model):
     )
     version: str | None = Field(
         default=None, description="Changes when the file is replaced or modified."
+    )
+    lines: int | None = Field(
+        default=None, description="Lines of the whole file; present if all of it was read."
     )
     next: Continuation = None
     reason: FailureReason = None

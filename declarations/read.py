@@ -220,6 +220,9 @@ class Brought(Model):
     more: dict[str, Any] | None = Field(
         default=None, description="The item that goes on where its own limit ended it."
     )
+    lines: int | None = Field(
+        default=None, description="Lines of a whole file; present if all of it was read."
+    )
     version: str | int | None = Field(
         default=None, description="Changes with the content; send it as 'known'."
     )

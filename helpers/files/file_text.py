@@ -57,6 +57,8 @@ class FileText(NamedTuple):
             "modified_at": self.modified_at,
             "version": self.version,
         }
+        if self.piece.lines is not None:
+            data["lines"] = self.piece.lines
         if self.piece.encoding.name != "utf-8":
             data["encoding"] = self.piece.encoding.name
 

@@ -37,6 +37,15 @@ def read_present(fd: int, size: int, position: int, count: int) -> bytes:
     return raw
 
 
+def count_lines(text: str) -> int:
+    """Return how many lines a text has; the last one may lack a line end."""
+    line_ends = text.count("\n")
+    if not text or text.endswith("\n"):
+        return line_ends
+
+    return line_ends + 1
+
+
 class KnownLines:
     """Where lines of one file begin, as far as they have been looked for.
 
@@ -109,7 +118,7 @@ def find_line(
         known.add(passed, position)
 
 
-def find_trailing_lines(
+def find_trailing(
     fd: int,
     size: int,
     begin: int,

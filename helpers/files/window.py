@@ -5,7 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.files.lines import KnownLines, find_line, find_trailing_lines, read_present
+from abilities.helpers.files.lines import (
+    KnownLines,
+    count_lines,
+    find_line,
+    find_trailing,
+    read_present,
+)
 from abilities.helpers.files.redaction import REACH, Secret, find_secrets, format_mark, redact
 from abilities.helpers.text.codec import Encoding, decode, detect_encoding
 from abilities.helpers.text.cutting import back_off, splits_character
@@ -124,12 +130,11 @@ def read_piece(
         if text is not None and redacts and find_secrets(text):
             text = None  # marks take the longer way
 
-        if text is not None and len(text) <= max_chars:
-            return Piece(text, total_chars=len(text))
-
         if text is not None:
+            total = len(text)
             length = back_off(text, max_chars)
-            return Piece(text[:length], rest=True, total_chars=len(text))
+            is_cut = length < total
+            return Piece(text[:length], rest=is_cut, total_chars=total, lines=count_lines(text))
 
     file = _describe_file(fd, size, head, check, text_offsets, reach)
     bom = file.encoding.bom
@@ -181,7 +186,7 @@ def _find_lines(
 def _find_trailing_lines(file: _OpenFile, count: int, known: KnownLines) -> _Window:
     """Find the last lines."""
     begin = file.encoding.bom
-    start = find_trailing_lines(file.fd, file.size, begin, count, file.encoding, file.check, known)
+    start = find_trailing(file.fd, file.size, begin, count, file.encoding, file.check, known)
 
     return _Window(start, None, lead=file.read_before(start))
 
@@ -226,13 +231,15 @@ def _read_window(file: _OpenFile, window: _Window, max_chars: int) -> Piece:
     uncut = Piece(text + read.text[bound : bound + 1], file.encoding, marks=marks)
     length = uncut.find_cut(min(max_chars, len(text)))
 
-    total_chars = None
+    total_chars = lines = None
     if read.is_complete:
         total_chars = len(redact(read.text, secrets, file.encoding)[0])
 
     end = None
     if window.end is not None:
         end = window.end - file.origin
+    elif read.is_complete and window.start == file.encoding.bom:
+        lines = count_lines(read.text)
 
     piece = Piece(
         text=text[:length],
@@ -243,6 +250,7 @@ def _read_window(file: _OpenFile, window: _Window, max_chars: int) -> Piece:
         total_chars=total_chars,
         end=end,
         marks=marks[: uncut.count_marks(length)],
+        lines=lines,
     )
     if not read.has_markers and not piece.marks:
         return piece

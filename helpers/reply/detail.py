@@ -29,7 +29,7 @@ class RecordShape(NamedTuple):
 
 
 FILE = RecordShape(
-    ("input", "success", "content", "source", "version", "next"),
+    ("input", "success", "content", "source", "lines", "version", "next"),
     ("input", "success", "reason", "message"),
 )
 """A record of `file_read_bulk`."""
@@ -50,14 +50,14 @@ ITEM = RecordShape(
     (
         *("input", "success", "content", "items", "date", "source", "matched", "unknown_words"),
         *("overview", "searched", "skipped", "limitsReached", "frontier", "more"),
-        *("version", "next"),
+        *("lines", "version", "next"),
     ),
     ("input", "success", "reason", "message"),
 )
 """A record of `read`."""
 
 FOUND_FILE = RecordShape(
-    ("path", "content", "source", "version", "next"), ("path", "reason", "message")
+    ("path", "content", "source", "lines", "version", "next"), ("path", "reason", "message")
 )
 """A file that a glob found."""
 

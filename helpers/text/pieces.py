@@ -35,7 +35,8 @@ class Piece(NamedTuple):
     before it. ``rest`` is true if more of the requested part follows. ``total_chars`` is the
     length of the whole requested part, if known. ``end`` is the byte that a bounded request ends
     before. ``marks`` are in order. ``raw`` holds the text's own bytes if encoding the text would
-    not give them back, because it has markers or marks.
+    not give them back, because it has markers or marks. ``lines`` is how many lines the whole
+    source has, if all of it was read.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Piece(NamedTuple):
     end: int | None = None
     raw: bytes | None = None
     marks: tuple[Mark, ...] = ()
+    lines: int | None = None
 
     def find_cut(self, chars: int) -> int:
         """Return where to cut to keep ``chars`` characters at most, and no character or mark split.

@@ -301,7 +301,7 @@ async def test_twenty_five_files_of_16_kib_come_in_seven_replies(roots: Settings
                     received[record["data"]["path"]] += record["data"]["content"]
             request = payload.get("next_request", {})
 
-    assert (replies, fragments) == (7, 31)
+    assert (replies, fragments) == (7, 30)
     assert set(received.values()) == {text}
 
 

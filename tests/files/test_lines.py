@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,10 @@ from abilities.helpers.files import lines
 from abilities.helpers.files.lines import KnownLines
 from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.codec import replace_markers
-from abilities.helpers.text.ranges import Range
+from abilities.helpers.text.ranges import WHOLE, Range
+from tests.support.secret_samples import WORD, draw
+
+TOKEN = f"ghp_{draw(Random(7), WORD, 36)}"
 
 RANGES = st.lists(
     st.tuples(st.integers(1, 40), st.one_of(st.none(), st.integers(0, 10))), max_size=12
@@ -102,6 +106,30 @@ def test_the_last_lines_are_the_same_whatever_is_known_of_others(
             piece = read_piece(descriptor, size, wanted, 1_000, lambda: None, known_lines=known)
 
             assert replace_markers(piece.text) == "".join(expected[-count:])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@given(
+    text=st.text(st.sampled_from("\n\rab\u0a0aé"), max_size=120),
+    max_chars=st.integers(1, 150),
+    redacts=st.booleans(),
+)
+def test_a_file_that_was_read_says_how_many_lines_it_has(
+    encoding: str, text: str, max_chars: int, redacts: bool
+) -> None:
+    raw = f"{text}{TOKEN}".encode(encoding)
+
+    with open_bytes(raw) as (descriptor, size):
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        piece = read_piece(descriptor, size, WHOLE, max_chars, lambda: None, redacts=redacts)
+        last = read_piece(
+            descriptor, size, Range(first_line=text.count("\n") + 1), 99, lambda: None
+        )
+
+    known = None if piece.total_chars is None else text.count("\n") + 1
+    assert piece.lines == known
+    assert last.text == text.rpartition("\n")[2] + TOKEN
+    assert last.lines == (1 if "\n" not in text else None)
 
 
 async def test_the_last_lines_of_a_large_file_are_read_from_its_end(roots: Settings) -> None:

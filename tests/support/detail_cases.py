@@ -86,7 +86,7 @@ CASES = [
         {"paths": ["ok.txt", "../x", "none.txt"]},
         {
             "results": [
-                {"input": "ok.txt", "success": True, "content": "fine\n"},
+                {"input": "ok.txt", "success": True, "content": "fine\n", "lines": 1},
                 {"input": "../x", "success": False, "reason": "parent_traversal"},
                 {"input": "none.txt", "success": False, "reason": "not_found"},
             ],
@@ -98,8 +98,14 @@ CASES = [
         {"paths": ["both.txt", "ok.txt"], "max_chars_per_file": 4},
         {
             "results": [
-                {"input": "both.txt", "success": True, "content": "from", "source": "agent"},
-                {"input": "ok.txt", "success": True, "content": "fine"},
+                {
+                    "input": "both.txt",
+                    "success": True,
+                    "content": "from",
+                    "source": "agent",
+                    "lines": 1,
+                },
+                {"input": "ok.txt", "success": True, "content": "fine", "lines": 1},
             ],
             "summary": {
                 "requested": 2,

@@ -29,7 +29,7 @@ class Collected:
     group: Payload = field(default_factory=dict[str, Any])
 
 
-_OF_ONE_REPLY = ("input", "success", "truncation", "next", "replaced", "redacted")
+_OF_ONE_REPLY = ("input", "success", "truncation", "next", "replaced", "redacted", "lines")
 
 
 async def collect(read: Read, request: Payload, most_replies: int = 1_000) -> list[Collected]:
