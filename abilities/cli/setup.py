@@ -11,9 +11,14 @@ import click
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import explain_errors
 from abilities.cli.options import take_namespace
+from abilities.cli.projects import (
+    create_notes_folder,
+    find_missing_folder,
+    settle_project,
+    settle_workspace,
+)
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, echo_line, format_count
-from abilities.clients.entry import is_set_here
 from abilities.clients.faults import Unusable
 from abilities.clients.table import CLIENTS, Client, Machine, find_hooks_file
 from abilities.extras import format_install, is_installed
@@ -74,8 +79,8 @@ def setup(
     CLIENT is claude-code, claude-desktop, cursor, vscode, codex, gemini or opencode.
 
     Starts the server as the client will, and makes a call; only if that works, writes the server
-    into the client's configuration. What is there stays as it is, and a backup lies beside it. No
-    token and no password is written.
+    into the client's configuration. What is there stays as it is, and a backup goes into
+    ~/.abilities/backups. No token and no password is written.
     """
     folder = Path.cwd() if project else None
     if client is None and (hooks or only_print or dry_run or remove or tools is not None):
@@ -100,12 +105,14 @@ def setup(
         if tools is not None:
             _ = session.override({"tools": split_names(tools)}).registry  # raises for wrong ones
 
-        session = _settle_workspace(session, target)
-        session = _settle_namespace(session, target)
+        session = settle_workspace(session, folder)
+        if folder is not None:
+            session = settle_project(session, target.client, folder)
+
         server, hooks_change = _build_changes(session, target, tools, with_hooks=hooks)
 
         if only_print:
-            _print_blocks(target, server, hooks_change)
+            _print_blocks(session, target, server, hooks_change)
         else:
             _set_up(session, target, server, hooks_change, dry_run=dry_run)
 
@@ -154,32 +161,6 @@ def _explain_unusable() -> Generator[None]:
             raise click.ClickException(str(error)) from None
 
 
-def _settle_workspace(session: Session, target: _Target) -> Session:
-    """Return a session whose workspace is the project, if there is one and none is asked for."""
-    is_named = "workspace_dir" in session.settings.model_fields_set
-
-    # The settings file is for all projects, and says nothing of this one.
-    if target.project is not None and not is_set_here(session.options, "workspace_dir"):
-        session = session.override({"workspace_dir": target.project})
-    if target.project is not None or is_named:
-        _ = session.shareable_settings
-
-    return session
-
-
-def _settle_namespace(session: Session, target: _Target) -> Session:
-    """Return a session in the namespace of the project, if there is one and none is asked for."""
-    from abilities.clients.edits import read_server
-    from abilities.clients.projects import name_namespace
-
-    if target.project is None or is_set_here(session.options, "namespace"):
-        return session
-
-    server = read_server(target.client, target.file)
-    namespace = server and server.variables.get("ABILITIES_NAMESPACE")
-    return session.override({"namespace": namespace or name_namespace(target.project)})
-
-
 def _build_changes(
     session: Session, target: _Target, tools: str | None, *, with_hooks: bool
 ) -> "tuple[ServerChange, HooksChange | None]":
@@ -192,11 +173,17 @@ def _build_changes(
     return server, hooks
 
 
-def _print_blocks(target: _Target, server: "ServerChange", hooks: "HooksChange | None") -> None:
+def _print_blocks(
+    session: Session, target: _Target, server: "ServerChange", hooks: "HooksChange | None"
+) -> None:
     """Print what empty files would get, and on stderr the names of the files."""
     for file, change in _list_changes(target, server, hooks):
         echo(f"To paste into {file}:", err=True)
         click.echo(change.put(""), nl=False)
+
+    folder = find_missing_folder(session)
+    if folder is not None:
+        echo(f"The server needs a folder for notes, so create it: mkdir -p {folder}", err=True)
 
 
 def _list_changes(
@@ -232,6 +219,7 @@ def _set_up(
             _print_differences(edit)
         return
 
+    create_notes_folder(session)
     _try(target, server, plans[0][0].text or "", hooks)
 
     for edit, change in plans:
@@ -338,11 +326,14 @@ def _explain(session: Session, target: _Target, server: "ServerChange") -> None:
         )
 
     store = settings.store_path or "a database"
-    echo(f"Notes: {settings.agent_dir}; memories: {store}, namespace {settings.namespace}")
+    notes = settings.agent_root.path
+    echo(f"Notes: {notes}; memories: {store}, namespace {settings.namespace}")
+    if not client.writes_files:
+        echo(f"{client.title} reads notes and cannot write them; write them yourself.")
     if target.project is None and client.project_file is not None:
         echo(
-            "All projects share these memories; --project in the folder of one, or --namespace "
-            "NAME, keeps them apart."
+            "All projects share these notes and memories; --project in the folder of one keeps "
+            "its own apart."
         )
     echo(f"Next: {client.next_step}")
 

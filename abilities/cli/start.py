@@ -1,6 +1,7 @@
 """The commands of the first minute: an agent directory of one's own, and the demonstration."""
 
 import asyncio
+import json
 from datetime import datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from abilities.cli.errors import explain_errors
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo
 from abilities.extras import format_install, is_installed
+from abilities.settings import find_settings_file
 
 _STARTER_NOTES = """\
 # Memory
@@ -53,16 +55,16 @@ def init(session: Session, directory: Path | None) -> None:
         todays_notes.parent.mkdir(parents=True, exist_ok=True)
         if notes.exists():
             echo(f"{notes} already exists; nothing was changed.")
-            return
-
         # The agent directory comes first: empty notes there would hide those of the workspace.
-        if workspace is not None and (workspace.path / names.long_term).exists():
+        elif workspace is not None and (workspace.path / names.long_term).exists():
             echo(f"{workspace.path / names.long_term} is read as the notes; no others are created.")
         else:
             _create_notes(notes)
             echo(f"Created {notes}")
 
     echo(f"Daily notes go into one file per day, today's is {todays_notes}")
+    if directory is not None:
+        _explain_setting(settings.agent_dir)
 
 
 @click.command(epilog=_DEMO_EXAMPLE)
@@ -89,6 +91,15 @@ def demo(session: Session) -> None:
     from abilities.cli.demo import run_demo
 
     asyncio.run(run_demo(workspace.path))
+
+
+def _explain_setting(directory: Path) -> None:
+    """Say how a directory becomes the agent directory, if the settings do not name it."""
+    if Session({}).settings.agent_dir == directory:
+        return
+
+    line = f"agent_dir = {json.dumps(str(directory))}"
+    echo(f"To use it, put {line} into {find_settings_file()}, or add --agent-dir to commands.")
 
 
 def _create_notes(path: Path) -> None:

@@ -1,10 +1,14 @@
-"""The namespace of a project, which keeps its memories apart from those of others."""
+"""The namespace of a project, which keeps its notes and memories apart from those of others."""
 
 import re
 from hashlib import sha256
 from pathlib import Path
 
 from abilities.declarations.memory import NAMESPACE
+from abilities.settings import HOME
+
+NOTES = HOME / "projects" / "{namespace}"
+"""Where the notes of projects are, each in the folder of its namespace."""
 
 _SHARED = "default"
 """The namespace of whatever names none."""

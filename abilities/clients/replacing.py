@@ -5,10 +5,13 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from glob import escape
+from hashlib import sha256
 from pathlib import Path
 
 from abilities.clients.faults import Unparsable, Unusable
 from abilities.helpers.durable import sync_folder
+from abilities.settings import HOME
 
 _BACKUP_MARK = ".before-abilities-"
 
@@ -48,23 +51,23 @@ def read_file(path: Path) -> FileSnapshot:
 
 
 def list_backups(snapshot: FileSnapshot) -> list[FileSnapshot]:
-    """Return the backups beside a file, the newest first. Raises OSError."""
-    prefix = snapshot.path.name + _BACKUP_MARK
-    folder = snapshot.path.parent
+    """Return the backups of a file, the newest first. Raises OSError."""
+    beginning = _begin_backup(snapshot.path)
 
-    if not folder.is_dir():
+    if not beginning.parent.is_dir():
         return []
 
-    paths = sorted(path for path in folder.iterdir() if path.name.startswith(prefix))
+    paths = sorted(beginning.parent.glob(f"{escape(beginning.name)}*"))
     return [read_file(path) for path in reversed(paths)]
 
 
 def replace_file(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
     """Replace a file by new content, or remove it, if it is still what was read.
 
-    A file that is replaced keeps its mode and owner, and a backup lies beside it from then on,
-    whose path is returned; there is none of a file that is new or removed. A new file can be read
-    by its owner only. Raises Changed, OSError; then the file is what it was.
+    A file that is replaced keeps its mode and owner, and a backup is made of it, whose path is
+    returned; there is none of a file that is new or removed. A new file can be read by its owner
+    only. With a file that is removed go the folders that are empty then, beneath the home folder
+    or the current one. Raises Changed, OSError; then the file is what it was.
     """
     _check_unchanged(snapshot)
     snapshot.path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +75,7 @@ def replace_file(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
 
     if snapshot.content is not None and content is not None:
         backup = _name_backup(snapshot.path)
+        backup.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_new(snapshot, backup, snapshot.content)
 
     try:
@@ -82,6 +86,9 @@ def replace_file(snapshot: FileSnapshot, content: bytes | None) -> Path | None:
         raise
 
     sync_folder(snapshot.path.parent)
+    if content is None:
+        _remove_empty_folders(snapshot.path.parent)
+
     return backup
 
 
@@ -141,6 +148,29 @@ def _copy_rights(snapshot: FileSnapshot, descriptor: int) -> None:
     os.fchmod(descriptor, status.st_mode & 0o7777)
 
 
+def _remove_empty_folders(folder: Path) -> None:
+    """Remove a folder that is empty, and those above it that are empty then."""
+    places = [Path.home().resolve(), Path.cwd()]
+
+    while any(place in folder.parents for place in places) and folder not in places:
+        try:
+            folder.rmdir()
+        except OSError:
+            return  # it holds something
+
+        folder = folder.parent
+
+
+def _begin_backup(path: Path) -> Path:
+    """Return how the paths of a file's backups begin, in a folder apart from other people's files.
+
+    Beside the file a backup would lie in a project, and be committed with it.
+    """
+    digest = sha256(os.fsencode(path)).hexdigest()[:8]
+    return HOME.expanduser() / "backups" / f"{path.name}-{digest}{_BACKUP_MARK}"
+
+
 def _name_backup(path: Path) -> Path:
+    beginning = _begin_backup(path)
     now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    return path.with_name(f"{path.name}{_BACKUP_MARK}{now}")
+    return beginning.with_name(f"{beginning.name}{now}")

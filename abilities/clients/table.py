@@ -67,6 +67,7 @@ class Client:
     starts_in_project: bool
     next_step: str
     reads_comments: bool = True
+    writes_files: bool = True
 
     def find_file(self, machine: Machine, project: Path | None) -> Path:
         """Return the file for a project, or for the user. Raises ValueError if there is none."""
@@ -171,6 +172,7 @@ CLIENTS = {
             next_step="Quit Claude Desktop, start it again, and look for abilities among the "
             "connectors of a new chat. Then ask: What do you remember about me?",
             reads_comments=False,
+            writes_files=False,
         ),
         Client(
             name="cursor",

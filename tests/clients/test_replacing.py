@@ -26,7 +26,49 @@ def test_the_backup_has_what_was_there(file: Path) -> None:
 
     assert backup is not None
     assert (file.read_bytes(), backup.read_bytes()) == (b"new", b"old")
-    assert list_names(file.parent) == ["mcp.json", backup.name]
+    assert list_names(file.parent) == ["mcp.json"]
+    assert backup.parent == Path.home() / ".abilities" / "backups"
+    assert stat.S_IMODE(backup.parent.stat().st_mode) == 0o700
+
+
+def test_files_of_one_name_have_backups_of_their_own(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "[o]ther" / "mcp.json"
+    other.parent.mkdir()
+    other.write_bytes(b"other")
+
+    for path in (file, other):
+        replace_file(read_file(path), b"new")
+
+    assert [backup.content for backup in list_backups(read_file(file))] == [b"old"]
+    assert [backup.content for backup in list_backups(read_file(other))] == [b"other"]
+
+
+def test_with_a_removed_file_go_its_empty_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    alone, beside = project / "a" / "b" / "mcp.json", project / "c" / "d" / "mcp.json"
+    for path in (alone, beside, project / "mcp.json"):
+        replace_file(read_file(path), b"new")
+    (project / "c" / "mine.txt").touch()
+
+    for path in (alone, beside, project / "mcp.json"):
+        replace_file(read_file(path), None)
+
+    assert list_names(project) == ["c"] and list_names(project / "c") == ["mine.txt"]
+
+
+def test_no_folder_goes_that_is_neither_in_the_home_nor_in_the_current_folder(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "elsewhere" / "mcp.json"
+    replace_file(read_file(file), b"new")
+
+    replace_file(read_file(file), None)
+
+    assert list_names(tmp_path) == ["elsewhere"]
 
 
 def test_the_newest_backup_comes_first(file: Path) -> None:
@@ -69,7 +111,7 @@ def test_a_link_stays_and_the_file_behind_it_changes(file: Path, tmp_path: Path)
     backup = replace_file(read_file(folder / "a.json"), b"new")
 
     assert file.read_bytes() == b"new"
-    assert backup is not None and backup.parent == file.parent
+    assert backup is not None and list_names(file.parent) == ["home", "mcp.json"]
     assert list_names(folder) == ["a.json", "b.json"]
     assert (folder / "a.json").is_symlink()
 

@@ -189,7 +189,7 @@ def test_what_is_there_stays_and_comes_back_byte_for_byte(name: str) -> None:
     first = setup(name)
 
     (backup,) = re.findall(r"as it was: (\S+)", first)
-    assert Path(backup).parent == file.parent
+    assert Path(backup).parent == Path.home() / ".abilities" / "backups"
     assert Path(backup).read_bytes() == before
     assert get_server(name)["args"][-1] == "mcp"
     changed = load(name)
@@ -627,14 +627,16 @@ def test_a_project_has_a_file_of_its_own(
     assert server["env"] == {
         "ABILITIES_WORKSPACE_DIR": str(project),
         "ABILITIES_NAMESPACE": "project",
+        "ABILITIES_AGENT_DIR": f"{home}/.abilities/projects/{{namespace}}",
     }
+    assert f"Notes: {home}/.abilities/projects/project; memories:" in shown
     assert "keep it out of version control" in shown
     assert "namespace project\n" in shown
     assert "All projects share" not in shown
     assert [folder for _, folder in tried] == [project]
     assert list_files(home) == {}
     setup(name, "--project", "--remove")
-    assert list_files(project) == {}
+    assert list(project.iterdir()) == []
 
 
 def test_a_home_is_no_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -819,7 +821,7 @@ def test_every_folder_gives_its_project_a_namespace_of_its_own(name: str) -> Non
 
 @pytest.mark.usefixtures("tried")
 def test_without_a_project_it_says_that_all_share_the_memories() -> None:
-    told = "All projects share these memories"
+    told = "All projects share these notes and memories"
 
     assert setup("codex").count(told) == 1
     assert told not in setup("claude-desktop")
@@ -839,3 +841,67 @@ def test_the_page_allows_reading_tools_alone() -> None:
     reading = {ability.name for ability in registry if ability.read_only}
 
     assert names and set(names) <= reading
+
+
+@pytest.mark.usefixtures("tried")
+def test_the_notes_of_a_project_are_those_that_are_asked_for_or_that_it_has(
+    home: Path, tmp_path: Path
+) -> None:
+    def find_notes() -> str | None:
+        variables = get_server("cursor", Path(".cursor/mcp.json"))["env"]
+        return variables.get("ABILITIES_AGENT_DIR")
+
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    setup("cursor", "--project", "--agent-dir", str(notes))
+    assert find_notes() == str(notes)
+    setup("cursor", "--project")
+    assert find_notes() == str(notes)
+    setup("cursor", "--project", "--remove")
+
+    apart = home / "{namespace}"
+    (home / ".abilities").mkdir(exist_ok=True)
+    (home / ".abilities" / "config.toml").write_text(f'agent_dir = "{apart}"\n')
+    assert f"Notes: {home}/project;" in setup("cursor", "--project")
+    assert find_notes() is None
+
+
+def test_the_block_to_paste_comes_with_the_folder_that_its_notes_need(home: Path) -> None:
+    shown = setup("cursor", "--project", "--print")
+
+    assert f"create it: mkdir -p {home}/.abilities/projects" in shown
+    assert not (home / ".abilities").exists()
+
+
+async def test_a_hook_of_a_project_has_no_notes_of_another(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for notes, words in (("agent", "Of everybody."), ("projects/mine", "Of this project.")):
+        folder = home / ".abilities" / notes
+        folder.mkdir(parents=True)
+        (folder / "MEMORY.md").write_text(words)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "mine").mkdir()
+    printed: dict[str, str] = {}
+
+    for name in ("mine", "other"):
+        monkeypatch.chdir(tmp_path / name)
+        await run_in_thread("setup", "claude-code", "--project", "--hooks")
+        hooks = json.loads(Path(".claude", "settings.json").read_text())["hooks"]
+        command = hooks["SessionStart"][0]["hooks"][0]["command"]
+        process = await asyncio.create_subprocess_shell(
+            command, stdout=asyncio.subprocess.PIPE, cwd=tmp_path / name
+        )
+        printed[name] = (await process.communicate())[0].decode()
+
+    assert "Of this project." in printed["mine"] and "Of everybody." not in printed["mine"]
+    assert "Of this project." not in printed["other"] and "Of everybody." not in printed["other"]
+
+
+@pytest.mark.usefixtures("tried")
+@every_client
+def test_setup_says_of_a_client_without_files_that_it_cannot_write_notes(name: str) -> None:
+    shown = " ".join(setup(name).split())
+
+    says_so = f"{CLIENTS[name].title} reads notes and cannot write them" in shown
+    assert says_so == (name == "claude-desktop")

@@ -208,7 +208,10 @@ def test_init_makes_an_agent_directory_and_keeps_what_is_there(tmp_path: Path) -
     assert (folder / "MEMORY.md").read_text().startswith("# Memory")
     assert (folder / "memory").is_dir()
     (folder / "MEMORY.md").write_text("mine")
+    assert f'put agent_dir = "{folder}" into' in done.stdout
     assert "nothing was changed" in run(None, "init", str(folder)).stdout
+    configured = run(None, "init", str(folder), ABILITIES_AGENT_DIR=str(folder))
+    assert "put agent_dir" not in configured.stdout + run(None, "init").stdout
     assert (folder / "MEMORY.md").read_text() == "mine"
     arguments = '{"targets": [{"type": "long_term"}]}'
     answer = json.loads(
