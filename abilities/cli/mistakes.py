@@ -133,7 +133,7 @@ def _suggest_option(error: click.NoSuchOption, context: click.Context, root: cli
         close = suggest_value(name, offered)
         alike = [option for option in (meant, close) if option in offered][:1]
     if alike:
-        return f"Did you mean {' or '.join(alike)}?"
+        return f"Did you mean {' or '.join(map(repr, alike))}?"
 
     others = [path for path, command in _walk(root) if error.option_name in _list_options(command)]
     if others:

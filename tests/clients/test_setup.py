@@ -849,7 +849,7 @@ def test_the_notes_of_a_project_are_those_that_are_asked_for_or_that_it_has(
 ) -> None:
     def find_notes() -> str | None:
         variables = get_server("cursor", Path(".cursor/mcp.json"))["env"]
-        return variables.get("ABILITIES_AGENT_DIR")
+        return dict[str, str](variables).get("ABILITIES_AGENT_DIR")
 
     notes = tmp_path / "notes"
     notes.mkdir()
