@@ -190,6 +190,12 @@ def export_memories(store: Path) -> list[Any]:
     return [line for line in lines if "key" in line]
 
 
+def export_history(store: Path) -> list[Any]:
+    """Return the exported entries of a store's history."""
+    lines = map(json.loads, run(store, "export").stdout.splitlines())
+    return [line for line in lines if "history" in line]
+
+
 @pytest.mark.parametrize(
     "tables",
     [
@@ -200,6 +206,8 @@ def export_memories(store: Path) -> list[Any]:
         ("sqlite_autoindex_memories_1", "memories_id", "tags"),
         ("search_data", "counters", "versions", "link_counts"),
         ("memories", "shelf_memory", "shelf", "links_name"),
+        ("history",),
+        ("history_id",),
     ],
 )
 def test_a_store_with_damaged_pages_is_recovered_as_far_as_it_can_be_read(
@@ -208,6 +216,7 @@ def test_a_store_with_damaged_pages_is_recovered_as_far_as_it_can_be_read(
     store = tmp_path / "m.db"
     fill(store, 300)
     before = export_memories(store)
+    entries = export_history(store)
     spoil_pages(store, *tables)
 
     assert find_damage(store)
@@ -225,6 +234,9 @@ def test_a_store_with_damaged_pages_is_recovered_as_far_as_it_can_be_read(
         assert lost == 0
     if "links" not in tables:
         assert all(memory in before for memory in after)
+    if not {"memories", "history"} & {*tables}:
+        assert export_history(store) == entries
+    assert len(export_history(store)) > len(entries) - 40
     assert len(list(tmp_path.glob("m.db-before-*"))) == 1
 
 

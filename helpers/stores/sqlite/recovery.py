@@ -45,9 +45,10 @@ _KNOWN_ROWIDS = (
     "SELECT memory FROM shelf INDEXED BY shelf_memory",
     "SELECT id FROM search_docsize",
 )
+# With the signs, SQLite reads the table and not an index that has this order.
 _ENTRIES = f"""
-SELECT {ENTRY} FROM history NOT INDEXED
-WHERE typeof(namespace) = 'text' AND typeof(id) = 'text' ORDER BY namespace, id, version
+SELECT {ENTRY} FROM history
+WHERE typeof(namespace) = 'text' AND typeof(id) = 'text' ORDER BY +namespace, +id, +version
 """
 _ENTRY_OWNERS = "SELECT DISTINCT namespace, id FROM history INDEXED BY history_id"
 _ENTRIES_OF = f"""
