@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
-from abilities.declarations.detail import Detail
 from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.definition import Context
@@ -164,7 +163,7 @@ class Resources:
             max_response_bytes=settings.max_response_bytes,
             read_only=read_only,
             disabled=offer.withheld,
-            detail=_choose_detail(settings, offer),
+            detail=settings.detail or "full",
             caller=caller,
             may_purge=may_purge and not read_only,
         )
@@ -175,11 +174,6 @@ class Resources:
 
         # A required root remembers nothing, so each view may have its own.
         return Root(place.name, place.path)
-
-
-def _choose_detail(settings: Settings, offer: Offer) -> Detail:
-    """Return the fields of what programs read, unless a call says otherwise."""
-    return settings.detail or ("concise" if offer.is_lean else "full")
 
 
 class Abilities:
@@ -239,18 +233,17 @@ class Abilities:
         """Call an ability for a surface, through the middleware if there is one.
 
         The reply holds the answer, or ``{"error": fault}``, in the requested format. If none is
-        requested, that is JSON, or ``for_model`` the format of the settings. What a model reads is
+        requested, that is JSON, or ``for_model`` the format of the settings, and then the answer is
         concise unless the call or the settings say otherwise. ``structured`` means that the payload
         is sent beside the text.
         """
         context = self.context
         if for_model:
-            settings = self.settings
             context = replace(
                 context,
-                output_format=settings.output_format,
-                detail=settings.detail or "concise",
+                output_format=self.settings.output_format,
                 structured=structured,
+                detail=self.settings.detail or "concise",
             )
 
         return await self.observe(name, partial(self.registry.reply, name, arguments, context))

@@ -2,10 +2,10 @@
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Container, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeGuard, get_type_hints
+from typing import Any, NamedTuple, Self, TypeGuard, get_type_hints
 
 from pydantic import BaseModel
 
@@ -90,6 +90,9 @@ class Ability:
     ``resource`` is a URI that holds the name of one argument, for example ``memory://{key}``; MCP
     clients can read the answer as a resource at such a URI.
 
+    A description names no other ability, because that one may not be offered. ``see_also`` has a
+    sentence for each ability that is worth naming; the first that is offered ends the description.
+
     Raises ValueError for a name, a title, a description or a resource that cannot be used, and
     TypeError for a field of another type.
     """
@@ -104,6 +107,7 @@ class Ability:
     idempotent: bool = False
     destructive: bool = False
     resource: str | None = None
+    see_also: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     package: str = field(init=False, repr=False, compare=False)
     """The top-level package that its function is from; its abilities share an event loop."""
@@ -139,10 +143,13 @@ class Ability:
     def _check_types(self) -> None:
         """Raise TypeError for a field that no type checker would have let through."""
         texts: list[object] = [self.name, self.title, self.description, self.resource or ""]
+        texts += self.see_also.values()
         flags: list[object] = [self.read_only, self.idempotent, self.destructive]
 
         if not all(isinstance(text, str) for text in texts):
-            raise TypeError("an ability's name, title, description and resource are strings")
+            raise TypeError(
+                "an ability's name, title, description, resource and see_also are strings"
+            )
 
         if not all(isinstance(flag, bool) for flag in flags):
             raise TypeError("an ability's read_only, idempotent and destructive are booleans")
@@ -152,6 +159,15 @@ class Ability:
 
         if not callable(self.run):
             raise TypeError("an ability's run is an async function")
+
+    def describe_beside(self, offered: Container[str]) -> Self:
+        """Return the ability as it is described beside the abilities of these names."""
+        for name, sentence in self.see_also.items():
+            if name in offered:
+                description = f"{self.description} {sentence}"
+                return replace(self, description=description, see_also={})
+
+        return self
 
     def _is_resource(self, resource: str) -> bool:
         match = _RESOURCE.fullmatch(resource)

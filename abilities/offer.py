@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from abilities.builtin.index import list_built_in
 from abilities.builtin.profiles import (
-    LEAN,
     explain_unknown_names,
     explain_unknown_tools,
     find_implied,
@@ -20,12 +19,11 @@ class Offer(NamedTuple):
     """The abilities of a caller.
 
     ``withheld`` names those that are registered and not among them, except what one that is does as
-    well. ``is_lean`` tells that answers are concise unless somebody says otherwise.
+    well.
     """
 
     registry: AbilityRegistry
     withheld: tuple[str, ...] = ()
-    is_lean: bool = False
 
     def narrow(self, tools: Iterable[str]) -> "Offer":
         """Return those that profiles and names select too; a name that is unknown selects none."""
@@ -35,11 +33,7 @@ class Offer(NamedTuple):
         allowed = selected | find_implied(selected)
         withheld = [name for name in names if name not in allowed]
 
-        return Offer(
-            self.registry.select(selected),
-            (*self.withheld, *withheld),
-            self.is_lean or LEAN in tools,
-        )
+        return Offer(self.registry.select(selected), (*self.withheld, *withheld))
 
 
 def build_registry(settings: Settings) -> tuple[AbilityRegistry, list[str]]:

@@ -33,6 +33,7 @@ class AbilityRegistry:
         loops: IsolatedLoops | None = None,
     ) -> None:
         self._abilities: dict[str, Ability | LazyAbility] = {}
+        self._described: dict[str, Ability] = {}
         self._loops = loops or IsolatedLoops()
         self._sealed = False
         for ability in abilities:
@@ -53,15 +54,22 @@ class AbilityRegistry:
             raise ValueError(f"there is already an ability named {ability.name}")
 
         self._abilities[ability.name] = ability
+        self._described.clear()  # a description may name the new one
 
     def get(self, name: str) -> Ability | None:
-        """Return the ability of a name, or None."""
+        """Return the ability of a name, or None. Its description names only others in here."""
+        if name in self._described:
+            return self._described[name]
+
         ability = self._abilities.get(name)
         if isinstance(ability, LazyAbility):
             ability = ability.load()
             self._abilities[name] = ability
+        if ability is None:
+            return None
 
-        return ability
+        self._described[name] = ability.describe_beside(self._abilities)
+        return self._described[name]
 
     @property
     def names(self) -> list[str]:

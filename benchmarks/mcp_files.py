@@ -13,6 +13,7 @@ from benchmarks.peers import (
     DEFAULT_BOUND,
     LARGE_BOUND,
     Peer,
+    find_content,
     read_to_the_end,
     start_at_both_bounds,
     start_filesystem_server,
@@ -134,8 +135,8 @@ def collect_contents(replies: list[str]) -> dict[str, str]:
     for reply in replies:
         for record in parse_text(reply)["results"]:
             if record["success"]:
-                path = record["data"]["path"]
-                contents[path] = contents.get(path, "") + record["data"]["content"]
+                path, *_ = record["input"].partition("#")
+                contents[path] = contents.get(path, "") + find_content(record)
 
     return contents
 

@@ -112,6 +112,12 @@ def find_next_request(reply: str) -> JsonObject | None:
     return request
 
 
+def find_content(record: JsonObject) -> str:
+    """Return the content of a record, which concise records hold without an envelope."""
+    content: str = record.get("data", record)["content"]
+    return content
+
+
 def start_ours(
     base: Path, workspace: Path, store: Path | None = None, *, bound: int = LARGE_BOUND
 ) -> Peer:

@@ -12,7 +12,7 @@ from abilities.declarations.values import JsonObject
 from benchmarks.generate import NAMESPACE, generate
 from benchmarks.mcp_files import MAX_CHARS, describe_calls
 from benchmarks.measure import Measured, Work, run_shuffled
-from benchmarks.peers import BOUNDS, LARGE_BOUND
+from benchmarks.peers import BOUNDS, LARGE_BOUND, find_content
 from benchmarks.workloads import Workload, copy_sources, write_files
 from tests.support.serving import serving
 
@@ -175,7 +175,7 @@ async def walk(client: Client) -> dict[str, str]:
     """Return the contents of a walk's memories by their keys."""
     payload = await call_tool(client, "bulk_read_memory", {"key": "k0000005"})
     memories = [payload["targetMemory"], *payload["associatedMemories"]]
-    return {memory["key"]: memory["data"]["content"] for memory in memories}
+    return {memory["key"]: find_content(memory) for memory in memories}
 
 
 async def get_each(client: Client, keys: list[str]) -> dict[str, str]:
@@ -183,7 +183,7 @@ async def get_each(client: Client, keys: list[str]) -> dict[str, str]:
     contents: dict[str, str] = {}
     for key in keys:
         memory = await call_tool(client, "memory_get", {"key": key})
-        contents[key] = memory["data"]["content"]
+        contents[key] = find_content(memory)
 
     return contents
 

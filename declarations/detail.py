@@ -11,7 +11,10 @@ Detail = Literal["full", "concise"]
 
 OptionalDetail = Annotated[
     Detail | None,
-    Field(description="full, or concise: only what is needed to go on. By default as set."),
+    Field(
+        description="full, or concise: only what is needed to go on. By default models get concise "
+        "answers and programs full ones."
+    ),
     Unsaid("description"),
 ]
 """The argument `detail`; None leaves it to the settings."""

@@ -51,7 +51,7 @@ class FileListInput(Arguments):
 class ListedFile(Model):
     """A file that can be read."""
 
-    path: str = Field(description="Send it to file_read_bulk as it is.")
+    path: str = Field(description="Send it as it is to read the file.")
     source: Literal["agent", "workspace"] = Field(
         description="The root that has the file; the agent's comes first."
     )
@@ -62,7 +62,7 @@ class ListedFile(Model):
 class ConciseListedFile(Model):
     """The concise record of a file that can be read."""
 
-    path: str = Field(description="Send it to file_read_bulk as it is.")
+    path: str = Field(description="Send it as it is to read the file.")
     source: Literal["agent"] | None = Field(
         default=None, description="agent if the agent directory has it; else the workspace has."
     )

@@ -23,7 +23,7 @@ class FileReadBulkInput(Arguments):
     """Arguments of `file_read_bulk`."""
 
     paths: Paths = Field(
-        description="Relative, as file_list returns them. A suffix reads a part: '#L10-L40', "
+        description="Relative, as a list of files has them. A suffix reads a part: '#L10-L40', "
         "'#L100-', '#L-50' (last lines), or '#byte=…' from an answer's 'next'."
     )
     max_chars_per_file: MaxChars = Field(

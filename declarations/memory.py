@@ -176,6 +176,7 @@ Text: Checked = Checked(_check_storable, pattern=r"^[^\x00]*$")
 
 Type = Literal["core", "learning", "task"]
 Importance = Literal["high", "medium", "low"]
+IsArchived = Annotated[bool, Field(description="Whether it is archived; default false.")]
 Direction = Literal["out", "in", "both"]
 """Which links to follow or show: those of a memory, those that lead to it, or both."""
 
@@ -290,7 +291,7 @@ class Memory(Model):
     category: str | None = Field(default=None, description="Its category.")
     tags: list[str] | None = Field(default=None, description="Its tags.")
     importance: Importance = Field(description="high, medium or low.")
-    archived: bool = Field(default=False, description="Whether it is archived; default false.")
+    archived: IsArchived = False
     created_at: str = Field(description="RFC 3339 UTC.")
     updated_at: str = Field(description="RFC 3339 UTC.")
     accessed_at: str | None = Field(
@@ -298,7 +299,7 @@ class Memory(Model):
     )
     access_count: int | None = Field(
         default=None,
-        description="How often memory_get read it; shown by queries, writes and statistics.",
+        description="How often it was read alone; shown by queries, writes and statistics.",
     )
     links: list[LinkData] | None = Field(default=None, description="Its best links, 20 at most.")
     links_total: int | None = Field(
@@ -308,7 +309,7 @@ class Memory(Model):
         default=None, description="The best links that lead to it, by their memories; 20 at most."
     )
     backlinks_total: int | None = Field(
-        default=None, description="How many links lead to it; shown by memory_get."
+        default=None, description="How many links lead to it; shown if it is read alone."
     )
     version: int | None = Field(
         default=None,

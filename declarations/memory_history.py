@@ -11,12 +11,11 @@ from abilities.declarations.limits import (
     DEFAULT_ENTRIES,
     MAX_CHANGES,
     MAX_ENTRIES,
-    MAX_SAFE_INTEGER,
 )
 from abilities.declarations.memories import WriteAnswer
 from abilities.declarations.memory import Action, Id, Key, Memory
 from abilities.declarations.model import Model
-from abilities.declarations.moments import IfVersion, Version
+from abilities.declarations.moments import IfVersion, RestoredVersion, Version
 from abilities.declarations.records import Truncation
 
 HistoryKey = Annotated[
@@ -77,12 +76,9 @@ class MemoryRestoreInput(Arguments):
 
     key: HistoryKey = None
     id: HistoryId = None
-    version: Annotated[
-        int,
-        Field(ge=1, le=MAX_SAFE_INTEGER),
-        Unsaid("minimum", "maximum", "description"),
-        Integer,
-    ] = Field(description="The version to restore, from memory_history.")
+    version: RestoredVersion = Field(
+        description="The version to restore, from the memory's history."
+    )
     if_version: IfVersion = None
     detail: UnofferedDetail = None
 

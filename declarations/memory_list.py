@@ -17,7 +17,7 @@ from abilities.declarations.limits import (
     MAX_KEY_CHARS,
     MAX_LISTED_MEMORIES,
 )
-from abilities.declarations.memory import Text
+from abilities.declarations.memory import IsArchived, Text
 from abilities.declarations.model import Model
 
 KeyPart = Annotated[str, Field(max_length=MAX_KEY_CHARS), Text, Unsaid("maxLength", "default")]
@@ -50,7 +50,7 @@ class ListedMemory(Model):
     size: int | None = Field(default=None, description="Bytes of its content.")
     version: int | None = Field(default=None, description="Grows with every change.")
     summary: str | None = Field(default=None, description="In short.")
-    archived: bool = Field(default=False, description="Whether it is archived; default false.")
+    archived: IsArchived = False
     reason: FailureReason = None
 
 

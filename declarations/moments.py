@@ -69,6 +69,13 @@ Expiry = Annotated[str, Checked(_check_expiry, pattern=f"^$|{TIME_PATTERN}")]
 
 Version = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), Unsaid("minimum", "maximum"), Integer]
 
+RestoredVersion = Annotated[
+    int,
+    Field(ge=1, le=MAX_SAFE_INTEGER),
+    Unsaid("minimum", "maximum", "description"),
+    Integer,
+]
+
 IF_VERSION = "Only if the memory has this version; 0 if there is none."
 """What `if_version` means, in words."""
 
@@ -82,8 +89,7 @@ IfVersion = Annotated[
 ReplacedVersion = Annotated[
     int | None,
     Field(
-        description="Present if other content was stored there: its version, which memory_restore "
-        "brings back."
+        description="Present if other content was stored there: its version, which can be restored."
     ),
 ]
 """The version whose content was replaced; None if none was."""

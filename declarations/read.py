@@ -32,7 +32,7 @@ from abilities.declarations.limits import (
     MAX_WEIGHT,
     MIN_READ_TOKENS,
 )
-from abilities.declarations.memory import Key, Text
+from abilities.declarations.memory import IsArchived, Key, Text
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject
 
@@ -197,6 +197,7 @@ class Brought(Model):
     items: list[dict[str, Any]] | None = Field(
         default=None, description="What there is, each with its content, in order."
     )
+    archived: IsArchived = False
     date: str | None = Field(default=None, description="The day of a note, YYYY-MM-DD.")
     matched: int | None = Field(default=None, description="How many answer the question.")
     unknown_words: list[str] | None = Field(

@@ -219,9 +219,7 @@ FAULTS: dict[Reason, Meaning] = {
     ),
     "key_taken": Meaning("INVALID_INPUT", "The id and the key name different memories."),
     "version_conflict": Meaning("INVALID_INPUT", "The memory changed; read it again."),
-    "version_not_found": Meaning(
-        "NOT_FOUND", "The history has no such version of this memory; see memory_history."
-    ),
+    "version_not_found": Meaning("NOT_FOUND", "The history of this memory has no such version."),
     "rolled_back": Meaning(
         "INVALID_INPUT", "Another operation of this call failed, so none of them was made."
     ),

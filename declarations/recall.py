@@ -27,7 +27,7 @@ from abilities.declarations.limits import (
     MAX_WITHIN_DAYS,
     MIN_RECALL_TOKENS,
 )
-from abilities.declarations.memory import Category, Importance, Tags, Text, Type
+from abilities.declarations.memory import Category, Importance, IsArchived, Tags, Text, Type
 from abilities.declarations.model import Model
 from abilities.declarations.records import Record, Summary
 from abilities.declarations.values import JsonObject
@@ -98,8 +98,8 @@ class RecallInput(Arguments):
 ReadOn = Annotated[
     str | dict[str, Any] | None,
     Field(
-        description="Present if more follows: the target of memory_read_bulk that reads on, in "
-        "concise records as a string of JSON."
+        description="Present if more follows: the target that reads on, in concise records as a "
+        "string of JSON."
     ),
 ]
 
@@ -124,6 +124,7 @@ class RecalledMemory(Model):
     via: str | None = Field(
         default=None, description="The hit whose links led here, if words of its own did not."
     )
+    archived: IsArchived = False
     next: ReadOn = None
     reason: FailureReason = None
 
@@ -142,7 +143,6 @@ class ExplainedMemory(RecalledMemory):
     category: str | None = Field(default=None, description="Its category.")
     tags: list[str] | None = Field(default=None, description="Its tags.")
     importance: Importance | None = Field(default=None, description="high, medium or low.")
-    archived: bool = Field(default=False, description="Whether it is archived; default false.")
     error: Fault | None = Field(default=None, description="Why it could not be read.")
 
 

@@ -21,6 +21,7 @@ from abilities.declarations.memory import (
     Category,
     Id,
     Importance,
+    IsArchived,
     Key,
     LinkNames,
     Links,
@@ -32,12 +33,19 @@ from abilities.declarations.memory import (
     Type,
 )
 from abilities.declarations.model import Model
-from abilities.declarations.moments import EXPIRY, IF_VERSION, Expiry, ReplacedVersion, Version
+from abilities.declarations.moments import (
+    EXPIRY,
+    IF_VERSION,
+    Expiry,
+    ReplacedVersion,
+    RestoredVersion,
+    Version,
+)
 from abilities.declarations.records import Summary as Counts
 from abilities.declarations.values import JsonObject
 
 OperationName = Literal[
-    "store", "update", "append", "link", "unlink", "rename", "archive", "delete"
+    "store", "update", "append", "link", "unlink", "rename", "archive", "delete", "restore"
 ]
 
 # Only all operations together have a bound: what a memory does not hold goes on in further ones.
@@ -126,6 +134,13 @@ class DeleteOperation(Operation):
     permanent: Annotated[bool, Boolean] = False
 
 
+class RestoreOperation(Operation):
+    """Brings back a version of a memory, as `memory_restore` does."""
+
+    op: Literal["restore"]
+    version: RestoredVersion
+
+
 OPERATIONS: Mapping[OperationName, type[Operation]] = {
     "store": StoreOperation,
     "update": UpdateOperation,
@@ -135,6 +150,7 @@ OPERATIONS: Mapping[OperationName, type[Operation]] = {
     "rename": RenameOperation,
     "archive": ArchiveOperation,
     "delete": DeleteOperation,
+    "restore": RestoreOperation,
 }
 
 
@@ -179,6 +195,7 @@ OPERATION_SCHEMA: JsonObject = {
         "metadata": {"type": "object"},
         "to": _describe("string", "rename: the new key."),
         "permanent": _describe("boolean", "delete: delete instead of archiving."),
+        "version": _describe("integer", "restore: the version to bring back."),
         "expires_at": {"type": "string", "description": EXPIRY},
         "if_version": _describe("integer", IF_VERSION),
     },
@@ -220,6 +237,9 @@ class RememberInput(Arguments):
     )
 
 
+IsDeleted = Annotated[bool, Field(description="Whether it is deleted; default false.")]
+
+
 class Applied(Model):
     """What an operation did."""
 
@@ -228,6 +248,8 @@ class Applied(Model):
         default=None, description="The memory's key; left out if the operation named it by that."
     )
     version: int = Field(description="The memory's version now.")
+    archived: IsArchived = False
+    deleted: IsDeleted = False
     created: bool = Field(default=False, description="True for a new memory; default false.")
     replaced: ReplacedVersion = None
     updated_fields: list[str] | None = Field(
@@ -259,6 +281,8 @@ class ConciseOperation(Model):
     version: int | None = Field(
         default=None, description="Its version now; also with the reason version_conflict."
     )
+    archived: IsArchived = False
+    deleted: IsDeleted = False
     created: bool | None = Field(default=None, description="Whether it is new.")
     replaced: ReplacedVersion = None
     parts: int | None = Field(

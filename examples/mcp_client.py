@@ -31,8 +31,8 @@ async def main() -> dict[str, Any]:
             result = await client.call_tool("file_read_bulk", {"paths": ["hello.txt", "../secret"]})
 
         answer = parse_text(result.content[0].text)  # type: ignore[union-attr]
-        assert answer["results"][0]["data"]["content"] == "hello"
-        assert answer["results"][1]["error"]["reason"] == "parent_traversal"
+        assert answer["results"][0]["content"] == "hello"
+        assert answer["results"][1]["reason"] == "parent_traversal"
         return answer
 
 

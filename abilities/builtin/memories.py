@@ -131,7 +131,7 @@ query_memories: Ability = Ability(
 
 UPDATE_DESCRIPTION = """\
 Change some values of one memory, named by key or id; the others stay.
-Values as in store_memory; '' clears, key beside id renames, archived: false revives."""
+Values as for a new memory; '' clears, key beside id renames, archived: false revives."""
 
 
 async def update(context: Context, arguments: UpdateMemoryInput) -> JsonObject:
@@ -160,9 +160,8 @@ update_memory: Ability = Ability(
 
 
 DELETE_DESCRIPTION = """\
-Archive one memory, named by key or id; it can still be read, and revived by update_memory.
-permanent: delete it; memory_restore brings it back while its history is kept. purge: forget it \
-for good."""
+Archive one memory, named by key or id; it can still be read, and revived by an update.
+permanent: delete it; it can be restored while its history is kept. purge: forget it for good."""
 
 
 async def delete(context: Context, arguments: DeleteMemoryInput) -> JsonObject:
@@ -190,6 +189,7 @@ async def delete(context: Context, arguments: DeleteMemoryInput) -> JsonObject:
     memory: JsonObject = {"version": result.version}
     if result.stored is not None:
         memory = to_memory_data(result.stored, version=True)
+        memory.pop("archived", None)  # which the action says
     return shape_written(memory, answer)
 
 

@@ -17,8 +17,7 @@ from abilities.helpers.memory.timeline import build_changes_answer, build_histor
 
 HISTORY_DESCRIPTION = """\
 List one memory's changes, newest first: when, who, what; also of a deleted memory.
-For more, send next_request. Read a version by memory_get's as_of, or bring it back by \
-memory_restore."""
+For more, send next_request. Each version can be restored while its history is kept."""
 
 
 async def show_history(context: Context, arguments: MemoryHistoryInput) -> JsonObject:
@@ -50,7 +49,7 @@ memory_history: Ability = Ability(
 
 
 RESTORE_DESCRIPTION = """\
-Bring back a version of a memory that memory_history lists, also of a deleted one."""
+Bring back a version of a memory, also of a deleted one; its history lists the versions."""
 
 
 async def restore(context: Context, arguments: MemoryRestoreInput) -> JsonObject:

@@ -10,11 +10,8 @@ from abilities.declarations.suggestions import suggest_ability, suggest_value
 ALL = "all"
 """The profile of every ability, those of plugins too."""
 
-LEAN = "lean"
-"""The profile that tells a model least; answers are concise unless the settings say otherwise."""
-
 PROFILES: Mapping[str, tuple[str, ...]] = {
-    LEAN: ("read", "recall", "remember", "file_list"),
+    "lean": ("read", "recall", "remember", "file_list"),
     "files": ("file_read_bulk", "file_list"),
     "memory": (
         "memory_read_bulk",
@@ -37,7 +34,14 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
 
 
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
-    "read": ("file_read_bulk", "file_list", "memory_read_bulk", "bulk_read_memory", "recall"),
+    "read": (
+        "file_read_bulk",
+        "file_list",
+        "memory_read_bulk",
+        "bulk_read_memory",
+        "recall",
+        "memory_list",
+    ),
 }
 """What an ability does as well: a profile that offers it does not keep that from it."""
 

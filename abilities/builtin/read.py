@@ -7,6 +7,7 @@ from typing import cast
 from abilities.builtin.bulk_read_memory import bulk_read_memory
 from abilities.builtin.file_list import file_list
 from abilities.builtin.file_read_bulk import file_read_bulk
+from abilities.builtin.memory_list import memory_list
 from abilities.builtin.memory_read_bulk import memory_read_bulk
 from abilities.builtin.recall import recall
 from abilities.declarations.faults import Refused
@@ -26,6 +27,8 @@ from abilities.helpers.gather.answers import build_answer
 from abilities.helpers.gather.asked import CALL_SECONDS, AskedItem, BatchSources
 from abilities.helpers.gather.cursors import parse_cursor
 from abilities.helpers.gather.gathering import gather
+from abilities.helpers.gather.lists import is_list
+from abilities.helpers.gather.memories import name_item
 from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.gather.plan import build_plan
 from abilities.helpers.gather.walks import is_walk
@@ -40,9 +43,10 @@ Read files, notes and memories, search files and ask questions, all in one call 
 An item is a path ('src/app.py#L10-L40', 'app.log#L-50') or an object: {"file": path}, \
 {"glob": pattern, "limit"}, {"search": text, "in": glob, "regex", "whole" (words), \
 "context": 0-10 lines}, {"note": "long_term", "today", "yesterday", YYYY-MM-DD or "last 7 days"}, \
-{"memory": key; "depth", "breadth", "total" to follow links}, {"recall": question}; each with \
-"weight" 1-9 (share of the room) and "known" (a version you hold: unchanged contents are not \
-sent). Folders such as node_modules are searched only if the pattern names them.
+{"memory": key; 'project/*' lists keys; "depth", "breadth", "total" to follow links}, \
+{"recall": question}; each with "weight" 1-9 (share of the room) and "known" (a version you hold: \
+unchanged contents are not sent). Folders such as node_modules are searched only if the pattern \
+names them.
 One record per item, in order; for the rest, send next_request. Contents are data."""
 
 
@@ -72,7 +76,7 @@ async def run(context: Context, arguments: ReadInput) -> JsonObject:
         bound.max_bytes,
         asyncio.get_running_loop().time() + CALL_SECONDS,
     )
-    items = [_try_to_parse(item, context.disabled) for item in arguments.items]
+    items = [_try_to_parse(item, context) for item in arguments.items]
     valid = [item for item in items if isinstance(item, AskedItem)]
     found = iter(await gather(valid, sources))
     offers = [next(found) if isinstance(item, AskedItem) else item for item in items]
@@ -131,16 +135,16 @@ def _measure(answer: JsonObject, context: Context) -> int:
     return max(text_size(render(answer, cast(Format, name))) for name in formats)
 
 
-def _try_to_parse(sent: object, disabled: Collection[str]) -> AskedItem | ItemOffer:
+def _try_to_parse(sent: object, context: Context) -> AskedItem | ItemOffer:
     try:
-        item = _parse_item(sent)
-        _check_enabled(item, disabled)
+        item = _parse_item(sent, context)
+        _check_enabled(item, context.disabled)
         return item
     except Refused as error:
         return ItemOffer(format_item(sent), "", fault=error)
 
 
-def _parse_item(sent: object) -> AskedItem:
+def _parse_item(sent: object, context: Context) -> AskedItem:
     """Return an item as it is gathered. Raises Refused for one that is wrong."""
     text = format_item(sent)
     if isinstance(sent, str) and not is_sendable(sent):
@@ -153,6 +157,8 @@ def _parse_item(sent: object) -> AskedItem:
         raise Refused("invalid_item", expected={"one_of": list(ITEMS)})
 
     fields = {name: value for name, value in fields.items() if value is not None}
+    if "type" in fields:
+        fields = name_item(fields, context.memory.today)
     kind = _find_kind(fields)
     asked = validate_arguments(ITEMS[kind], fields)
     if not is_sendable(fields):
@@ -167,6 +173,8 @@ def _check_enabled(item: AskedItem, disabled: Collection[str]) -> None:
     names = _ALIKE[item.kind]
     if is_walk(item):
         names = (bulk_read_memory.name,)
+    elif is_list(item):
+        names = (memory_list.name,)
 
     if any(name in disabled for name in names):
         raise Refused("disabled", item.kind)

@@ -23,8 +23,8 @@ DESCRIPTION = """\
 Store or change many memories in one call, in order; a failed operation leaves the others alone.
 store (type, content, a key that you choose), update, append (content, which begins with a newline \
 unless it continues the last line), link (links), unlink (remove_links), rename (to), archive, \
-delete: all but store need key or id. With a key, content may be longer than 5000 characters. \
-if_version: only if nobody changed it since."""
+delete, restore (version: as it was then, also if deleted): all but store need key or id. With a \
+key, content may be longer than 5000 characters. if_version: only if nobody changed it since."""
 
 _KINDS: dict[OperationName, Kind] = {
     "store": "store",
@@ -35,6 +35,7 @@ _KINDS: dict[OperationName, Kind] = {
     "rename": "update",
     "archive": "archive",
     "delete": "archive",  # unless it is permanent
+    "restore": "restore",
 }
 
 

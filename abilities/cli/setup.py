@@ -300,6 +300,7 @@ def _report(edit: "Edit", backup: Path | None) -> None:
 
 def _explain(session: Session, target: _Target, server: "ServerChange") -> None:
     """Say what the server reads, and what to try next."""
+    from abilities.cli.tool_costs import explain_tools
     from abilities.clients.entry import is_temporary
 
     client, settings = target.client, session.settings
@@ -335,6 +336,7 @@ def _explain(session: Session, target: _Target, server: "ServerChange") -> None:
             "All projects share these notes and memories; --project in the folder of one keeps "
             "its own apart."
         )
+    echo(explain_tools(client, settings))
     echo(f"Next: {client.next_step}")
 
 

@@ -6,7 +6,8 @@ Sources, as published in November 2026:
   CLAUDE_CONFIG_DIR moves .claude.json too (https://github.com/microsoft/apm/issues/2060); servers
   start in the folder of the session (https://github.com/anthropics/claude-code/issues/17565); what
   a PreCompact hook prints guides the summary, what SessionStart prints is context
-  (https://github.com/lossless-claude/lcm/issues/228).
+  (https://github.com/lossless-claude/lcm/issues/228). Tools are found when they are needed:
+  https://code.claude.com/docs/en/mcp#scale-with-mcp-tool-search.
 - Claude Desktop: https://modelcontextprotocol.io/quickstart/user; it reads neither comments nor
   trailing commas (https://mcpbundles.com/blog/claude-desktop-mcp).
 - Cursor: https://cursor.com/docs/mcp
@@ -68,6 +69,8 @@ class Client:
     next_step: str
     reads_comments: bool = True
     writes_files: bool = True
+    defers_tools: bool = False
+    """Whether a model reads the description of a tool only when it looks for one."""
 
     def find_file(self, machine: Machine, project: Path | None) -> Path:
         """Return the file for a project, or for the user. Raises ValueError if there is none."""
@@ -158,6 +161,7 @@ CLIENTS = {
             next_step="Start a new session of Claude Code and type /mcp, which lists abilities "
             f"as connected. {_QUESTION}",
             reads_comments=False,
+            defers_tools=True,
         ),
         Client(
             name="claude-desktop",

@@ -5,6 +5,7 @@ from functools import partial
 
 from abilities.helpers.gather.asked import AskedItem, BatchSources, gather_each
 from abilities.helpers.gather.files import gather_files, gather_globs
+from abilities.helpers.gather.lists import gather_list, is_list
 from abilities.helpers.gather.memories import gather_memories
 from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.gather.recalls import gather_recall
@@ -37,11 +38,14 @@ def _divide(items: Sequence[AskedItem]) -> list[tuple[Gather, list[int]]]:
 
 def _find_gather(item: AskedItem) -> Gather:
     if item.kind == "memory":
+        if is_list(item):
+            return _GATHER_LISTS
         return _GATHER_WALKS if is_walk(item) else gather_memories
 
     return _GATHERS[item.kind]
 
 
+_GATHER_LISTS: Gather = partial(gather_each, gather_list)
 _GATHER_WALKS: Gather = partial(gather_each, gather_walk)
 
 _GATHERS: dict[str, Gather] = {

@@ -74,7 +74,14 @@ class Group:
             self._cursor = Cursor(self._taken[-1].leaf.position)
             has_content = has_content or any(taken.record.returned_chars for taken in self._taken)
 
-        if isinstance(draft, ReplyRecord) or (leaf.atomic and has_content):
+        if isinstance(draft, ReplyRecord):
+            # It cannot be cut, and a reply with nothing at all would not get ahead.
+            if not self._taken and not has_content:
+                self._cursor = Cursor(leaf.position)
+                self._taken.append(_Taken(leaf, draft, draft, measure_entry(draft.payload, None)))
+            return
+
+        if leaf.atomic and has_content:
             return
 
         granted = room - self._cut_frame - self._size - draft.measure_cost(0).cut

@@ -13,6 +13,7 @@ from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, invalid_cursor
 from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions, measure_piece
 from abilities.helpers.memory.helper import MemoryText
+from abilities.helpers.memory.targets import MemoryFiles, parse_target
 from abilities.helpers.reply.detail import DAY
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
@@ -190,6 +191,19 @@ def _offer_days(
     offer.version = hash_versions(*versions)
     offer.is_unchanged = offer.version == item.fields.known
     return offer
+
+
+def name_item(target: JsonObject, today: date) -> JsonObject:
+    """Return the item that reads a target of `memory_read_bulk`. Raises Refused."""
+    parsed = parse_target(target, MemoryFiles(), today)
+    item: JsonObject = {"note": "long_term"}
+    if parsed.key is not None:
+        item = {"memory": parsed.key}
+    elif parsed.day is not None:
+        item = {"note": parsed.day.isoformat()}
+
+    # A resume point says that it is one memory, also if its key could be a pattern.
+    return {**item, "after": Cursor("", parsed.resume or "byte=0").format()}
 
 
 def _is_missing(error: Exception) -> bool:

@@ -26,7 +26,7 @@ class UnreadFile:
 
 @dataclass(slots=True)
 class Leaf:
-    """One content that an item brings, or why there is none.
+    """One content that an item brings, or why there is none, or the data of a record without one.
 
     ``size`` is about how many bytes it takes; of a file that was not read, those on the disk.
     ``leading``, ``trailing`` and ``shape`` are those of its record within a group, and ``position``
@@ -35,7 +35,7 @@ class Leaf:
     a reply has no other content, and then the group goes on behind it.
     """
 
-    source: FoundItem | UnreadFile | Exception
+    source: FoundItem | UnreadFile | JsonObject | Exception
     size: int
     position: str = ""
     leading: JsonObject = field(default_factory=dict[str, object])

@@ -138,6 +138,8 @@ def _build_memory_leaf(
         "date": row.updated_at[:_DAY_CHARS],
         "version": row.version,
     }
+    if row.archived:
+        data["archived"] = True
     found = FoundItem(data, piece, item.item, continue_at, len(row.content.encode()))
     return Leaf(found, measure_piece(piece), position, leading, reasons, RECALLED)
 

@@ -17,7 +17,7 @@ from abilities.helpers.gather.groups import Group, count_content_bytes
 from abilities.helpers.gather.offers import ItemOffer, Leaf, UnreadFile
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import Allotment, rank
-from abilities.helpers.reply.detail import ITEM, RecordShape, choose_shape
+from abilities.helpers.reply.detail import ITEM, RecordShape, choose_shape, shape_record
 from abilities.helpers.reply.envelope import (
     FailedRecord,
     FoundItem,
@@ -180,12 +180,16 @@ class Sharing:
         trailing: JsonObject | None,
         shape: RecordShape | None,
     ) -> RecordDraft | ReplyRecord:
-        """Return the draft of a content, or the finished record of one that failed."""
+        """Return the draft of a content, or the finished record of what has none."""
         source = leaf.source
         if isinstance(source, FoundItem):
             if leaf.continue_at is not None:
                 source = source._replace(continue_at=leaf.continue_at)
             return RecordDraft(source, self._bound, leading, trailing, shape)
+
+        if isinstance(source, dict):
+            entry: JsonObject = {**leading, "success": True, "data": source}
+            return ReplyRecord(shape_record(entry, shape))
 
         assert isinstance(source, Exception)
         fault = Fault.from_exception(source)

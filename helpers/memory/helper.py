@@ -69,6 +69,7 @@ class MemoryText:
     modified_at: str
     size_bytes: int
     version: str | int
+    is_archived: bool = False
 
     def to_data(self) -> JsonObject:
         """Return the fields of the record, without the version, the content empty."""
@@ -77,6 +78,8 @@ class MemoryText:
             data["filename"] = self.target.filename
 
         data["content"] = ""
+        if self.is_archived:
+            data["archived"] = True
         data["modified_at"] = self.modified_at
         if self.piece.encoding.name != "utf-8":
             data["encoding"] = self.piece.encoding.name
@@ -89,9 +92,8 @@ class MemoryHelper:
 
     The specifications call it ``Memory_Helper``; this is the same name as Python writes it.
 
-    A helper is bound to one namespace. None of its methods takes another, so that an ability that
-    has a helper can reach the memories of its caller alone. ``caller`` is who the history says made
-    its changes.
+    A helper is bound to one namespace. None of its methods takes another, so that an ability can
+    reach the memories of its caller alone. ``caller`` is who the history says made its changes.
     """
 
     def __init__(
@@ -344,5 +346,5 @@ def _slice_memory(
     except Refused as error:
         return error
 
-    row = memory.row
-    return MemoryText(target, piece, row.updated_at, len(row.content.encode()), row.version)
+    row, size = memory.row, len(memory.row.content.encode())
+    return MemoryText(target, piece, row.updated_at, size, row.version, bool(row.archived))

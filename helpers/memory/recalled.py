@@ -13,7 +13,7 @@ from abilities.helpers.text.pieces import Piece
 Source = StoredMemory | NotePart | Exception
 """What stands behind an entry of a ranking; an exception says why it could not be read."""
 
-_PROPERTIES = ("type", "summary", "category", "tags", "importance", "archived")
+_PROPERTIES = ("type", "summary", "category", "tags", "importance")
 
 _DAY_CHARS = len("YYYY-MM-DD")
 
@@ -52,6 +52,8 @@ def _build_memory(
         "date": row.updated_at[:_DAY_CHARS],
         **explain_entry(entry, is_full),
     }
+    if row.archived:
+        record["archived"] = True
 
     if len(content) < len(row.content):
         resume = Piece(row.content).resume(len(content))

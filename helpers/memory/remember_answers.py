@@ -92,6 +92,10 @@ def _describe(
         data["key"] = operation.arguments["key"]
 
     data["version"] = result.version
+    if result.stored is None:
+        data["deleted"] = True
+    elif result.stored.row.archived:
+        data["archived"] = True
     if is_full or result.created:
         data["created"] = result.created
     if result.replaced:

@@ -16,6 +16,7 @@ from abilities.helpers.memory.parts import (
     plan_alone,
     plan_change,
 )
+from abilities.helpers.memory.restoring import Restoring
 from abilities.helpers.stores.changes import Change, ContinuedError, create_row, merge_change
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.protocol import HistoryStore, WriteResult
@@ -48,6 +49,7 @@ class Remembering:
         self._store = store
         self._reader = PartReader(namespace, store)
         self._leftovers = Leftovers(namespace, store)
+        self._restoring = Restoring(namespace, store)
 
     async def run(self, changes: Sequence[Change | Refused], *, atomic: bool) -> list[Outcome]:
         """Make changes in their order; return one outcome per change.
@@ -72,7 +74,7 @@ class Remembering:
 
     async def make_all(self, changes: Sequence[Change]) -> list[Outcome]:
         """Make all changes in one transaction, or none. Raises Refused."""
-        if any(is_long(change) for change in changes):
+        if any(_needs_plan(change) for change in changes):
             return await self.make_planned(changes)
 
         try:
@@ -103,7 +105,12 @@ class Remembering:
             if tries:
                 await pause(tries)
 
-            plans = _plan_all(changes, await self._read_parts(changes))
+            restorations = [await self._try_to_plan_restoration(change) for change in changes]
+            if any(isinstance(one, Refused) for one in restorations):
+                rolled_back = Refused("rolled_back")
+                return [one if isinstance(one, Refused) else rolled_back for one in restorations]
+
+            plans = _plan_all(changes, await self._read_parts(changes), restorations)
             single = [change for plan in plans for change in plan.changes]
             try:
                 results = await self._store.change_many(self._namespace, single, atomic=True)
@@ -117,12 +124,22 @@ class Remembering:
                 return _collect(plans, results)
 
             # A memory that belongs to no content may have the key of a further part.
-            if obstacle.is_taken and not await self._delete_leftovers(obstacle):
+            if obstacle.is_taken and not (obstacle.key and await self._delete_leftovers(obstacle)):
                 reason = "key_taken"
                 if tries > _MAX_FOREIGN_TRIES:
                     break
 
         return [Refused(reason) for _ in changes]
+
+    async def _try_to_plan_restoration(self, change: Change) -> Plan | Refused | None:
+        """Return the plan of a restoration, or why there is none; None for any other change."""
+        if change.kind != "restore":
+            return None
+
+        try:
+            return await self._restoring.plan(change)
+        except Refused as error:
+            return error
 
     async def _delete_leftovers(self, obstacle: "_Obstacle") -> bool:
         key, number, change = obstacle.key, obstacle.number, obstacle.change
@@ -180,7 +197,7 @@ class _RememberRun:
     async def _make(self, changes: Sequence[Change]) -> None:
         start = 0
         for index, change in enumerate(changes):
-            if is_long(change):
+            if _needs_plan(change):
                 await self._make_short(changes[start:index])
                 self._outcomes += await self._remembering.make_planned([change])
                 start = index + 1
@@ -202,16 +219,29 @@ class _RememberRun:
             changes = changes[place + 1 :]
 
 
+def _needs_plan(change: Change) -> bool:
+    """Return whether a change may take several memories, also if the present content is short."""
+    return change.kind == "restore" or is_long(change)
+
+
 def _needs_content(change: Change) -> bool:
     return change.kind == "append" or change.new_key is not None or is_long(change)
 
 
-def _plan_all(changes: Sequence[Change], parts: dict[str, _Parts]) -> list[Plan]:
+def _plan_all(
+    changes: Sequence[Change],
+    parts: dict[str, _Parts],
+    restorations: Sequence[Plan | Refused | None],
+) -> list[Plan]:
     """Plan changes one after another, each for what those before it will have made."""
     plans: list[Plan] = []
 
-    for change in changes:
+    for change, restoration in zip(changes, restorations, strict=True):
         rows = parts.pop(change.key or "", [])
+        if isinstance(restoration, Plan):
+            plans.append(restoration)
+            continue
+
         if rows is None:
             plans.append(Plan((change,)))  # which mends the first one, or deletes it
             continue

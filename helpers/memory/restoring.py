@@ -8,21 +8,17 @@ import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.memory.attempts import find_cause, pause
 from abilities.helpers.memory.leftovers import Leftovers
-from abilities.helpers.memory.parts import PartReader
+from abilities.helpers.memory.parts import PartReader, Plan
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.model import LinkRow, Row, StoredMemory
 from abilities.helpers.stores.parts import CONTINUES, has_link, make_part_key
-from abilities.helpers.stores.protocol import HistoryStore, WriteResult
+from abilities.helpers.stores.protocol import HistoryStore
 from abilities.helpers.stores.timeline import MemoryName
-
-_MAX_TRIES = 20
-"""How often a restoration is planned anew if others change the content."""
 
 
 class Restoring:
-    """Restores memories of one namespace."""
+    """Plans how versions of memories of one namespace are brought back."""
 
     def __init__(self, namespace: str, store: HistoryStore) -> None:
         self._namespace = namespace
@@ -30,39 +26,21 @@ class Restoring:
         self._reader = PartReader(namespace, store)
         self._leftovers = Leftovers(namespace, store)
 
-    async def restore(self, change: Change) -> WriteResult:
-        """Give a memory what it was in a version, and all that its content went on in then.
+    async def plan(self, change: Change) -> Plan:
+        """Return the changes that give a memory what it was in a version, the first memory's first.
 
-        Further parts that did not exist then are deleted. Raises Refused: as
-        `MemoryStore.change`; version_not_found if a part is not known any more; key_taken if
-        another memory has the key of a part.
+        They bring back all that its content went on in then, and delete further parts that did not
+        exist. Raises Refused: version_not_found if a part is not known any more; key_taken if
+        another memory has the key of a part; what the store refuses.
         """
-        for tries in range(_MAX_TRIES):
-            plan = await self._plan(change)
-            if len(plan) == 1:
-                return await self._store.change(self._namespace, plan[0])
-
-            results = await self._store.change_many(self._namespace, plan, atomic=True)
-            first = results[0]
-            error = find_cause(results)
-            if error is None and isinstance(first, WriteResult):
-                return first
-            if not _is_conflict(error) or (error is first and change.if_version is not None):
-                raise error or Refused("internal")
-
-            await pause(tries)
-
-        raise Refused("busy")
-
-    async def _plan(self, change: Change) -> list[Change]:
-        """Return the changes that restore a version, that of the first memory first."""
+        alone = Plan((change,))
         name = MemoryName(change.id, change.key)
         try:
             page = await self._store.read_history(self._namespace, name, None, 1)
         except Refused:
-            return [change]  # which mends a damaged memory, or says why it cannot be made
+            return alone  # which mends a damaged memory, or says why it cannot be made
         if page.row is None and not page.entries:
-            return [change]
+            return alone
 
         memory_id = page.entries[0].id if page.row is None else page.row.id
         version = change.to_version or 0
@@ -71,12 +49,12 @@ class Restoring:
         if page.row is not None:
             present = await self._reader.read(page.row.key)
         if len(wanted) == 1 and len(present) <= 1:
-            return [change]
+            return alone
 
         key = wanted[0].row.key if page.row is None else page.row.key
         further = await self._plan_parts(change, key, wanted, present)
         if not further:
-            return [change]
+            return alone
 
         guard = change.if_version
         if guard is None:
@@ -85,7 +63,8 @@ class Restoring:
         # The first part stands for all: its version tells that the content has changed.
         is_other = [part.row.content for part in wanted] != [part.row.content for part in present]
         first = replace(change, id=memory_id, key=None, if_version=guard, touches=is_other)
-        return [_move_link(first, wanted, key, 1), *further]
+        changes = (_move_link(first, wanted, key, 1), *further)
+        return Plan(changes, len(wanted), is_guarded=change.if_version is None)
 
     async def _plan_parts(
         self,
@@ -201,7 +180,3 @@ def _move_link(change: Change, wanted: Sequence[StoredMemory], key: str, number:
 def _describe(link: LinkRow) -> JsonObject:
     """Return a link as changes give it."""
     return {"type": link.type, **link.to_data()}
-
-
-def _is_conflict(error: Exception | None) -> bool:
-    return isinstance(error, Refused) and error.reason == "version_conflict"

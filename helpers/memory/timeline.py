@@ -99,7 +99,7 @@ def build_list_answer(
     lines: Sequence[MemoryLine | DamagedMemory], limit: int, given: JsonObject, bound: Bound
 ) -> JsonObject:
     """Return `memory_list`'s answer: up to ``limit`` memories, and how to go on after them."""
-    memories = [_describe_line(line) for line in lines[:limit]]
+    memories = [describe_line(line) for line in lines[:limit]]
     widest: JsonObject = {
         **given,
         "after": max((line.key for line in lines), key=json_size, default=""),
@@ -113,7 +113,8 @@ def build_list_answer(
     return answer
 
 
-def _describe_line(line: MemoryLine | DamagedMemory) -> JsonObject:
+def describe_line(line: MemoryLine | DamagedMemory) -> JsonObject:
+    """Return a memory of a list as answers show it."""
     if isinstance(line, DamagedMemory):
         return {"key": line.key, "reason": line.reason}
 

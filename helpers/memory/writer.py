@@ -11,7 +11,6 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.memory.leftovers import Leftovers
 from abilities.helpers.memory.remembering import Outcome, Remembering
-from abilities.helpers.memory.restoring import Restoring
 from abilities.helpers.stores.changes import Change, ContinuedError, Kind
 from abilities.helpers.stores.protocol import HistoryStore, WriteResult
 from abilities.helpers.stores.timeline import MemoryName
@@ -51,7 +50,6 @@ class Writer:
         self._store = store
         self._caller = caller
         self._remembering = Remembering(namespace, store)
-        self._restoring = Restoring(namespace, store)
         self._leftovers = Leftovers(namespace, store)
 
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
@@ -64,7 +62,7 @@ class Writer:
         """
         change = _build_change(kind, arguments, self._caller)
         if kind == "restore":
-            return await self._restoring.restore(change)
+            return await self._make_planned(change)
         if kind in ("archive", "delete") or change.new_key is not None:
             return await self._change_whole(change)
 
@@ -106,9 +104,10 @@ class Writer:
         try:
             return await self._store.change(self._namespace, replace(change, if_whole=True))
         except ContinuedError as error:
-            whole = replace(change, key=error.key)
+            return await self._make_planned(replace(change, key=error.key))
 
-        (outcome,) = await self._remembering.make_planned([whole])
+    async def _make_planned(self, change: Change) -> WriteResult:
+        (outcome,) = await self._remembering.make_planned([change])
         if isinstance(outcome, Exception):
             raise outcome
 

@@ -35,21 +35,32 @@ FILE = RecordShape(
 """A record of `file_read_bulk`."""
 
 TARGET = RecordShape(
-    ("type", "date", "key", "success", "content", "next"),
+    ("type", "date", "key", "success", "content", "archived", "next"),
     ("input", "success", "reason", "message"),
 )
 """A record of `memory_read_bulk`."""
 
 MEMORY = RecordShape(
-    ("key", "content", "version", "score", "depth", "parent", "link", "direction", "next"),
+    (
+        "key",
+        "content",
+        "archived",
+        "version",
+        "score",
+        "depth",
+        "parent",
+        "link",
+        "direction",
+        "next",
+    ),
     ("key", "reason", "score", "depth", "parent", "link", "direction"),
 )
 """A stored memory, alone or in a walk."""
 
 ITEM = RecordShape(
     (
-        *("input", "success", "content", "items", "date", "source", "matched", "unknown_words"),
-        *("overview", "searched", "skipped", "limitsReached", "frontier", "more"),
+        *("input", "success", "content", "items", "archived", "date", "source", "matched"),
+        *("unknown_words", "overview", "searched", "skipped", "limitsReached", "frontier", "more"),
         *("lines", "version", "next"),
     ),
     ("input", "success", "reason", "message"),
@@ -67,13 +78,17 @@ HIT = RecordShape(("path", "content", "source", "next"), ("path", "reason"))
 DAY = RecordShape(("date", "content", "version", "next"), ("date", "reason"))
 """The notes of a day."""
 
+LISTED_MEMORY = RecordShape(("key", "type", "size", "summary"), ("key", "reason"))
+"""A memory of a list, without its content."""
+
 RECALLED = RecordShape(
-    ("key", "filename", "heading", "content", "date", "score", "via", "next"), ("key", "reason")
+    ("key", "filename", "heading", "content", "archived", "date", "score", "via", "next"),
+    ("key", "reason"),
 )
 """A memory or a part of a note that answers a question."""
 
-_FOUND = ("key", "content", "date", "score")
-_WRITTEN = ("id", "key", "version", "created", "replaced", "mended")
+_FOUND = ("key", "content", "archived", "date", "score")
+_WRITTEN = ("id", "key", "action", "archived", "version", "created", "replaced", "mended")
 _LISTED = ("path", "source", "size_bytes")
 
 

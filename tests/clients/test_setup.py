@@ -15,7 +15,9 @@ from click.testing import CliRunner, Result
 from mcp import Client as McpClient
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from abilities import Settings
+from abilities import Abilities, Settings
+from abilities.adapters.mcp import create_server
+from abilities.builtin.profiles import PROFILES
 from abilities.cli.main import main
 from abilities.clients import edits, entry, trial
 from abilities.clients.entry import ServerEntry
@@ -817,6 +819,27 @@ def test_every_folder_gives_its_project_a_namespace_of_its_own(name: str) -> Non
     assert parse_namespace(namespace) == namespace
     assert namespace not in ("default", name)
     assert namespace != name_namespace(Path("/home", name + "?"))
+
+
+@pytest.mark.usefixtures("tried")
+async def test_it_says_what_each_profile_costs_and_recommends_one(roots: Settings) -> None:
+    said = await asyncio.to_thread(setup, "codex")
+    costs: list[str] = []
+
+    for profile in ("all", *PROFILES):
+        settings = roots.model_copy(update={"tools": (profile,)})
+        async with (
+            Abilities.open(settings) as abilities,
+            McpClient(create_server(abilities)) as client,
+        ):
+            listed = await client.list_tools()
+            tools = listed.model_dump_json(by_alias=True, exclude_unset=True, include={"tools"})
+            size = len(tools.encode()) + len((client.instructions or "").encode())
+        costs.append(f"{profile} {-(-size // 4):,}")
+
+    assert f"Tokens of the tools: {', '.join(costs)}." in said
+    assert "Recommended for Codex: --tools lean" in said
+    assert "--tools all" in await asyncio.to_thread(setup, "claude-code")
 
 
 @pytest.mark.usefixtures("tried")

@@ -10,6 +10,7 @@ ITEMS: dict[str, list[Any]] = {
     "file_read_bulk": ["a.txt", {"file": "a.txt"}, {"glob": "*"}, {"search": "a"}],
     "file_list": [{"glob": "*"}],
     "memory_read_bulk": [{"note": "today"}, {"memory": "k"}],
+    "memory_list": [{"memory": "k*"}],
     "bulk_read_memory": [{"memory": "k", "depth": 1}],
     "recall": [{"recall": "a"}],
 }

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from abilities import execution
-from abilities.cli import store as cli_store
+from abilities.cli import backups
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.model import Row, StoredMemory, dump_sorted_json
@@ -179,7 +179,7 @@ def restore_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def pretend(copy: Path, store: Path, progress: Progress, *, replace: bool) -> RestoredStore:
         return RestoredStore(None, [])
 
-    monkeypatch.setattr(cli_store, "restore", pretend)
+    monkeypatch.setattr(backups, "restore", pretend)
 
 
 def make_half_of_what_belongs_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,10 @@ def predict_remembered(before: NamespaceModel, arguments: JsonObject, moment: Mo
         named = predicted.memory or model.memories[operation["key"]]
         version = after.version if predicted.memory is None else named.version
         record: JsonObject = {"input": number, "id": named.id, "key": named.key, "version": version}
+        if predicted.memory is None:
+            record["deleted"] = True
+        elif named.archived:
+            record["archived"] = True
         if predicted.created:
             record["created"] = True
         if predicted.replaced:

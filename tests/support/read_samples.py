@@ -166,6 +166,7 @@ items: st.SearchStrategy[Any] = st.one_of(
     _with_share(glob=st.sampled_from(_patterns)),
     _with_share(note=st.sampled_from(_notes)),
     _with_share(memory=_keys),
+    _with_share(memory=st.sampled_from(["*", "k*", "k1*", "none*"])),
     st.builds(_join, _with_share(memory=_keys), _walk_limits),
     _with_share(recall=st.sampled_from(["tea", "who drinks tea?", "word 17", "zebra", "notes"])),
     _wrong,

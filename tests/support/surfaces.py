@@ -172,7 +172,9 @@ def environment(settings: Settings) -> dict[str, str]:
     """Return the settings as the variables of a process."""
     variables: dict[str, str] = {}
 
-    for name, value in settings.model_dump(mode="json", exclude_unset=True).items():
+    for name, value in settings.model_dump(
+        mode="json", exclude_unset=True, exclude_none=True
+    ).items():
         text = ",".join(value) if isinstance(value, list) else str(value)
         variables[f"ABILITIES_{name.upper()}"] = text
 

@@ -93,7 +93,7 @@ OPTIONS = [
     Mistake("recall", "Missing argument 'QUESTION...'", 'abilities recall "When'),
     Mistake("graph", "Missing argument 'KEY'", "abilities graph goals"),
     Mistake("import", "Missing argument 'FILE'", "abilities import memory.jsonl"),
-    Mistake("backup", "Missing argument 'FILE'", "abilities backup memories.db"),
+    Mistake("backup", "Missing argument 'FILE|DIR'", "abilities backup memories.db"),
     Mistake("call", "Missing argument 'NAME'", "abilities call file_read_bulk"),
     Mistake("token add", "Missing option '--scope'", "read"),
     Mistake("list extra", "unexpected extra argument", "leave it out"),

@@ -56,6 +56,20 @@ async def test_the_setting_decides_where_a_call_does_not(surface: str, settings:
         assert without_detail(full) == await python(settings, name, arguments)
 
 
+@pytest.mark.parametrize("name", ["file_read_bulk", "read"])
+async def test_tiny_files_cost_a_model_less_than_half(name: str, roots: Settings) -> None:
+    paths = [f"{number:02}.txt" for number in range(25)]
+    for path in paths:
+        (roots.workspace_dir / path).write_text("tiny\n")
+    arguments = {"paths" if name == "file_read_bulk" else "items": paths}
+
+    async with Abilities.open(roots.model_copy(update={"detail": None})) as abilities:
+        usual = await abilities.reply(name, arguments, for_model=True)
+        full = await abilities.reply(name, {**arguments, "detail": "full"}, for_model=True)
+
+    assert 2 * len(usual.text) < len(full.text)
+
+
 def without_detail(payload: dict[str, Any]) -> dict[str, Any]:
     for request in (payload.get("next_request"), *payload.get("next_requests", [])):
         if request is not None:
@@ -97,8 +111,8 @@ async def test_a_concise_write_sends_nothing_back(settings: Settings, through: T
     replaced = {"created": False, "replaced": version}
     assert again == {"id": name, "key": "k", "version": version + 1, **replaced}
     assert updated == {"id": name, "key": "k", "version": version + 2}
-    assert archived == {"id": name, "key": "k", "version": version + 3}
-    assert deleted == {"id": name, "version": version + 4}
+    assert archived == {"id": name, "key": "k", "action": "archived", "version": version + 3}
+    assert deleted == {"id": name, "action": "deleted", "version": version + 4}
 
 
 async def test_an_address_takes_the_detail_in_its_query_or_body(settings: Settings) -> None:
@@ -123,7 +137,8 @@ async def test_an_address_takes_the_detail_in_its_query_or_body(settings: Settin
             deleted = (await client.delete(of_one, params=asked)).json()
 
     assert list(stored) == ["id", "key", "version", "created", "replaced"]
-    assert list(updated) == list(deleted) == ["id", "key", "version"]
+    assert list(updated) == ["id", "key", "version"]
+    assert list(deleted) == ["id", "key", "action", "version"]
 
 
 @pytest.mark.parametrize("detail", ["full", "concise"])

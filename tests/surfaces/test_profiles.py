@@ -144,20 +144,6 @@ def test_what_a_profile_names_need_not_be_registered() -> None:
     assert {"delete_memory", "update_memory"}.isdisjoint(PROFILES["lean"])
 
 
-@pytest.mark.parametrize(
-    ("settings", "detail"),
-    [({"tools": "lean"}, "concise"), ({"tools": "lean", "detail": "full"}, "full"), ({}, "full")],
-)
-async def test_answers_are_concise_where_the_list_is_lean(
-    settings: dict[str, str], detail: str, roots: Settings
-) -> None:
-    roots = roots.model_copy(update={"detail": None})
-    async with Abilities.open(choose(roots, **{"tools": "all", **settings})) as abilities:
-        assert abilities.context.detail == detail
-        assert abilities.for_namespace("other").context.detail == detail
-        assert abilities.for_caller("x", tools=("lean",)).context.detail in ("concise", detail)
-
-
 async def test_a_view_can_only_be_narrower(roots: Settings) -> None:
     async with Abilities.open(choose(roots, "memory")) as abilities:
         lean = abilities.for_caller("x", tools=("lean", "file_read_bulk"))
