@@ -140,7 +140,4 @@ memory_get: Ability = Ability(
     read_only=True,
     idempotent=True,
     resource="memory://{key}",
-    see_also={
-        "bulk_read_memory": "bulkRead: answers as bulk_read_memory (totalLimit is its total)."
-    },
 )

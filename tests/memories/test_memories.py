@@ -246,7 +246,12 @@ CHAIN_LENGTH = size("ABILITIES_CHAIN_LENGTH", quick=500, full=5_000)
 def large_store(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of a store that holds a memory with many links, and a long chain of memories."""
     base = tmp_path_factory.mktemp("large")
-    settings = Settings(agent_dir=base, workspace_dir=base, store_url=f"sqlite:///{base}/memory.db")
+    settings = Settings(
+        agent_dir=base,
+        workspace_dir=base,
+        store_url=f"sqlite:///{base}/memory.db",
+        detail="full",  # on every surface, so that their payloads can be compared
+    )
 
     async def fill() -> None:
         async with open_calls(settings) as call:

@@ -263,6 +263,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.tokens",
         "helpers.transfer",
         "helpers.walk",
+        "instructions",
         "offer",
         "origins",
         "prompts",

@@ -576,7 +576,7 @@ COMMAND_MISTAKES = [
         "an unknown option",
         ["call", "file_list", "--prety"],
         "No such option '--prety'",
-        "Did you mean --pretty?",
+        "Did you mean '--pretty'?",
     ),
     Mistake("a token without a scope", ["token", "add"], "Missing option '--scope'", "Choose from"),
     Mistake(

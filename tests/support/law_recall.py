@@ -11,6 +11,7 @@ from abilities.declarations.limits import MAX_RECALL_TOKENS, MIN_FURTHER_TOKENS,
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.recall_answers import (
     INPUT_CHARS,
+    MAX_ALSO,
     MAX_UNKNOWN_CHARS,
     MAX_UNKNOWN_WORDS,
 )
@@ -149,13 +150,20 @@ def expect_rankings(namespace: NamespaceModel, arguments: JsonObject, now: str) 
     questions = tuple(split_question(query, Language()) for query in arguments["queries"])
     request = RecallRequest(questions, filters, arguments.get("hops", 2))
 
+    plain = _list_plain(namespace)
     rankings: list[Ranking] = []
-    for expected, unknown in rank_exhaustively(_list_plain(namespace), request):
+    for number, (expected, unknown) in enumerate(rank_exhaustively(plain, request)):
         entries = tuple(
             RankedEntry(one.name, one.is_note, one.score, one.own, one.via, one.words)
             for one in expected
         )
-        rankings.append(Ranking(entries, tuple(unknown)))
+
+        # What another question shows answers this one too.
+        alone = RecallRequest((questions[number],), filters, request.hops)
+        ((answers, _),) = rank_exhaustively(plain, alone)
+        shown = {entry.name for entry in entries}
+        also = tuple(one.name for one in answers if one.name not in shown)
+        rankings.append(Ranking(entries, tuple(unknown), also))
 
     return rankings
 
@@ -227,9 +235,10 @@ def _check_answer(
         assert result["input"] == arguments["queries"][number][:INPUT_CHARS]
         data = result["data"] if is_full else result
         matched = len(ranking.entries) + len(ranking.also)
-        assert data["matched"] == matched, (arguments, ranking)
+        assert data["matched"] == matched, (arguments, ranking, payload)
         unknown = [word[:MAX_UNKNOWN_CHARS] for word in ranking.unknown_words[:MAX_UNKNOWN_WORDS]]
         assert data.get("unknown_words", []) == unknown, arguments
+        assert data.get("also", []) == list(ranking.also[:MAX_ALSO]), (arguments, ranking)
 
         start = int(cursors[number].partition(".")[0] or 0)
         end = start + len(data["memories"])
@@ -263,6 +272,8 @@ def _check_record(
     }
     if entry.via is not None:
         expected["via"] = entry.via
+    if memory.archived:
+        expected["archived"] = True
     if is_full:
         expected |= _describe(memory, entry)
 
@@ -284,7 +295,7 @@ def _describe(memory: MemoryModel, entry: RankedEntry) -> JsonObject:
         described["words"] = list(entry.words)
 
     described["importance"] = memory.importance
-    for name in ("summary", "category", "tags", "archived"):
+    for name in ("summary", "category", "tags"):
         if getattr(memory, name):
             described[name] = getattr(memory, name)
 

@@ -34,6 +34,7 @@ def apart(tmp_path: Path) -> Settings:
         workspace_dir=tmp_path / "work" / "{namespace}",
         store_url=f"sqlite:///{tmp_path}/memory.db",
         tokens_file=tmp_path / "tokens.json",
+        detail="full",  # on every surface, so that their payloads can be compared
     )
 
 
