@@ -49,7 +49,7 @@ class BulkReadMemoryInput(Arguments):
         description="The key of the memory to start from."
     )
     depth: Depth = Field(default=DEFAULT_DEPTH, description="Links in a row.")
-    breadth: Breadth = Field(default=DEFAULT_BREADTH, description="Memories per memory.")
+    breadth: Breadth = Field(default=DEFAULT_BREADTH, description="Children per memory.")
     total: Total = Field(default=DEFAULT_TOTAL, description="Memories in all, with the first.")
     direction: Direction = Field(default="out", description="in: links that lead to a memory.")
     output_format: OfferedFormat = None
@@ -72,9 +72,6 @@ class MemoryGetInput(Arguments):
     direction: Annotated[Direction, Unsaid("default", "description")] = Field(
         default="out", description="Links to show, or to follow; in: those that lead to it."
     )
-    whole: Annotated[bool, Boolean, Unsaid("description")] = Field(
-        default=False, description="Join a long content that goes on in further memories."
-    )
     resume: (
         Annotated[
             str,
@@ -92,7 +89,7 @@ class MemoryGetInput(Arguments):
         default=DEFAULT_DEPTH, description="With bulkRead: links in a row."
     )
     breadth: Annotated[Breadth, _FOR_PROGRAMS] = Field(
-        default=DEFAULT_BREADTH, description="With bulkRead: memories per memory."
+        default=DEFAULT_BREADTH, description="With bulkRead: children per memory."
     )
     totalLimit: Annotated[Total, _FOR_PROGRAMS] = Field(
         default=DEFAULT_TOTAL, description="With bulkRead: memories in all, with the first."
@@ -247,7 +244,7 @@ class MemoryGetAnswer(Model):
     )
     next_request: dict[str, Any] | None = Field(
         default=None,
-        description="With whole, as_of or resume, if its content was cut: arguments for the rest.",
+        description="If its content was cut: arguments for the rest.",
     )
     next_requests: list[dict[str, Any]] | None = Field(
         default=None,

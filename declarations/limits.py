@@ -28,7 +28,10 @@ MAX_KEY_CHARS = 200
 """Characters of a memory's key."""
 
 MAX_CONTENT_CHARS = 5_000
-"""Characters of a memory's content."""
+"""Characters of a memory's content, as the specifications have them for single writes and walks."""
+
+MAX_LONG_CONTENT_CHARS = 200_000
+"""Characters of a memory's content by `remember`, by an import, or by a program."""
 
 MAX_SUMMARY_CHARS = 500
 """Characters of a memory's summary."""

@@ -272,12 +272,25 @@ class ConciseMemory(Model):
     archived: IsArchived = False
     date: str = Field(description="The day of its last change, YYYY-MM-DD in UTC.")
     score: float = Field(description="Its memory_score, 0 to 1.")
+    next: str | None = Field(
+        default=None, description="If its content was cut: the target's 'resume' for the rest."
+    )
+
+
+class FoundMemory(Memory):
+    """A memory that was found, with up to 5,000 characters of its content."""
+
+    truncation: Truncation | None = Field(
+        default=None, description="Present if its content was cut."
+    )
 
 
 class QueryMemoriesAnswer(Model):
     """Answer of `query_memories`."""
 
-    memories: list[Memory | ConciseMemory] = Field(description="The page of matching memories.")
+    memories: list[FoundMemory | ConciseMemory] = Field(
+        description="The page of matching memories."
+    )
     total: int = Field(description="How many match in total.")
     limit: int = Field(
         description="The limit applied; smaller than requested if the page would not have fit."

@@ -32,6 +32,7 @@ from abilities.declarations.limits import (
     MAX_LINK_TERM_CHARS,
     MAX_LINK_TYPE_CHARS,
     MAX_LINKS,
+    MAX_LONG_CONTENT_CHARS,
     MAX_METADATA_BYTES,
     MAX_METADATA_DEPTH,
     MAX_SUMMARY_CHARS,
@@ -207,6 +208,7 @@ _KeyLength = Field(json_schema_extra={"minLength": 1, "maxLength": MAX_KEY_CHARS
 Key = Annotated[str, _KeyLength, Checked(_check_key, pattern=KEY_PATTERN), Unsaid("maxLength")]
 
 Content = Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS), Text]
+LongContent = Annotated[str, Field(min_length=1, max_length=MAX_LONG_CONTENT_CHARS), Text]
 Summary = Annotated[str, Field(max_length=MAX_SUMMARY_CHARS), Text]
 Category = Annotated[str, Field(max_length=MAX_CATEGORY_CHARS), Text]
 Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS), Unsaid("maxLength"), Text]

@@ -100,6 +100,7 @@ Reason = Literal[
     "storage_moved",
     "schema_too_new",
     "schema_too_old",
+    "schema_unpublished",
     "internal",
 ]
 """Every cause that a caller can be told of; the type checker holds each refusal against it."""
@@ -289,6 +290,11 @@ FAULTS: dict[Reason, Meaning] = {
     "schema_too_old": Meaning(
         "PERMISSION_ERROR",
         "The store is of an older version, and may not be changed here to bring it forward.",
+    ),
+    "schema_unpublished": Meaning(
+        "STORAGE_ERROR",
+        "The store was made before the first published version, which does not read it.",
+        lasting=True,
     ),
     "internal": Meaning("INTERNAL_ERROR", "Unexpected error."),
 }

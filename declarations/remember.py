@@ -25,11 +25,11 @@ from abilities.declarations.memory import (
     Key,
     LinkNames,
     Links,
+    LongContent,
     Metadata,
     Score,
     Summary,
     Tags,
-    Text,
     Type,
 )
 from abilities.declarations.model import Model
@@ -47,9 +47,6 @@ from abilities.declarations.values import JsonObject
 OperationName = Literal[
     "store", "update", "append", "link", "unlink", "rename", "archive", "delete", "restore"
 ]
-
-# Only all operations together have a bound: what a memory does not hold goes on in further ones.
-LongContent = Annotated[str, Field(min_length=1), Text]
 
 
 class Operation(Arguments):
@@ -255,9 +252,6 @@ class Applied(Model):
     updated_fields: list[str] | None = Field(
         default=None, description="The fields whose values changed."
     )
-    parts: int | None = Field(
-        default=None, description="How many memories hold the content, if it is more than one."
-    )
     mended: list[str] | None = Field(
         default=None, description="Fields that were damaged and have defaults now."
     )
@@ -285,9 +279,6 @@ class ConciseOperation(Model):
     deleted: IsDeleted = False
     created: bool | None = Field(default=None, description="Whether it is new.")
     replaced: ReplacedVersion = None
-    parts: int | None = Field(
-        default=None, description="How many memories hold the content, if it is more than one."
-    )
     reason: FailureReason = None
     field: str | None = Field(default=None, description="The field at fault.")
     message: str | None = Field(default=None, description="The rule that it breaks.")

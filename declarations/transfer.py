@@ -10,12 +10,12 @@ from abilities.declarations.memory import (
     NAMESPACE,
     Action,
     Category,
-    Content,
     Id,
     Importance,
     Key,
     LinkTerm,
     LinkType,
+    LongContent,
     Metadata,
     MetadataFields,
     Score,
@@ -61,7 +61,7 @@ class ExportedMemory(Model):
     key: Key
     id: Id
     type: Type
-    content: Content
+    content: LongContent
     summary: Summary = ""
     category: Category = ""
     tags: Tags = Field(default=[])
@@ -94,7 +94,7 @@ class PastColumns(TypedDict, total=False):
     tags: Tags
     summary: Summary
     metadata: Metadata
-    content: Content
+    content: LongContent
     expires_at: Time | Literal[""]
 
 

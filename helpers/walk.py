@@ -1,20 +1,17 @@
 """The walk from one memory along its links; sans-IO: it asks for links and is sent links.
 
-A memory's *choice* is the ``breadth`` other memories that its links rank best. It depends on
-nothing but those links, so a memory never brings more than ``breadth`` others into a walk.
+The walk goes depth first. From a memory it follows the links of the best rank until the memory has
+``breadth`` children. A link to a memory that is in the answer by as short a way takes no place; one
+that is a longer way there becomes a child here, and the walk goes on from it with the larger
+remainder of depth. (With a plain visited set, a memory first met at the depth limit would hide what
+a shorter way to it allows.)
 
-The walk retrieves memories depth first along their choices. If it meets a memory again on a shorter
-way, it goes on from there with the larger remainder of depth. (With a plain visited set, a memory
-first met at the depth limit would hide what a shorter way to it allows.) Then it arranges what it
-retrieved as a tree of shortest ways, and lists that tree depth first.
-
-Invariants: unless the total stopped the walk, it retrieved every memory within ``depth`` steps of
-the target over choices. A memory stands after its parent and one level below it, and no memory has
-more than ``breadth`` children.
+Invariants: each memory is retrieved once, no memory has more than ``breadth`` children, and a
+memory comes after its parent and one level below it.
 """
 
 import heapq
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar
 
@@ -70,20 +67,26 @@ class WalkLink(NamedTuple):
 class LinkRequest(NamedTuple):
     """A request for some of a memory's links, beginning after ``offset`` of them.
 
-    They are ordered by falling rank, falling weight and key, so absent ones come last. So many
-    are ``needed`` for now: to read and check more may be in vain.
+    They are ordered by falling rank, falling weight and key, so absent ones come last. Only
+    ``needed`` of them are needed for now; more may be sent.
+
+    With ``among``, all that is needed are the links to these memories, and ``needed`` of the links
+    to absent ones. They come in one answer, in any order; some may have been sent before. It is
+    the last request for the links of that memory.
     """
 
     key: str
     offset: int
     needed: int
+    among: frozenset[str] | None = None
 
 
 @dataclass(slots=True)
 class Step:
     """A retrieved memory in its place: ``parent`` and ``link`` are its last step from the target.
 
-    ``kept`` are the links of its choice that lead to retrieved memories, best first.
+    ``kept`` are the links to its children, and those passed over because they lead to other
+    retrieved memories.
     """
 
     key: str
@@ -113,7 +116,8 @@ class Candidate(NamedTuple):
 class WalkOutcome:
     """A walk's steps in the order of the answer, the target first, and what it counted.
 
-    ``cycles`` counts links of a choice that lead back to a memory on the way there.
+    ``duplicates`` counts the links passed over because they lead to retrieved memories, and
+    ``cycles`` those of them that lead back to a memory on the way there.
     ``has_more_frontier`` says whether candidates beyond the frontier were cut too.
     """
 
@@ -137,26 +141,55 @@ Conversation = Generator[LinkRequest, Sequence[WalkLink], T]
 class _Memory:
     """A retrieved memory while the walk goes on.
 
-    ``met_depth`` is the least depth at which it was met. ``known`` are the links that the store
-    sent, all of them if ``exhausted``. The frontier knows the first ``looked_at`` of them.
+    ``known`` are the links that the store sent, all of them if ``is_exhausted``. ``targets`` are
+    the other present memories that they lead to, best first, each with the best link to it; all of
+    them if ``has_all_targets``. ``last_place`` is the place among the targets of the last one that
+    was ever taken as a child. The frontier knows the first ``looked_at`` targets.
     """
 
     key: str
-    met_depth: int
-    choice: list[WalkLink] | None = None
-    known: list[WalkLink] = field(default_factory=list[WalkLink])
-    exhausted: bool = False
+    depth: int
+    parent: "_Memory | None" = None
+    children: int = 0
+    last_place: int = -1
     looked_at: int = 0
+    known: list[WalkLink] = field(default_factory=list[WalkLink])
+    is_exhausted: bool = False
+    targets: list[WalkLink] = field(default_factory=list[WalkLink])
+    has_all_targets: bool = False
+    _seen: set[str] = field(init=False)
 
-    def learn_links(self, needed: int) -> Conversation[bool]:
-        """Ask for the links after the known ones; return whether there are any."""
-        # A store decides how many links it sends at once; only an empty answer ends them.
-        if not self.exhausted:
+    def __post_init__(self) -> None:
+        self._seen = {self.key}
+
+    def learn_targets(self, needed: int) -> Conversation[bool]:
+        """Learn of more targets; return whether there are any."""
+        before = len(self.targets)
+        while len(self.targets) == before and not self.has_all_targets:
             links = yield LinkRequest(self.key, len(self.known), needed)
-            self.known.extend(links)
-            self.exhausted = not links
 
-        return not self.exhausted
+            # A store decides how many links it sends at once; only an empty answer ends them.
+            self.known.extend(links)
+            self.is_exhausted = self.has_all_targets = not links
+
+            for link in links:
+                if link.state == "absent":
+                    self.has_all_targets = True  # absent ones rank last: no present one follows
+                    break
+                if link.state == "present" and link.key not in self._seen:
+                    self._seen.add(link.key)
+                    self.targets.append(link)
+
+        return len(self.targets) > before
+
+    def learn_rest(self, among: frozenset[str]) -> Conversation[Sequence[WalkLink]]:
+        """Return the links to some memories and to absent ones, and what else is known."""
+        if self.is_exhausted:
+            return self.known
+
+        rest = yield LinkRequest(self.key, 0, MAX_SKIPPED, among)
+        named = {(link.key, link.type, link.incoming): link for link in (*self.known, *rest)}
+        return list(named.values())
 
 
 class Walk:
@@ -166,115 +199,132 @@ class Walk:
         self._limits = limits
         self._retrieved = {target: _Memory(target, 0)}
         self._stopped = False
-        self._outcome = WalkOutcome([Step(target, 0)])
+        self._steps = {target: Step(target, 0)}
+        self._outcome = WalkOutcome([])
 
     def run(self) -> Conversation[WalkOutcome]:
         """Walk. Each request is answered with that memory's next links, none after the last."""
         (target,) = self._retrieved.values()
 
-        yield from self._visit(target, 0)
-        yield from self._arrange()
-        yield from self._count_skipped()
+        yield from self._visit(target)
+        self._list_steps(target)
         yield from self._find_frontier()
+        yield from self._count_skipped()
 
         return self._outcome
 
-    def _visit(self, memory: _Memory, depth: int) -> Conversation[None]:
-        """Retrieve what a memory's choice leads to, as far as the limits allow."""
-        if depth == self._limits.depth:
+    def _visit(self, memory: _Memory) -> Conversation[None]:
+        """Retrieve what a memory's links lead to, as far as the limits allow."""
+        if memory.depth == self._limits.depth:
             return
 
-        choice = yield from self._choose(memory)
-        for link in choice:
-            existing = self._retrieved.get(link.key)
+        place = 0
+        below = memory.depth + 1
 
-            if existing is None:
-                if len(self._retrieved) == self._limits.total:
-                    self._stopped = True
+        # A full memory takes no more children, but those that it has may have come nearer.
+        while memory.children < self._limits.breadth or place <= memory.last_place:
+            if place == len(memory.targets):
+                needed = self._limits.breadth - memory.children
+                if not (yield from memory.learn_targets(needed)):
                     return
-                existing = self._retrieved[link.key] = _Memory(link.key, depth + 1)
-            elif existing.met_depth > depth + 1:
-                existing.met_depth = depth + 1
-            else:
-                continue  # a way that is not shorter allows nothing new
 
-            yield from self._visit(existing, depth + 1)
-            if self._stopped:
-                return
+            child = self._retrieved.get(memory.targets[place].key)
+            if child is None or child.depth > below:
+                child = self._take(memory, place, child)
+                if child is not None:
+                    child.depth = below
+                    yield from self._visit(child)
+                if self._stopped:
+                    return
 
-    def _choose(self, memory: _Memory) -> Conversation[list[WalkLink]]:
-        """Return a memory's choice: the best link to each of the best other present memories."""
-        if memory.choice is not None:
-            return memory.choice
+            place += 1
 
-        chosen: dict[str, WalkLink] = {}
-        position = 0
+    def _take(self, parent: _Memory, place: int, child: _Memory | None) -> _Memory | None:
+        """Take one of a memory's targets as its child; return None if there is no room for it.
 
-        while needed := self._limits.breadth - len(chosen):
-            if position == len(memory.known) and not (yield from memory.learn_links(needed)):
-                break
-
-            link = memory.known[position]
-            if link.state == "absent":
-                break  # absent ones rank last: no present one follows
-
-            position += 1
-            if link.state == "present" and link.key != memory.key and link.key not in chosen:
-                chosen[link.key] = link
-
-        memory.choice = list(chosen.values())
-        return memory.choice
-
-    def _arrange(self) -> Conversation[None]:
-        """Arrange what was retrieved as a tree of shortest ways, and list it depth first.
-
-        Level by level, and within a level in the order of the answer, a memory takes those of its
-        choice that have no parent yet.
+        A child that another memory had leaves it.
         """
-        (target,) = self._outcome.steps
-        placed = {target.key: target}
-        children: dict[str, list[Step]] = {}
-        queue = [target]
+        if child is not None and child.parent is parent:
+            return child
+        if self._is_full(parent):
+            return None
 
-        for step in queue:
-            children[step.key] = []
+        if child is None:
+            if len(self._retrieved) == self._limits.total:
+                self._stopped = True
+                return None
+            key = parent.targets[place].key
+            child = self._retrieved[key] = _Memory(key, parent.depth + 1)
+        elif child.parent is not None:
+            child.parent.children -= 1
+
+        child.parent = parent
+        parent.children += 1
+        parent.last_place = max(parent.last_place, place)
+        return child
+
+    def _is_full(self, memory: _Memory) -> bool:
+        return memory.children == self._limits.breadth
+
+    def _list_steps(self, memory: _Memory) -> None:
+        """List a memory and what is below it, depth first and the best children first."""
+        step = self._steps[memory.key]
+        self._outcome.steps.append(step)
+
+        last_place = -1
+        for place, link in enumerate(memory.targets[: memory.last_place + 1]):
+            child = self._retrieved.get(link.key)
+            if child is None or child.parent is not memory:
+                continue
+
+            last_place = place
+            # If the total stopped the walk, a child may still have the depth of a longer way.
+            child.depth = memory.depth + 1
+            self._steps[child.key] = Step(child.key, child.depth, step, link)
+            self._list_steps(child)
+
+        memory.last_place = last_place  # other memories may have taken former children
+
+    def _count_skipped(self) -> Conversation[None]:
+        """Count the links that were passed over, and link the steps that they lead to."""
+        among = frozenset(self._retrieved)
+
+        for step in self._outcome.steps:
+            memory = self._retrieved[step.key]
             if step.depth == self._limits.depth:
                 continue
 
-            for link in (yield from self._choose(self._retrieved[step.key])):
-                if link.key not in self._retrieved:
-                    continue
-
-                child = placed.get(link.key)
-                if child is None:
-                    child = placed[link.key] = Step(link.key, step.depth + 1, step, link)
-                    children[step.key].append(child)
-                    queue.append(child)
-
-                step.kept.append((child, link))
-                self._outcome.cycles += _is_ancestor(child, step)
-
-            self._outcome.duplicates += len(step.kept) - len(children[step.key])
-
-        self._outcome.steps = list(_list_depth_first(target, children))
-
-    def _count_skipped(self) -> Conversation[None]:
-        """Count the absent and invalid links of memories whose choice is not full."""
-        outcome = self._outcome
-
-        for step in outcome.steps:
-            memory = self._retrieved[step.key]
-            if step.depth == self._limits.depth or len(memory.choice or ()) == self._limits.breadth:
+            if self._is_full(memory):
+                self._keep_links(step, memory.targets[: memory.last_place + 1])
                 continue
 
-            position = 0
-            while position < len(memory.known) or (yield from memory.learn_links(MAX_SKIPPED)):
-                state = memory.known[position].state
-                position += 1
-                outcome.missing += state == "absent"
-                outcome.invalid += state == "invalid"
-                if MAX_SKIPPED in (outcome.missing, outcome.invalid):
-                    return
+            links = yield from memory.learn_rest(among)
+            self._keep_links(step, links)
+            self._count_unusable(links)
+
+    def _keep_links(self, step: Step, links: Sequence[WalkLink]) -> None:
+        """Keep the best link to each other retrieved memory, and count those passed over."""
+        seen = {step.key}
+        for link in links:
+            other = self._steps.get(link.key)
+            if link.state != "present" or other is None or link.key in seen:
+                continue
+
+            seen.add(link.key)
+            step.kept.append((other, link))
+            if other.parent is not step:
+                self._outcome.duplicates += 1
+                self._outcome.cycles += _is_ancestor(other, step)
+
+    def _count_unusable(self, links: Sequence[WalkLink]) -> None:
+        """Count the links that lead to absent memories and those that are invalid."""
+        outcome = self._outcome
+        for link in links:
+            outcome.missing += link.state == "absent"
+            outcome.invalid += link.state == "invalid"
+
+        outcome.missing = min(outcome.missing, MAX_SKIPPED)
+        outcome.invalid = min(outcome.invalid, MAX_SKIPPED)
 
     def _find_frontier(self) -> Conversation[None]:
         """Find the best candidates that were not retrieved, and the limits that cut any.
@@ -286,12 +336,10 @@ class Walk:
         reached: set[Cut] = set()
 
         for place, step in enumerate(self._outcome.steps):
-            while candidate := (yield from self._find_candidate(step)):
+            candidate = yield from self._find_candidate(step)
+            if candidate is not None:
                 heapq.heappush(waiting, (_order_by_rank(candidate), place, candidate))
                 reached.add(candidate.cut_by)
-                # Only behind those that the total cut, it shows whether another limit cut any.
-                if candidate.cut_by != "total":
-                    break
 
         # Of equals the first one listed stays. One more than is shown tells that there are more.
         while waiting and len(best) <= FRONTIER:
@@ -309,24 +357,25 @@ class Walk:
         """Return the next memory that a memory's links lead to and that was not retrieved."""
         memory = self._retrieved[step.key]
 
-        while memory.looked_at < len(memory.known) or (yield from memory.learn_links(1)):
-            link = memory.known[memory.looked_at]
-            if link.state == "absent":
-                break
-
+        while memory.looked_at < len(memory.targets) or (yield from memory.learn_targets(1)):
+            link = memory.targets[memory.looked_at]
             memory.looked_at += 1
-            if link.state == "present" and link.key not in self._retrieved:
-                return Candidate.build(step, link, self._find_cut(step, link))
+            if link.key not in self._retrieved:
+                return Candidate.build(step, link, self._find_cut(memory))
 
         return None
 
-    def _find_cut(self, step: Step, link: WalkLink) -> Cut:
-        """Return the limit that cut what a link leads to."""
-        if step.depth == self._limits.depth:
+    def _find_cut(self, memory: _Memory) -> Cut:
+        """Return the limit that cut what a memory's other links lead to."""
+        if memory.depth == self._limits.depth:
             return "depth"
 
-        choice = self._retrieved[step.key].choice or ()
-        return "total" if any(link.key == chosen.key for chosen in choice) else "breadth"
+        # A memory that lost a child to a nearer one is not full, and yet the breadth cut it.
+        is_total = len(self._retrieved) == self._limits.total
+        if is_total and not self._is_full(memory):
+            return "total"
+
+        return "breadth"
 
 
 def _order_by_rank(candidate: Candidate) -> tuple[int, float, str]:
@@ -342,9 +391,3 @@ def _is_ancestor(ancestor: Step, step: Step) -> bool:
         parent = parent.parent
 
     return False
-
-
-def _list_depth_first(step: Step, children: dict[str, list[Step]]) -> Iterator[Step]:
-    yield step
-    for child in children[step.key]:
-        yield from _list_depth_first(child, children)

@@ -98,7 +98,7 @@ class MemoryFolder:
 
     async def read(self, path: str) -> VersionedText:
         """Return a whole file; an archived memory is none."""
-        request: JsonObject = {"key": self.find_key(path), "whole": True}
+        request: JsonObject = {"key": self.find_key(path)}
         texts: list[str] = []
 
         while True:

@@ -167,18 +167,17 @@ permanent: delete it; it can be restored while its history is kept. purge: forge
 async def delete(context: Context, arguments: DeleteMemoryInput) -> JsonObject:
     """Archive a memory, delete it, or purge it. Raises Refused."""
     given = arguments.explicit_arguments()
-    name = require_name(given)
+    require_name(given)
+    kind: Kind = "archive"
     action = "archived"
     if arguments.purge:
         if not context.may_purge:
             raise Refused("scope", "purge")
-        action = "purged"
-        result = await context.memory.writer.purge(name, arguments.if_version)
-    else:
-        kind: Kind = "archive"
-        if arguments.permanent:
-            kind, action = "delete", "deleted"
-        result = await context.memory.change(kind, given)
+        kind, action = "purge", "purged"
+    elif arguments.permanent:
+        kind, action = "delete", "deleted"
+
+    result = await context.memory.change(kind, given)
 
     answer: JsonObject = {"success": True, "action": action, "id": result.id}
     answer = {**answer, **describe_mending(result)}

@@ -1,7 +1,7 @@
 """`remember`: many writes in one call."""
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_OPERATIONS_BYTES
+from abilities.declarations.limits import MAX_OPERATIONS_BYTES
 from abilities.declarations.reasons import Reason
 from abilities.declarations.remember import (
     OPERATIONS,
@@ -23,8 +23,8 @@ DESCRIPTION = """\
 Store or change many memories in one call, in order; a failed operation leaves the others alone.
 store (type, content, a key that you choose), update, append (content, which begins with a newline \
 unless it continues the last line), link (links), unlink (remove_links), rename (to), archive, \
-delete, restore (version: as it was then, also if deleted): all but store need key or id. With a \
-key, content may be longer than 5000 characters. if_version: only if nobody changed it since."""
+delete, restore (version: as it was then, also if deleted): all but store need key or id. \
+if_version: only if nobody changed it since."""
 
 _KINDS: dict[OperationName, Kind] = {
     "store": "store",
@@ -75,10 +75,6 @@ def _parse_operation(sent: object) -> Write:
     given = validate_arguments(OPERATIONS[op], fields).explicit_arguments()
     if op != "store":
         require_name(given)
-
-    # Further parts of a content have keys of their own, made of the first one's.
-    if "key" not in given and len(given.get("content", "")) > MAX_CONTENT_CHARS:
-        raise Refused("too_long", "content", expected={"max_length": MAX_CONTENT_CHARS})
 
     kind: Kind = _KINDS[op]
     if given.get("permanent"):

@@ -14,6 +14,8 @@ import click
 _REFUSAL_HINTS = {
     "memory_not_found": "'abilities call memory_list' shows which there are.",
     "schema_too_new": "Install that version of the package, or a newer one.",
+    "schema_unpublished": "Run `abilities export` of the checkout that made it, and "
+    "`abilities import` of this one.",
 }
 """What to do about a refusal, by its reason, if the sentence does not say it."""
 

@@ -11,7 +11,6 @@ from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, format_count
 from abilities.declarations.values import utc_now
 from abilities.helpers.memory.writer import Writer
-from abilities.helpers.stores.timeline import MemoryName
 from abilities.helpers.transfer.patience import Patience
 
 _UNREACHED = (
@@ -61,8 +60,7 @@ async def _compact(session: Session) -> int:
 def purge(session: Session, key: str, yes: bool) -> None:
     """Delete a memory for good, together with its history.
 
-    It is the one with KEY. Nothing brings it back, and no import does. The further parts of a long
-    content are deleted too.
+    It is the one with KEY. Nothing brings it back, and no import does.
     """
     if not yes:
         click.confirm(f"Delete {key!r} and its history for good?", abort=True, err=True)
@@ -77,7 +75,7 @@ async def _purge(session: Session, key: str) -> None:
     namespace = session.settings.namespace
 
     async with session.open_store() as store:
-        await Writer(namespace, store, "cli").purge(MemoryName(key=key))
+        await Writer(namespace, store, "cli").change("purge", {"key": key})
 
 
 COMMANDS = (compact, purge)

@@ -14,6 +14,8 @@ _MENDING = {
     "corrupted": "stop what uses the store, then: abilities repair, "
     "or abilities restore BACKUP --replace",
     "schema_too_new": "install the version that wrote the store, or a newer one",
+    "schema_unpublished": "run `abilities export` of the checkout that made the store, and "
+    "`abilities import` of this one",
     "schema_too_old": "let a user who may write to the store open it once",
     "storage_denied": "for a file, let this user read and write it and its folder; for a database, "
     "check the role and password in store_url, and the role's rights",

@@ -54,7 +54,7 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
 }
 """The abilities that show the same as a view, which is there only if one of them is offered."""
 
-MAX_BYTES = 1_000_000
+MAX_BYTES = 4_000_000
 """Size of an answer: what people look at need not fit into a model's context."""
 
 TIMELINE_CHANGES = 50

@@ -1,8 +1,11 @@
 """Lists of a mixed batch: the memories whose keys begin alike, without their contents."""
 
+from typing import cast
+
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import DEFAULT_LISTED_MEMORIES
 from abilities.declarations.read import MemoryItem
+from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown
@@ -60,7 +63,7 @@ def _build_leaf(line: MemoryLine | DamagedMemory, left: int) -> Leaf:
     leading = {"key": line.key}
     source: JsonObject | Refused
     if isinstance(line, DamagedMemory):
-        source = Refused(line.reason)
+        source = Refused(cast(Reason, line.reason))
     else:
         source = describe_line(line)
         del source["key"]

@@ -16,7 +16,6 @@ from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.files.roots import Root
 from abilities.helpers.memory.notes import read_note_file
-from abilities.helpers.memory.parts import PartReader
 from abilities.helpers.memory.recalling import Recalling, RecallResult, SecondRanking
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.memory.versions import SHOWN_LINKS, Versions
@@ -115,7 +114,6 @@ class MemoryHelper:
         self._zone = zone
         self._recalling = Recalling(namespace, store, self._reader, files, second_ranking)
 
-        self._parts = PartReader(namespace, store)
         self.versions = Versions(namespace, store)
         self.writer = Writer(namespace, store, caller)
 
@@ -284,13 +282,6 @@ class MemoryHelper:
         ``remove_links`` change its links, and the others its values.
         """
         return await self.writer.change(kind, arguments)
-
-    async def read_whole(self, key: str) -> list[StoredMemory]:
-        """Return the memories that hold a content, the first one with its key.
-
-        Raises Refused; memory_not_found for the field "whole" if a further part is missing.
-        """
-        return await self._parts.read_all(key)
 
     async def _read_backlinks(self, key: str, offset: int) -> Backlinks:
         return await self._store.read_backlinks(self._namespace, key, offset, SHOWN_LINKS)

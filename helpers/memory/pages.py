@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from abilities.declarations.detail import Detail
 from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.bound import Bound
@@ -12,6 +13,8 @@ from abilities.helpers.reply.detail import shape_found
 from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.query import Position
+from abilities.helpers.text.pieces import slice_text
+from abilities.helpers.text.ranges import WHOLE
 
 _RESERVED_BYTES = 384
 """Kept free for a page's other fields, and for the cursor of the next request."""
@@ -76,7 +79,7 @@ def fit_page(
             continue
 
         # The first one is shown at any size, or a caller would never get past it.
-        data = to_memory_data(memory, counters=True)
+        data = _cut_content(to_memory_data(memory, counters=True))
         if detail == "concise":
             data = shape_found(data)
 
@@ -88,3 +91,21 @@ def fit_page(
         shown.append(data)
 
     return FittedPage(shown, failed, len(page))
+
+
+def _cut_content(data: JsonObject) -> JsonObject:
+    """Return a memory's fields with the beginning of a long content, and how to read on."""
+    content: str = data["content"]
+    piece = slice_text(content, WHOLE, MAX_CONTENT_CHARS)
+    if not piece.rest:
+        return data
+
+    shown = len(piece.text)
+    following = {"type": "stored", "key": data["key"], "resume": piece.resume(shown)}
+    truncation = {
+        "reason": "max_chars",
+        "returned_chars": shown,
+        "total_chars": len(content),
+        "next": following,
+    }
+    return {**data, "content": piece.text, "truncation": truncation}

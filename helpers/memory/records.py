@@ -22,7 +22,8 @@ from abilities.helpers.reply.envelope import (
 from abilities.helpers.reply.items import Item
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import Backlinks, WriteResult
-from abilities.helpers.text.pieces import Piece
+from abilities.helpers.text.pieces import Piece, slice_text
+from abilities.helpers.text.ranges import WHOLE
 
 _RESERVED_BYTES = 256
 """Kept free for the rest of an answer's next request, which is known last."""
@@ -95,26 +96,23 @@ class TextSource(NamedTuple):
 def draft_memory_record(
     stored: StoredMemory,
     data: JsonObject,
+    piece: Piece,
     bound: Bound,
     trailing: JsonObject | None = None,
     detail: Detail = "full",
-    source: TextSource | None = None,
+    request: JsonObject | None = None,
 ) -> RecordDraft:
-    """Return the draft of a record that is named by its key.
+    """Return the draft of a record that is named by its key and shows a piece of its content.
 
-    It continues as a stored target, or as the requests of ``source`` do.
+    It goes on as a stored target, or as a ``request`` does.
     """
     key = stored.row.key
-    content = stored.row.content
-    item: JsonObject = {"type": "stored", "key": key}
-    piece = Piece(content, total_chars=len(content))
-    if source is not None:
-        piece, item = source
+    item: JsonObject = request or {"type": "stored", "key": key}
 
     def continue_at(point: str) -> Item:
         return {**item, "resume": point}
 
-    size_bytes = len(content.encode())
+    size_bytes = len(stored.row.content.encode())
     found = FoundItem({**data, "content": ""}, piece, item, continue_at, size_bytes)
     return RecordDraft(found, bound, {"key": key}, trailing, choose_shape(MEMORY, detail))
 
@@ -124,11 +122,11 @@ def build_memory_answer(
     backlinks: Backlinks | None,
     bound: Bound,
     detail: Detail,
-    source: TextSource | None = None,
+    source: TextSource,
 ) -> JsonObject:
     """Return `memory_get`'s answer: one record, in full detail with the links that were read.
 
-    If a text from a ``source`` does not fit, ``next_request`` goes on.
+    If the text does not fit, ``next_request`` goes on.
     """
     is_full = detail == "full"
     data = to_memory_data(stored, links=is_full, key=False, version=True)
@@ -138,13 +136,10 @@ def build_memory_answer(
     if is_full and backlinks is not None and backlinks.links:
         data["backlinks"] = [link.to_data(incoming=True) for link in backlinks.links]
 
-    room = bound.room
-    if source is not None:
-        room -= json_size(source.request) + _RESERVED_BYTES
-
+    room = bound.room - json_size(source.request) - _RESERVED_BYTES
     draft = _draft_with_links(stored, data, bound, room, detail, source)
     (record,) = finish_records([draft], room)
-    if source is None or record.next_item is None:
+    if record.next_item is None:
         return record.payload
 
     return {**record.payload, "next_request": record.next_item}
@@ -174,7 +169,10 @@ def build_write_answer(
 
     room = bound.max_bytes - json_size(frame)
     data = to_memory_data(stored, counters=True, links=True)
-    draft = _draft_with_links(stored, data, bound, room, detail)
+    piece = slice_text(stored.row.content, WHOLE, len(stored.row.content))
+    target: JsonObject = {"type": "stored", "key": stored.row.key}
+    source = TextSource(piece, target)
+    draft = _draft_with_links(stored, data, bound, room, detail, source)
     (record,) = finish_records([draft], room)
 
     answer = {**frame, "memory": record.payload["data"]}
@@ -190,7 +188,7 @@ def _draft_with_links(
     bound: Bound,
     room: int,
     detail: Detail,
-    source: TextSource | None = None,
+    source: TextSource,
 ) -> RecordDraft:
     """Return a draft with as many of a memory's links as leave room for some of its content.
 
@@ -200,7 +198,9 @@ def _draft_with_links(
     count = max(len(data.get("links", ())), len(data.get("backlinks", ())))
 
     while True:
-        draft = draft_memory_record(stored, shown, bound, detail=detail, source=source)
+        draft = draft_memory_record(
+            stored, shown, source.piece, bound, detail=detail, request=source.request
+        )
         if draft.frame_size + draft.content_size <= room or not count:
             return draft
         if draft.measure_cost().cut + MIN_SHARE <= room:

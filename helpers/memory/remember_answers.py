@@ -6,10 +6,10 @@ from typing import Literal
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.remember import RememberInput
 from abilities.declarations.values import JsonObject
-from abilities.helpers.memory.remembering import Outcome, Remembered
-from abilities.helpers.memory.writer import Write
+from abilities.helpers.memory.writer import Outcome, Write
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.encoding import json_size
+from abilities.helpers.stores.protocol import WriteResult
 
 _RESERVED_BYTES = 512
 """Kept free for the other formats, which may be a little longer than JSON."""
@@ -55,7 +55,7 @@ def _build(
     for index, (operation, outcome, fault) in enumerate(
         zip(operations, outcomes, faults, strict=True)
     ):
-        if isinstance(outcome, Remembered):
+        if isinstance(outcome, WriteResult):
             data = _describe(operation, outcome, is_full=is_full, with_key=shortening != "keys")
             shown = {"success": True, "data": data} if is_full else data
         else:
@@ -78,10 +78,9 @@ def _build(
 
 
 def _describe(
-    operation: Write | Refused, outcome: Remembered, *, is_full: bool, with_key: bool
+    operation: Write | Refused, result: WriteResult, *, is_full: bool, with_key: bool
 ) -> JsonObject:
     """Return what an operation did, without what is usual or known."""
-    result = outcome.result
     data: JsonObject = {"id": result.id}
 
     if result.stored is not None:
@@ -102,8 +101,6 @@ def _describe(
         data["replaced"] = result.replaced
     if is_full:
         data["updated_fields"] = list(result.updated)
-    if outcome.parts:
-        data["parts"] = outcome.parts
     if is_full and result.mended is not None:
         data["mended"] = list(result.mended)
 

@@ -83,13 +83,6 @@ class Versions:
         """Return a memory with all its links as it was at a time. Raises Refused."""
         return await self._store.read_version(self._namespace, MemoryName(key=key), time)
 
-    async def read_whole_at(self, key: str, time: str) -> list[StoredMemory]:
-        """Return the memories that held a content at a time.
-
-        Raises Refused; version_not_found if a part is not known any more.
-        """
-        return await self._store.read_content(self._namespace, MemoryName(key=key), time)
-
     async def list_memories(
         self, prefix: str, after: str, limit: int, *, archived: bool
     ) -> list[MemoryLine | DamagedMemory]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from abilities.declarations.detail import Detail
 from abilities.declarations.faults import Fault
-from abilities.declarations.limits import MAX_ITEMS
+from abilities.declarations.limits import MAX_CONTENT_CHARS, MAX_ITEMS
 from abilities.declarations.memory import USUAL_LINK_TYPE, Direction
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.records import draft_memory_record, to_memory_data
@@ -15,6 +15,8 @@ from abilities.helpers.reply.envelope import Entry, FailedRecord, ReplyRecord, f
 from abilities.helpers.reply.items import Item
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import WalkResult
+from abilities.helpers.text.pieces import slice_text
+from abilities.helpers.text.ranges import WHOLE
 from abilities.helpers.walk import RANK_ONE, Candidate, Step, WalkLimits, WalkOutcome
 
 _RESERVED_BYTES = 256
@@ -104,7 +106,8 @@ def _build_entry(
     # Many memories share one reply: of the metadata only what ranked them is worth its bytes.
     data = to_memory_data(memory, key=False, version=detail == "concise")
     data["metadata"] = {"memory_score": memory.row.score}
-    return draft_memory_record(memory, data, bound, trailing, detail)
+    piece = slice_text(memory.row.content, WHOLE, MAX_CONTENT_CHARS)
+    return draft_memory_record(memory, data, piece, bound, trailing, detail)
 
 
 def describe_step(step: Step, direction: Direction) -> JsonObject:

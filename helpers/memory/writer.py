@@ -1,7 +1,7 @@
 """Writing memories: changes made of the arguments of abilities, one or many in one call."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -9,11 +9,8 @@ from pydantic import BaseModel
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, utc_now
-from abilities.helpers.memory.leftovers import Leftovers
-from abilities.helpers.memory.remembering import Outcome, Remembering
-from abilities.helpers.stores.changes import Change, ContinuedError, Kind
+from abilities.helpers.stores.changes import Change, Kind
 from abilities.helpers.stores.protocol import HistoryStore, WriteResult
-from abilities.helpers.stores.timeline import MemoryName
 
 _NOT_VALUES = frozenset(
     {
@@ -35,6 +32,10 @@ _NOT_VALUES = frozenset(
 """Arguments of a change that are not values of the memory itself."""
 
 
+Outcome = WriteResult | Exception
+"""What became of one of many changes."""
+
+
 class Write(NamedTuple):
     """One of the changes of a call: its kind, and the arguments as `Writer.change` takes them."""
 
@@ -49,69 +50,37 @@ class Writer:
         self._namespace = namespace
         self._store = store
         self._caller = caller
-        self._remembering = Remembering(namespace, store)
-        self._leftovers = Leftovers(namespace, store)
 
     async def change(self, kind: Kind, arguments: JsonObject) -> WriteResult:
-        """Store, update, archive, delete or restore a memory. Raises Refused.
+        """Store, update, archive, delete, restore or purge a memory. Raises Refused.
 
         Of ``arguments``, ``id`` and ``key`` name the memory, ``to`` is its new key, ``links`` and
         ``remove_links`` change its links, ``version`` is the one to restore, ``if_version`` the one
-        that it must have, and the others are values. Only what is archived, deleted, renamed or
-        restored takes the further parts of its content along.
+        that it must have, and the others are values.
         """
         change = _build_change(kind, arguments, self._caller)
-        if kind == "restore":
-            return await self._make_planned(change)
-        if kind in ("archive", "delete") or change.new_key is not None:
-            return await self._change_whole(change)
-
         return await self._store.change(self._namespace, change)
 
     async def remember(
         self, operations: Sequence[Write | Refused], *, atomic: bool
     ) -> list[Outcome]:
-        """Make many changes, as `Remembering.run` does; contents may be longer than a memory.
+        """Make many changes in one transaction, in their order; return one outcome each.
 
-        Raises Refused.
+        In the place of an operation may stand its refusal. One that cannot be made leaves the
+        others alone. If they are ``atomic``, all are made or none: then the others are refused as
+        rolled_back. Raises Refused if the store cannot answer, and nothing was changed.
         """
-        changes: list[Change | Refused] = []
+        changes: list[Change] = []
         for operation in operations:
-            if isinstance(operation, Refused):
-                changes.append(operation)
-            else:
+            if isinstance(operation, Write):
                 changes.append(_build_change(*operation, self._caller))
 
-        return await self._remembering.run(changes, atomic=atomic)
+        is_undone = atomic and len(changes) < len(operations)
+        made: Iterator[Outcome] = repeat(Refused("rolled_back"))
+        if not is_undone:
+            made = iter(await self._store.change_many(self._namespace, changes, atomic=atomic))
 
-    async def purge(self, name: MemoryName, if_version: int | None = None) -> WriteResult:
-        """Delete a memory for good, with its history and all parts of its content.
-
-        Raises Refused.
-        """
-        page = await self._store.read_history(self._namespace, name, None, 1)
-        arguments: JsonObject = {"id": name.id, "key": name.key, "if_version": if_version}
-        if page.row is not None:
-            arguments.update(id=page.row.id, key=page.row.key)
-
-        change = _build_change("purge", arguments, self._caller)
-        if page.row is None and page.entries:
-            # Of what was deleted, the store purges what is left; not what still exists.
-            await self._leftovers.delete(page.entries[0].key, 2, change)
-        return await self._change_whole(change)
-
-    async def _change_whole(self, change: Change) -> WriteResult:
-        try:
-            return await self._store.change(self._namespace, replace(change, if_whole=True))
-        except ContinuedError as error:
-            return await self._make_planned(replace(change, key=error.key))
-
-    async def _make_planned(self, change: Change) -> WriteResult:
-        (outcome,) = await self._remembering.make_planned([change])
-        if isinstance(outcome, Exception):
-            raise outcome
-
-        return outcome.result
+        return [next(made) if isinstance(one, Write) else one for one in operations]
 
 
 def _build_change(kind: Kind, arguments: JsonObject, caller: str) -> Change:

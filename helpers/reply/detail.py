@@ -87,7 +87,7 @@ RECALLED = RecordShape(
 )
 """A memory or a part of a note that answers a question."""
 
-_FOUND = ("key", "content", "archived", "date", "score")
+_FOUND = ("key", "content", "archived", "date", "score", "next")
 _WRITTEN = ("id", "key", "action", "archived", "version", "created", "replaced", "mended")
 _LISTED = ("path", "source", "size_bytes")
 
@@ -125,6 +125,9 @@ def shape_found(memory: JsonObject) -> JsonObject:
     """Return a memory that a query found, given its fields; ``date`` is its last change, in UTC."""
     day = memory["updated_at"][:_DAY_CHARS]
     values = {**memory, "date": day, "score": memory["metadata"]["memory_score"]}
+    if "truncation" in memory:
+        values["next"] = _flatten_item(memory["truncation"]["next"])
+
     return _choose(values, _FOUND)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, cast
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.limits import MAX_CONTENT_CHARS
+from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import SCORES
 from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, dump_sorted_json
@@ -31,12 +31,9 @@ class Change:
     with its history.
 
     ``fields`` holds only the fields to set, normalized. With ``if_version``, the change is made
-    only if the memory has that version, 0 if there is none. With ``if_whole``, it is made only if
-    the memory has all of its content, before and after; otherwise it raises ContinuedError. A
-    change that ``touches`` a memory gives it a new version even if its own values stay. ``new_id``
-    is the id of a memory that the change creates. The caller chooses it and ``now``, so that
-    repeating a failed transaction gives the same state. ``caller`` is what the history says of who
-    made the change.
+    only if the memory has that version, 0 if there is none. ``new_id`` is the id of a memory that
+    the change creates. The caller chooses it and ``now``, so that repeating a failed transaction
+    gives the same state. ``caller`` is what the history says of who made the change.
     """
 
     kind: Kind
@@ -49,28 +46,13 @@ class Change:
     remove_links: Sequence[JsonObject] = ()
     new_key: str | None = None
     if_version: int | None = None
-    if_whole: bool = False
     to_version: int | None = None
-    touches: bool = False
     caller: str = ""
 
     @property
     def linked_keys(self) -> list[str]:
         """The keys that the change adds links to or removes links to, sorted."""
         return sorted({link["key"] for link in (*self.links, *self.remove_links)})
-
-
-class ContinuedError(Refused):
-    """A change was not made because the content of its memory goes on, or would, in another one.
-
-    Nor were those made that came with it. ``key`` is that of the memory, and ``place`` that of the
-    change among those.
-    """
-
-    def __init__(self, key: str, place: int = 0) -> None:
-        super().__init__("busy")
-        self.key = key
-        self.place = place
 
 
 class MergedMemory(NamedTuple):
@@ -172,9 +154,6 @@ def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMe
     if merged_links != tuple(links):
         updated.append("links")
 
-    if change.touches and "content" not in updated:
-        updated.append("content")  # in a further part, which is a memory of its own
-
     if updated:
         # A clock that was set back must not make a memory older.
         merged_row = merged_row._replace(updated_at=max(change.now, row.updated_at))
@@ -233,13 +212,11 @@ def _merge_fields(change: Change, row: Row) -> JsonObject:
 
 
 def _append(change: Change, row: Row) -> str:
-    """Return a content with an addition. Raises Refused: too_long, and ContinuedError."""
+    """Return a content with an addition. Raises Refused: too_long."""
     addition: str = change.fields["content"]
     appended = row.content + addition
-    if len(appended) > MAX_CONTENT_CHARS and change.if_whole:
-        raise ContinuedError(row.key)
-    if len(appended) > MAX_CONTENT_CHARS:
-        raise Refused("too_long", "content", expected={"max_length": MAX_CONTENT_CHARS})
+    if len(appended) > MAX_LONG_CONTENT_CHARS:
+        raise Refused("too_long", "content", expected={"max_length": MAX_LONG_CONTENT_CHARS})
 
     return appended
 

@@ -21,7 +21,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 from abilities.helpers.stores import conformance_changes as changes
-from abilities.helpers.stores import conformance_contents as contents
 from abilities.helpers.stores import conformance_core as core
 from abilities.helpers.stores import conformance_forgetting as forgetting
 from abilities.helpers.stores import conformance_history as history
@@ -102,7 +101,6 @@ MEMORY_BEHAVIOURS: tuple[Behaviour[MemoryStore], ...] = (
     changes.atomic_changes_are_all_made_or_none,
     changes.a_change_is_made_only_to_the_version_it_names,
     changes.an_addition_goes_to_the_end_of_a_content,
-    changes.a_change_is_made_only_to_a_whole_content_if_it_says_so,
     changes.a_memory_is_renamed_by_its_key,
     changes.memories_are_listed_by_key_in_pages,
     changes.a_memory_past_its_end_reads_as_archived,
@@ -140,8 +138,7 @@ HISTORY_BEHAVIOURS: tuple[Behaviour[HistoryStore], ...] = (
     forgetting.a_deleted_memory_can_be_purged,
     forgetting.what_is_too_old_is_forgotten,
     forgetting.entries_are_read_in_pages,
-    contents.a_content_is_read_as_it_was,
-    contents.what_a_purged_memory_left_behind_goes_with_it,
+    forgetting.what_had_the_key_before_is_purged_too,
 )
 """What a `HistoryStore` must do besides."""
 

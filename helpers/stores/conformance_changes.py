@@ -6,10 +6,10 @@ For `abilities.helpers.stores.conformance`.
 from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
-from abilities.declarations.limits import MAX_CONTENT_CHARS
+from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import split_question
-from abilities.helpers.stores.changes import Change, ContinuedError, Kind
+from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance_steps import (
     LATER,
     NAMESPACE,
@@ -26,7 +26,6 @@ from abilities.helpers.stores.conformance_steps import (
     read_versions,
     read_walk,
 )
-from abilities.helpers.stores.parts import CONTINUES
 from abilities.helpers.stores.protocol import MemoryStore, WriteResult
 from abilities.helpers.stores.query import MemoryLine, Query
 
@@ -141,7 +140,7 @@ async def an_addition_goes_to_the_end_of_a_content(store: MemoryStore) -> None:
     expect(written.updated, ("content",), "an addition changes the content")
     memory = await read_one(store, "a")
     expect((memory.row.content, memory.row.summary), ("ß\n😀", "s"), "and nothing else")
-    full = plan("append", "a", fields={"content": "x" * (MAX_CONTENT_CHARS - 3)})
+    full = plan("append", "a", fields={"content": "x" * (MAX_LONG_CONTENT_CHARS - 3)})
     await store.change(NAMESPACE, full)
     rule = "a content has a greatest length"
     for addition in (plan("append", "a", fields={"content": "x"}), full):
@@ -171,28 +170,6 @@ async def a_store_says_which_version_it_replaced(store: MemoryStore) -> None:
     restoring = plan("restore", "a", to_version=same.version)
     restored = expect_stored(await store.change(NAMESPACE, restoring))
     expect(restored.row.content, "one", "and it can be restored")
-
-
-async def a_change_is_made_only_to_a_whole_content_if_it_says_so(store: MemoryStore) -> None:
-    """Otherwise neither it nor any that came with it is made."""
-    link = {"key": "a#2", "link_weight": 1.0, "type": CONTINUES}
-    created = await store.change(NAMESPACE, plan("store", "a", links=[link]))
-    memory_id = expect_stored(created).row.id
-    whole = plan("update", "a", fields={"content": "x"}, if_whole=True)
-    await store.change(NAMESPACE, whole)  # a link may lead to a memory that is not there
-
-    await put(store, "a#2")
-    kinds: Sequence[Kind] = ("store", "update", "append", "archive", "delete")
-    for kind in kinds:
-        for name in ({"key": "a"}, {"id": memory_id}):
-            change = plan(kind, fields={"type": "core", "content": "y"}, if_whole=True, **name)
-            await _expect_continued(store, change)
-
-    await put(store, "b", content="x" * MAX_CONTENT_CHARS)
-    longer = plan("append", "b", fields={"content": "y"}, if_whole=True)
-    await _expect_continued(store, longer, key="b")
-    expect((await read_one(store, "a")).row.content, "x", "what continues is not changed")
-    await store.change(NAMESPACE, plan("update", "a", fields={"content": "z"}))
 
 
 async def a_memory_is_renamed_by_its_key(store: MemoryStore) -> None:
@@ -301,22 +278,6 @@ async def _expect_conflict(store: MemoryStore, change: Change, version: int) -> 
         return
 
     raise AssertionError(f"{rule}: got {result!r}")
-
-
-async def _expect_continued(store: MemoryStore, change: Change, key: str = "a") -> None:
-    rule = f"a change of kind {change.kind} to what continues is not made if it must be whole"
-    other = plan("store", "other")
-
-    for atomic in (False, True):
-        try:
-            outcomes = await store.change_many(NAMESPACE, [other, change], atomic=atomic)
-        except ContinuedError as error:
-            expect((error.key, error.place), (key, 1), "the error names the memory and the change")
-        else:
-            raise AssertionError(f"{rule}: got {outcomes!r}")
-
-    (found,) = await store.read(NAMESPACE, ["other"])
-    expect(isinstance(found, Refused), True, "no change that came with it is made")
 
 
 async def _list_keys(store: MemoryStore, prefix: str, after: str, limit: int) -> Sequence[str]:

@@ -60,6 +60,22 @@ async def what_is_purged_is_gone_for_good(store: HistoryStore) -> None:
     expect(other.row.id != memory_id, True, "another memory may have its key")
 
 
+async def what_had_the_key_before_is_purged_too(store: HistoryStore) -> None:
+    """Whoever purges a key means all that was deleted under it; what exists has one of its own."""
+    first = expect_stored(await put(store, "a", content="forerunner"))
+    await put(store, "a", kind="delete")
+    renamed = expect_stored(await put(store, "a", content="renamed since"))
+    await rename(store, renamed.row.id, "b")
+    await put(store, "a", content="present")
+
+    purged = await store.change(NAMESPACE, plan("purge", "a"))
+
+    page = await store.read_changes(NAMESPACE, purged.version - 1, 9)
+    expect([change.action for change in page.changes], ["purged"] * 2, "both have one version")
+    await _expect_forgotten(store, MemoryName(id=first.row.id), "id_not_found")
+    expect((await read_one(store, "b")).row.id, renamed.row.id, "what was renamed stays")
+
+
 async def a_deleted_memory_can_be_purged(store: HistoryStore) -> None:
     """Its history goes too; what was never there is refused, and what has another key now."""
     memory = expect_stored(await put(store, "a"))

@@ -157,11 +157,8 @@ def list_changed(entry: Entry) -> list[str]:
     return list(dict.fromkeys(fields))  # two columns stand for one field
 
 
-def list_restored(change: Change, before: State, after: State) -> tuple[str, ...]:
-    """Return the names of the fields that restoring a version changes; none if one has no memory.
-
-    One that touches the memory changes its content, be it in a further part.
-    """
+def list_restored(before: State, after: State) -> tuple[str, ...]:
+    """Return the fields that restoring a version changes; none if one of them has no memory."""
     if before.row is None or after.row is None:
         return ()
 
@@ -171,8 +168,6 @@ def list_restored(change: Change, before: State, after: State) -> tuple[str, ...
             updated.append(FIELD_NAMES.get(column, column))
     if before.links != after.links:
         updated.append("links")
-    if change.touches:
-        updated.append("content")
 
     return tuple(dict.fromkeys(updated))  # two columns stand for one field
 

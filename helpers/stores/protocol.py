@@ -135,7 +135,7 @@ class MemoryStore(Protocol):
 
         Also raises Refused: id_not_found, memory_not_found, key_taken, version_conflict, too_long
         (what "append" makes), version_not_found and purged ("restore"), storage_quota,
-        checksum_mismatch. Raises ContinuedError as `change_many`.
+        checksum_mismatch.
         """
         ...
 
@@ -145,8 +145,7 @@ class MemoryStore(Protocol):
         """Make changes one after another in one transaction; return one outcome each, in order.
 
         A change that cannot be made leaves the others alone. If they are ``atomic`` it undoes them
-        all: then its Refused stands in its place, and Refused("rolled_back") in all others. Raises
-        ContinuedError, and makes none of them, if one demands in vain that its content is whole.
+        all: then its Refused stands in its place, and Refused("rolled_back") in all others.
         """
         ...
 
@@ -282,12 +281,6 @@ class HistoryStore(MemoryStore, Protocol):
 
         Raises Refused: memory_not_found, id_not_found, version_not_found, checksum_mismatch.
         """
-        ...
-
-    async def read_content(
-        self, namespace: str, name: MemoryName, moment: int | str
-    ) -> list[StoredMemory]:
-        """Return a memory as `read_version` does, with all further parts of its content."""
         ...
 
     async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:

@@ -4,13 +4,12 @@ Validated requests never have such values; developers who call a store themselve
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import astuple
 from typing import cast
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import has_surrogate
-from abilities.helpers.stores.changes import Change, ContinuedError, create_row, merge_change
+from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.model import IncomingMemory
 from abilities.helpers.stores.query import Query
 
@@ -61,8 +60,7 @@ def check_change(namespace: str, change: Change) -> None:
     # Trying it shows what has the wrong type, whatever the fields are.
     try:
         check_names(namespace, *change.linked_keys)
-        with suppress(ContinuedError):
-            merge_change(change, create_row(change, namespace), [])
+        merge_change(change, create_row(change, namespace), [])
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise Refused("wrong_type") from None
 

@@ -8,6 +8,7 @@ import orjson
 
 from abilities.declarations.limits import (
     MAX_CATEGORY_CHARS,
+    MAX_LONG_CONTENT_CHARS,
     MAX_METADATA_BYTES,
     MAX_METADATA_DEPTH,
     MAX_SUMMARY_CHARS,
@@ -24,27 +25,40 @@ from abilities.helpers.stores.model import (
     dump_sorted_json,
 )
 from abilities.helpers.stores.names import make_id, make_key, to_storable
-from abilities.helpers.stores.parts import CONTINUES, make_part_key, split_text
+from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.fitting import shorten
 from abilities.helpers.transfer.foreign import ForeignMemory
 from abilities.helpers.transfer.links import REASONS, limit_links
+from abilities.helpers.transfer.sources import SourceItem
 
 
-class AdjustedMemories(NamedTuple):
-    """The memories that one foreign memory becomes; each note is a sentence on one adjustment."""
+class AdjustedMemory(NamedTuple):
+    """The memory that a foreign one becomes; each note is a sentence on one adjustment."""
 
-    memories: list[IncomingMemory]
+    memory: IncomingMemory
     notes: list[str]
 
 
-def adjust(foreign: ForeignMemory, namespace: str, now: str) -> AdjustedMemories:
+def adjust(foreign: ForeignMemory, namespace: str, now: str) -> AdjustedMemory:
     """Adjust a memory to our limits.
 
-    What does not fit into one memory continues in linked ones. Originals of what is shortened go
-    into the metadata. The result is always the same, except for the times of a memory that has
-    none, so importing a file again changes nothing.
+    Originals of what is shortened go into the metadata, and metadata that is too large to the end
+    of the content. The result is always the same, except for the times of a memory that has none,
+    so importing a file again changes nothing. Raises UnusableLine if the content is too long.
     """
     return Adjuster(foreign, namespace, now).adjust()
+
+
+def adjust_item(
+    place: str, position: int, foreign: ForeignMemory, namespace: str, now: str
+) -> SourceItem:
+    """Return the item of a source that a foreign memory is, see `SourceItem`."""
+    try:
+        memory, notes = adjust(foreign, namespace, now)
+    except UnusableLine as error:
+        return SourceItem(place, position, [], [], str(error))
+
+    return SourceItem(place, position, [memory], notes)
 
 
 class Adjuster:
@@ -62,7 +76,7 @@ class Adjuster:
             value = self._metadata.pop("memory_score")
             add_metadata(self._metadata, "original_memory_score", value)
 
-    def adjust(self) -> AdjustedMemories:
+    def adjust(self) -> AdjustedMemory:
         """Make every adjustment; the metadata comes last, when all originals are in it."""
         foreign = self._foreign
 
@@ -74,11 +88,15 @@ class Adjuster:
         summary = self._shorten_text("summary", foreign.summary, MAX_SUMMARY_CHARS)
         tags = self._limit_tags(foreign.tags)
         links = self._limit_links(key)
-        pieces = self._split_long_content(content)
-        metadata = self._move_large_metadata(pieces)
+        content, metadata = self._move_large_metadata(content)
+        if len(content) > MAX_LONG_CONTENT_CHARS:
+            raise UnusableLine(
+                f"Its content has {len(content):,} characters; "
+                f"a memory has {MAX_LONG_CONTENT_CHARS:,} at most."
+            )
 
-        row = self._build_row(key, category, summary, tags, metadata)
-        return AdjustedMemories(self._chain(row, links, pieces), self._notes)
+        row = self._build_row(key, content, category, summary, tags, metadata)
+        return AdjustedMemory(self._build_memory(row, links), self._notes)
 
     def _replace_invalid_key(self, name: str) -> str:
         """Return the key for a name."""
@@ -148,30 +166,27 @@ class Adjuster:
 
         return limited.rows
 
-    def _split_long_content(self, content: str) -> list[str]:
-        """Return the pieces that the content becomes; each will be a memory."""
-        pieces = split_text(content)
-        if len(pieces) > 1:
-            self._notes.append(f"Its content became {len(pieces)} linked memories.")
-
-        return pieces
-
-    def _move_large_metadata(self, pieces: list[str]) -> str:
-        """Return the metadata as JSON; if it is too large, append it to the pieces instead."""
+    def _move_large_metadata(self, content: str) -> tuple[str, str]:
+        """Return the content, and the metadata as JSON; if that is too large, in the content."""
         metadata = to_json(self._metadata)
         if len(metadata.encode()) <= MAX_METADATA_BYTES:
-            return metadata
+            return content, metadata
 
-        self._notes.append("Its metadata became linked memories.")
-        pieces += split_text(metadata)
-        return "{}"
+        self._notes.append("Its metadata is too large; the end of its content has it.")
+        return f"{content}\n\n{metadata}", "{}"
 
     def _keep_original(self, name: str, value: object) -> str:
         """Put an original into the metadata, and return the name it has there."""
         return add_metadata(self._metadata, name, value)
 
     def _build_row(
-        self, key: str, category: str, summary: str, tags: list[str], metadata: str
+        self,
+        key: str,
+        content: str,
+        category: str,
+        summary: str,
+        tags: list[str],
+        metadata: str,
     ) -> Row:
         foreign = self._foreign
         score = SCORES[foreign.importance]
@@ -195,40 +210,19 @@ class Adjuster:
             tags=dump_sorted_json(tags),
             summary=summary,
             metadata=metadata,
-            content="",
+            content=content,
         )
 
-    def _chain(
-        self, first_row: Row, links: Sequence[LinkRow], pieces: Sequence[str]
-    ) -> list[IncomingMemory]:
-        """Return a memory for each piece, each linked to the next; the first has all else."""
-        memories: list[IncomingMemory] = []
-        row = first_row
-        row_links = list(links)
-        access_count = self._foreign.access_count
-
-        for number, piece in enumerate(pieces, 1):
-            row = row._replace(content=piece)
-            next_key = make_part_key(first_row.key, number + 1)
-            if number < len(pieces):
-                row_links.append(LinkRow(row.key, next_key, CONTINUES, 1.0))
-
-            stored = StoredMemory(
-                row,
-                tuple(row_links),
-                links_total=len(row_links),
-                accessed_at=self._foreign.accessed_at or row.created_at,
-                access_count=access_count,
-            )
-            # Times that are ours give way to those that are stored when it is imported again.
-            memories.append(IncomingMemory(stored, provisional=self._foreign.created_at is None))
-
-            next_id = make_id(self._namespace, next_key)
-            row = row._replace(key=next_key, id=next_id, summary="", metadata="{}")
-            row_links = []
-            access_count = 0
-
-        return memories
+    def _build_memory(self, row: Row, links: Sequence[LinkRow]) -> IncomingMemory:
+        stored = StoredMemory(
+            row,
+            tuple(links),
+            links_total=len(links),
+            accessed_at=self._foreign.accessed_at or row.created_at,
+            access_count=self._foreign.access_count,
+        )
+        # Times that are ours give way to those that are stored when it is imported again.
+        return IncomingMemory(stored, provisional=self._foreign.created_at is None)
 
 
 def add_metadata(metadata: JsonObject, name: str, value: object) -> str:

@@ -13,12 +13,12 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from abilities.helpers.transfer.adjustment import adjust
+from abilities.helpers.transfer.adjustment import adjust_item
 from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from abilities.helpers.transfer.kv_meta import MetaReader, to_text
 from abilities.helpers.transfer.remarks import LINKS, ROWS, RemarkCounter
-from abilities.helpers.transfer.sources import Source, SourceItem, list_remarks
+from abilities.helpers.transfer.sources import Source, list_remarks
 
 _MEMORY_COLUMNS = {"key", "summary", "text", "meta", "created_at"}
 _READ_COLUMNS = {*_MEMORY_COLUMNS, "score", "links"}
@@ -105,8 +105,8 @@ class KvMemoryFile:
         with _explain_errors():
             for row in self._connection.execute("SELECT rowid, * FROM memories"):
                 number += 1
-                memories, notes = adjust(self._convert_row(row), namespace, now)
-                yield SourceItem(f"memory {number}", number, memories, notes)
+                foreign = self._convert_row(row)
+                yield adjust_item(f"memory {number}", number, foreign, namespace, now)
 
             self._count_what_is_left()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 from abilities.declarations.values import JsonObject, as_object
-from abilities.helpers.transfer.adjustment import adjust
+from abilities.helpers.transfer.adjustment import adjust_item
 from abilities.helpers.transfer.export_lines import UnusableLine, parse_line_json
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from abilities.helpers.transfer.remarks import RELATIONS, RemarkCounter
@@ -118,9 +118,9 @@ async def read_knowledge_graph(path: Path, namespace: str, now: str) -> Source:
 
         for name in scratch.find_sources_without_entity():
             foreign = ForeignMemory(name, name, links=scratch.find_links(name))
-            memories, notes = adjust(foreign, namespace, now)
-            notes = ["It has relations but is no entity; its name became the content.", *notes]
-            yield SourceItem(f"entity {name!r}", end, memories, notes)
+            item = adjust_item(f"entity {name!r}", end, foreign, namespace, now)
+            note = "It has relations but is no entity; its name became the content."
+            yield item._replace(notes=[note, *item.notes])
 
     for item in list_remarks(remarks, end):
         yield item
@@ -162,8 +162,7 @@ def _read_entity(
     except UnusableLine as error:
         return SourceItem(place, position, [], [], str(error))
 
-    memories, notes = adjust(foreign, namespace, now)
-    return SourceItem(place, position, memories, notes)
+    return adjust_item(place, position, foreign, namespace, now)
 
 
 def _parse_object(line: Line) -> JsonObject:

@@ -139,7 +139,6 @@ async def test_what_was_deleted_is_for_those_who_may_write(app: Abilities) -> No
     assert await find_reason(reading, "memory_history", key="tea") == "scope"
     past = {"key": "tea", "as_of": stored["updated_at"]}
     assert await find_reason(reading, "memory_get", **past) == "scope"
-    assert await find_reason(reading, "memory_get", **past, whole=True) == "scope"
 
 
 async def test_what_was_purged_does_not_come_back(app: Abilities) -> None:

@@ -11,7 +11,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from abilities import Abilities, AbilityError, Settings, render
-from abilities.helpers.stores.parts import make_part_key, split_text
 from tests.support.detail_cases import check_schema
 from tests.support.surfaces import SURFACES, CannotCarry, python
 
@@ -54,7 +53,7 @@ async def get(app: Abilities, key: str) -> Payload:
 
 async def read_whole(app: Abilities, key: str, **more: Any) -> str:
     """Return a long content, read until there is no next request."""
-    request: Payload | None = {"key": key, "whole": True, **more}
+    request: Payload | None = {"key": key, **more}
     pieces: list[str] = []
 
     while request is not None:
@@ -163,7 +162,6 @@ HOSTILE: list[tuple[Any, str, str | None]] = [
     (store("k", to="l"), "unknown_argument", "to"),
     (store("k", recursive=True), "unknown_argument", "recursive"),
     ({"op": "store", "type": "core", "content": "c", "id": UNKNOWN}, "not_found", None),
-    ({"op": "store", "type": "core", "content": "c" * 5_001}, "too_long", "content"),
     ({"op": "update", "summary": "s"}, "missing_argument", "key"),
     ({"op": "update", "key": "nobody", "summary": "s"}, "not_found", None),
     ({"op": "update", "id": "no id", "summary": "s"}, "invalid_id", "id"),
@@ -306,56 +304,6 @@ async def test_a_reading_caller_may_not_remember(app: Abilities) -> None:
         assert refused.value.fault.reason == "scope"
 
 
-async def test_a_long_content_is_read_back_whole(app: Abilities) -> None:
-    (record,) = await remember(app, store("doc", LONG, tags=["a"], importance="high"))
-
-    pieces = split_text(LONG)
-    assert record["parts"] == len(pieces) > 1
-    assert await read_whole(app, "doc") == LONG
-    assert (await get(app, "doc"))["content"] == pieces[0]
-    assert await list_keys(app) == sorted(make_part_key("doc", n + 1) for n in range(len(pieces)))
-
-    second = await get(app, "doc#2")
-    assert second["tags"] == ["a"] and second["importance"] == "high"
-    assert second["links"] == [{"key": "doc#3", "link_weight": 1.0, "type": "continues"}]
-
-
-async def test_storing_less_removes_what_is_left_over(app: Abilities) -> None:
-    await remember(app, store("doc", LONG))
-    await remember(app, store("doc", LONG[:12_000]))
-    assert len(await list_keys(app)) == 3
-
-    await remember(app, store("doc", "Short."))
-
-    assert await list_keys(app) == ["doc"]
-    assert await read_whole(app, "doc") == "Short."
-    assert "links" not in await get(app, "doc")
-
-
-async def test_a_long_content_is_renamed_archived_and_deleted_as_one(app: Abilities) -> None:
-    await remember(app, store("doc", LONG))
-    await remember(app, {"op": "rename", "key": "doc", "to": "book"})
-    assert await read_whole(app, "book") == LONG
-
-    await remember(app, {"op": "archive", "key": "book"})
-    assert (await get(app, "book#2"))["archived"]
-    await remember(app, {"op": "update", "key": "book", "archived": False})
-    assert "archived" not in await get(app, "book#2")
-
-    await remember(app, {"op": "delete", "key": "book", "permanent": True})
-    assert await list_keys(app) == []
-
-
-async def test_a_key_that_is_not_a_part_is_not_taken(app: Abilities) -> None:
-    await remember(app, store("doc", "One."), store("doc#2", "Mine."))
-
-    records = await remember(app, store("doc", LONG), store("other"))
-
-    assert records[0]["reason"] == "key_taken" and records[1]["created"]
-    assert (await get(app, "doc"))["content"] == "One."
-    assert (await get(app, "doc#2"))["content"] == "Mine."
-
-
 async def test_operations_on_one_long_content_in_one_call(app: Abilities) -> None:
     operations = [
         store("doc", "a" * 4_000),
@@ -435,10 +383,10 @@ def test_what_was_written_is_read_back(
     whole, keys = asyncio.run(write_and_read())
 
     assert whole == expected
-    assert len(keys) == len(split_text(expected))
+    assert keys == ["doc"]
 
 
-async def test_the_version_of_a_long_content_tells_of_changes_to_any_part(app: Abilities) -> None:
+async def test_the_version_of_a_long_content_tells_of_every_change(app: Abilities) -> None:
     """Two who have read it cannot overwrite each other, wherever they write."""
     book = {"op": "store", "type": "core", "key": "book", "content": "a" * 12_000}
     versions = [(await remember(app, book))[0]["version"]]
@@ -456,18 +404,3 @@ async def test_the_version_of_a_long_content_tells_of_changes_to_any_part(app: A
     assert late[0]["reason"] == "version_conflict"
     same = await remember(app, {**book, "content": "a" * 11_000 + "c"})
     assert same[0]["version"] == versions[-1]
-
-
-async def test_callers_who_append_at_once_lose_nothing(app: Abilities) -> None:
-    await remember(app, store("log", "x" * 4_900))
-
-    await asyncio.gather(
-        *(
-            remember(app, {"op": "append", "key": "log", "content": f"[{number:03}]"})
-            for number in range(40)
-        )
-    )
-
-    whole = await read_whole(app, "log")
-    assert len(whole) == 4_900 + 40 * 5
-    assert sorted(whole[4_900:].split("]")[:-1]) == [f"[{number:03}" for number in range(40)]

@@ -5,7 +5,7 @@ import pytest
 from abilities.declarations.memory import Direction
 from abilities.helpers.walk import Walk, WalkLimits, WalkOutcome
 from tests.support.graphs import Edge, Graph, build_graph, make_random_graph, walk
-from tests.support.walk_oracles import describe, expect_by_recursion, expect_by_sets
+from tests.support.walk_oracles import describe, expect_by_agenda, expect_by_recursion
 
 
 def list_keys(walked: WalkOutcome) -> list[str]:
@@ -65,15 +65,37 @@ def test_breadth_takes_the_best() -> None:
 
 
 @pytest.mark.requirement("R1.6.4")
-def test_a_choice_depends_on_nothing_but_the_memory_itself() -> None:
+def test_a_link_back_takes_no_place() -> None:
     walked = walk(build_graph(A="B C D", B="A C E", C=""), "A", WalkLimits(3, 2, 20))
 
-    assert list_keys(walked) == ["A", "B", "C"]
+    assert list_keys(walked) == ["A", "B", "E", "C"]
     assert walked.duplicates == 2
-    assert [(c.key, c.source, c.cut_by) for c in walked.frontier] == [
-        ("D", "A", "breadth"),
-        ("E", "B", "breadth"),
+    assert [(c.key, c.source, c.cut_by) for c in walked.frontier] == [("D", "A", "breadth")]
+
+
+def test_a_full_memory_takes_no_more_although_its_children_come_nearer() -> None:
+    graph = build_graph(A="B C", B="C X", C="D E F", D="G")
+    walked = walk(graph, "A", WalkLimits(3, 2, 20))
+
+    assert [(step.key, step.depth) for step in walked.steps] == [
+        ("A", 0),
+        ("B", 1),
+        ("X", 2),
+        ("C", 1),
+        ("D", 2),
+        ("G", 3),
+        ("E", 2),
     ]
+    assert [(c.key, c.source, c.cut_by) for c in walked.frontier] == [("F", "C", "breadth")]
+
+
+def test_links_between_all_of_six_memories_are_passed_over_once_each() -> None:
+    names = "ABCDEF"
+    complete = build_graph(**{name: " ".join(names.replace(name, "")) for name in names})
+
+    walked = walk(complete, "A", DEFAULT)
+
+    assert (len(walked.steps), walked.duplicates) == (6, 25)
 
 
 def test_a_memory_stands_beneath_the_shortest_way_to_it() -> None:
@@ -178,7 +200,7 @@ def test_four_thousand_random_graphs_agree_with_both_oracles(block: int) -> None
         walked = walk(graph, "m0", limits, direction, page=1 + seed % 7)
         expected = expect_by_recursion(graph, "m0", limits, direction)
 
-        assert expected == expect_by_sets(graph, "m0", limits, direction), seed
+        assert expected == expect_by_agenda(graph, "m0", limits, direction), seed
         assert describe(walked) == expected, seed
         check_tree(walked, limits)
 

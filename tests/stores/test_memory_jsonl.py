@@ -234,7 +234,7 @@ def write_export(file: Path, count: int) -> None:
 
         for number in range(count):
             foreign = ForeignMemory(f"e{number}", "x")
-            (memory,), _ = adjust(foreign, "default", "2026-01-01T00:00:00.000Z")
+            memory, _ = adjust(foreign, "default", "2026-01-01T00:00:00.000Z")
             lines.write(format_line(memory.stored))
 
 

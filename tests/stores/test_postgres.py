@@ -312,10 +312,10 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
         "recall_recent",
         "recall_terms",
         "stale_ranks",
-        "version",
+        "schema_version",
         "versions",
     }
-    assert all(column == "namespace" for table, column in keys if table != "version")
+    assert all(column == "namespace" for table, column in keys if table != "schema_version")
 
 
 async def _create_schema(url: str) -> None:
@@ -522,7 +522,7 @@ WAITING = (
 async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
     await _create_schema(url)
     with psycopg.connect(url) as connection:
-        connection.execute("INSERT INTO abilities.version VALUES (99)")
+        connection.execute("INSERT INTO abilities.schema_version VALUES (99)")
 
     async with open_store(url) as store:
         assert await find_reason(put(store, "k")) == "schema_too_new"

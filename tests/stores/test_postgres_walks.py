@@ -71,8 +71,11 @@ def walk_in_memory(
     request = next(conversation)
     while True:
         known = list_links(scores, links, request.key, direction)
+        if request.among is None:
+            known = known[request.offset : request.offset + 3]
+
         try:
-            request = conversation.send(known[request.offset : request.offset + 3])
+            request = conversation.send(known)
         except StopIteration as end:
             outcome: WalkOutcome = end.value
             return outcome

@@ -1,7 +1,6 @@
 """Stale ranks: nobody sees them, they are updated in blocks, and no change takes long for them."""
 
 import random
-import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -242,74 +241,3 @@ async def test_a_mark_does_not_stay_for_good(
 
     await database.close()
     assert seen == [[1, 1]] * 4 + [[0, 0]]
-
-
-RECALL_TABLES = (
-    "recall_language",
-    "recall_docs",
-    "recall_recent",
-    "recall_segments",
-    "recall_terms",
-)
-"""What version 4 of an SQLite store adds."""
-
-
-async def test_a_store_of_version_2_gets_the_table_of_stale_ranks(tmp_path: Path) -> None:
-    """It keeps all that it has; a process that knows version 2 only is refused from then on."""
-    path = tmp_path / "m.db"
-    async with open_store(path) as store:
-        await link_to_hub(store, "hub", 3)
-    with closing(sqlite3.connect(path)) as connection:
-        expected = list_schema(connection)
-        for table in ("stale_ranks", *RECALL_TABLES, "history", "purged"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("DROP INDEX memories_expiring")
-        connection.execute("ALTER TABLE memories DROP COLUMN expires_at")
-        connection.execute("ALTER TABLE versions DROP COLUMN forgotten")
-        connection.execute("PRAGMA user_version = 2")
-
-    async with open_store(path) as store:
-        links = (await store.read_backlinks(NAMESPACE, "hub", 0, 5)).links
-
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (7,)
-        assert list_schema(connection) == expected
-    assert [link.source for link in links] == ["s0", "s1", "s2"]
-
-
-async def test_a_database_of_version_2_gets_the_table_of_stale_ranks(server: str) -> None:
-    with postgres.database(server) as url:
-        store = PostgresStore(url)
-        await put(store, "s", links=[("hub", 0.5)])
-        await store.close()
-        with psycopg.connect(url) as connection:
-            added = ("stale_ranks", "recall_language", "recall_terms", "recall_recent")
-            for table in (*added, "history", "purged"):
-                connection.execute(f"DROP TABLE abilities_data.{table}")
-            connection.execute("ALTER TABLE abilities_data.shelf DROP COLUMN doc")
-            connection.execute("ALTER TABLE abilities_data.memories DROP COLUMN expires_at")
-            for column in ("forgotten", "history_bytes"):
-                connection.execute(f"ALTER TABLE abilities_data.versions DROP COLUMN {column}")
-            connection.execute("DROP FUNCTION abilities.begin_read")
-            connection.execute("UPDATE abilities.version SET number = 2")
-
-        store = PostgresStore(url)
-        await put(store, "hub", memory_score=0.5)
-        walk = await store.walk(NAMESPACE, "s", WalkLimits(1, 1, 2), "out")
-        await store.close()
-
-        with psycopg.connect(url) as connection:
-            versions = connection.execute("SELECT number FROM abilities.version ORDER BY 1")
-            assert versions.fetchall() == [(2,), (3,), (4,), (5,)]
-        assert [step.key for step in walk.outcome.steps] == ["s", "hub"]
-
-
-def list_schema(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
-    """Return the schema without comments and line ends, which a migration does not keep."""
-    statement = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY 1, 2"
-    listed: list[tuple[str, ...]] = []
-    for kind, name, table, sql in connection.execute(statement):
-        code = re.sub("--.*", "", sql or "")
-        listed.append((kind, name, table, " ".join(code.split())))
-
-    return listed

@@ -24,7 +24,7 @@ from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.model import IncomingMemory
 from abilities.helpers.stores.names import make_key, to_storable
 from abilities.helpers.transfer import streams
-from abilities.helpers.transfer.adjustment import adjust
+from abilities.helpers.transfer.adjustment import adjust, adjust_item
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
@@ -345,23 +345,18 @@ def test_the_mcp_memory_servers_file_is_imported(tmp_path: Path) -> None:
     assert memories["tea"]["content"] == "tea"
     assert memories[odd]["metadata"] == {"name": " odd\tname", "category": "t" * 80}
 
-    parts = [memories[odd], memories[f"{odd}#2"], memories[f"{odd}#3"]]
     observations = "a" * 4_000 + "\n" + "b " * 4_000
 
-    assert "".join(part["content"] for part in parts) == f" odd\tname\n{observations}"
-    assert [part.get("links") for part in parts] == [
-        [{"key": f"{odd}#{n}", "link_weight": 1.0, "type": "continues"}] if n < 4 else None
-        for n in (2, 3, 4)
-    ]
+    assert memories[odd]["content"] == f" odd\tname\n{observations}"
     assert memories[long]["metadata"] == {"name": "n" * 300, "extra": {"kept": True}}
     assert memories[long]["content"] == "n" * 300 + "\nlong name"
     assert memories["ghost"]["links"] == [{"key": "Ada", "link_weight": 0.5, "type": "haunts"}]
-    assert done.stderr.endswith("Imported: 7 added, 5 adjusted.\n"), done.stderr
+    assert done.stderr.endswith("Imported: 5 added, 5 adjusted.\n"), done.stderr
 
     before = export(store)
     again = run(store, "import", file)
 
-    assert again.stderr.endswith("Imported: 7 unchanged, 5 adjusted.\n")
+    assert again.stderr.endswith("Imported: 5 unchanged, 5 adjusted.\n")
     assert export(store) == before
 
 
@@ -393,39 +388,43 @@ foreigners = strategies.builds(
 def test_foreign_memories_are_adjusted_to_our_bounds_without_loss(
     foreign: ForeignMemory,
 ) -> None:
-    memories = adjust(foreign, "default", NOW).memories
-    for incoming in memories:
-        again = parse_line(format_line(incoming.stored))
+    incoming = adjust(foreign, "default", NOW).memory
+    again = parse_line(format_line(incoming.stored))
+    row = incoming.stored.row
 
-        assert again.row == incoming.stored.row
-        assert sorted(again.links) == sorted(incoming.stored.links)
+    assert again.row == row
+    assert sorted(again.links) == sorted(incoming.stored.links)
+    assert incoming == adjust(foreign, "default", NOW).memory
+    assert row.key == make_key(foreign.name)
+    assert to_storable(foreign.content) in row.content
+    assert make_key(foreign.name) == foreign.name or to_storable(foreign.name) in row.content
 
-    assert memories == adjust(foreign, "default", NOW).memories
 
-    keys = [incoming.stored.row.key for incoming in memories]
+def test_a_foreign_content_may_be_long_and_has_a_bound() -> None:
+    incoming, notes = adjust(ForeignMemory("a", "x" * 200_000), "default", NOW)
+    assert incoming.stored.row.content == "x" * 200_000 and not notes
 
-    assert len(set(keys)) == len(keys) and keys[0] == make_key(foreign.name)
+    item = adjust_item("line 1", 1, ForeignMemory("a", "x" * 200_001), "default", NOW)
+    words = "Its content has 200,001 characters; a memory has 200,000 at most."
+    assert (item.memories, item.unusable) == ([], words)
 
-    chained = [
-        link.target
-        for incoming in memories
-        for link in incoming.stored.links
-        if link.type == "continues"
-    ]
 
-    assert chained[: len(keys) - 1] == keys[1:] or set(keys[1:]) <= set(chained)
+def test_metadata_that_is_too_large_is_kept_in_the_content() -> None:
+    foreign = ForeignMemory("a", "content", metadata={"long": "m" * 5_000})
 
-    whole = "".join(incoming.stored.row.content for incoming in memories)
+    incoming, notes = adjust(foreign, "default", NOW)
 
-    assert to_storable(foreign.content) in whole
-    assert make_key(foreign.name) == foreign.name or to_storable(foreign.name) in whole
+    row = incoming.stored.row
+    content, _, kept = row.content.partition("\n\n")
+    assert (content, json.loads(kept), row.metadata) == ("content", foreign.metadata, "{}")
+    assert notes == ["Its metadata is too large; the end of its content has it."]
 
 
 def test_foreign_metadata_of_too_many_levels_becomes_a_text() -> None:
     metadata = nest(17)
     foreign = ForeignMemory("a", "x", metadata=metadata)
 
-    (memory,) = adjust(foreign, "default", NOW).memories
+    memory = adjust(foreign, "default", NOW).memory
 
     kept = json.loads(memory.stored.row.metadata)
     assert json.loads(kept["metadata"]) == metadata
@@ -445,7 +444,7 @@ def test_metadata_that_has_the_name_of_an_original_is_not_lost() -> None:
         },
     )
 
-    (incoming,), notes = adjust(foreign, "default", NOW)
+    incoming, notes = adjust(foreign, "default", NOW)
 
     metadata = json.loads(incoming.stored.row.metadata)
     (link,) = incoming.stored.links

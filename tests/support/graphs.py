@@ -91,7 +91,10 @@ def walk(
     direction: Direction = "out",
     page: int = 3,
 ) -> WalkOutcome:
-    """Run a walk over a graph that sends ``page`` links at a time."""
+    """Run a walk over a graph that sends ``page`` links at a time.
+
+    Of the rest of the links it sends what was asked for, or with even pages all of them.
+    """
     conversation = Walk(target, limits).run()
     request: LinkRequest = next(conversation)
     links: dict[str, list[WalkLink]] = {}
@@ -100,12 +103,26 @@ def walk(
         if request.key not in links:
             links[request.key] = graph.list_links(request.key, direction)
 
-        answer = links[request.key][request.offset : request.offset + page]
+        answer = links[request.key][request.offset :]
+        if request.among is None:
+            answer = answer[:page]
+        elif page % 2:
+            answer = _choose_rest(answer, request)
+
         try:
             request = conversation.send(answer)
         except StopIteration as end:
             outcome: WalkOutcome = end.value
             return outcome
+
+
+def _choose_rest(links: list[WalkLink], request: LinkRequest) -> list[WalkLink]:
+    """Return the links to the memories of a request, and as many others as it needs."""
+    among = request.among or frozenset()
+    asked_for = [link for link in links if link.state == "present" and link.key in among]
+    unusable = [link for link in links if link.state != "present"]
+
+    return unusable[: request.needed] + asked_for
 
 
 def make_random_graph(seed: int) -> tuple[Graph, WalkLimits]:

@@ -1,9 +1,10 @@
 """Two oracles of the walk, of different structure and written from its definition alone.
 
-Both take whole graphs and think of nothing else: no pages, no requests, no bounds on reading.
+Both take whole graphs and think of nothing else: no pages, no requests, no bounds on reading. The
+first follows the definition word by word, with recursion. The second has no recursion and no
+counters: it keeps one table of children, and asks it anew for each link.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from abilities.declarations.memory import Direction
@@ -47,21 +48,19 @@ def describe(walked: WalkOutcome) -> Expected:
     )
 
 
-Retrieve = Callable[["_Choices", str, WalkLimits], tuple[set[str], bool]]
-Arrange = Callable[["_Choices", str, set[str], WalkLimits], tuple[list[str], dict[str, int]]]
+Children = dict[str, list[str]]
+"""Each retrieved memory's children, in the order of its links."""
 
 
-class _Choices:
-    """The choice of any memory: the best links to the best other present memories."""
+class _Links:
+    """The links of each memory, and the best one to each other present memory."""
 
-    def __init__(self, graph: Graph, direction: Direction, breadth: int) -> None:
+    def __init__(self, graph: Graph, direction: Direction) -> None:
         self._graph = graph
         self._direction: Direction = direction
-        self._breadth = breadth
         self._links: dict[str, list[WalkLink]] = {}
-        self._of: dict[str, dict[str, WalkLink]] = {}
 
-    def list_links(self, key: str) -> list[WalkLink]:
+    def list_all(self, key: str) -> list[WalkLink]:
         if key not in self._graph.edges or key in self._graph.missing:
             return []
 
@@ -69,186 +68,154 @@ class _Choices:
             self._links[key] = self._graph.list_links(key, self._direction)
         return self._links[key]
 
-    def of(self, key: str) -> dict[str, WalkLink]:
-        if key not in self._of:
-            best: dict[str, WalkLink] = {}
-            for link in self.list_links(key):
-                if link.state == "present" and link.key != key and link.key not in best:
-                    best[link.key] = link
-            self._of[key] = dict(list(best.items())[: self._breadth])
+    def list_best(self, key: str) -> dict[str, WalkLink]:
+        best: dict[str, WalkLink] = {}
+        for link in self.list_all(key):
+            if link.state == "present" and link.key != key:
+                best.setdefault(link.key, link)
 
-        return self._of[key]
+        return best
 
 
 def expect_by_recursion(
     graph: Graph, target: str, limits: WalkLimits, direction: Direction = "out"
 ) -> Expected:
-    """Visit recursively, then place each memory by the least of all its paths from the target."""
-    return _expect(graph, target, limits, direction, _retrieve_recursively, _arrange_by_paths)
+    """Visit recursively, as the definition says."""
+    links = _Links(graph, direction)
+    depth = {target: 0}
+    parent: dict[str, str] = {}
 
+    def count_children(memory: str) -> int:
+        return sum(other == memory for other in parent.values())
 
-def expect_by_sets(
-    graph: Graph, target: str, limits: WalkLimits, direction: Direction = "out"
-) -> Expected:
-    """Retrieve with an explicit stack, or all within reach, and arrange over a distance table."""
-    return _expect(graph, target, limits, direction, _retrieve_with_a_stack, _arrange_by_distance)
-
-
-def _retrieve_recursively(
-    choices: _Choices, target: str, limits: WalkLimits
-) -> tuple[set[str], bool]:
-    met = {target: 0}
-
-    def visit(memory: str, depth: int) -> bool:
+    def visit(memory: str) -> bool:
         """Return whether the total stopped the walk."""
-        if depth == limits.depth:
+        if depth[memory] == limits.depth:
             return False
 
-        for key in choices.of(memory):
-            if key not in met:
-                if len(met) == limits.total:
+        below = depth[memory] + 1
+        for key in links.list_best(memory):
+            if key == target:
+                continue
+
+            if parent.get(key) == memory:
+                if depth[key] > below:
+                    depth[key] = below
+                    if visit(key):
+                        return True
+            elif count_children(memory) < limits.breadth and depth.get(key, below + 1) > below:
+                if key not in depth and len(depth) == limits.total:
                     return True
-                met[key] = depth + 1
-                if visit(key, depth + 1):
-                    return True
-            elif met[key] > depth + 1:
-                met[key] = depth + 1
-                if visit(key, depth + 1):
+                depth[key] = below
+                parent[key] = memory
+                if visit(key):
                     return True
 
         return False
 
-    stopped = visit(target, 0)
-    return set(met), stopped
+    visit(target)
+    children: Children = {
+        memory: [key for key in links.list_best(memory) if parent.get(key) == memory]
+        for memory in depth
+    }
+    return _expect(links, target, children, limits)
 
 
-def _retrieve_with_a_stack(
-    choices: _Choices, target: str, limits: WalkLimits
-) -> tuple[set[str], bool]:
-    """Try every way that is not longer than `depth`, in order; stop at one memory too many."""
-    retrieved = {target: limits.depth}  # with the most steps that were ever left there
-    stack = [(key, limits.depth - 1) for key in reversed(choices.of(target))]
-
-    while stack:
-        key, left = stack.pop()
-        if key not in retrieved and len(retrieved) == limits.total:
-            return set(retrieved), True
-
-        if left > retrieved.get(key, -1):
-            retrieved[key] = left
-            if left > 0:
-                stack += [(target, left - 1) for target in reversed(choices.of(key))]
-
-    within_reach = {target}
-    for _ in range(limits.depth):
-        within_reach |= {key for memory in within_reach for key in choices.of(memory)}
-
-    assert within_reach == set(retrieved)
-    return within_reach, False
-
-
-def _arrange_by_paths(
-    choices: _Choices, target: str, retrieved: set[str], limits: WalkLimits
-) -> tuple[list[str], dict[str, int]]:
-    """Give each memory its shortest path, of those the first one by places in the choices."""
-    paths: dict[str, tuple[int, ...]] = {target: ()}
-
-    for depth in range(limits.depth):
-        level = {key: path for key, path in paths.items() if len(path) == depth}
-        for memory, path in level.items():
-            for place, key in enumerate(choices.of(memory)):
-                candidate = (*path, place)
-                if key in retrieved and (key not in paths or len(paths[key]) > depth):
-                    paths[key] = min(paths.get(key, candidate), candidate)
-
-    return sorted(paths, key=lambda key: paths[key]), {key: len(paths[key]) for key in paths}
-
-
-def _arrange_by_distance(
-    choices: _Choices, target: str, retrieved: set[str], limits: WalkLimits
-) -> tuple[list[str], dict[str, int]]:
-    """Relax distances until nothing changes, then list depth first, each memory at its first."""
-    far = limits.depth + 1
-    distance = dict.fromkeys(retrieved, far) | {target: 0}
-
-    for _ in retrieved:
-        for memory in retrieved:
-            for key in choices.of(memory).keys() & retrieved:
-                distance[key] = min(distance[key], distance[memory] + 1)
-
-    order: list[str] = []
-
-    def list_from(memory: str) -> None:
-        order.append(memory)
-        for key in choices.of(memory):
-            if key in retrieved and key not in order and distance[key] == distance[memory] + 1:
-                list_from(key)
-
-    list_from(target)
-    return order, distance
-
-
-def _expect(
-    graph: Graph,
-    target: str,
-    limits: WalkLimits,
-    direction: Direction,
-    retrieve: Retrieve,
-    arrange: Arrange,
+def expect_by_agenda(
+    graph: Graph, target: str, limits: WalkLimits, direction: Direction = "out"
 ) -> Expected:
-    choices = _Choices(graph, direction, limits.breadth)
-    retrieved, stopped = retrieve(choices, target, limits)
-    order, depth = arrange(choices, target, retrieved, limits)
-    parent: dict[str, str] = {}
-    link: dict[str, WalkLink] = {}
-    shared = missing = invalid = 0
+    """Take links off an agenda, and move memories within a table of children."""
+    links = _Links(graph, direction)
+    children: Children = {target: []}
+    met = {target: 0}
+    agenda = [(target, 0, key) for key in reversed(links.list_best(target))]
 
-    for key in order[1:]:
-        parent[key] = next(
-            memory
-            for memory in order
-            if depth[memory] == depth[key] - 1 and key in choices.of(memory)
-        )
-        link[key] = choices.of(parent[key])[key]
+    while agenda:
+        memory, depth, key = agenda.pop()
+        if key == target or (key in met and met[key] <= depth + 1):
+            continue
 
-    for memory in order:
-        if depth[memory] < limits.depth:
-            shared += len(choices.of(memory).keys() & retrieved)
-            if len(choices.of(memory)) < limits.breadth:
-                states = [link.state for link in choices.list_links(memory)]
-                missing += states.count("absent")
-                invalid += states.count("invalid")
+        if key not in children[memory]:
+            if len(children[memory]) == limits.breadth:
+                continue
+            if key not in met and len(met) == limits.total:
+                break
 
+            for others in children.values():
+                if key in others:
+                    others.remove(key)
+            children[memory].append(key)
+            children.setdefault(key, [])
+
+        met[key] = depth + 1
+        if depth + 1 < limits.depth:
+            agenda += [(key, depth + 1, other) for other in reversed(links.list_best(key))]
+
+    for memory, others in children.items():
+        others.sort(key=list(links.list_best(memory)).index)
+    return _expect(links, target, children, limits)
+
+
+def _expect(links: _Links, target: str, children: Children, limits: WalkLimits) -> Expected:
+    """Return what follows from the tree."""
     expected = Expected(
-        order,
-        depth,
-        parent,
-        link,
-        duplicates=shared - len(order) + 1,
-        missing=min(missing, 1_000),
-        invalid=min(invalid, 1_000),
-        stopped=stopped,
+        order=[],
+        depth={},
+        parent={},
+        link={},
+        duplicates=0,
+        missing=0,
+        invalid=0,
+        stopped=False,
     )
-    _add_frontier(expected, choices, retrieved, limits)
+
+    def list_from(memory: str, depth: int) -> None:
+        expected.order.append(memory)
+        expected.depth[memory] = depth
+        for key in children[memory]:
+            expected.parent[key] = memory
+            expected.link[key] = links.list_best(memory)[key]
+            list_from(key, depth + 1)
+
+    list_from(target, 0)
+    assert sorted(expected.order) == sorted(children), "all that was retrieved hangs on the target"
+
+    for memory in expected.order:
+        if expected.depth[memory] == limits.depth:
+            continue
+
+        looked_at = list(links.list_best(memory))
+        if len(children[memory]) == limits.breadth:
+            looked_at = looked_at[: looked_at.index(children[memory][-1])]
+        else:
+            states = [link.state for link in links.list_all(memory)]
+            expected.missing += states.count("absent")
+            expected.invalid += states.count("invalid")
+
+        for key in looked_at:
+            expected.duplicates += key in children and key not in children[memory]
+
+    expected.missing = min(expected.missing, 1_000)
+    expected.invalid = min(expected.invalid, 1_000)
+    _add_frontier(expected, links, children, limits)
     return expected
 
 
 def _add_frontier(
-    expected: Expected, choices: _Choices, retrieved: set[str], limits: WalkLimits
+    expected: Expected, links: _Links, children: Children, limits: WalkLimits
 ) -> None:
     candidates: list[tuple[int, float, str, int, str, str]] = []
 
     for place, memory in enumerate(expected.order):
-        for link in choices.list_links(memory):
-            if link.state != "present" or link.key in retrieved:
-                continue
+        cut = "breadth"
+        if expected.depth[memory] == limits.depth:
+            cut = "depth"
+        elif len(children[memory]) < limits.breadth and len(children) == limits.total:
+            cut = "total"
 
-            cut = "breadth"
-            if expected.depth[memory] == limits.depth:
-                cut = "depth"
-            elif link.key in choices.of(memory):
-                cut = "total"
-            candidates.append((-link.rank, -link.weight, link.key, place, memory, cut))
+        for key, link in links.list_best(memory).items():
+            if key not in children:
+                candidates.append((-link.rank, -link.weight, key, place, memory, cut))
 
     best: dict[str, tuple[str, str, int, str]] = {}
     for negative_rank, _, key, _, memory, cut in sorted(candidates):
@@ -258,3 +225,4 @@ def _add_frontier(
     expected.frontier = list(best.values())[:10]
     expected.has_more_frontier = len(best) > 10
     expected.limits_reached = [name for name in ("depth", "breadth", "total") if name in cuts]
+    expected.stopped = "total" in cuts

@@ -148,6 +148,7 @@ def test_a_fault_that_somebody_must_mend_first_is_not_retryable() -> None:
     mended_first = {
         "schema_too_new",
         "schema_too_old",
+        "schema_unpublished",
         "storage_moved",
         "storage_denied",
         "storage_missing",

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from abilities import Abilities, Settings
 from abilities.cli.main import main
-from tests.support import sqlite_version_1
+from abilities.helpers.stores.sqlite import schema
 from tests.support.plugins import write_distribution
 from tests.support.surfaces import environment
 
@@ -199,12 +199,12 @@ def test_whatever_is_wrong_nothing_is_printed_and_nothing_is_made(
 
 
 def test_a_store_of_an_older_version_is_not_migrated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "memory.db"
-    sqlite_version_1.build(path, sqlite_version_1.make_memories(5))
+    path = stored.store_path
+    assert path is not None and complete("graph", "goa")
     before = path.read_bytes()
-    monkeypatch.setenv("ABILITIES_STORE_URL", f"sqlite:///{path}")
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
 
-    assert complete("graph", "") == []
+    assert complete("graph", "goa") == []
     assert path.read_bytes() == before

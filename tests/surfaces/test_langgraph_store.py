@@ -30,8 +30,8 @@ from langgraph.store.memory import InMemoryStore
 from abilities import Abilities, AbilityError, Settings
 from abilities.adapters.langgraph_store import AbilitiesStore
 from abilities.adapters.langgraph_store.filters import passes
-from abilities.adapters.langgraph_store.items import MAX_VALUE_CHARS
 from abilities.adapters.langgraph_store.names import ItemName, find_tag, parse_memory_key
+from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import is_key
 from abilities.helpers.stores.postgres.statements import Select
 from abilities.helpers.stores.sqlite.access import StoreAccess
@@ -160,10 +160,10 @@ async def test_a_value_that_is_too_long_is_refused_and_nothing_is_lost(
     store: AbilitiesStore,
 ) -> None:
     await store.aput(("a",), "k", {"kept": True})
-    too_long = {"text": "x" * MAX_VALUE_CHARS}
+    too_long = {"text": "x" * MAX_LONG_CONTENT_CHARS}
 
     with pytest.raises(
-        ValueError, match=r"at most 1,000,000 characters as JSON; .* nothing was stored"
+        ValueError, match=r"at most 200,000 characters as JSON; .* nothing was stored"
     ):
         await store.abatch([PutOp(("a",), "k", {"kept": False}), PutOp(("a",), "long", too_long)])
 

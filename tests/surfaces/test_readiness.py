@@ -117,7 +117,7 @@ async def test_a_server_that_is_not_ready_says_why(on_postgres: Settings, roots:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     with psycopg.connect(on_postgres.store_url) as database:
-        database.execute("INSERT INTO abilities.version VALUES (99)")
+        database.execute("INSERT INTO abilities.schema_version VALUES (99)")
 
     parts = urlsplit(on_postgres.store_url)
     missing = parts._replace(path="/none").geturl()

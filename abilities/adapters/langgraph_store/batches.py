@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import random
-import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from langgraph.store.base import (
@@ -28,15 +26,6 @@ from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.memory.writer import Write
 
 _log = logging.getLogger("abilities")
-
-_SECONDS = 10.0
-"""How long puts are made anew if others put or delete the same items meanwhile."""
-
-_PAUSE = 0.05
-"""Seconds that they wait at most before that."""
-
-_CONTENTION = ("busy", "key_taken")
-"""What is refused if others write the parts of the same long value at the same time."""
 
 _ALIKE: Mapping[type[Op], str] = {
     GetOp: "memory_read_bulk",
@@ -90,7 +79,7 @@ async def run_batch(context: Context, ops: Sequence[Op], max_scanned: int) -> li
         asyncio.gather(*map(searcher.search, searches)),
         asyncio.gather(*map(searcher.list_namespaces, lists)),
     )
-    items = await load_items(memory, {key: named[key] for key in map(_find_key, gets)})
+    items = load_items({key: named[key] for key in map(_find_key, gets)})
 
     results = _list_results(ops, items, pages, listed)  # what is damaged is told before any write
     if not context.read_only:
@@ -177,7 +166,6 @@ async def _make_puts(memory: MemoryHelper, puts: _Puts, absent: set[str]) -> Non
     """Make all puts in one transaction; what is absent need not be deleted. Raises Refused."""
     writes = {key: write for key, write in puts.items() if key not in absent}
 
-    deadline = time.monotonic() + _SECONDS
     while writes:
         operations = [write or Write("delete", {"key": key}) for key, write in writes.items()]
         outcomes = await memory.writer.remember(operations, atomic=True)
@@ -187,12 +175,9 @@ async def _make_puts(memory: MemoryHelper, puts: _Puts, absent: set[str]) -> Non
 
         # Nothing was made. Whatever was deleted meanwhile need not be deleted again.
         for key, error in failures.items():
-            if error.reason == "memory_not_found":
-                del writes[key]
-            elif error.reason not in _CONTENTION or time.monotonic() > deadline:
+            if error.reason != "memory_not_found":
                 raise error
-
-        await asyncio.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - nothing secret
+            del writes[key]
 
 
 def _find_failures(outcomes: Iterable[tuple[str, object]]) -> dict[str, Refused]:

@@ -12,18 +12,11 @@ from pydantic import Field, ValidationError
 
 from abilities.adapters.langgraph_store.names import ROOT, ItemName, parse_memory_key
 from abilities.declarations.faults import Refused
-from abilities.declarations.limits import MAX_METADATA_BYTES
+from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS, MAX_METADATA_BYTES
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject, format_utc
 from abilities.helpers.memory.writer import Write
 from abilities.helpers.stores.model import Row
-from abilities.helpers.stores.parts import split_text
-
-MAX_VALUE_CHARS = 1_000_000
-"""Characters of a value as JSON; each 5,000 of them take a memory."""
-
-MAX_PARTS = 300
-"""More than the longest value takes; who changes the metadata cannot make reads long."""
 
 _SPARE_LIFE = 1.05
 """A life is written this much longer, so that not every read of an item is a write."""
@@ -34,7 +27,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class ItemDetails(Model):
     """What the metadata of an item's memory says of it, beneath ``langgraph``."""
 
-    parts: int = Field(default=1, ge=1, le=MAX_PARTS, description="Memories that hold the value.")
     index: bool = Field(default=True, description="Whether questions find it by its words.")
     ttl: float | None = Field(default=None, description="Minutes that it stays after each use.")
     written_at: str | None = Field(
@@ -91,7 +83,7 @@ class StoredItem(NamedTuple):
 
 
 def find_name(row: Row) -> ItemName | None:
-    """Return the item that a memory holds, or of which it holds the first part; None if none."""
+    """Return the item that a memory holds, or None."""
     name = parse_memory_key(row.key)
     if name is not None or "~" not in row.key:
         return name
@@ -104,14 +96,14 @@ def find_name(row: Row) -> ItemName | None:
     return name if name.memory_key == row.key else None
 
 
-def parse_item(row: Row, text: str) -> StoredItem:
-    """Return the item of a memory and its whole content.
+def parse_item(row: Row) -> StoredItem:
+    """Return the item of a memory.
 
     Raises Refused("invalid_stored_value") if the content is no JSON object any more.
     """
     name = find_name(row)
     try:
-        value: object = json.loads(text)
+        value: object = json.loads(row.content)
     except (ValueError, RecursionError):
         value = None
 
@@ -132,8 +124,8 @@ def build_put(name: ItemName, op: PutOp) -> Write:
     if name.is_shortened:
         told = (*name.namespace, name.key)
 
-    parts, index = len(split_text(text)), op.index is not False
-    metadata = ItemDetails(parts=parts, index=index, ttl=op.ttl, name=told).to_metadata()
+    details = ItemDetails(index=op.index is not False, ttl=op.ttl, name=told)
+    metadata = details.to_metadata()
     if len(orjson.dumps(metadata)) > MAX_METADATA_BYTES:
         raise ValueError("the namespace and the key together are longer than 4,000 bytes")
 
@@ -199,9 +191,9 @@ def dump_value(value: object) -> str:
         raise ValueError(f"a value must be JSON: {error}") from None
 
     text = _SURROGATE.sub(_escape_surrogate, text)
-    if len(text) > MAX_VALUE_CHARS:
+    if len(text) > MAX_LONG_CONTENT_CHARS:
         raise ValueError(
-            f"a value must have at most {MAX_VALUE_CHARS:,} characters as JSON; "
+            f"a value must have at most {MAX_LONG_CONTENT_CHARS:,} characters as JSON; "
             f"this one has {len(text):,}, and nothing was stored"
         )
 

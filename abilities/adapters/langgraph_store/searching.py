@@ -132,7 +132,7 @@ class Searcher:
             if isinstance(memory, Exception) or _lies_beneath(memory, prefix):
                 candidates[key] = memory
 
-        sound = select_sound(await load_items(self._memory, candidates))
+        sound = select_sound(load_items(candidates))
         return [item for item in sound.values() if passes(item.value, op.filter)]
 
     async def list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:

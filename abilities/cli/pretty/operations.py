@@ -87,8 +87,6 @@ def _describe(data: JsonObject) -> str:
         words.append(f"replaced version {data['replaced']}")
     if data.get("updated_fields"):
         words.append(f"changed {', '.join(data['updated_fields'])}")
-    if "parts" in data:
-        words.append(f"in {data['parts']} parts")
     if data.get("mended"):
         words.append(format_mended(data))
 

@@ -1,6 +1,6 @@
 // From a memory to the texts of a form, and from these back to what is stored or changed.
 
-import { callAbility, readView } from "./api.js";
+import { callAbility, CallError, readView } from "./api.js";
 
 // The view returns this many links at a time.
 export const LINKS_PER_PAGE = 20;
@@ -62,13 +62,16 @@ async function storeMemory(form, rows) {
   // Without a key the memory is new in any case.
   const isNew = form.key ? { if_version: 0 } : {};
 
-  const { key } = await callAbility("store_memory", {
-    ...values,
-    ...isNew,
-    links: rows.map(toLink),
-    detail: "concise",
-  });
+  const { key } = await write("store", { ...values, ...isNew, links: rows.map(toLink) });
   return key;
+}
+
+/** Writes a memory, whose content may be long; returns what was done, or throws the refusal. */
+async function write(op, values) {
+  const request = { operations: [{ op, ...values }], detail: "full" };
+  const [{ data, error }] = (await callAbility("remember", request)).results;
+  if (error) throw new CallError(error);
+  return data;
 }
 
 async function updateMemory({ memory, links }, form, rows) {
@@ -78,7 +81,7 @@ async function updateMemory({ memory, links }, form, rows) {
   const count = Object.keys(fields).length + addedLinks.length + removedLinks.length;
 
   if (count > 0) {
-    await callAbility("update_memory", {
+    await write("update", {
       id: memory.id,
       ...fields,
       if_version: memory.version,

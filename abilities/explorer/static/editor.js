@@ -119,7 +119,7 @@ function Fields({ abilities, edited, onChange }) {
 
   return html`
     ${!base.memory && html`<${Identity} schemas=${schemas} field=${field} />`}
-    <${Content} schemas=${schemas} field=${field} />
+    <${Content} field=${field} />
     <${Details} schemas=${schemas} field=${field} />
     <${Links} schema=${schemas.links?.items?.properties} rows=${rows} onChange=${changeRows} />
   `;
@@ -140,13 +140,10 @@ function Identity({ schemas, field }) {
   `;
 }
 
-function Content({ schemas, field }) {
+function Content({ field }) {
   const { value } = field("content");
-  const limit = schemas.content?.maxLength;
-  const count = formatNumber(countCharacters(value));
-  const hint = limit ? `${count} of ${formatNumber(limit)} characters` : `${count} characters`;
+  const hint = `${formatNumber(countCharacters(value))} characters`;
 
-  // Without the attribute, a longer text can be pasted whole and then be shortened by hand.
   return html`
     <${TextArea} label="Content" hint=${hint} rows="8" required ...${field("content")} />
   `;

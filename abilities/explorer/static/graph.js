@@ -15,7 +15,7 @@ import { html, useState } from "./vendor/htm-preact.js";
 const CANDIDATES = 12;
 const LIMIT_HINTS = {
   depth: "links away from the start",
-  breadth: "links followed from each memory",
+  breadth: "children of each memory",
   total: "memories in all",
 };
 const DIRECTIONS = {

@@ -9,7 +9,6 @@ import psycopg
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import (
     Change,
-    ContinuedError,
     check_version,
     create_row,
     merge_change,
@@ -36,7 +35,6 @@ from abilities.helpers.stores.postgres.savepoints import run_in_savepoint
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.postgres.versions import (
     Existing,
-    check_whole,
     find_existing_by_id,
     find_existing_by_key,
 )
@@ -73,8 +71,6 @@ async def apply_change(
         raise MemoriesAreDueError
 
     check_version(change, name.existing.row)
-    if change.if_whole:
-        await check_whole(connection, name.existing)
     if change.kind == "purge":
         return await purge_memory(connection, namespace, name, change)
 
@@ -105,11 +101,11 @@ async def apply_changes(
 ) -> list[WriteResult | Exception]:
     """Make one or more changes in order, each in a savepoint; all or none if they are ``atomic``.
 
-    Raises MemoriesAreDueError before the first one, see `apply_change`; and ContinuedError.
+    Raises MemoriesAreDueError before the first one, see `apply_change`.
     """
     outcomes: list[WriteResult | Exception] = []
     async with connection.transaction():
-        for place, change in enumerate(changes):
+        for change in changes:
             work = partial(
                 apply_change,
                 namespace=namespace,
@@ -120,8 +116,6 @@ async def apply_changes(
             outcome = await run_in_savepoint(connection, work)
             if isinstance(outcome, MemoriesAreDueError):
                 raise outcome
-            if isinstance(outcome, ContinuedError):
-                raise ContinuedError(outcome.key, place)
 
             outcomes.append(outcome)
             if atomic and isinstance(outcome, Exception):

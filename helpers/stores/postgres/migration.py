@@ -8,10 +8,11 @@ processes that open the store meanwhile take turns, one block at a time, and use
 all is done.
 
 A process of an older version is refused from the first transaction on, because each of its
-transactions checks the version. Those of version 1 do not; they no longer find a table.
+transactions checks the version.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -19,9 +20,7 @@ import psycopg
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
-from abilities.helpers.stores.migration import MigrationLog, MigrationPlace
-from abilities.helpers.stores.postgres.migrations import MIGRATIONS
-from abilities.helpers.stores.postgres.migrations.stages import PostgresStage
+from abilities.helpers.stores.migration import Block, MigrationLog, MigrationPlace, Position
 from abilities.helpers.stores.postgres.search_index import create_search_index
 from abilities.helpers.stores.postgres.statements import (
     LOCK,
@@ -39,22 +38,57 @@ _people_log = logging.getLogger("abilities.store")
 """What the command line shows on a terminal."""
 
 
+class PostgresStage(NamedTuple):
+    """A stage of a migration.
+
+    ``words`` say what it treats, for example "memories". ``run_block`` treats some of them, from a
+    position on, in a transaction of the caller. ``count_statement`` counts how many there are in
+    all; it is None for a stage that is a single block.
+    """
+
+    words: str
+    run_block: Callable[[Connection, Position], Awaitable[Block]]
+    count_statement: str | None = None
+
+
+class PostgresMigration(NamedTuple):
+    """The way from one version to the next.
+
+    ``begin_script`` runs in the transaction that moves the version; it must be short, because all
+    others wait for it, and nothing of the version before may work after it. The last stage leaves
+    the schema that new stores have.
+    """
+
+    begin_script: str
+    stages: tuple[PostgresStage, ...]
+
+
+MIGRATIONS: dict[int, PostgresMigration] = {}
+"""By the version that each leads to; none yet, because no version but the first was published."""
+
+
 class _State(NamedTuple):
-    """The version of a store, 0 if there is none, and whether its migration is unfinished."""
+    """The version of a store, 0 if there is none, and whether its migration is unfinished.
+
+    ``is_unpublished`` tells a store that was made before the first version was published.
+    """
 
     version: int
     is_migrating: bool
+    is_unpublished: bool
 
 
 _TABLES = Select(
     """
     SELECT tablename FROM pg_catalog.pg_tables
-    WHERE schemaname = 'abilities' AND tablename IN ('version', 'migration')
+    WHERE schemaname = 'abilities' AND tablename IN ('schema_version', 'version', 'migration')
     """,
     to_text,
 )
-_READ_VERSION = Select("SELECT coalesce(max(number), 0) FROM abilities.version", to_number)
-_SAVE_VERSION = Statement("INSERT INTO abilities.version VALUES (%s)")
+_READ_VERSION = Select("SELECT coalesce(max(number), 0) FROM abilities.schema_version", to_number)
+# Every transaction of the version before reads the number, and so holds it until it ends.
+_LOCK_VERSION = "LOCK TABLE abilities.schema_version IN ACCESS EXCLUSIVE MODE"
+_SAVE_VERSION = Statement("INSERT INTO abilities.schema_version VALUES (%s)")
 _CREATE_PLACE = """
 CREATE TABLE abilities.migration (
     stage integer NOT NULL, position text[] NOT NULL, rows bigint NOT NULL
@@ -68,9 +102,9 @@ _DROP_PLACE = Statement("DROP TABLE abilities.migration")
 
 
 async def migrate(connection: Connection, language: Language) -> None:
-    """Create the schema, or bring it forward. Raises Refused: schema_too_new.
+    """Create the schema, or bring it forward. Raises Refused: schema_too_new, schema_unpublished.
 
-    ``language`` is for a recall index that is made. Any number of processes may do so at the same
+    ``language`` is that of the recall index of a new store. Any number of processes may do so at the same
     time; a lock lets one of them work at a time.
     """
     progress = MigrationLog()
@@ -86,8 +120,13 @@ async def migrate(connection: Connection, language: Language) -> None:
 
 
 async def _is_current(connection: Connection) -> bool:
-    """Return whether the schema is of this version. Raises Refused: schema_too_new."""
+    """Return whether the schema is of this version.
+
+    Raises Refused: schema_too_new, schema_unpublished.
+    """
     state = await _read_state(connection)
+    if state.is_unpublished:
+        raise Refused("schema_unpublished")
     if state.version > SCHEMA_VERSION:
         raise Refused("schema_too_new")
 
@@ -103,10 +142,10 @@ async def _read_state(connection: Connection) -> _State:
     tables = await _TABLES.fetch(connection)
 
     version = 0
-    if "version" in tables:
+    if "schema_version" in tables:
         version = await _READ_VERSION.fetch_only(connection)
 
-    return _State(version, "migration" in tables)
+    return _State(version, "migration" in tables, "version" in tables)
 
 
 async def _advance(connection: Connection, progress: MigrationLog) -> bool:
@@ -148,6 +187,7 @@ async def _begin_migration(connection: Connection, version: int) -> None:
         try:
             async with connection.transaction():  # a savepoint
                 await connection.execute("SET LOCAL lock_timeout = '3s'")
+                await connection.execute(_LOCK_VERSION)
                 await connection.execute(MIGRATIONS[version].begin_script.encode())
                 await _SAVE_VERSION.execute(connection, version)
                 await connection.execute(_CREATE_PLACE)

@@ -36,6 +36,14 @@ _LAST_ENTRY = Select(
 )
 
 
+_LAST_KEY = Select(
+    """
+    SELECT key FROM history WHERE namespace = %s AND id = %s ORDER BY version DESC LIMIT 1
+    """,
+    to_text,
+)
+
+
 class FoundMemory(NamedTuple):
     """A memory by its id; it has no row if it was deleted. A memory to create has no id yet."""
 
@@ -78,6 +86,11 @@ async def _find_by_id(
             raise Refused("id_not_found")
 
     return FoundMemory(memory_id, existing)
+
+
+async def find_last_key(connection: Connection, namespace: str, memory_id: str) -> str:
+    """Return the key that a deleted memory had last."""
+    return await _LAST_KEY.fetch_only(connection, namespace, memory_id)
 
 
 async def find_last_version(connection: Connection, namespace: str, memory_id: str) -> int | None:

@@ -1,12 +1,11 @@
 """Forgetting memories in PostgreSQL for good: their rows, their words, and their history."""
 
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.postgres.former import find_family
 from abilities.helpers.stores.postgres.history import delete_history
-from abilities.helpers.stores.postgres.naming import FoundMemory
+from abilities.helpers.stores.postgres.naming import FoundMemory, find_last_key
 from abilities.helpers.stores.postgres.recall_index import merge_recent, remove_doc
 from abilities.helpers.stores.postgres.shelf import unindex_memory
-from abilities.helpers.stores.postgres.statements import Connection, Statement
+from abilities.helpers.stores.postgres.statements import Connection, Select, Statement, to_text
 from abilities.helpers.stores.postgres.writes import delete_row
 from abilities.helpers.stores.protocol import WriteResult
 
@@ -25,6 +24,18 @@ TABLES = (
 )
 """The tables that had something of a purged memory."""
 
+_DELETED_BEFORE = Select(
+    """
+    SELECT DISTINCT id FROM history AS h
+    WHERE namespace = %s AND key = %s AND action = 'deleted' AND NOT EXISTS (
+        SELECT FROM memories AS m WHERE m.namespace = h.namespace AND m.id = h.id
+    ) AND NOT EXISTS (
+        SELECT FROM memories AS m
+        WHERE m.namespace = h.namespace AND m.key = h.key AND m.id <> %s
+    )
+    """,
+    to_text,
+)
 _SAVE_VERSION = Statement("""
     INSERT INTO versions (namespace, number) VALUES (%s, %s)
     ON CONFLICT (namespace) DO UPDATE SET number = EXCLUDED.number
@@ -42,14 +53,16 @@ async def purge_memory(
 ) -> WriteResult:
     """Delete a memory, present or already deleted, with its history; only its id is remembered.
 
-    So are the deleted memories that a `Family` has.
+    So are those that were deleted under its key before, unless another memory has the key now.
     """
     existing = named.existing
     version = existing.next_version
     await _SAVE_VERSION.execute(connection, namespace, version)
 
     row = existing.row
-    forgotten = {named.id, *await find_family(connection, namespace, named.id, row)}
+    key = await find_last_key(connection, namespace, named.id) if row is None else row.key
+    deleted = await _DELETED_BEFORE.fetch(connection, namespace, key, named.id)
+    forgotten = {named.id, *deleted}
     if row is not None:
         shelved = await unindex_memory(connection, row)
         await delete_row(connection, existing, row)

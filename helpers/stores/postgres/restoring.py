@@ -42,7 +42,7 @@ async def restore_memory(
 
     row = restore_row(change, existing.row, wanted.row)
     after = State(row, restore_links(change, row, wanted))
-    updated = list_restored(change, before, after)
+    updated = list_restored(before, after)
     if existing.row is not None and not updated:
         return build_result(existing.row)
 

@@ -1,21 +1,20 @@
--- The schema of a memory store in PostgreSQL, version 5. A new store is made from it; the scripts in
--- migrations bring an older one here. The keys of every table begin with the namespace, so that a
+-- The schema of a memory store in PostgreSQL, version 1. A new store is made from it. The keys of every table begin with the namespace, so that a
 -- distributed PostgreSQL can place rows by it. Texts compare by code point (COLLATE "C"), as
 -- everywhere in the package.
 
 -- What every version finds: the number of the version. The tables themselves lie in a schema of
--- their own, out of reach of version 1, whose processes read the number only when they start.
+-- their own.
 CREATE SCHEMA IF NOT EXISTS abilities;
 CREATE SCHEMA IF NOT EXISTS abilities_data;
-CREATE TABLE abilities.version (number integer PRIMARY KEY);
-INSERT INTO abilities.version VALUES (5);
+CREATE TABLE abilities.schema_version (number integer PRIMARY KEY);
+INSERT INTO abilities.schema_version VALUES (1);
 
 -- Refuses a transaction if the store is no longer of the version that its process knows. Each
 -- transaction calls it first, and keeps the lock on the number until it ends, so that a migration
 -- can begin only between transactions.
 CREATE FUNCTION abilities.expect_version(expected integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF (SELECT max(number) FROM abilities.version) IS DISTINCT FROM expected THEN
+    IF (SELECT max(number) FROM abilities.schema_version) IS DISTINCT FROM expected THEN
         RAISE EXCEPTION 'the store has another version' USING ERRCODE = 'AB001';
     END IF;
 END $$;
@@ -320,15 +319,19 @@ RETURNS text[] LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
 DECLARE
     found text[] := ARRAY[root];
     met integer[] := ARRAY[0]; -- the least depth at which each was met
-    firsts integer[] := '{}'; -- where in chosen the choice of each begins, null before it is taken
+    parents integer[] := ARRAY[0]; -- positions in found
+    children integer[] := ARRAY[0]; -- how many children each has
+    furthest integer[] := ARRAY[0]; -- the position in targets of the last one that ever was a child of each
+    firsts integer[] := '{}'; -- where in targets those of each begin, null before they are read
     lasts integer[] := '{}';
-    chosen text[] := '{}'; -- the choices, one after another
-    count integer := 0; -- how many there are in chosen
+    targets text[] := '{}'; -- what the best links of each lead to, one memory's after another's
+    count integer := 0; -- how many there are in targets
     stack integer[] := ARRAY[1]; -- the way to here, as positions in found
-    waiting integer[] := ARRAY[NULL::integer]; -- which of its choice each on the way takes next
+    waiting integer[] := ARRAY[NULL::integer]; -- which of its targets each on the way takes next
     depth integer := 0; -- of the last one on the way
     here integer := 1;
     there integer;
+    next integer;
     target text;
 BEGIN
     LOOP
@@ -339,28 +342,35 @@ BEGIN
                 WHERE l.namespace = place AND l.source = found[here] AND l.rank >= 0
                 ORDER BY l.rank DESC, l.weight DESC, l.target, l.type LIMIT page
             ) LOOP
-                EXIT WHEN count + 1 - firsts[here] = breadth;
-                IF target <> found[here] AND NOT target = ANY (chosen[firsts[here]:count]) THEN
-                    count := count + 1;
-                    chosen[count] := target;
-                END IF;
+                count := count + 1;
+                targets[count] := target;
             END LOOP;
             lasts[here] := count;
         END IF;
-        waiting[depth + 1] := coalesce(waiting[depth + 1], firsts[here]);
-        IF depth = deepest OR waiting[depth + 1] > lasts[here] THEN
+        next := coalesce(waiting[depth + 1], firsts[here]);
+        IF depth = deepest OR next > lasts[here] OR (children[here] = breadth AND next > furthest[here]) THEN
             EXIT WHEN depth = 0;
             depth := depth - 1;
             here := stack[depth + 1];
             CONTINUE;
         END IF;
-        target := chosen[waiting[depth + 1]];
-        waiting[depth + 1] := waiting[depth + 1] + 1;
+        target := targets[next];
+        waiting[depth + 1] := next + 1;
         there := array_position(found, target);
-        IF there IS NULL THEN
-            EXIT WHEN cardinality(found) = total;
-            there := cardinality(found) + 1;
-            found[there] := target;
+        IF there IS NULL OR (met[there] > depth + 1 AND parents[there] <> here) THEN
+            CONTINUE WHEN children[here] = breadth;
+            IF there IS NULL THEN
+                EXIT WHEN cardinality(found) = total;
+                there := cardinality(found) + 1;
+                found[there] := target;
+                children[there] := 0;
+                furthest[there] := 0;
+            ELSE
+                children[parents[there]] := children[parents[there]] - 1;
+            END IF;
+            parents[there] := here;
+            children[here] := children[here] + 1;
+            furthest[here] := greatest(furthest[here], next);
         ELSIF met[there] <= depth + 1 THEN
             CONTINUE;
         END IF;

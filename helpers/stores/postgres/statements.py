@@ -17,7 +17,7 @@ RecordT = TypeVar("RecordT")
 PORTION = 1_000
 """Rows that are dealt with before other calls have their turn; it takes some milliseconds."""
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 1
 """The version of the database schema that this package reads and writes."""
 
 

@@ -30,7 +30,6 @@ from abilities.helpers.stores.postgres import (
 )
 from abilities.helpers.stores.postgres.calls import OPERATOR, Calls
 from abilities.helpers.stores.postgres.entries import group_entries, import_memory_entries
-from abilities.helpers.stores.postgres.former import read_content
 from abilities.helpers.stores.postgres.history import StoreRules
 from abilities.helpers.stores.postgres.marks import read_mark, write_mark
 from abilities.helpers.stores.postgres.statements import Connection
@@ -200,13 +199,6 @@ class PostgresStore(ServableStore):
     ) -> StoredMemory:
         check_values(namespace, name, moment)
         return await self._read(namespace, past.read_version, namespace, name, moment)
-
-    @override
-    async def read_content(
-        self, namespace: str, name: MemoryName, moment: int | str
-    ) -> list[StoredMemory]:
-        check_values(namespace, name, moment)
-        return await self._read(namespace, read_content, namespace, name, moment)
 
     @override
     async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:

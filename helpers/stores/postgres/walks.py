@@ -45,6 +45,19 @@ SELECT true AS incoming, {LINK_COLUMNS} FROM links AS l
 WHERE l.namespace = given.namespace AND l.target = requested.key
 {BEST_INCOMING_FIRST} LIMIT given.page
 """
+_REST_OUTGOING = f"""
+(SELECT false AS incoming, {LINK_COLUMNS} FROM links AS l
+WHERE l.namespace = given.namespace AND l.source = requested.key AND l.target = ANY (given.among))
+UNION ALL (SELECT false AS incoming, {LINK_COLUMNS} FROM links AS l
+WHERE l.namespace = given.namespace AND l.source = requested.key AND l.rank < 0 LIMIT given.page)
+"""
+_REST_INCOMING = f"""
+(SELECT true AS incoming, {LINK_COLUMNS} FROM links AS l
+WHERE l.namespace = given.namespace AND l.target = requested.key AND l.source = ANY (given.among))
+UNION ALL (SELECT true AS incoming, {LINK_COLUMNS} FROM links AS l
+WHERE l.namespace = given.namespace AND l.target = requested.key AND l.back_rank < 0
+LIMIT given.page)
+"""
 _GUESSED_KEYS = "reached(given.namespace, %s, %s, %s, %s, given.page)"
 
 
@@ -127,6 +140,28 @@ _SELECT_LINKS: dict[Direction, Select[TupleRow]] = {
 _SELECT_MARKED_LINKS: dict[Direction, Select[TupleRow]] = {
     direction: _select_marked_links(links) for direction, links in _write_marked().items()
 }
+
+
+def _select_rest(links: str) -> Select[TupleRow]:
+    """Return a statement for the links of keys to some memories, and to absent ones.
+
+    It takes the namespace, a limit, those memories and the keys.
+    """
+    return Select(
+        f"""
+        SELECT requested.key, NULL::float8 AS score, l.*
+        FROM (SELECT %s::text AS namespace, %s::int AS page, %s::text[] AS among) AS given
+        CROSS JOIN unnest(%s::text[]) AS requested (key) CROSS JOIN LATERAL ({links}) AS l
+        """,
+        tuple,
+    )
+
+
+_SELECT_REST: dict[Direction, Select[TupleRow]] = {
+    "out": _select_rest(_REST_OUTGOING),
+    "in": _select_rest(_REST_INCOMING),
+    "both": _select_rest(f"{_REST_OUTGOING} UNION ALL {_REST_INCOMING}"),
+}
 _SELECT_GUESSED_LINKS = _select_links(_OUTGOING, _GUESSED_KEYS)
 
 
@@ -181,6 +216,7 @@ class _WalkLinks:
         # Rows become records only when the walk asks for them: it seldom needs all of a page.
         self._links: dict[str, list[TupleRow]] = {}
         self._complete: set[str] = set()  # the memories whose links are all known
+        self._rest: dict[LinkRequest, list[TupleRow]] = {}
         self.invalid: set[str] = set()
 
     async def walk(self, key: str, limits: WalkLimits) -> WalkOutcome:
@@ -189,16 +225,40 @@ class _WalkLinks:
             await self._fetch_first(key, limits)
 
         while True:
-            missing: dict[str, int] = {}
+            missing: list[LinkRequest] = []
             outcome = self._try_walk(key, limits, missing)
             if not missing:
                 return outcome
 
-            limit = max(missing.values())
-            await self._fetch(limit, list(missing))
+            await self._fetch_missing(missing)
 
-    def _try_walk(self, key: str, limits: WalkLimits, missing: dict[str, int]) -> WalkOutcome:
-        """Walk over the known links; note in ``missing`` how many to fetch of which memory."""
+    async def _fetch_missing(self, missing: Sequence[LinkRequest]) -> None:
+        """Fetch what a walk missed: first the links that decide it."""
+        wanted: dict[str, int] = {}
+        for request in missing:
+            # All of a memory's links are fetched again, but four times as many as last time, so
+            # that even ten thousand take few round trips.
+            if request.among is None or self._has_marks:
+                wanted[request.key] = max(PAGE, len(self._links.get(request.key, [])) * 4)
+
+        if wanted:
+            await self._fetch(max(wanted.values()), list(wanted))
+        else:
+            await self._fetch_rest(missing)
+
+    async def _fetch_rest(self, requests: Sequence[LinkRequest]) -> None:
+        """Fetch the links that requests have in common: those to the same memories."""
+        among = requests[0].among or frozenset()
+        by_key = {request.key: self._rest.setdefault(request, []) for request in requests}
+
+        rows = await _SELECT_REST[self._direction].fetch(
+            self._connection, self._namespace, requests[0].needed, list(among), list(by_key)
+        )
+        for key, *columns in rows:
+            by_key[key].append(tuple(columns))
+
+    def _try_walk(self, key: str, limits: WalkLimits, missing: list[LinkRequest]) -> WalkOutcome:
+        """Walk over the known links; note the requests for others in ``missing``."""
         conversation = Walk(key, limits).run()
         try:
             request = next(conversation)
@@ -208,16 +268,19 @@ class _WalkLinks:
             outcome: WalkOutcome = end.value
             return outcome
 
-    def _answer(self, request: LinkRequest, missing: dict[str, int]) -> list[WalkLink]:
-        links = self._links.get(request.key, [])
-        has_answer = request.offset < len(links) or request.key in self._complete
-        if not has_answer:
-            # All of a memory's links are fetched again, but four times as many as last time, so
-            # that even ten thousand take few round trips.
-            missing[request.key] = max(PAGE, len(links) * 4)
-            return []
+    def _answer(self, request: LinkRequest, missing: list[LinkRequest]) -> list[WalkLink]:
+        requested = self._rest.get(request)
+        if requested is None:
+            links = self._links.get(request.key, [])
+            is_partial = request.among is None and request.offset < len(links)
+            if not is_partial and request.key not in self._complete:
+                missing.append(request)
+                return []
 
-        requested = links[request.offset :][: request.needed]
+            requested = links[request.offset :]
+            if request.among is None:
+                requested = requested[: request.needed]
+
         return [self._to_walk_link(columns) for columns in requested]
 
     def _to_walk_link(self, columns: TupleRow) -> WalkLink:

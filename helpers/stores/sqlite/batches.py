@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Change, ContinuedError
+from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.requests import check_change
 from abilities.helpers.stores.sqlite.changing import apply_change
@@ -42,20 +42,17 @@ def apply_changes(
 ) -> list[WriteResult | Exception]:
     """Make changes one after another; return one outcome each.
 
-    Raises BatchUndone if they are ``atomic`` and one cannot be made, and ContinuedError; the caller
-    undoes the others.
+    Raises BatchUndone if they are ``atomic`` and one cannot be made; the caller undoes the others.
     """
     with postpone_texts(connection) as postponed:
         if atomic:
             return _apply_all(connection, namespace, changes, rules)
 
         outcomes: list[WriteResult | Exception] = []
-        for place, change in enumerate(changes):
+        for change in changes:
             waiting = list(postponed)
             work = partial(_apply_one, namespace=namespace, change=change, rules=rules)
             outcome = run_in_savepoint(connection, work)
-            if isinstance(outcome, ContinuedError):
-                raise ContinuedError(outcome.key, place)
             if isinstance(outcome, Exception):
                 postponed[:] = waiting
             outcomes.append(outcome)
@@ -75,8 +72,6 @@ def _apply_all(
             raise BatchUndone(place, translate_sqlite_error(error)) from error
         except (sqlite3.Error, UnicodeDecodeError):
             raise
-        except ContinuedError as error:
-            raise ContinuedError(error.key, place) from None
         except Exception as error:
             raise BatchUndone(place, error) from error
 

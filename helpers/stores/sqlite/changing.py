@@ -26,7 +26,6 @@ from abilities.helpers.stores.sqlite.links import LinkMoves, plan_rename, save_l
 from abilities.helpers.stores.sqlite.purging import purge_memory
 from abilities.helpers.stores.sqlite.reads import (
     StoredRow,
-    check_whole,
     fetch_stored_row,
     load_memory,
     read_all_links,
@@ -93,7 +92,6 @@ def _make_change(
     before = None
     mended = None
     if found is not None:
-        check_whole(connection, change, found.row)
         before = found.row
     if found is not None and found.is_damaged:
         before = mend_memory(connection, found, rules.history, change.now, change.caller)

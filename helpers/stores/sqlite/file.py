@@ -271,7 +271,7 @@ class StoreFile:
         connection = self._connect(writing=True)
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         try:
-            migrate(connection, self.path, partial(self._lock_block, connection), self._language)
+            migrate(connection, self.path, partial(self._lock_block, connection))
         finally:
             with self.lock(MIGRATION_SECONDS):
                 connection.close()

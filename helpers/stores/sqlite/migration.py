@@ -15,10 +15,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.durable import sync_folder
-from abilities.helpers.stores.migration import MigrationLog, MigrationPlace
+from abilities.helpers.stores.migration import Block, MigrationLog, MigrationPlace, Position
 from abilities.helpers.stores.sqlite import schema
 from abilities.helpers.stores.sqlite.copying import (
     copy_database,
@@ -26,26 +27,48 @@ from abilities.helpers.stores.sqlite.copying import (
     set_journal_mode,
     sync_file,
 )
-from abilities.helpers.stores.sqlite.migrations import MIGRATIONS
-from abilities.helpers.stores.sqlite.migrations.stages import SqliteStage
 
 _log = logging.getLogger("abilities.store")
+
+
+class SqliteStage(NamedTuple):
+    """A stage of a migration.
+
+    ``words`` say what it treats, for example "memories". ``run_block`` treats some of them, from a
+    position on, in a transaction of the caller. ``count_rows`` returns how many there are in all;
+    it is None for a stage that is a single block.
+    """
+
+    words: str
+    run_block: Callable[[sqlite3.Connection, Position], Block]
+    count_rows: Callable[[sqlite3.Connection], int] | None = None
+
+
+class SqliteMigration(NamedTuple):
+    """The way from one version to the next.
+
+    ``begin`` runs in the transaction in which the version moves; it changes the schema as far as
+    the stages need. The last stage leaves the schema that new stores have.
+    """
+
+    begin: Callable[[sqlite3.Connection], None]
+    stages: tuple[SqliteStage, ...]
+
+
+MIGRATIONS: dict[int, SqliteMigration] = {}
+"""By the version that each leads to; none yet, because no version but the first was published."""
 
 Lock = Callable[[], AbstractContextManager[None]]
 """Holds the lock between processes for the length of a block."""
 
 
-def migrate(
-    connection: sqlite3.Connection, path: Path, lock: Lock, language: str = "english"
-) -> None:
+def migrate(connection: sqlite3.Connection, path: Path, lock: Lock) -> None:
     """Bring a store to the current version, after a copy of it was made beside it.
 
-    ``language`` is that of its recall index, if it gets one. Nothing is changed if the copy cannot
-    be made. Raises Refused: schema_too_new, corrupted, and what ``lock`` raises; OSError;
+    Nothing is changed if the copy cannot be made. Raises Refused: schema_too_new, corrupted, and what ``lock`` raises; OSError;
     sqlite3.Error. Whatever is raised, the next call goes on from there.
     """
     connection.execute("PRAGMA temp_store = FILE")  # sorting for an index takes no memory
-    connection.create_function("chosen_language", 0, lambda: language)
     progress = MigrationLog()
 
     with lock():

@@ -15,6 +15,10 @@ _FIND_LAST = """
 SELECT action FROM history INDEXED BY history_id
 WHERE namespace = ? AND id = ? ORDER BY version DESC LIMIT 1
 """
+_FIND_LAST_KEY = """
+SELECT key FROM history INDEXED BY history_id
+WHERE namespace = ? AND id = ? ORDER BY version DESC LIMIT 1
+"""
 _FIND_PURGED = "SELECT 1 FROM purged WHERE namespace = ? AND id = ?"
 
 
@@ -59,6 +63,12 @@ def _find_by_id(
     if last != ("deleted",):
         return None
     return NamedMemory(memory_id, None)
+
+
+def find_last_key(connection: sqlite3.Connection, namespace: str, memory_id: str) -> str:
+    """Return the key that a deleted memory had last."""
+    (key,) = connection.execute(_FIND_LAST_KEY, (namespace, memory_id)).fetchone()
+    return str(key)
 
 
 def is_purged(connection: sqlite3.Connection, namespace: str, memory_id: str) -> bool:

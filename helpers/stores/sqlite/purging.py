@@ -6,10 +6,8 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, check_version
 from abilities.helpers.stores.mending import list_replaced
 from abilities.helpers.stores.protocol import WriteResult
-from abilities.helpers.stores.sqlite.former import find_family
 from abilities.helpers.stores.sqlite.history import delete_history
-from abilities.helpers.stores.sqlite.naming import find_named
-from abilities.helpers.stores.sqlite.reads import check_whole
+from abilities.helpers.stores.sqlite.naming import find_last_key, find_named
 from abilities.helpers.stores.sqlite.writes import (
     WriteRules,
     delete_memory,
@@ -23,15 +21,26 @@ _MERGED_PAGES = 2_000
 
 _TABLES = ("search", "search_short")
 
+_DELETED_BEFORE = """
+SELECT DISTINCT id FROM history AS h INDEXED BY history_key
+WHERE namespace = ? AND key = ? AND action IN ('deleted', 'renamed') AND action = 'deleted'
+AND NOT EXISTS (
+    SELECT 1 FROM memories AS m WHERE m.namespace = h.namespace AND m.id = h.id
+) AND NOT EXISTS (
+    SELECT 1 FROM memories AS m
+    WHERE m.namespace = h.namespace AND m.key = h.key AND m.id <> ?
+)
+"""
+
 
 def purge_memory(
     connection: sqlite3.Connection, namespace: str, change: Change, rules: WriteRules
 ) -> WriteResult:
     """Delete a memory, present or already deleted, with its history; only its id is remembered.
 
-    So are the deleted memories that a `Family` has. The words of all remain in the full-text tables
-    until these are merged. Raises Refused: id_not_found, memory_not_found, key_taken,
-    version_conflict.
+    So are those that were deleted under its key before, unless another memory has the key now. The
+    words of all remain in the full-text tables until these are merged. Raises Refused:
+    id_not_found, memory_not_found, key_taken, version_conflict.
     """
     memory_id, stored = find_named(connection, namespace, MemoryName(change.id, change.key))
     if stored is not None and change.key not in (None, stored.row.key):
@@ -40,8 +49,6 @@ def purge_memory(
 
     present = stored and stored.row
     check_version(change, present)
-    if present is not None:
-        check_whole(connection, change, present)
 
     mended = None
     if stored is not None and stored.is_damaged:
@@ -49,7 +56,9 @@ def purge_memory(
         mended = list_replaced(stored.row, present)
 
     version = take_version(connection, namespace)
-    forgotten = {memory_id, *find_family(connection, namespace, memory_id, present)}
+    key = find_last_key(connection, namespace, memory_id) if present is None else present.key
+    deleted = connection.execute(_DELETED_BEFORE, (namespace, key, memory_id)).fetchall()
+    forgotten = {memory_id, *(name for (name,) in deleted)}
     if present is not None:
         delete_memory(connection, present)
         forgotten.add(present.id)  # mending may have changed it

@@ -1,7 +1,8 @@
 """Best links in an SQLite store, and the marks of stale ranks, in a transaction of the caller."""
 
+import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from abilities.helpers.stores import ranking
@@ -62,15 +63,16 @@ class _Statements(NamedTuple):
     """The statements for links by the ranks of one side.
 
     ``best`` are the best links of a key, ``ordinary`` those without stale ranks, and ``stale`` all
-    that have them.
+    that have them. ``rest`` are those between a key and some others, and some to absent memories.
     """
 
     best: str
     ordinary: str
     stale: str
+    rest: str
 
 
-def _write_statements(best: str, side: Side, own: Side) -> _Statements:
+def _write_statements(best: str, side: Side, own: Side, rank: str) -> _Statements:
     condition = (
         f"AND {side} NOT IN (SELECT key FROM stale_ranks"
         f" WHERE namespace = links.namespace AND side = '{side}') ORDER BY"
@@ -80,12 +82,19 @@ def _write_statements(best: str, side: Side, own: Side) -> _Statements:
     WHERE s.namespace = ?1 AND s.side = '{side}'
     AND l.namespace = s.namespace AND l.{side} = s.key AND l.{own} = ?2
     """
-    return _Statements(best, best.replace("ORDER BY", condition), stale)
+    rest = f"""
+    SELECT {_QUALIFIED} FROM json_each(?3) AS other CROSS JOIN links AS l INDEXED BY links_name
+    WHERE l.namespace = ?1 AND l.{own} = ?2 AND l.{side} = other.value
+    UNION ALL SELECT * FROM (
+        SELECT {LINK_RECORD} FROM links WHERE namespace = ?1 AND {own} = ?2 AND {rank} < 0 LIMIT ?4
+    )
+    """
+    return _Statements(best, best.replace("ORDER BY", condition), stale, rest)
 
 
 _STATEMENTS: dict[Side, _Statements] = {
-    "target": _write_statements(BEST_LINKS, "target", "source"),
-    "source": _write_statements(BEST_BACKLINKS, "source", "target"),
+    "target": _write_statements(BEST_LINKS, "target", "source", "rank"),
+    "source": _write_statements(BEST_BACKLINKS, "source", "target", "back_rank"),
 }
 
 
@@ -144,6 +153,17 @@ class BestLinks:
                 return
             offset += limit
 
+    def read_rest(self, key: str, others: Collection[str], limit: int) -> Iterator[LinkRecord]:
+        """Return a key's links to some others, and up to ``limit`` to absent ones, in any order.
+
+        In a namespace with stale ranks, these are all its links.
+        """
+        if self._stale:
+            return self.stream(key)
+
+        names = json.dumps(list(others))
+        return map(LinkRecord._make, self._fetch(self._statements.rest, key, names, limit))
+
     def is_present(self, key: str, rank: int) -> bool:
         """Return whether the memory at the side of the ranks is there, by a rank as it is kept."""
         if key in self._stale:
@@ -173,7 +193,7 @@ class BestLinks:
     def _correct(self, links: Sequence[tuple[Any, ...]]) -> list[LinkRecord]:
         return correct_ranks(map(LinkRecord._make, links), self._stale, self._side)
 
-    def _fetch(self, statement: str, key: str, *values: int) -> list[tuple[Any, ...]]:
+    def _fetch(self, statement: str, key: str, *values: int | str) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, (self._namespace, key, *values)).fetchall()
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Change, ContinuedError
 from abilities.helpers.stores.model import (
     LinkRecord,
     LinkRow,
@@ -14,7 +13,6 @@ from abilities.helpers.stores.model import (
     verify_row,
     verify_saved,
 )
-from abilities.helpers.stores.parts import CONTINUES, make_part_key
 from abilities.helpers.stores.protocol import Backlinks
 from abilities.helpers.stores.sqlite.ranking import LINK_RECORD, BestLinks
 
@@ -22,11 +20,6 @@ COLUMNS = ", ".join(Row._fields)
 _LINK_ROW = ", ".join(LinkRow._fields)
 
 _SELECT = f"SELECT {COLUMNS}, hash FROM memories WHERE namespace = ?"
-
-_FIND_NEXT = f"""
-SELECT 1 FROM links AS l JOIN memories AS m ON m.namespace = l.namespace AND m.key = l.target
-WHERE l.namespace = ? AND l.source = ? AND l.target = ? AND l.type = '{CONTINUES}'
-"""
 
 
 class StoredRow(NamedTuple):
@@ -45,16 +38,6 @@ class _LinkTotals(NamedTuple):
 
 
 _NO_LINKS = _LinkTotals(0, 0)
-
-
-def check_whole(connection: sqlite3.Connection, change: Change, row: Row) -> None:
-    """Check that a memory has all of its content, if a change demands it. Raises ContinuedError."""
-    if not change.if_whole:
-        return
-
-    names = (row.namespace, row.key, make_part_key(row.key, 2))
-    if connection.execute(_FIND_NEXT, names).fetchone() is not None:
-        raise ContinuedError(row.key)
 
 
 def find_row_by_key(connection: sqlite3.Connection, namespace: str, key: str) -> Row | None:

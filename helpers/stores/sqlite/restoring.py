@@ -59,7 +59,7 @@ def restore_memory(
 
     row = restore_row(change, present, wanted.row)
     after = State(row, restore_links(change, row, wanted))
-    updated = list_restored(change, before, after)
+    updated = list_restored(before, after)
     if present is not None and not updated:
         memory = load_memory(connection, present, SHOWN_LINKS)
         return WriteResult(memory, False, (), mended, present.version, present.id)

@@ -6,10 +6,13 @@ from pathlib import Path
 
 from abilities.declarations.faults import Refused
 
-APPLICATION_ID = 0x61676D65
-"""'agme' in ASCII; in the header of the file, it tells a store from any other SQLite database."""
+APPLICATION_ID = 0x61676D31
+"""'agm1' in ASCII; in the header of the file, it tells a store from any other SQLite database."""
 
-VERSION = 7
+_UNPUBLISHED_ID = 0x61676D65
+"""The one of stores that were made before the first version was published."""
+
+VERSION = 1
 """The version of schema.sql, which SQLite's user_version holds in a store."""
 
 
@@ -22,7 +25,7 @@ def is_store(connection: sqlite3.Connection) -> bool:
             return False
         raise
 
-    return bool(application_id == APPLICATION_ID)
+    return application_id in (APPLICATION_ID, _UNPUBLISHED_ID)
 
 
 def is_store_header(header: bytes) -> bool:
@@ -31,12 +34,18 @@ def is_store_header(header: bytes) -> bool:
     See https://www.sqlite.org/fileformat2.html#the_database_header.
     """
     application_id = int.from_bytes(header[68:72], "big")
-    return header.startswith(b"SQLite format 3\0") and application_id == APPLICATION_ID
+    is_known = application_id in (APPLICATION_ID, _UNPUBLISHED_ID)
+    return header.startswith(b"SQLite format 3\0") and is_known
 
 
 def read_version(connection: sqlite3.Connection) -> int:
-    """Return the version of a database that may be a store. Raises Refused as `check_version`."""
+    """Return the version of a database that may be a store.
+
+    Raises Refused as `check_version`, and schema_unpublished.
+    """
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    if application_id == _UNPUBLISHED_ID:
+        raise Refused("schema_unpublished")
     if application_id != APPLICATION_ID:
         raise Refused("corrupted")
 

@@ -1,4 +1,4 @@
--- The schema of a memory store, version 6. The keys of every table begin with the namespace.
+-- The schema of a memory store, version 1. The keys of every table begin with the namespace.
 
 -- memories: the memories themselves. hash covers every other column and is checked on each read. The small
 -- columns come first, so that looking up a score does not step over a long content.

@@ -37,7 +37,6 @@ from abilities.helpers.stores.sqlite.batches import BatchUndone, apply_changes
 from abilities.helpers.stores.sqlite.changing import apply_change
 from abilities.helpers.stores.sqlite.entries import group_entries, import_history, read_entries
 from abilities.helpers.stores.sqlite.file import StoreFile
-from abilities.helpers.stores.sqlite.former import read_content
 from abilities.helpers.stores.sqlite.history import TRIM_ENTRIES, list_namespaces, trim
 from abilities.helpers.stores.sqlite.integrity import check_search_index, check_store
 from abilities.helpers.stores.sqlite.marks import read_mark, write_mark
@@ -218,13 +217,6 @@ class SqliteStore(ServableStore):
         return await self.access.read(
             namespace, lambda c: past.read_version(c, namespace, name, moment)
         )
-
-    @override
-    async def read_content(
-        self, namespace: str, name: MemoryName, moment: int | str
-    ) -> list[StoredMemory]:
-        check_names(namespace, *filter(None, name))
-        return await self.access.read(namespace, lambda c: read_content(c, namespace, name, moment))
 
     @override
     async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:

@@ -3,7 +3,7 @@
 import heapq
 import math
 import sqlite3
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -56,6 +56,9 @@ def walk(
 Place = tuple[float, float, str, str]
 """What a link is ordered by among the links of a memory; lower places come first."""
 
+_FEW_LINKS = 8
+"""Links of a memory that are read in turn faster than some of them are looked up."""
+
 _FIRST_PLACE: Place = (-math.inf, 0.0, "", "")
 
 
@@ -92,7 +95,24 @@ class _LinkPages:
         if stream is None:
             stream = self._streams[request.key] = self._stream(request)
 
+        if request.among is not None:
+            return self._read_rest(stream, request, request.among)
+
         return list(islice(stream, request.needed))
+
+    def _read_rest(
+        self, stream: Iterator[WalkLink], request: LinkRequest, among: Collection[str]
+    ) -> list[WalkLink]:
+        """Return a memory's links to some others and to absent ones."""
+        links = list(islice(stream, _FEW_LINKS))
+        if len(links) < _FEW_LINKS:
+            return links  # all that were not sent yet
+
+        for best, incoming in self._best:
+            for record in best.read_rest(request.key, among, request.needed):
+                links.append(record.to_walk_link(self._invalid, incoming=incoming))
+
+        return links
 
     def _stream(self, request: LinkRequest) -> Iterator[WalkLink]:
         """Return a memory's links in the walk's direction, best first."""
