@@ -69,9 +69,8 @@ async def test_pages_have_every_key_once(
     keys = [f"k/{number:03}" for number in range(2 * PAGE + 30)]
     await fill(app, *keys)
     pages: list[list[str]] = []
-    request: Payload | None = {"items": [{"memory": "k/*"}], "detail": detail}
-    if max_tokens is not None:
-        request["max_tokens"] = max_tokens
+    room = {} if max_tokens is None else {"max_tokens": max_tokens}
+    request: Payload | None = {"items": [{"memory": "k/*"}], "detail": detail, **room}
 
     while request is not None:
         payload = await app.call("read", request)

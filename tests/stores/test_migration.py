@@ -17,6 +17,7 @@ import pytest
 
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.conformance_steps import NAMESPACE, TIME, put
+from abilities.helpers.stores.migration import Block
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.sqlite import migration, reader, schema, thread
 from abilities.helpers.stores.sqlite.store import SqliteStore
@@ -333,13 +334,9 @@ async def test_a_migration_goes_through_every_version_after_one_copy(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_up_migration.announce(2, monkeypatch.setattr)
-    drop = migration.SqliteMigration(
-        lambda connection: (
-            connection.execute("ALTER TABLE memories ADD COLUMN more INTEGER") and None
-        ),
-        (migration.SqliteStage("nothing", lambda _, __: migration.Block(0, None)),),
-    )
-    monkeypatch.setitem(migration.MIGRATIONS, 3, drop)
+    nothing = migration.SqliteStage("nothing", lambda _, __: Block(0, None))
+    further = migration.SqliteMigration(lambda _: None, (nothing,))
+    monkeypatch.setitem(migration.MIGRATIONS, 3, further)
     monkeypatch.setattr(schema, "VERSION", 3)
 
     async with open_store(path) as store:

@@ -36,11 +36,13 @@ class Agent:
         return payload
 
     async def read(self, *items: Any, **more: Any) -> Payload:
-        (record,) = (await self.call("read", items=list(items), **more))["results"]
+        records: list[Payload] = (await self.call("read", items=list(items), **more))["results"]
+        (record,) = records
         return record
 
     async def change(self, **operation: Any) -> Payload:
-        (record,) = (await self.call("remember", operations=[operation]))["results"]
+        records: list[Payload] = (await self.call("remember", operations=[operation]))["results"]
+        (record,) = records
         return record
 
 

@@ -104,8 +104,8 @@ _DROP_PLACE = Statement("DROP TABLE abilities.migration")
 async def migrate(connection: Connection, language: Language) -> None:
     """Create the schema, or bring it forward. Raises Refused: schema_too_new, schema_unpublished.
 
-    ``language`` is that of the recall index of a new store. Any number of processes may do so at the same
-    time; a lock lets one of them work at a time.
+    ``language`` is that of the recall index of a new store. Any number of processes may do so at
+    the same time; a lock lets one of them work at a time.
     """
     progress = MigrationLog()
     has_part = False

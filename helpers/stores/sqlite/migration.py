@@ -65,8 +65,9 @@ Lock = Callable[[], AbstractContextManager[None]]
 def migrate(connection: sqlite3.Connection, path: Path, lock: Lock) -> None:
     """Bring a store to the current version, after a copy of it was made beside it.
 
-    Nothing is changed if the copy cannot be made. Raises Refused: schema_too_new, corrupted, and what ``lock`` raises; OSError;
-    sqlite3.Error. Whatever is raised, the next call goes on from there.
+    Nothing is changed if the copy cannot be made. Raises Refused: schema_too_new, corrupted, and
+    what ``lock`` raises; OSError; sqlite3.Error. Whatever is raised, the next call goes on from
+    there.
     """
     connection.execute("PRAGMA temp_store = FILE")  # sorting for an index takes no memory
     progress = MigrationLog()
