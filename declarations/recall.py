@@ -125,6 +125,9 @@ class RecalledMemory(Model):
         default=None, description="The hit whose links led here, if words of its own did not."
     )
     archived: IsArchived = False
+    starts_at: int | None = Field(
+        default=None, description="Of a long content: how many characters come before this passage."
+    )
     next: ReadOn = None
     reason: FailureReason = None
 

@@ -18,8 +18,12 @@ from abilities.helpers.gather.cursors import (
 from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions, measure_piece
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.overview import OVERVIEW_BYTES, build_overview
-from abilities.helpers.memory.recall_answers import MAX_UNKNOWN_CHARS, MAX_UNKNOWN_WORDS
-from abilities.helpers.memory.recalled import Source, explain_entry
+from abilities.helpers.memory.recall_answers import (
+    MAX_UNKNOWN_CHARS,
+    MAX_UNKNOWN_WORDS,
+    find_source,
+)
+from abilities.helpers.memory.recalled import Passage, Source, explain_entry
 from abilities.helpers.memory.recalling import RecallResult, hash_ranking
 from abilities.helpers.reply.detail import RECALLED
 from abilities.helpers.reply.encoding import json_bytes
@@ -27,7 +31,9 @@ from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
 from abilities.helpers.search.rankings import RankedEntry
 from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.recalling import count_bytes
 from abilities.helpers.text.pieces import Piece, slice_text
+from abilities.helpers.text.ranges import Range
 
 ANSWER_BYTES = DEFAULT_RECALL_TOKENS * TOKEN_BYTES
 """Bytes of contents that a question brings at most; the item in its ``more`` goes on."""
@@ -77,7 +83,7 @@ def _choose_entries(
     room = ANSWER_BYTES
 
     for entry in entries:
-        source = result.parts[entry.name] if entry.is_note else result.memories.get(entry.name)
+        source = find_source(entry, result)
         if source is None:
             break
 
@@ -97,7 +103,7 @@ def _find_version(chosen: tuple[RankedEntry, Source]) -> str:
     if isinstance(source, NotePart):
         return source.content
 
-    return str(source.row.version)
+    return str(_get_memory(source).row.version)
 
 
 def _measure(source: Source) -> int:
@@ -106,7 +112,11 @@ def _measure(source: Source) -> int:
     if isinstance(source, NotePart):
         return len(source.content.encode())
 
-    return len(source.row.content.encode())
+    return count_bytes(_get_memory(source))
+
+
+def _get_memory(source: StoredMemory | Passage) -> StoredMemory:
+    return source.memory if isinstance(source, Passage) else source
 
 
 def _build_leaf(item: AskedItem, entry: RankedEntry, source: Source, position: str) -> Leaf:
@@ -122,14 +132,26 @@ def _build_leaf(item: AskedItem, entry: RankedEntry, source: Source, position: s
 
 
 def _build_memory_leaf(
-    item: AskedItem, memory: StoredMemory, position: str, leading: JsonObject, reasons: JsonObject
+    item: AskedItem,
+    source: StoredMemory | Passage,
+    position: str,
+    leading: JsonObject,
+    reasons: JsonObject,
 ) -> Leaf:
     def continue_at(point: str) -> Item:
         return item.go_on(Cursor(position, point))
 
-    row = memory.row
+    row = _get_memory(source).row
+    requested = item.cursor.find_range(position)
+    starts_at = 0
+    if requested.is_whole and isinstance(source, Passage):
+        starts_at, end, _ = source.section
+        first = len(row.content[:starts_at].encode())
+        size = len(row.content[starts_at:end].encode())
+        requested = Range(start=first, end=first + size)
+
     try:
-        piece = slice_text(row.content, item.cursor.find_range(position), len(row.content))
+        piece = slice_text(row.content, requested, len(row.content))
     except Refused as error:
         return Leaf(error, 0, position, leading, reasons, RECALLED)
 
@@ -140,6 +162,8 @@ def _build_memory_leaf(
     }
     if row.archived:
         data["archived"] = True
+    if starts_at:
+        data["starts_at"] = starts_at
     found = FoundItem(data, piece, item.item, continue_at, len(row.content.encode()))
     return Leaf(found, measure_piece(piece), position, leading, reasons, RECALLED)
 

@@ -15,6 +15,7 @@ from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import MemoryStore, Recalled
 from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.recalling import count_bytes
 
 MAX_COMPARED = 1_000
 """If no more memories than this pass the filters, all are compared with a question.
@@ -158,7 +159,7 @@ async def _list_memories(
         for memory in page.memories:
             if isinstance(memory, StoredMemory):
                 memories[memory.row.key] = memory
-                room -= _count_bytes(memory)
+                room -= count_bytes(memory)
 
         if page.total > MAX_COMPARED or room < 0:
             return {}
@@ -211,14 +212,6 @@ def _load_in_turns(recalled: Recalled, room: int, starts: Sequence[int]) -> Reca
 
             memory = recalled.memories[entry.name]
             kept[entry.name] = memory
-            room -= _count_bytes(memory)
+            room -= count_bytes(memory)
 
     return Recalled(recalled.rankings, kept)
-
-
-def _count_bytes(memory: StoredMemory | Exception) -> int:
-    """Return the bytes of a memory's content."""
-    if isinstance(memory, Exception):
-        return 0
-
-    return len(memory.row.content.encode())

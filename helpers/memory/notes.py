@@ -1,12 +1,10 @@
 """Notes in parts by heading, as a recall scores and shows them."""
 
 import asyncio
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
-from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
@@ -14,6 +12,7 @@ from abilities.helpers.files.file_text import FileText
 from abilities.helpers.files.paths import PathRequest
 from abilities.helpers.files.reader import FileReader, ReadingSession
 from abilities.helpers.memory.targets import MemoryFiles, Target
+from abilities.helpers.search.passages import Section, split_sections
 from abilities.helpers.search.terms import Language, weigh_text
 from abilities.helpers.text.codec import replace_markers
 from abilities.helpers.text.pieces import Piece
@@ -31,24 +30,10 @@ MAX_NOTES_CHARS = 100_000
 NOTES_SECONDS = 3.0
 """Seconds that a recall waits for all notes; one that is stuck is given up after 2."""
 
-MAX_PART_CHARS = 1_000
-"""Characters of a part; a longer section is divided between lines."""
-
 _WEIGHED_PARTS = 1_024
 """Parts whose words are kept, because the next questions mostly meet the same notes."""
 
 _DAY_CHARS = len("YYYY-MM-DD")
-
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+")
-_FENCE = re.compile(r" {0,3}(```|~~~)")
-
-
-class Section(NamedTuple):
-    """A part of a text, from ``start`` to ``end``, and the headings above it, outermost first."""
-
-    start: int
-    end: int
-    headings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,23 +155,6 @@ def read_note_file(session: ReadingSession, name: str, part: Range, max_chars: i
     return session.read(request, max_chars, text_offsets=True)
 
 
-def split_sections(text: str) -> list[Section]:
-    """Return the parts of a Markdown text in order; nothing but blank text is between them.
-
-    A part begins at a heading, except that a heading without a text of its own stays with the
-    first of its subheadings. A part has 1,000 characters at most.
-    """
-    sections: list[Section] = []
-    builder = _Builder()
-
-    for start, line in _list_lines(text):
-        if builder.ends_before(line, start):
-            sections += builder.take()
-        builder.add(line, start)
-
-    return sections + builder.take()
-
-
 def _list_targets(files: MemoryFiles, today: date, since: date | None) -> list[Target]:
     targets = [Target("long_term", WHOLE, files.long_term)]
     names = {files.long_term}
@@ -203,83 +171,3 @@ def _list_targets(files: MemoryFiles, today: date, since: date | None) -> list[T
             targets.append(Target("short_term", WHOLE, name, day))
 
     return targets
-
-
-def _list_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a text with their places; longer ones in pieces."""
-    start = 0
-
-    for line in text.splitlines(keepends=True):
-        for offset in range(0, len(line), MAX_PART_CHARS):
-            yield start + offset, line[offset : offset + MAX_PART_CHARS]
-        start += len(line)
-
-
-class _Builder:
-    """The part that is being built, line by line."""
-
-    def __init__(self) -> None:
-        self._start = 0
-        self._end = 0
-        self._has_text = False
-        self._is_code = False
-        self._above: tuple[str, ...] = ()
-        self._headings: list[tuple[int, str]] = []
-
-    def ends_before(self, line: str, start: int) -> bool:
-        """Return whether a line begins the next part."""
-        if start + len(line) - self._start > MAX_PART_CHARS:
-            return True
-
-        heading = self._parse_heading(line)
-        if heading is None:
-            return False
-
-        is_deeper = bool(self._headings) and heading[0] > self._headings[-1][0]
-        return self._has_text or not is_deeper
-
-    def add(self, line: str, start: int) -> None:
-        """Add a line to the part."""
-        heading = self._parse_heading(line)
-        if self._end <= self._start:
-            self._start = self._end = start
-            self._above = self._list_above(heading)
-
-        if heading is not None:
-            while self._headings and self._headings[-1][0] >= heading[0]:
-                self._headings.pop()
-            self._headings.append(heading)
-        elif _FENCE.match(line):
-            self._is_code = not self._is_code
-
-        text = line.rstrip()
-        self._has_text = self._has_text or (heading is None and bool(text))
-        if text:
-            self._end = start + len(text)
-
-    def take(self) -> list[Section]:
-        """Return the part, if there is anything in it, and begin the next one."""
-        taken = Section(self._start, self._end, self._above)
-        is_empty = self._start == self._end or not (self._has_text or self._headings)
-        self._start = self._end
-        self._has_text = False
-
-        if is_empty:
-            return []
-        return [taken]
-
-    def _parse_heading(self, line: str) -> tuple[int, str] | None:
-        match = _HEADING.match(line)
-        if match is None or self._is_code:
-            return None
-
-        return len(match[1]), line[match.end() :].rstrip().rstrip("#").rstrip()
-
-    def _list_above(self, heading: tuple[int, str] | None) -> tuple[str, ...]:
-        """Return the headings above a part that begins with this heading, or with none."""
-        names: list[str] = []
-        for level, name in self._headings:
-            if heading is None or level < heading[0]:
-                names.append(name)
-
-        return tuple(names)

@@ -15,6 +15,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.recalled import (
     Source,
     build_recalled,
+    choose_passage,
     find_content_cut,
     format_score,
 )
@@ -23,6 +24,7 @@ from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.encoding import json_size, text_size
 from abilities.helpers.reply.render import Format, render
 from abilities.helpers.search.rankings import RankedEntry
+from abilities.helpers.stores.model import StoredMemory
 
 INPUT_CHARS = 80
 """How much of a question its record repeats."""
@@ -105,17 +107,22 @@ def _take_turns(result: RecallResult, starts: Sequence[int]) -> Iterator[_Item]:
                 continue
 
             entry = ranking.entries[place]
-            source = _find_source(entry, result)
+            source = find_source(entry, result)
             if source is None:
                 return
             yield _Item(question, entry, source)
 
 
-def _find_source(entry: RankedEntry, result: RecallResult) -> Source | None:
+def find_source(entry: RankedEntry, result: RecallResult) -> Source | None:
+    """Return what stands behind an entry, as far as it is shown; None if it was not loaded."""
     if entry.is_note:
         return result.parts[entry.name]
 
-    return result.memories.get(entry.name)
+    memory = result.memories.get(entry.name)
+    if isinstance(memory, StoredMemory):
+        return choose_passage(memory, entry, result.language)
+
+    return memory
 
 
 class _Draft:

@@ -1,16 +1,34 @@
 """What answers a question as callers read it: a memory, a part of a note, or why one is missing."""
 
+from typing import NamedTuple
+
 from abilities.declarations.faults import Fault
+from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.encoding import json_bytes
+from abilities.helpers.search.passages import Section, split_sections
 from abilities.helpers.search.ranking import SCORE_ONE
 from abilities.helpers.search.rankings import RankedEntry
+from abilities.helpers.search.terms import Language, split_question, weigh_text
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.text.pieces import Piece
 
-Source = StoredMemory | NotePart | Exception
+
+class Passage(NamedTuple):
+    """The part of a long content that answers a question best."""
+
+    memory: StoredMemory
+    section: Section
+
+    def find_cut(self, chars: int) -> int:
+        """Return where to cut the passage to keep ``chars`` characters at most."""
+        piece = Piece(self.memory.row.content)
+        return piece.find_cut(self.section.start + chars) - self.section.start
+
+
+Source = StoredMemory | Passage | NotePart | Exception
 """What stands behind an entry of a ranking; an exception says why it could not be read."""
 
 _PROPERTIES = ("type", "summary", "category", "tags", "importance")
@@ -22,7 +40,7 @@ def find_content_cut(source: Source, chars: int) -> int:
     """Return where to cut a content to keep ``chars`` characters at most, but never to nothing."""
     if isinstance(source, Exception) or not chars:
         return 0
-    if isinstance(source, NotePart):
+    if isinstance(source, NotePart | Passage):
         return max(source.find_cut(chars), 1)
 
     return Piece(source.row.content).find_cut(chars)
@@ -38,14 +56,48 @@ def build_recalled(
     if isinstance(source, Exception):
         return _build_failure(source, entry, is_full)
 
-    return _build_memory(source, entry, is_full, chars)
+    if isinstance(source, Passage):
+        return _build_memory(source.memory, entry, is_full, chars, source.section)
+
+    section = Section(0, len(source.row.content), ())
+    return _build_memory(source, entry, is_full, chars, section)
+
+
+def choose_passage(
+    memory: StoredMemory, entry: RankedEntry, language: Language
+) -> StoredMemory | Passage:
+    """Return the passage of a long content with the words of a question; a short one as it is.
+
+    Of passages that are as good, the first is chosen; it is also the one if only links led here.
+    """
+    content = memory.row.content
+    if len(content) <= MAX_CONTENT_CHARS:
+        return memory
+
+    wanted = {word.term for text in entry.words for word in split_question(text, language)}
+    sections = split_sections(content) or [Section(0, len(content), ())]
+    best, most = sections[0], 0
+    for section in sections:
+        weights = weigh_text(content[section.start : section.end], language)
+        weight = sum(weights.get(term, 0) for term in wanted)
+        if weight > most:
+            best, most = section, weight
+
+    return Passage(memory, best)
 
 
 def _build_memory(
-    memory: StoredMemory, entry: RankedEntry, is_full: bool, chars: int | None
+    memory: StoredMemory,
+    entry: RankedEntry,
+    is_full: bool,
+    chars: int | None,
+    section: Section,
 ) -> JsonObject:
     row = memory.row
-    content = row.content[:chars]
+    start, end, _ = section
+    if chars is not None:
+        end = min(end, start + chars)
+    content = row.content[start:end]
     record: JsonObject = {
         "key": row.key,
         "content": content,
@@ -55,8 +107,10 @@ def _build_memory(
     if row.archived:
         record["archived"] = True
 
-    if len(content) < len(row.content):
-        resume = Piece(row.content).resume(len(content))
+    if start:
+        record["starts_at"] = start
+    if row.content[end:].strip():
+        resume = Piece(row.content).resume(end)
         target = {"type": "stored", "key": row.key, "resume": resume}
         record["next"] = format_target(target, is_full)
 

@@ -30,13 +30,15 @@ class RecallResult(NamedTuple):
     """What answers the questions.
 
     ``memories`` holds those that were loaded by their keys, or why one could not be read;
-    ``parts`` are the parts of notes by their names. ``names_something`` is whether any question
-    has a word to look for. ``overview`` is what one is given that has none.
+    ``parts`` are the parts of notes by their names, and ``language`` is that of the words.
+    ``names_something`` is whether any question has a word to look for. ``overview`` is what one is
+    given that has none.
     """
 
     rankings: Sequence[Ranking]
     memories: Mapping[str, StoredMemory | Exception]
     parts: Mapping[str, NotePart]
+    language: Language = Language()
     names_something: bool = True
     overview: Sequence[JsonObject] = ()
 
@@ -103,7 +105,9 @@ class Recalling:
             )
 
         names_something = any(request.questions)
-        return RecallResult(*recalled, {part.name: part for part in parts}, names_something)
+        return RecallResult(
+            *recalled, {part.name: part for part in parts}, language, names_something
+        )
 
 
 def _find_since(arguments: "RecallInput", today: date) -> date | None:

@@ -82,7 +82,10 @@ LISTED_MEMORY = RecordShape(("key", "type", "size", "summary"), ("key", "reason"
 """A memory of a list, without its content."""
 
 RECALLED = RecordShape(
-    ("key", "filename", "heading", "content", "archived", "date", "score", "via", "next"),
+    (
+        *("key", "filename", "heading", "content", "archived", "starts_at", "date", "score"),
+        *("via", "next"),
+    ),
     ("key", "reason"),
 )
 """A memory or a part of a note that answers a question."""

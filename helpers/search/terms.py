@@ -22,7 +22,9 @@ from importlib import import_module
 from threading import Lock
 from typing import Literal, NamedTuple, Protocol, get_args
 
+from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.helpers.search.irregular_forms import IRREGULAR_FORMS
+from abilities.helpers.search.passages import split_sections
 from abilities.helpers.search.ranking import compute_weight
 from abilities.helpers.search.stop_words import ASKING_WORDS, STOP_WORDS
 
@@ -102,8 +104,22 @@ class _Run(NamedTuple):
 def weigh_terms(key: str, summary: str, content: str, language: Language) -> dict[str, int]:
     """Return the terms of a memory, each with its weight from 1 to 63.
 
-    Words of the key and the summary count three times.
+    Words of the key and the summary count three times. Of a long content, a term has the weight
+    that it has in its best passage, because a question is about one of them.
     """
+    if len(content) <= MAX_CONTENT_CHARS:
+        return _weigh_short(key, summary, content, language)
+
+    weights: dict[str, int] = {}
+    for section in split_sections(content):
+        passage = content[section.start : section.end]
+        for term, weight in _weigh_short(key, summary, passage, language).items():
+            weights[term] = max(weight, weights.get(term, 0))
+
+    return weights
+
+
+def _weigh_short(key: str, summary: str, content: str, language: Language) -> dict[str, int]:
     counts, length = count_terms(key, summary, content, language)
 
     return {term: compute_weight(count, length) for term, count in counts.items()}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.helpers.search.rankings import Ranking
 from abilities.helpers.search.terms import LANGUAGES, Language
 from abilities.helpers.stores.model import StoredMemory
@@ -31,8 +32,9 @@ def parse_language(names: Sequence[str]) -> Language | None:
 
 
 def count_bytes(memory: StoredMemory | Exception) -> int:
-    """Return the bytes of UTF-8 in a memory's content; 0 for one that cannot be read."""
+    """Return the bytes of UTF-8 that an answer may show of a content; 0 if it cannot be read."""
     if isinstance(memory, Exception):
         return 0
 
-    return len(memory.row.content.encode())
+    # Of a long content, an answer shows a passage.
+    return len(memory.row.content[:MAX_CONTENT_CHARS].encode())

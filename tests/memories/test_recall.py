@@ -15,7 +15,7 @@ from abilities.cli.pretty.page import AnsweredCall
 from abilities.cli.pretty.printing import print_answer
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory import notes
-from abilities.helpers.memory.notes import MAX_PART_CHARS, split_sections
+from abilities.helpers.search.passages import MAX_PART_CHARS, split_sections
 from abilities.server.metrics import CallMetrics
 from tests.support.detail_cases import check_schema
 from tests.support.stores import tamper

@@ -1,6 +1,7 @@
 """Long contents: one memory each, written, read, changed and moved byte for byte on both stores."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,43 @@ async def run(settings: Settings, *command: str) -> None:
         lambda: CliRunner().invoke(main, command, env=environment(settings))
     )
     assert result.exit_code == 0, result.output
+
+
+PAGES = [
+    f"# Page {number}\n\nThe {word} is kept in cellar {number}.\n{'Lorem ipsum. ' * 90}\n"
+    for number, word in enumerate(["kettle", *["broom"] * 28, "astrolabe", *["spoon"] * 20], 1)
+]
+"""Fifty pages of 1,200 characters; one word is on the 30th alone."""
+
+
+@pytest.mark.parametrize("tokens", [400, 2_000])
+async def test_a_question_brings_the_passage_that_answers_it(app: Abilities, tokens: int) -> None:
+    content = "".join(PAGES)
+    await store(app, "house/things", content)
+    await store(app, "tea", "Tea is kept in the kitchen.")
+
+    request = {"queries": ["Where is the astrolabe?"], "max_tokens": tokens}
+    ((hit, *_),) = [one["memories"] for one in (await app.call("recall", request))["results"]]
+    read = await app.call("read", {"items": [{"recall": "Where is the astrolabe?"}]})
+    (item, *_) = read["results"][0]["data"]["items"]
+
+    place = content.index("# Page 30")
+    for shown, starts_at in ((hit, hit["starts_at"]), (item["data"], item["data"]["starts_at"])):
+        assert "astrolabe is kept in cellar 30" in shown["content"]
+        assert starts_at == place and len(shown["content"]) <= 1_000
+    following = await read_on(app, "memory_read_bulk", {"targets": [json.loads(hit["next"])]})
+    assert content[:place] + hit["content"] + following == content
+
+
+async def test_every_word_of_a_long_content_is_found(app: Abilities) -> None:
+    words = [f"w{number:05}" for number in range(25_000)]
+    await store(app, "doc", " ".join(words))
+
+    for word in (words[0], *words[777::4_321], words[-1]):
+        ((hit,),) = [
+            one["memories"] for one in (await app.call("recall", {"queries": [word]}))["results"]
+        ]
+        assert word in hit["content"].split()
 
 
 async def test_there_is_a_longest_content(app: Abilities) -> None:

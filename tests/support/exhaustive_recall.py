@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from abilities.helpers.search.recall import Filters, RecallRequest
+from abilities.helpers.search.passages import split_sections
 from abilities.helpers.search.terms import Language, count_terms
 from tests.support.recall_index import PlainMemory, passes
 
@@ -60,7 +61,20 @@ def weigh(memory: PlainMemory, language: Language) -> Mapping[str, int]:
 
 @lru_cache(maxsize=4_096)
 def _weigh_texts(key: str, summary: str, content: str, language: Language) -> Mapping[str, int]:
-    counts, length = count_terms(key, summary, content, language)
+    passages = [content]
+    if len(content) > 5_000:
+        passages = [content[section.start : section.end] for section in split_sections(content)]
+
+    weights: dict[str, int] = {}
+    for passage in passages:
+        for term, weight in _weigh_passage(key, summary, passage, language).items():
+            weights[term] = max(weight, weights.get(term, 0))
+
+    return weights
+
+
+def _weigh_passage(key: str, summary: str, text: str, language: Language) -> Mapping[str, int]:
+    counts, length = count_terms(key, summary, text, language)
     k1, b = Fraction(12, 10), Fraction(1, 2)
     norm = k1 * (1 - b + b * min(length, 1000) / 100)
 
