@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.passages import split_sections
+from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, count_terms
 from tests.support.recall_index import PlainMemory, passes
 
