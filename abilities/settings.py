@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from abilities.declarations.detail import Detail
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.memory import Namespace, parse_namespace
 from abilities.declarations.timezone import TimeZone
+from abilities.declarations.values import as_object
 from abilities.helpers.files.bans import find_ban
 from abilities.helpers.files.confinement import SKIPPED_FOLDERS, Policy
 from abilities.helpers.files.deny import build_deny_list
@@ -77,7 +78,8 @@ class Settings(StoreSettings):
         default=64_000,
         ge=40_000,
         le=1_000_000,
-        description="Maximum size of one whole answer as it is sent, in bytes.",
+        description="Maximum size of one whole answer as it is sent, in bytes (default: 64000, and "
+        "1000000 with compat).",
     )
     output_format: OutputFormat = Field(
         default="text",
@@ -171,6 +173,16 @@ class Settings(StoreSettings):
     @classmethod
     def _split_names(cls, value: object) -> object:
         return split_names(value) if isinstance(value, str) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _make_room_for_programs(cls, values: object) -> object:
+        """The clients of kv-memory are programs, which take larger answers than models."""
+        fields = as_object(values)
+        if fields is None or not fields.get("compat"):
+            return values
+
+        return {"max_response_bytes": 1_000_000, **fields}
 
     @field_validator("tools")
     @classmethod

@@ -64,6 +64,9 @@ class KvMemory(Model):
     links: list[KvLink] = Field(
         description="Its best links, 20 at most, and as many as the reply has room for."
     )
+    linksTotal: int | None = Field(
+        default=None, description="How many links it has; present if some are not shown."
+    )
     truncation: Truncation | None = Field(default=None, description="Present if the text was cut.")
 
 

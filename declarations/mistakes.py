@@ -90,6 +90,7 @@ def describe_mistake(mistake: Mistake) -> str | None:
 _NAMELESS = {
     "unknown_argument": "There is no such argument",
     "unknown_ability": "No ability has this name",
+    "unknown_address": "Nothing is at this address",
 }
 """The beginnings of sentences that must not name the field, because its name is the caller's."""
 

@@ -114,6 +114,13 @@ ABILITIES: dict[str, tuple[str, ...]] = {
     "list_files": ("file_list",),
     "search_files": ("file_list",),
     "glob": ("file_list",),
+    # The names of kv-memory, the previous system; there is no session to begin here.
+    "session_new": ("memory_get", "read"),
+    "memory_add": ("store_memory", "remember"),
+    "memory_update": ("update_memory", "remember"),
+    "memory_rename": ("update_memory", "remember"),
+    "memory_search": ("query_memories", "recall"),
+    "memory_fulltext_search": ("recall", "query_memories"),
     # The names of the official memory server, and of memory services.
     "search_nodes": ("query_memories",),
     "open_nodes": ("memory_get",),
@@ -131,6 +138,17 @@ ABILITIES: dict[str, tuple[str, ...]] = {
     "save_memory": ("store_memory",),
 }
 """Our abilities by the names of tools that do the same elsewhere."""
+
+ADDRESSES: dict[str, str] = {
+    "/login": "/api/memories/KEY",
+    "/get_memory": "/api/memories/KEY",
+    "/add_memory": "/api/abilities/store_memory",
+    "/update_memory": "/api/abilities/update_memory",
+    "/update_memory_key": "/api/abilities/update_memory",
+    "/search": "/api/abilities/query_memories",
+    "/fulltext": "/api/abilities/recall",
+}
+"""Our HTTP addresses by those of kv-memory, the previous system."""
 
 VALUES: dict[str, tuple[str, ...]] = {
     # SQL's words in full, and what people say of lists.

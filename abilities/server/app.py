@@ -18,6 +18,7 @@ from abilities.adapters.http import add_ability_routes, to_response
 from abilities.application import Abilities
 from abilities.completion import COMPLETION
 from abilities.declarations.faults import Fault, Refused
+from abilities.declarations.suggestions import ADDRESSES
 from abilities.declarations.values import JsonObject
 from abilities.explorer.pages import PAGES
 from abilities.explorer.routes import add_explorer
@@ -196,8 +197,10 @@ def _add_operations(app: FastAPI, abilities: Abilities, telemetry: Telemetry) ->
     app.add_api_route(METRICS, metrics, include_in_schema=False)
 
 
-async def _answer_not_found(_: Request, __: Exception) -> Response:
-    return to_response(build_failed_reply(Fault.from_reason("unknown_address")))
+async def _answer_not_found(request: Request, _: Exception) -> Response:
+    meant = ADDRESSES.get(request.scope["path"].rstrip("/"))
+    refusal = Refused("unknown_address", did_you_mean=meant)
+    return to_response(build_failed_reply(Fault.from_refusal(refusal)))
 
 
 async def _answer_not_allowed(request: Request, _: Exception) -> Response:

@@ -32,9 +32,6 @@ _ANSWERS: dict[str, type[BaseModel]] = {
 }
 _HIGHEST_SCORE = 100
 
-Links = Mapping[str, Iterable[JsonObject]]
-"""The links of memories by their keys, each as a memory's record shows it, best first."""
-
 
 async def call_ability(abilities: Abilities, name: str, arguments: JsonObject) -> Response:
     """Call `memory_get` or `bulk_read_memory`, and answer as the previous system did."""
@@ -80,10 +77,11 @@ async def _build_body(abilities: Abilities, payload: JsonObject) -> JsonObject:
     if "targetMemory" in payload:
         data = translate_walk(payload)
         entries = [data["targetMemory"], *data["associatedMemories"]]
-        links = await memory.read_links([entry["key"] for entry in entries])
+        keys = [entry["key"] for entry in entries]
+        links = await memory.read_links(keys)
     else:
         data = translate_memory(payload)
-        entries = [{**data, "key": payload["key"]}]
+        entries, keys = [data], [payload["key"]]
         links = {payload["key"]: payload["data"].get("links", [])}
 
     linked_keys = {link["key"] for link in chain.from_iterable(links.values())}
@@ -91,20 +89,24 @@ async def _build_body(abilities: Abilities, payload: JsonObject) -> JsonObject:
 
     body: JsonObject = {"success": True, "data": data}
     room = abilities.settings.max_response_bytes - json_size(body)
-    add_links(entries, links, summaries, room)
+    add_links(entries, [links.get(key, ()) for key in keys], summaries, room)
     return body
 
 
 def translate_memory(record: JsonObject) -> JsonObject:
-    """Return a memory's record in the previous names, without links; a failed one has no text."""
+    """Return a memory's record in the previous names, without links; a failed one has no text.
+
+    ``linksTotal`` is how many links it has.
+    """
     found = record.get("data", {})
     memory: JsonObject = {
         "summary": found.get("summary", ""),
         "text": found.get("content", ""),
         "links": [],
+        "linksTotal": found.get("links_total", 0),
     }
 
-    # Nothing is lost in silence: these two are ours, and there only if the text is not whole.
+    # Nothing is lost in silence: these are ours, and there only if something is not whole.
     for name in ("truncation", "error"):
         if name in record:
             memory[name] = record[name]
@@ -141,20 +143,26 @@ def _translate_entry(record: JsonObject) -> JsonObject:
 
 
 def add_links(
-    memories: Iterable[JsonObject], links: Links, summaries: Mapping[str, str], room: int
+    memories: Iterable[JsonObject],
+    links: Iterable[Iterable[JsonObject]],
+    summaries: Mapping[str, str],
+    room: int,
 ) -> None:
     """Add to each memory its links, the first memory's best ones first, while they fit.
 
-    ``room`` is how many bytes all of them may take as JSON.
+    ``links`` are those of each memory, as its record shows them, best first. ``room`` is how many bytes all of them may take as JSON. A memory without some of its links
+    keeps its ``linksTotal``, which is ours; one with all of them has none.
     """
-    for memory in memories:
-        for link in links.get(memory["key"], ()):
+    for memory, own in zip(memories, links, strict=True):
+        for link in own:
             translated = translate_link(link, summaries)
             room -= json_size(translated) + 1  # and a comma
             if room < 0:
-                return
+                break
 
             memory["links"].append(translated)
+        if memory["linksTotal"] == len(memory["links"]):
+            del memory["linksTotal"]
 
 
 def translate_link(link: JsonObject, summaries: Mapping[str, str]) -> JsonObject:

@@ -63,14 +63,12 @@ class MetaReader:
     def take_score(self, column_score: object) -> float:
         """Return the score as one from 0 to 1; in kv-memory it is from 0 to 100.
 
-        kv-memory ranks by the score in ``meta``; its column has a copy, which may be older.
+        kv-memory ranks by the score in ``meta``. Its column has the one that a memory began with,
+        which counts only if there is no other.
         """
         score = self._meta.pop("score", None)
         if score is None:
             score = column_score
-        elif column_score not in (None, score):
-            words = "The column score differs from meta.score, which counts; it became metadata."
-            self._keep("column_score", column_score, words)
 
         if score is None:
             words = "Without a score, kv-memory ranks a memory by 50; that became its score."

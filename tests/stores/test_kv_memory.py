@@ -333,13 +333,12 @@ def test_the_score_in_meta_counts_rather_than_its_copy(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
 
-    done = run(tmp_path / "m.db", "import", tmp_path / "kv.db")
+    run(tmp_path / "m.db", "import", tmp_path / "kv.db")
 
     memories = read_memories(tmp_path / "m.db")
 
     assert [memories[key]["memory_score"] for key in "abc"] == [0.7, 0.5, 0.3]
-    assert memories["a"]["metadata"] == {"column_score": 50}
-    assert "1 memory: The column score differs from meta.score" in done.stderr
+    assert "metadata" not in memories["a"]
 
 
 def test_the_terms_of_version_1_2_are_in_its_json(tmp_path: Path) -> None:
@@ -413,13 +412,24 @@ def test_columns_that_kv_memory_does_not_have_become_metadata(tmp_path: Path) ->
     assert "1 memory: The column mood became metadata.\n" in done.stderr
 
 
+def test_a_database_of_the_older_format_is_called_by_its_name(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "old.db") as connection:
+        connection.execute("CREATE TABLE keyv (key VARCHAR(255) PRIMARY KEY, value TEXT)")
+    connection.close()
+
+    done = run(tmp_path / "m.db", "import", tmp_path / "old.db")
+
+    assert done.exit_code == 1
+    assert "The database has the format of Keyv, which kv-memory used before" in done.stderr
+    assert not (tmp_path / "m.db").exists()
+
+
 @pytest.mark.parametrize(
     "schema",
     [
         "CREATE TABLE other (x)",
         "CREATE TABLE memories (key, content)",
         "CREATE TABLE memories (key, summary, text, meta, created_at)",
-        "CREATE TABLE keyv (key VARCHAR(255) PRIMARY KEY, value TEXT)",
     ],
 )
 def test_a_database_of_something_else_is_refused(schema: str, tmp_path: Path) -> None:

@@ -265,12 +265,16 @@ async def test_a_store_that_is_busy_for_the_links_alone_fails_the_call(
 
 async def test_links_of_a_walk_fill_the_room_that_is_left(compat: Settings) -> None:
     link = {"key": "b", "link_weight": 0.5}
-    memories = [{"key": "a", "links": []}, {"key": "b", "links": []}]
+    memories: list[dict[str, Any]] = [
+        {"key": "a", "links": [], "linksTotal": 2},
+        {"key": "b", "links": [], "linksTotal": 1},
+    ]
     size = len(orjson.dumps(kv_memory.translate_link(link, {}))) + 1
 
-    kv_memory.add_links(memories, {"a": [link, link], "b": [link]}, {}, 3 * size - 1)
+    kv_memory.add_links(memories, [[link, link], [link]], {}, 3 * size - 1)
 
     assert [len(memory["links"]) for memory in memories] == [2, 0]
+    assert [memory.get("linksTotal") for memory in memories] == [None, 1]
 
 
 @pytest.mark.requirement("R2.5.1")
