@@ -277,7 +277,7 @@ class ConciseMemory(Model):
     )
 
 
-class FoundMemory(Memory):
+class QueriedMemory(Memory):
     """A memory that was found, with up to 5,000 characters of its content."""
 
     truncation: Truncation | None = Field(
@@ -288,7 +288,7 @@ class FoundMemory(Memory):
 class QueryMemoriesAnswer(Model):
     """Answer of `query_memories`."""
 
-    memories: list[FoundMemory | ConciseMemory] = Field(
+    memories: list[QueriedMemory | ConciseMemory] = Field(
         description="The page of matching memories."
     )
     total: int = Field(description="How many match in total.")

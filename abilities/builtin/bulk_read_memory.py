@@ -9,13 +9,11 @@ from abilities.declarations.bulk_read_memory import (
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.memory.records import TextSource, build_memory_answer
+from abilities.helpers.memory.records import RequestedPart, build_memory_answer
 from abilities.helpers.memory.targets import parse_resume
 from abilities.helpers.memory.versions import show_links
 from abilities.helpers.memory.walk_answers import build_walk_answer
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.text.pieces import slice_text
-from abilities.helpers.text.ranges import WHOLE
+from abilities.helpers.text.ranges import WHOLE, Range
 from abilities.helpers.walk import WalkLimits
 
 _REPEATED = ("output_format", "detail")
@@ -87,8 +85,9 @@ async def run_get(context: Context, arguments: MemoryGetInput) -> JsonObject:
     stored, backlinks = await context.memory.get(
         arguments.key, arguments.links_offset, arguments.direction
     )
-    source = _slice_content(arguments, stored)
-    return build_memory_answer(stored, backlinks, context.bound, detail, source)
+    given = arguments.explicit_arguments()
+    part = RequestedPart(_find_range(arguments), given)
+    return build_memory_answer(stored, backlinks, context.bound, detail, part)
 
 
 async def _read_past(context: Context, arguments: MemoryGetInput, time: str) -> JsonObject:
@@ -101,21 +100,15 @@ async def _read_past(context: Context, arguments: MemoryGetInput, time: str) -> 
         raise Refused("scope")
 
     stored = await versions.read_at(arguments.key, time)
-    source = _slice_content(arguments, stored)
+    part = RequestedPart(_find_range(arguments), arguments.explicit_arguments())
     shown = show_links(stored, arguments.links_offset, arguments.direction)
     detail = arguments.detail or context.detail
-    return build_memory_answer(shown, None, context.bound, detail, source)
+    return build_memory_answer(shown, None, context.bound, detail, part)
 
 
-def _slice_content(arguments: MemoryGetInput, stored: StoredMemory) -> TextSource:
-    """Return the requested part of a content. Raises Refused: invalid_range, changed."""
-    text = stored.row.content
-    requested = WHOLE
-    if arguments.resume is not None:
-        requested = parse_resume(arguments.resume)
-
-    given = arguments.explicit_arguments()
-    return TextSource(slice_text(text, requested, len(text)), given)
+def _find_range(arguments: MemoryGetInput) -> Range:
+    """Return the requested part of the content. Raises Refused: invalid_range."""
+    return WHOLE if arguments.resume is None else parse_resume(arguments.resume)
 
 
 memory_get: Ability = Ability(

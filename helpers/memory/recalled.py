@@ -3,12 +3,11 @@
 from typing import NamedTuple
 
 from abilities.declarations.faults import Fault
-from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.encoding import json_bytes
-from abilities.helpers.search.passages import Section, split_sections
+from abilities.helpers.search.passages import LONGEST_PASSAGE, Section, split_sections
 from abilities.helpers.search.ranking import SCORE_ONE
 from abilities.helpers.search.rankings import RankedEntry
 from abilities.helpers.search.terms import Language, split_question, weigh_text
@@ -71,7 +70,7 @@ def choose_passage(
     Of passages that are as good, the first is chosen; it is also the one if only links led here.
     """
     content = memory.row.content
-    if len(content) <= MAX_CONTENT_CHARS:
+    if len(content) <= LONGEST_PASSAGE:
         return memory
 
     wanted = {word.term for text in entry.words for word in split_question(text, language)}

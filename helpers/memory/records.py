@@ -23,7 +23,7 @@ from abilities.helpers.reply.items import Item
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import Backlinks, WriteResult
 from abilities.helpers.text.pieces import Piece, slice_text
-from abilities.helpers.text.ranges import WHOLE
+from abilities.helpers.text.ranges import WHOLE, Range
 
 _RESERVED_BYTES = 256
 """Kept free for the rest of an answer's next request, which is known last."""
@@ -86,6 +86,13 @@ def to_memory_data(
     return data
 
 
+class RequestedPart(NamedTuple):
+    """The part of a content to show, and the arguments that asked for it, to go on with."""
+
+    requested: Range
+    request: JsonObject
+
+
 class TextSource(NamedTuple):
     """A memory's text: the part to show, and the arguments that show it, to go on with."""
 
@@ -122,12 +129,14 @@ def build_memory_answer(
     backlinks: Backlinks | None,
     bound: Bound,
     detail: Detail,
-    source: TextSource,
+    part: RequestedPart,
 ) -> JsonObject:
     """Return `memory_get`'s answer: one record, in full detail with the links that were read.
 
-    If the text does not fit, ``next_request`` goes on.
+    If the content does not fit, ``next_request`` goes on. Raises Refused: invalid_range, changed.
     """
+    content = stored.row.content
+    source = TextSource(slice_text(content, part.requested, len(content)), part.request)
     is_full = detail == "full"
     data = to_memory_data(stored, links=is_full, key=False, version=True)
 

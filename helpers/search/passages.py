@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+LONGEST_PASSAGE = 5_000
+"""Characters of a content that is compared with questions as one passage, and not divided."""
+
 MAX_PART_CHARS = 1_000
 """Characters of a part; a longer section is divided between lines, and a longer line at a space."""
 

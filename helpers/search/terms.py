@@ -22,9 +22,8 @@ from importlib import import_module
 from threading import Lock
 from typing import Literal, NamedTuple, Protocol, get_args
 
-from abilities.declarations.limits import MAX_CONTENT_CHARS
 from abilities.helpers.search.irregular_forms import IRREGULAR_FORMS
-from abilities.helpers.search.passages import split_sections
+from abilities.helpers.search.passages import LONGEST_PASSAGE, split_sections
 from abilities.helpers.search.ranking import compute_weight
 from abilities.helpers.search.stop_words import ASKING_WORDS, STOP_WORDS
 
@@ -107,7 +106,7 @@ def weigh_terms(key: str, summary: str, content: str, language: Language) -> dic
     Words of the key and the summary count three times. Of a long content, a term has the weight
     that it has in its best passage, because a question is about one of them.
     """
-    if len(content) <= MAX_CONTENT_CHARS:
+    if len(content) <= LONGEST_PASSAGE:
         return _weigh_short(key, summary, content, language)
 
     weights: dict[str, int] = {}

@@ -485,8 +485,8 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.helpers.memory.overview",
     }
     assert store_users == {
-        "abilities.adapters.langgraph_store.items",  # says how many parts a value takes
-        "abilities.adapters.langgraph_store.reading",  # names the parts
+        "abilities.adapters.langgraph_store.items",  # reads what a memory says of its item
+        "abilities.adapters.langgraph_store.reading",  # tells items from damaged memories
         "abilities.adapters.langgraph_store.searching",  # says what to query
         "abilities.application",  # hands the store on
         "abilities.settings",  # asks what lies beside it
@@ -496,7 +496,6 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
         "abilities.cli.mending",  # tells a store by its beginning
         "abilities.cli.session",  # opens it for the commands that look after it
         "abilities.cli.completion",  # looks whether it may be read for keys
-        "abilities.cli.history",  # forgets
         "abilities.cli.store",  # looks after the store
         "abilities.cli.repair",
         "abilities.cli.store_checks",  # asks it whether it answers
