@@ -150,8 +150,9 @@ def add_links(
 ) -> None:
     """Add to each memory its links, the first memory's best ones first, while they fit.
 
-    ``links`` are those of each memory, as its record shows them, best first. ``room`` is how many bytes all of them may take as JSON. A memory without some of its links
-    keeps its ``linksTotal``, which is ours; one with all of them has none.
+    ``links`` are those of each memory, as its record shows them, best first. ``room`` is how many
+    bytes all of them may take as JSON. A memory without some of its links keeps its ``linksTotal``,
+    which is ours; one with all of them has none.
     """
     for memory, own in zip(memories, links, strict=True):
         for link in own:
