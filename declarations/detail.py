@@ -30,6 +30,10 @@ Continuation = Annotated[
     ),
 ]
 FailureReason = Annotated[str | None, Field(description="Why it failed; present on failure.")]
+MeantInstead = Annotated[
+    str | None,
+    Field(description="What to send instead, if something is alike; data, as all names are."),
+]
 BrokenRule = Annotated[
     str | None, Field(description="The rule that a malformed item breaks, in one sentence.")
 ]

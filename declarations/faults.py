@@ -103,7 +103,7 @@ class Fault(Model):
     )
     did_you_mean: str | None = Field(
         default=None,
-        description="The name or value to send instead of an unknown one.",
+        description="What to send instead, if something is alike; data, as all names are.",
     )
     fields: list[Mistake] | None = Field(
         default=None,

@@ -4,7 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import BrokenRule, Continuation, FailureReason, OptionalDetail
+from abilities.declarations.detail import (
+    BrokenRule,
+    Continuation,
+    FailureReason,
+    MeantInstead,
+    OptionalDetail,
+)
 from abilities.declarations.fields import Arguments, Array, AskedFormat, MaxChars, items_schema
 from abilities.declarations.limits import DEFAULT_READ_CHARS, MAX_ITEMS
 from abilities.declarations.model import Model
@@ -77,6 +83,7 @@ class ConciseFile(Model):
     next: Continuation = None
     reason: FailureReason = None
     message: BrokenRule = None
+    did_you_mean: MeantInstead = None
 
 
 class FileReadBulkAnswer(ReplyOf[Record[FileData] | ConciseFile]):

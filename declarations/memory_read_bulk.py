@@ -4,7 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from abilities.declarations.detail import BrokenRule, Continuation, FailureReason, OptionalDetail
+from abilities.declarations.detail import (
+    BrokenRule,
+    Continuation,
+    FailureReason,
+    MeantInstead,
+    OptionalDetail,
+)
 from abilities.declarations.fields import (
     UNSAID,
     Arguments,
@@ -85,6 +91,7 @@ class ConciseItem(Model):
     next: Continuation = None
     reason: FailureReason = None
     message: BrokenRule = None
+    did_you_mean: MeantInstead = None
 
 
 class MemoryReadBulkAnswer(ReplyOf[Record[MemoryData] | ConciseItem]):

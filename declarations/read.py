@@ -212,6 +212,10 @@ class Brought(Model):
     skipped: int | None = Field(
         default=None, description="Files and folders that could not be searched or listed."
     )
+    did_you_mean: str | None = Field(
+        default=None, description="What to ask instead, if nothing was found: an item, as JSON."
+    )
+    finds: int | None = Field(default=None, description="How many files that item finds.")
     limitsReached: list[str] | None = Field(
         default=None, description="The limits that left something out of a walk."
     )

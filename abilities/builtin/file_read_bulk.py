@@ -1,12 +1,15 @@
 """`file_read_bulk`: many files in one call."""
 
+from abilities.declarations.faults import Refused
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer, FileReadBulkInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
 from abilities.helpers.files.file_text import FileText
 from abilities.helpers.files.granting import read_within
+from abilities.helpers.files.suggesting import suggest_paths
 from abilities.helpers.gather.found_file import describe_file
 from abilities.helpers.reply.detail import FILE, choose_shape
+from abilities.helpers.reply.encoding import json_bytes
 from abilities.helpers.reply.envelope import FoundItem, ReplyRecord, build_reply
 from abilities.helpers.reply.filling import Filling
 from abilities.helpers.reply.items import BulkRequest, check_items_size
@@ -26,14 +29,26 @@ async def run(context: Context, arguments: FileReadBulkInput) -> JsonObject:
     room = Filling(request, items_size, describe_file, context.bound)
     max_chars = arguments.max_chars_per_file
 
+    read = await read_within(context.files, arguments.paths, max_chars, room)
+    mended: dict[int, Refused] = {}
+    if "file_list" not in context.disabled:
+        mended = await suggest_paths(arguments.paths, read, context.lister, _name_glob)
+
     outcomes: list[FoundItem | ReplyRecord | Exception] = []
-    for outcome in await read_within(context.files, arguments.paths, max_chars, room):
-        if isinstance(outcome, FileText):
+    for place, outcome in enumerate(read):
+        if place in mended:
+            outcomes.append(mended[place])
+        elif isinstance(outcome, FileText):
             outcomes.append(describe_file(outcome))
         else:
             outcomes.append(outcome)
 
     return build_reply(request, outcomes, context.bound)
+
+
+def _name_glob(pattern: str) -> str:
+    """Return how to ask for the files of a pattern."""
+    return f'file_list {{"pattern": {json_bytes(pattern).decode()}}}'
 
 
 file_read_bulk: Ability = Ability(

@@ -75,6 +75,8 @@ async def run(context: Context, arguments: ReadInput) -> JsonObject:
         context.memory,
         bound.max_bytes,
         asyncio.get_running_loop().time() + CALL_SECONDS,
+        may_list=file_list.name not in context.disabled,
+        may_recall=recall.name not in context.disabled,
     )
     items = [_try_to_parse(item, context) for item in arguments.items]
     valid = [item for item in items if isinstance(item, AskedItem)]

@@ -27,6 +27,10 @@ _NO_END = 1 << 62  # beyond the end of every file
 Check = Callable[[], None]
 
 
+_BEHIND_ALL = 2**62
+"""A number of lines that no file has."""
+
+
 class _OpenFile(NamedTuple):
     """An open file, its size when it was opened, and its encoding.
 
@@ -71,13 +75,15 @@ class _Window(NamedTuple):
     """The requested part of a file: the bytes from ``start`` to ``end`` (exclusive).
 
     An ``end`` of None is the end of the file. ``lead`` is what `_OpenFile.read_before` returns for
-    ``start``; ``head`` is the part from ``start`` on that has been read already.
+    ``start``; ``head`` is the part from ``start`` on that has been read already. ``lines`` is how
+    many the file has, if the requested ones come behind all of them.
     """
 
     start: int
     end: int | None
     lead: bytes
     head: bytes = b""
+    lines: int | None = None
 
 
 class _WindowText(NamedTuple):
@@ -179,8 +185,15 @@ def _find_lines(
     """Find lines, counted from 1; a ``last_line`` of None is the end of the file."""
     start = _find_line(file, first_line - 1, known)
     end = None if last_line is None else _find_line(file, last_line, known)
+    lead = file.read_before(start)
 
-    return _Window(start, end, lead=file.read_before(start))
+    lines: int | None = None
+    if start >= file.size > 0:
+        ends, _ = known.find_before(_BEHIND_ALL, file.encoding.bom)
+        last = lead.decode(file.encoding.codec, errors="replace")
+        lines = ends + (not last.endswith("\n"))
+
+    return _Window(start, end, lead=lead, lines=lines)
 
 
 def _find_trailing_lines(file: _OpenFile, count: int, known: KnownLines) -> _Window:
@@ -231,7 +244,7 @@ def _read_window(file: _OpenFile, window: _Window, max_chars: int) -> Piece:
     uncut = Piece(text + read.text[bound : bound + 1], file.encoding, marks=marks)
     length = uncut.find_cut(min(max_chars, len(text)))
 
-    total_chars = lines = None
+    total_chars, lines = None, window.lines
     if read.is_complete:
         total_chars = len(redact(read.text, secrets, file.encoding)[0])
 

@@ -66,6 +66,10 @@ class BatchSources(NamedTuple):
     memory: MemoryHelper
     max_bytes: int
     deadline: float
+    may_list: bool = True
+    """Whether the caller may list files, so that a path may be answered with one that is alike."""
+    may_recall: bool = True
+    """Whether the caller may ask questions, so that a search may be answered with one."""
 
     async def wait(self, work: Awaitable[ResultT]) -> ResultT:
         """Return what a part of the call returns. Raises Refused("timeout") if time is over."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_GLOBS_FILES
 from abilities.declarations.read import FileItem, GlobItem
+from abilities.declarations.values import JsonObject
 from abilities.helpers.files.file_text import FileText, find_version
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
@@ -15,6 +16,7 @@ from abilities.helpers.files.granting import measure_wanted
 from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.files.paths import express_path, parse_path
 from abilities.helpers.files.reader import ReadingSession
+from abilities.helpers.files.suggesting import MAX_LISTED, suggest_paths
 from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown
 from abilities.helpers.gather.found_file import describe_file
@@ -26,6 +28,7 @@ from abilities.helpers.gather.offers import (
     measure_piece,
 )
 from abilities.helpers.reply.detail import FOUND_FILE
+from abilities.helpers.reply.encoding import json_bytes
 from abilities.helpers.reply.items import Item
 
 
@@ -55,11 +58,22 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
 
         return session.read_open(file, sources.max_bytes)
 
+    outcomes = await sources.files.map(begin, asked)
+    mended: dict[int, Refused] = {}
+    if sources.may_list:
+        paths = list(map(_get_path, asked))
+        mended = await suggest_paths(paths, outcomes, sources.lister, _name_glob)
+
     offers: list[ItemOffer] = []
-    for item, outcome in zip(asked, await sources.files.map(begin, asked), strict=True):
-        offers.append(_build_offer(item, outcome))
+    for place, (item, outcome) in enumerate(zip(asked, outcomes, strict=True)):
+        offers.append(_build_offer(item, mended.get(place, outcome)))
 
     return offers
+
+
+def _name_glob(pattern: str) -> str:
+    """Return the item that stands for the files of a pattern."""
+    return f'{{"glob": {json_bytes(pattern).decode()}}}'
 
 
 def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) -> ItemOffer:
@@ -137,6 +151,8 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> Ite
     if not listing.files and not offer.leaves and not sources.lister.has_workspace:
         raise Refused("no_workspace")
 
+    if not listing.files and not position and "/" not in fields.glob:
+        offer.group |= await _look_deeper(fields.glob, sources)
     for place, file in enumerate(listing.files, start=1):
         offer.leaves.append(_build_found_leaf(file, limit - place))
 
@@ -152,6 +168,20 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> Ite
     offer.version = hash_versions(*versions)
     offer.is_unchanged = offer.version == fields.known
     return offer
+
+
+async def _look_deeper(pattern: str, sources: BatchSources) -> JsonObject:
+    """Return the pattern that finds files in all folders, and how many; nothing if it finds none.
+
+    A pattern without a folder matches only what lies in none.
+    """
+    deeper = f"**/{pattern}"
+    request = ListingRequest(parse_pattern(deeper, "glob"), "", MAX_LISTED)
+    listing = await sources.wait(sources.lister.list_files(request))
+    if not listing.files:
+        return {}
+
+    return {"did_you_mean": _name_glob(deeper), "finds": len(listing.files)}
 
 
 def _build_found_leaf(file: FoundFile, left: int) -> Leaf:

@@ -4,14 +4,19 @@ from abilities.declarations.limits import MAX_HITS
 from abilities.declarations.read import SearchItem
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.searcher import Hit, SearchRequest
+from abilities.helpers.files.suggesting import MAX_BYTES
 from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown, split_line
 from abilities.helpers.gather.files import parse_pattern
 from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions
 from abilities.helpers.reply.detail import HIT
+from abilities.helpers.reply.encoding import json_bytes
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
 from abilities.helpers.text.pieces import Piece
+
+_QUESTION_WORDS = 4
+"""So many words in a row stand in few files; who asks for them means what they say."""
 
 
 async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
@@ -39,6 +44,10 @@ async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
     offer.group = {"searched": result.searched}
     if result.skipped:
         offer.group["skipped"] = result.skipped
+    if not result.hits and not place and _is_question(fields) and sources.may_recall:
+        asked = json_bytes({"recall": fields.search}).decode()
+        if len(asked.encode()) <= MAX_BYTES:
+            offer.group["did_you_mean"] = asked
 
     for number, hit in enumerate(result.hits, start=1):
         offer.leaves.append(_build_leaf(hit, count - number))
@@ -52,6 +61,12 @@ async def gather_search(item: AskedItem, sources: BatchSources) -> ItemOffer:
             offer.group["more"] = item.go_on(Cursor(count_down(None, f"{line}:{position}")))
 
     return offer
+
+
+def _is_question(fields: SearchItem) -> bool:
+    """Return whether what was searched is rather a question in words than a text in files."""
+    words = fields.search.split()
+    return not fields.regex and (len(words) >= _QUESTION_WORDS or fields.search.endswith("?"))
 
 
 def _build_leaf(hit: Hit, left: int) -> Leaf:

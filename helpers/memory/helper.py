@@ -1,6 +1,7 @@
 """MemoryHelper: the one way to an agent's memory, its note files and its stored memories."""
 
 import logging
+import re
 from calendar import isleap
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +48,11 @@ _FAULTS_OF_ONE_MEMORY: tuple[Reason, ...] = (
     "invalid_stored_value",
 )
 """Why a single memory cannot be read by a store that can answer."""
+
+_MAX_ALIKE = 50
+"""Memories with a word of a key that is not there, among which a key alike is looked for."""
+
+_WORD = re.compile(r"[^\W_]+")
 
 ReadMemories = Callable[[Sequence[str]], Awaitable[list[StoredMemory | Exception]]]
 
@@ -195,7 +201,11 @@ class MemoryHelper:
 
     async def walk(self, key: str, limits: WalkLimits, direction: Direction = "out") -> WalkResult:
         """Walk from a memory along its links, as `MemoryStore.walk` does. Raises Refused."""
-        result = await self._store.walk(self._namespace, key, limits, direction)
+        try:
+            result = await self._store.walk(self._namespace, key, limits, direction)
+        except Refused as error:
+            raise await self._suggest_key(key, error) from None
+
         if result.outcome.cycles:
             _log.debug("a walk met cycles: %d", result.outcome.cycles)
 
@@ -212,7 +222,11 @@ class MemoryHelper:
         if direction == "in":
             limit = 0
 
-        stored = await self._store.read_linked(self._namespace, key, links_offset, limit)
+        try:
+            stored = await self._store.read_linked(self._namespace, key, links_offset, limit)
+        except Refused as error:
+            raise await self._suggest_key(key, error) from None
+
         backlinks: Backlinks | None = None
         if direction != "out":
             backlinks = await self._read_backlinks(key, links_offset)
@@ -309,9 +323,37 @@ class MemoryHelper:
 
         outcomes: list[MemoryText | Exception] = []
         for target, memory in zip(targets, memories, strict=True):
-            outcomes.append(_slice_memory(target, memory, max_chars))
+            if isinstance(memory, Refused):
+                outcomes.append(await self._suggest_key(target.key or "", memory))
+            else:
+                outcomes.append(_slice_memory(target, memory, max_chars))
 
         return outcomes
+
+    async def _suggest_key(self, key: str, refusal: Refused) -> Refused:
+        """Return a refusal that names the key that was probably meant, if one is alike.
+
+        It has the same letters and digits, or these at its end.
+        """
+        letters = _keep_letters(key)
+        if refusal.reason != "memory_not_found" or not letters:
+            return refusal
+
+        # The index of words finds keys by a part, however many memories there are.
+        longest = max(_WORD.findall(key.casefold()), key=len)
+        query = Query(search=(longest,), limit=_MAX_ALIKE)
+        try:
+            page = await self._store.query(self._namespace, query)
+        except Refused:
+            return refusal
+
+        found = [memory.row.key for memory in page.memories if isinstance(memory, StoredMemory)]
+        alike = [other for other in found if _keep_letters(other).endswith(letters)]
+        if not alike:
+            return refusal
+
+        meant = min(alike, key=lambda other: (len(other), other))
+        return Refused(refusal.reason, refusal.field, did_you_mean=meant)
 
     def _try_to_parse(self, target: object, today: date) -> Target | Refused:
         try:
@@ -324,6 +366,11 @@ def _read_note(session: ReadingSession, target: Target, max_chars: int) -> Memor
     """Read the notes of a target. Raises Refused."""
     file = read_note_file(session, target.filename, target.range, max_chars)
     return MemoryText(target, file.piece, file.modified_at, file.stat.st_size, file.version)
+
+
+def _keep_letters(key: str) -> str:
+    """Return the letters and digits of a key, which is how people remember it."""
+    return "".join(_WORD.findall(key.casefold()))
 
 
 def _slice_memory(

@@ -12,7 +12,7 @@ from abilities.helpers.reply.encoding import json_bytes
 
 _DAY_CHARS = len("YYYY-MM-DD")
 
-_RULE_FIELDS = ("field", "expected", "did_you_mean")
+_RULE_FIELDS = ("field", "expected")
 """Fields of a fault whose message says how to correct what was sent."""
 
 
@@ -30,13 +30,13 @@ class RecordShape(NamedTuple):
 
 FILE = RecordShape(
     ("input", "success", "content", "source", "lines", "version", "next"),
-    ("input", "success", "reason", "message"),
+    ("input", "success", "reason", "message", "did_you_mean"),
 )
 """A record of `file_read_bulk`."""
 
 TARGET = RecordShape(
     ("type", "date", "key", "success", "content", "archived", "next"),
-    ("input", "success", "reason", "message"),
+    ("input", "success", "reason", "message", "did_you_mean"),
 )
 """A record of `memory_read_bulk`."""
 
@@ -60,15 +60,17 @@ MEMORY = RecordShape(
 ITEM = RecordShape(
     (
         *("input", "success", "content", "items", "archived", "date", "source", "matched"),
-        *("unknown_words", "overview", "searched", "skipped", "limitsReached", "frontier", "more"),
+        *("unknown_words", "overview", "searched", "skipped", "did_you_mean", "finds"),
+        *("limitsReached", "frontier", "more"),
         *("lines", "version", "next"),
     ),
-    ("input", "success", "reason", "message"),
+    ("input", "success", "reason", "message", "did_you_mean"),
 )
 """A record of `read`."""
 
 FOUND_FILE = RecordShape(
-    ("path", "content", "source", "lines", "version", "next"), ("path", "reason", "message")
+    ("path", "content", "source", "lines", "version", "next"),
+    ("path", "reason", "message", "did_you_mean"),
 )
 """A file that a glob found."""
 
@@ -120,6 +122,8 @@ def shape_record(record: JsonObject, shape: RecordShape | None) -> JsonObject:
     # Most reasons say all there is; a malformed item is corrected by its rule.
     if any(name in fault for name in _RULE_FIELDS):
         values["message"] = fault["message"]
+    if fault.get("did_you_mean", "") not in values.get("message", ""):
+        values["did_you_mean"] = fault["did_you_mean"]
 
     return _choose(values, shape.failed)
 

@@ -18,6 +18,7 @@ from abilities.helpers.files.window import read_piece
 from abilities.helpers.text.codec import replace_markers
 from abilities.helpers.text.ranges import WHOLE, Range
 from tests.support.secret_samples import WORD, draw
+from tests.support.surfaces import python
 
 TOKEN = f"ghp_{draw(Random(7), WORD, 36)}"
 
@@ -190,3 +191,24 @@ async def test_ranges_of_one_file_cost_one_search(
         first = int(path_and_range.split("#L")[1].split("-")[0])
         assert record["data"]["content"] == f"line {first}\nline {first + 1}\n"
     assert sum(searched) < path.stat().st_size * 1.5 + 50 * 256 * 1024
+
+
+@pytest.mark.parametrize(
+    ("raw", "lines"),
+    [
+        (b"1\n2\n3\n", 3),
+        (b"1\n2\n3", 3),
+        (b"\xef\xbb\xbf1\r\n2", 2),
+        ("1\n2\n".encode("utf-16"), 2),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["#L100-", "#L5-L9"])
+async def test_lines_behind_the_end_say_how_many_there_are(
+    suffix: str, raw: bytes, lines: int, roots: Settings
+) -> None:
+    (roots.workspace_dir / "short.txt").write_bytes(raw)
+
+    for name, field in (("file_read_bulk", "paths"), ("read", "items")):
+        payload = await python(roots, name, {field: [f"short.txt{suffix}"]})
+        (record,) = payload["results"]
+        assert (record["data"]["content"], record["data"]["lines"]) == ("", lines)
