@@ -155,7 +155,13 @@ class _Names:
             for path in self._by_folded
             if path.startswith(folder) and "/" not in path[len(folder) :]
         ]
-        alike = get_close_matches("/".join(parts).casefold(), beside, n=1, cutoff=_CLOSE)
+        path = "/".join(parts).casefold()
+        alike = get_close_matches(path, beside, n=1, cutoff=_CLOSE)
+        if not alike:
+            # Of another ending is what was written in another format.
+            stem, dot, _ = path.rpartition(".")
+            alike = [other for other in beside if dot and other.rpartition(".")[0] == stem][:1]
+
         return self._by_folded[alike[0]] if alike else None
 
     def _find_folder(self, text: str) -> str | None:

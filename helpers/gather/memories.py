@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_NOTE_DAYS
 from abilities.declarations.read import MemoryItem, NoteItem
+from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject
 from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, invalid_cursor
@@ -17,6 +18,9 @@ from abilities.helpers.memory.targets import MemoryFiles, parse_target
 from abilities.helpers.reply.detail import DAY
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
+
+_DAY_FORMS = ("%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%B %d, %Y", "%d %B %Y", "%b %d, %Y", "%Y%m%d")
+"""How days are written elsewhere; days and months in digits alone could be either."""
 
 NOTE_FORM = f"long_term, today, yesterday, YYYY-MM-DD, or last N days (1 to {MAX_NOTE_DAYS})"
 """What names notes, in words."""
@@ -92,9 +96,22 @@ def _name_targets(item: AskedItem, today: date) -> _Wanted:
         return _name_days(item, today, int(days[1]))
 
     if fields.note not in ("today", "yesterday") and _parse_day(fields.note) is None:
-        raise Refused("invalid_format", "note", expected={"format": NOTE_FORM})
+        rule = {"format": NOTE_FORM}
+        meant = _suggest_note(fields.note)
+        raise Refused("invalid_format", "note", expected=rule, did_you_mean=meant)
 
     return _Wanted([_resume({"type": "short_term", "date": fields.note}, item)])
+
+
+def _suggest_note(text: str) -> str | None:
+    """Return the note that a text probably means: one of the words, or a day written otherwise."""
+    for form in _DAY_FORMS:
+        try:
+            return datetime.strptime(text.strip(), form).date().isoformat()
+        except ValueError:
+            continue
+
+    return suggest_value(text.replace(" ", "_"), ("long_term", "today", "yesterday"))
 
 
 def _resume(target: JsonObject, item: AskedItem) -> JsonObject:

@@ -341,7 +341,7 @@ class MemoryHelper:
 
         # The index of words finds keys by a part, however many memories there are.
         longest = max(_WORD.findall(key.casefold()), key=len)
-        query = Query(search=(longest,), limit=_MAX_ALIKE)
+        query = Query(search=(longest,), archived=True, limit=_MAX_ALIKE)
         try:
             page = await self._store.query(self._namespace, query)
         except Refused:

@@ -30,13 +30,38 @@ class Unmendable(Exception):
 def mend_call(call: Call, answer: dict[str, Any]) -> Call:
     """Return the call mended by a fault, or by the faults of its items. Raises Unmendable."""
     if "error" not in answer:
+        for record in answer["results"]:
+            meant = find_meant(record)
+            if meant is not None and _CALL.fullmatch(meant):
+                return _parse_call(meant)
         return Call(call.name, _mend_items(call.arguments, answer["results"]))
 
     fault = answer["error"]
     if fault["reason"] == "unknown_ability":
         return Call(_find_suggestion(fault), call.arguments)
+    if "field" not in fault and "did_you_mean" in fault and "key" in call.arguments:
+        return Call(call.name, {**call.arguments, "key": fault["did_you_mean"]})
 
     return Call(call.name, mend_arguments(call.arguments, fault.get("fields", [fault])))
+
+
+_CALL = re.compile(r"([a-z_]+) (\{.*\})")
+"""A suggestion that is another call."""
+
+
+def _parse_call(meant: str) -> Call:
+    name, arguments = meant.split(" ", 1)
+    return Call(name, json.loads(arguments))
+
+
+def find_meant(record: Rule) -> str | None:
+    """Return what the record of an item says to send instead of its value, if it does."""
+    fault = record.get("error")
+    if fault is None:
+        meant: str | None = record.get("data", {}).get("did_you_mean")
+        return meant
+
+    return None if "field" in fault else fault.get("did_you_mean")
 
 
 def mend_arguments(arguments: dict[str, Any], mistakes: list[Rule]) -> dict[str, Any]:
@@ -56,10 +81,27 @@ def _mend_items(arguments: dict[str, Any], records: list[Rule]) -> dict[str, Any
 
     for position, record in enumerate(records):
         fault = record.get("error", {})
-        if fault.get("code") == "INVALID_INPUT":
+        meant = find_meant(record)
+        if meant is not None:
+            mended[name][position] = _put_meant(mended[name][position], meant)
+        elif fault.get("code") == "INVALID_INPUT":
             mended[name][position] = _mend_item(mended[name][position], fault)
 
     return mended
+
+
+def _put_meant(item: Any, meant: str) -> Any:
+    """Return an item with what is to be sent instead: a whole item, or the name in it."""
+    if meant.startswith("{"):
+        return json.loads(meant)
+    if not isinstance(item, dict):
+        return meant
+
+    for name in ("file", "memory", "key"):
+        if name in item:
+            return {**item, name: meant}
+
+    raise Unmendable("nothing in the item is a name")
 
 
 def _mend_item(item: Any, fault: Rule) -> Any:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from abilities import Abilities, AbilityError, Settings
-from tests.support.corrector import Call, Unmendable, mend_call
+from tests.support.corrector import Call, Unmendable, find_meant, mend_call
 from tests.support.wrong_calls import FILES, KEY, NOTES, WrongCall, list_wrong_calls
+from tests.support.wrong_values import WRONG_VALUES
 
 _ENOUGH = 90
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -37,7 +38,8 @@ async def try_calls(settings: Settings) -> list[Trial]:
     async with Abilities.open(settings) as abilities:
         memory = {"type": "core", "content": "Ships in May.", "key": KEY, "tags": ["release"]}
         stored = await abilities.call("store_memory", memory)
-        return [await _try_call(abilities, call) for call in list_wrong_calls(stored["id"])]
+        calls = [*list_wrong_calls(stored["id"]), *WRONG_VALUES]
+        return [await _try_call(abilities, call) for call in calls]
 
 
 async def _try_call(abilities: Abilities, wrong: WrongCall) -> Trial:
@@ -69,7 +71,12 @@ def list_reasons(answer: dict[str, Any]) -> list[str]:
     else:
         faults = [record["error"] for record in answer.get("results", []) if "error" in record]
 
-    return list(Counter(fault["reason"] for fault in faults))
+    reasons = Counter(fault["reason"] for fault in faults)
+    for record in answer.get("results", []):
+        if "error" not in record and find_meant(record) is not None:
+            reasons["nothing found"] += 1
+
+    return list(reasons)
 
 
 def format_table(trials: list[Trial]) -> str:
