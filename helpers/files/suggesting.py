@@ -40,7 +40,7 @@ _LINES = re.compile(r"(.+?)\s*[:#]\s*[Ll]?(\d{1,9})(?:\s*(?:-|:|,|\.\.)\s*[Ll]?(
 """A path with lines as editors, compilers and other tools write them."""
 
 
-class _Wanted(NamedTuple):
+class _Meant(NamedTuple):
     """A path as it was probably meant, and the suffix that asks for some of its lines."""
 
     path: str
@@ -72,7 +72,10 @@ async def suggest_paths(
     for place in places:
         refusal = outcomes[place]
         assert isinstance(refusal, Refused)
-        meant = names.find(paths[place])
+        if refusal.reason == "is_directory":
+            meant = names.find_folder(paths[place])
+        else:
+            meant = names.find(paths[place])
         if meant is not None and meant != paths[place] and len(meant.encode()) <= MAX_BYTES:
             mended[place] = Refused(
                 refusal.reason, refusal.field, expected=refusal.expected, did_you_mean=meant
@@ -102,12 +105,12 @@ class _Names:
             return self._find_pattern(text)
 
         # A name may end like lines; so the text as it is comes first.
-        for wanted in (_Wanted(text, ""), _split_lines(text)):
+        for wanted in (_Meant(text, ""), _split_lines(text)):
             found = self._find_file(wanted.path)
             if found is not None:
                 return f"{found}{wanted.suffix}"
 
-        folder = self._find_folder(text)
+        folder = self.find_folder(text)
         if folder is not None:
             return folder
 
@@ -164,9 +167,9 @@ class _Names:
 
         return self._by_folded[alike[0]] if alike else None
 
-    def _find_folder(self, text: str) -> str | None:
-        """Return how to ask for the files of a folder."""
-        parts = _split_parts(text)
+    def find_folder(self, sent: str) -> str | None:
+        """Return how to ask for the files of a folder, or None."""
+        parts = _split_parts(_unwrap(sent))
         for first in range(len(parts)):
             beginning = "/".join(parts[first:]).casefold() + "/"
             for path in self._paths:
@@ -189,13 +192,14 @@ def _unwrap(sent: str) -> str:
     return text.replace("\\", "/")
 
 
-def _split_lines(text: str) -> _Wanted:
+def _split_lines(text: str) -> _Meant:
     match = _LINES.fullmatch(text)
     if match is None:
-        return _Wanted(text, "")
+        return _Meant(text, "")
 
-    path, first, last = match.groups()
-    return _Wanted(path, f"#L{first}-L{last or first}")
+    path, *numbers = match.groups()
+    lines = sorted(max(int(number), 1) for number in numbers if number is not None)
+    return _Meant(path, f"#L{lines[0]}-L{lines[-1]}")
 
 
 def _matches(glob: Glob, path: str) -> bool:

@@ -62,6 +62,10 @@ async def test_a_row_gets_what_the_table_says_on_every_surface(
     assert str(world.base) not in json.dumps(errors)
 
 
+MEANT = "did_you_mean"
+"""What a fault suggests: data, because it may be the name of a file."""
+
+
 def check_payload(row: Row, payload: dict[str, Any]) -> None:
     if row.call is not None:
         check_refusal(row, payload)
@@ -75,7 +79,8 @@ def check_payload(row: Row, payload: dict[str, Any]) -> None:
             check_wrong_item(record["error"], expected)
         elif isinstance(expected, str):
             assert record["success"] is False
-            assert record["error"] == Fault.from_reason(cast(Reason, expected)).to_payload()
+            fault = {name: record["error"][name] for name in record["error"] if name != MEANT}
+            assert fault == Fault.from_reason(cast(Reason, expected)).to_payload()
         else:
             check_success(record, expected)
 
@@ -125,7 +130,7 @@ def drop_quoted_fields(payload: Any) -> Any:
     if not isinstance(payload, dict):
         return payload
 
-    quoted = ("input", "content", "next_request", "next")
+    quoted = ("input", "content", "next_request", "next", MEANT)
     return {
         name: drop_quoted_fields(value) for name, value in payload.items() if name not in quoted
     }
@@ -140,7 +145,8 @@ def check_that_errors_quote_no_item(row: Row, payload: dict[str, Any]) -> None:
         text = item if isinstance(item, str) else json.dumps(item)
         # A short text or a word may stand in a fixed sentence by chance.
         if "error" in record and len(text) > 5 and not text.isidentifier():
-            assert text not in json.dumps(record["error"], ensure_ascii=False), row.id
+            said = drop_quoted_fields(record["error"])
+            assert text not in json.dumps(said, ensure_ascii=False), row.id
 
 
 def test_a_fault_that_somebody_must_mend_first_is_not_retryable() -> None:
