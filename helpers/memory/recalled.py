@@ -1,5 +1,6 @@
 """What answers a question as callers read it: a memory, a part of a note, or why one is missing."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from abilities.declarations.faults import Fault
@@ -33,6 +34,9 @@ Source = StoredMemory | Passage | NotePart | Exception
 _PROPERTIES = ("type", "summary", "category", "tags", "importance")
 
 _DAY_CHARS = len("YYYY-MM-DD")
+
+_REGION_CHARS, _AROUND_CHARS = 5_000, 1_000
+"""Characters of the part of a long content in which a passage is looked for, and before it."""
 
 
 def find_content_cut(source: Source, chars: int) -> int:
@@ -74,15 +78,35 @@ def choose_passage(
         return memory
 
     wanted = {word.term for text in entry.words for word in split_question(text, language)}
-    sections = split_sections(content) or [Section(0, len(content), ())]
+    start, end = _find_region(content, wanted)
+    sections = split_sections(content[start:end]) or [Section(0, end - start, ())]
     best, most = sections[0], 0
     for section in sections:
-        weights = weigh_text(content[section.start : section.end], language)
+        weights = weigh_text(content[start + section.start : start + section.end], language)
         weight = sum(weights.get(term, 0) for term in wanted)
         if weight > most:
             best, most = section, weight
 
-    return Passage(memory, best)
+    return Passage(memory, Section(start + best.start, start + best.end, best.headings))
+
+
+def _find_region(content: str, wanted: Collection[str]) -> tuple[int, int]:
+    """Return the part of a content that has the most of some terms, and what is around it.
+
+    Only that is divided and weighed: for a whole content of 200,000 characters it takes long.
+    """
+    best, most = 0, 0
+    for start in range(0, len(content), _REGION_CHARS):
+        # A word may lie across the end of a region, and a stem is the beginning of a word.
+        text = content[max(start - _AROUND_CHARS, 0) : start + _REGION_CHARS].casefold()
+        count = sum(term in text for term in wanted)
+        if count > most:
+            best, most = start, count
+
+    begin = max(best - _AROUND_CHARS, 0)
+    lines = (max(begin - _AROUND_CHARS, 0), begin)
+    begin = content.rfind("\n", *lines) + 1 or content.rfind(" ", *lines) + 1 or begin
+    return begin, min(best + _REGION_CHARS + _AROUND_CHARS, len(content))
 
 
 def _build_memory(
