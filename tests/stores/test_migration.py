@@ -33,8 +33,20 @@ from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 COUNT = size("ABILITIES_MIGRATED", quick=300, full=1_000)
 KILLS = size("ABILITIES_MIGRATION_KILLS", quick=5, full=40)
 
-# A line for each block, so that it can be killed anywhere.
-OPENER = """
+# It dies in the block of that number: after so many seconds, and at its end at the latest.
+DYING = """
+import itertools, os, signal, threading
+from functools import partial
+numbers = itertools.count()
+die = partial(os.kill, os.getpid(), signal.SIGKILL)
+def is_last(words):
+    if not words or next(numbers) != int(words[0]):
+        return False
+    threading.Timer(float(words[1]), die).start()
+    return True
+"""
+
+OPENER = f"""{DYING}
 import asyncio, sys
 from pathlib import Path
 from abilities.helpers.stores.sqlite import copying, migration
@@ -46,6 +58,14 @@ progress = migration.MigrationLog
 progress.is_due = lambda self: True
 progress.log_rows = lambda self, words, rows: print(words, rows, flush=True)
 progress.log_copy = lambda self, share: print("copied", share, flush=True)
+run_block = migration._run_block
+def run_and_die(*arguments):
+    is_dying = is_last(sys.argv[3:])
+    is_unfinished = run_block(*arguments)
+    if is_dying:
+        die()
+    return is_unfinished
+migration._run_block = run_and_die
 async def main():
     store = SqliteStore(Path(sys.argv[1]))
     print((await store.read_stats("conformance")).total)
@@ -53,7 +73,7 @@ async def main():
 asyncio.run(main())
 """
 
-MIGRATOR = """
+MIGRATOR = f"""{DYING}
 import asyncio, sys
 import psycopg
 from abilities.helpers.search.terms import Language
@@ -61,10 +81,12 @@ from abilities.helpers.stores.postgres import migration
 from tests.support import made_up_migration
 made_up_migration.announce(2)
 run_block = migration._run_block
-async def announce(*arguments):
+async def run_and_die(*arguments):
+    is_dying = is_last(sys.argv[2:])
     await run_block(*arguments)
-    print("block", flush=True)
-migration._run_block = announce
+    if is_dying:
+        die()
+migration._run_block = run_and_die
 async def main():
     connection = await psycopg.AsyncConnection.connect(sys.argv[1], autocommit=True)
     await connection.execute("SET search_path = abilities_data, public")
@@ -148,17 +170,13 @@ async def test_a_migration_that_is_killed_goes_on(path: Path) -> None:
     kills = halves = 0
 
     while kills < KILLS and read_state(path) != (2, False):
-        opener = Forked(OPENER, path, "100000")
-        for _ in range(chance.randrange(1, 5)):
-            opener.stdout.readline()
-        await asyncio.sleep(chance.random() * 0.01)  # so that it is killed within a block too
-
-        opener.send_signal(signal.SIGKILL)
-        opener.communicate()
-        kills += 1
+        blocks, seconds = chance.randrange(5), chance.random() * 0.005
+        opener = Forked(OPENER, path, "100000", blocks, seconds)
+        opener.communicate(timeout=GIVE_UP_SECONDS)
+        kills += opener.returncode == -signal.SIGKILL
         halves += read_state(path)[1]
 
-    assert halves > 0, "some kills left the migration unfinished"
+    assert kills > 1 and halves > 0, "some kills left the migration unfinished"
     assert Forked(OPENER, path, "100000").communicate(timeout=GIVE_UP_SECONDS)
     check_migrated(path)
     assert "m.db.before-2" in list_names(path)
@@ -392,13 +410,10 @@ async def test_a_database_is_migrated_under_kills(database: str) -> None:
     kills = halves = 0
 
     while read_database(database)[:2] != (2, False):
-        migrator = Forked(MIGRATOR, database)
-        for _ in range(chance.randrange(1, 3)):
-            migrator.stdout.readline()
-        await asyncio.sleep(chance.random() * 0.02)
-        migrator.kill()
-        migrator.communicate()
-        kills += 1
+        blocks, seconds = chance.randrange(5), chance.random() * 0.01
+        migrator = Forked(MIGRATOR, database, blocks, seconds)
+        migrator.communicate(timeout=GIVE_UP_SECONDS)
+        kills += migrator.returncode == -signal.SIGKILL
         halves += read_database(database)[1]
 
     assert kills > 1 and halves > 0
