@@ -42,6 +42,7 @@ from benchmarks.served import (
     measure_http_walk,
 )
 from benchmarks.starting import measure_import, measure_start
+from benchmarks.tasks import measure_tasks
 from benchmarks.tokens import measure_tokens
 from benchmarks.waiting import measure_beside_slow_query, measure_clients
 from benchmarks.walk_speed import measure_walk_speed
@@ -77,6 +78,7 @@ def list_goals(effort: Effort) -> dict[str, Goal]:
         "memory-server": partial(measure_memory_server, sizes=effort.graphs),
         "kv-memory": partial(measure_kv_memory, sizes=effort.kv_memory_graphs),
         "tokens": measure_tokens,
+        "tasks": measure_tasks,
         "characters": measure_characters,
         "import": measure_import,
         "start": measure_start,

@@ -119,7 +119,12 @@ def find_content(record: JsonObject) -> str:
 
 
 def start_ours(
-    base: Path, workspace: Path, store: Path | None = None, *, bound: int = LARGE_BOUND
+    base: Path,
+    workspace: Path,
+    store: Path | None = None,
+    *,
+    bound: int = LARGE_BOUND,
+    tools: str = "all",
 ) -> Peer:
     """Start ``abilities mcp``; ``bound`` is the most bytes of a reply."""
     environment = {
@@ -128,7 +133,7 @@ def start_ours(
         "ABILITIES_MAX_RESPONSE_BYTES": str(bound),
         "ABILITIES_STORE_URL": f"sqlite:///{store or base / 'memory.db'}",
     }
-    return Peer([sys.executable, "-m", "abilities", "mcp"], environment)
+    return Peer([sys.executable, "-m", "abilities", "mcp", "--tools", tools], environment)
 
 
 @contextmanager
@@ -157,11 +162,25 @@ def start_ready_made(base: Path, replies: dict[int, list[str]]) -> Iterator[dict
         yield peers
 
 
-def start_filesystem_server(workspace: Path) -> Peer:
+def start_filesystem_server(*folders: Path) -> Peer:
     """Start the official filesystem server."""
-    return Peer([find_node(), find_server("server-filesystem"), str(workspace)], {})
+    return Peer([find_node(), find_server("server-filesystem"), *map(str, folders)], {})
 
 
 def start_memory_server(file: Path) -> Peer:
     """Start the official memory server."""
     return Peer([find_node(), find_server("server-memory")], {"MEMORY_FILE_PATH": str(file)})
+
+
+def start_basic_memory(home: Path, notes: Path, command: str) -> Peer:
+    """Index a folder of notes, and start basic-memory with it; ``home`` is for its own files."""
+    environment = {
+        "HOME": str(home),
+        "BASIC_MEMORY_HOME": str(notes),
+        "BASIC_MEMORY_CONFIG_DIR": str(home / "config"),
+        "BASIC_MEMORY_SEMANTIC_SEARCH_ENABLED": "false",
+        "BASIC_MEMORY_AUTO_UPDATE": "false",
+    }
+    index = [command, "reindex", "--full", "--search"]
+    subprocess.run(index, env={**os.environ, **environment}, check=True, capture_output=True)
+    return Peer([command, "mcp"], environment)

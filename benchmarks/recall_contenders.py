@@ -5,7 +5,6 @@ is in ``PATH``, as after ``uv tool install basic-memory``.
 """
 
 import asyncio
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -154,17 +153,7 @@ class BasicMemory:
             text = f"---\ntitle: {memory.key}\ntype: note\n---\n\n{memory.content}\n"
             (notes / f"{place}.md").write_text(text)
 
-        environment = {
-            "HOME": str(home),
-            "BASIC_MEMORY_HOME": str(notes),
-            "BASIC_MEMORY_CONFIG_DIR": str(home / "config"),
-            "BASIC_MEMORY_SEMANTIC_SEARCH_ENABLED": "false",
-            "BASIC_MEMORY_AUTO_UPDATE": "false",
-        }
-        index = [self._command, "reindex", "--full", "--search"]
-        subprocess.run(index, env={**os.environ, **environment}, check=True, capture_output=True)
-
-        server = self._servers.enter_context(peers.Peer([self._command, "mcp"], environment))
+        server = self._servers.enter_context(peers.start_basic_memory(home, notes, self._command))
         shown = {encode_json(memory.content): memory.key for memory in world.memories}
         self._worlds.append((server, shown))
 

@@ -76,8 +76,10 @@ class MemoryRestoreInput(Arguments):
 
     key: HistoryKey = None
     id: HistoryId = None
-    version: RestoredVersion = Field(
-        description="The version to restore, from the memory's history."
+    version: RestoredVersion | None = Field(
+        default=None,
+        description="The version to restore, from the memory's history; the one before the last "
+        "change if left out.",
     )
     if_version: IfVersion = None
     detail: UnofferedDetail = None

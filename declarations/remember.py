@@ -135,7 +135,7 @@ class RestoreOperation(Operation):
     """Brings back a version of a memory, as `memory_restore` does."""
 
     op: Literal["restore"]
-    version: RestoredVersion
+    version: RestoredVersion | None = None
 
 
 OPERATIONS: Mapping[OperationName, type[Operation]] = {
@@ -192,7 +192,7 @@ OPERATION_SCHEMA: JsonObject = {
         "metadata": {"type": "object"},
         "to": _describe("string", "rename: the new key."),
         "permanent": _describe("boolean", "delete: delete instead of archiving."),
-        "version": _describe("integer", "restore: the version to bring back."),
+        "version": _describe("integer", "restore: the version to bring back; left out: undo."),
         "expires_at": {"type": "string", "description": EXPIRY},
         "if_version": _describe("integer", IF_VERSION),
     },

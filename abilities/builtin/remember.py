@@ -23,8 +23,8 @@ DESCRIPTION = """\
 Store or change many memories in one call, in order; a failed operation leaves the others alone.
 store (type, content, a key that you choose), update, append (content, which begins with a newline \
 unless it continues the last line), link (links), unlink (remove_links), rename (to), archive, \
-delete, restore (version: as it was then, also if deleted): all but store need key or id. \
-if_version: only if nobody changed it since."""
+delete, restore (undoes the last change, or brings back version, also if deleted): all but store \
+need key or id. if_version: only if nobody changed it since."""
 
 _KINDS: dict[OperationName, Kind] = {
     "store": "store",

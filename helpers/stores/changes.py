@@ -27,8 +27,8 @@ class Change:
 
     Only "store" creates a memory. "update" gives it ``new_key``, if no memory has that; "append"
     adds its ``content`` to the end; "restore" gives it the values and links of its version
-    ``to_version``, and brings it back if it was deleted; "expire" archives it; "purge" deletes it
-    with its history.
+    ``to_version``, or if that is None those from before its last change, and brings it back if it
+    was deleted; "expire" archives it; "purge" deletes it with its history.
 
     ``fields`` holds only the fields to set, normalized. With ``if_version``, the change is made
     only if the memory has that version, 0 if there is none. ``new_id`` is the id of a memory that

@@ -171,6 +171,14 @@ async def a_restored_version_is_a_new_one(store: HistoryStore) -> None:
     present = written.version
     same = await store.change(NAMESPACE, plan("restore", "b", to_version=present))
     expect((same.updated, same.version), ((), present), "what it is already changes nothing")
+    undone = await store.change(NAMESPACE, plan("restore", "b"))
+    memory = await store.read_linked(NAMESPACE, "b", 0, 9)
+    expect((memory.row.content, undone.version), ("tulip", 6), "the last change can be undone")
+    await expect_refused(
+        store.change(NAMESPACE, plan("restore", "s")),
+        "version_not_found",
+        "a memory that was never changed has nothing to undo",
+    )
     await expect_refused(
         store.change(NAMESPACE, plan("restore", "b", to_version=2)),
         "version_not_found",
@@ -182,6 +190,8 @@ async def a_deleted_memory_comes_back(store: HistoryStore) -> None:
     """It has its id, key, fields and links again, unless another memory has its key."""
     await put(store, "s", links=[("a", 0.5)])
     before = expect_stored(await put(store, "a", content="rose", links=[("s", 0.5), ("a", 1.0)]))
+    await put(store, "a", kind="delete")
+    await store.change(NAMESPACE, plan("restore", "a"))
     await put(store, "a", kind="delete")
     other = expect_stored(await put(store, "a", content="other")).row
 

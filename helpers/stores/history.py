@@ -190,6 +190,24 @@ def rewind(state: State, entries: Iterable[Entry], version: int) -> State:
     return state
 
 
+def rewind_change(state: State, entries: Iterable[Entry]) -> State:
+    """Return the state that a memory had before its last change, given its entries, newest first.
+
+    A new key of another memory that it links to is no change of its own. Raises Refused:
+    version_not_found if there was no such state, or it is no longer known, checksum_mismatch.
+    """
+    for entry in entries:
+        state = undo(state, verify_entry(entry))
+        if entry.action != "relinked":
+            break
+    else:
+        raise Refused("version_not_found")
+
+    if state.row is None:
+        raise Refused("version_not_found")
+    return state
+
+
 def _is_part_of(entry: Entry, version: int) -> bool:
     """Return whether an entry belongs to a version, as a memory that was only relinked keeps it."""
     return entry.action == "relinked" and entry.previous <= version

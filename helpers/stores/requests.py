@@ -54,8 +54,6 @@ def check_change(namespace: str, change: Change) -> None:
     check_names(namespace, *filter(lambda name: name is not None, names))
     check_values(change.fields, change.links, change.remove_links)
     check_values(change.if_version, change.to_version)
-    if change.kind == "restore" and change.to_version is None:
-        raise Refused("wrong_type")
 
     # Trying it shows what has the wrong type, whatever the fields are.
     try:

@@ -326,7 +326,7 @@ async def test_nothing_of_a_purged_memory_is_left_in_any_file(tmp_path: Path) ->
     long_text = "\u02ac\u02ad\u02ae \U0001d7ce\U0001d7cf " + " ".join(
         f"{words[0]}{n}" for n in range(300)
     )
-    texts = [*words, words[0].casefold(), "tagqjx", "keyqjx", "catqjx", "metaqjx", "termqjx"]
+    texts = [*words, words[2].casefold(), "tagqjx", "keyqjx", "catqjx", "metaqjx", "termqjx"]
     # A pair of characters is a hexadecimal word with an x, which no id of a neighbor holds.
     texts += ["\u02ac\u02ad\u02ae", "x1d7cf", "\u0250\u0251\u0252", "xe0151"]
     store = SqliteStore(path)
@@ -340,6 +340,7 @@ async def test_nothing_of_a_purged_memory_is_left_in_any_file(tmp_path: Path) ->
             store, "keyqjx", content=f"{words[2]} at last \u0250\u0251\u0252 \U000e0150\U000e0151"
         )
         assert [text for text in texts if not find_files_with(tmp_path, text)] == []
+        texts.append(words[0].casefold())  # SQLite may have written over this one before
 
         await put(store, "keyqjx", kind="purge")
 

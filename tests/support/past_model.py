@@ -133,6 +133,16 @@ class PastModel:
         oldest = self.oldest.get(memory_id)
         return oldest if oldest is not None and oldest.memory.version == version else None
 
+    def _find_before_last_change(self, memory_id: str) -> State | None:
+        """Return a memory as it was before its last change, other than by new keys of others."""
+        events = self.list_events(memory_id)
+        for place, event in enumerate(events):
+            if event.action != "relinked":
+                earlier = events[place + 1 : place + 2]
+                return earlier[0].after if earlier else self.oldest.get(memory_id)
+
+        return None
+
     def find_at(self, memory_id: str, time: str) -> State | None:
         """Return a memory as it was at a time."""
         found = self.oldest.get(memory_id)
@@ -252,8 +262,10 @@ class PastModel:
         if memory_id in self.purged:
             raise Refusal("purged")
 
-        assert change.to_version is not None
-        wanted = self.find_version(memory_id, change.to_version)
+        if change.to_version is None:
+            wanted = self._find_before_last_change(memory_id)
+        else:
+            wanted = self.find_version(memory_id, change.to_version)
         if wanted is None:
             raise Refusal("version_not_found")
 

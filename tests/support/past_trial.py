@@ -105,7 +105,7 @@ class PastTrial:
         if key is None:
             known = [name for name in self._ids if self.model.is_known(name)] or [new_id]
             memory_id = known[wish.position % len(known)]
-        versions = [0, *(event.version for event in self.model.list_events(memory_id or ""))]
+        versions = [None, 0, *(event.version for event in self.model.list_events(memory_id or ""))]
         present = self.model.get_present(memory_id or "")
 
         if_version = None

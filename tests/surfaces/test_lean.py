@@ -127,13 +127,13 @@ async def test_answers_say_what_is_archived_or_deleted(agent: Agent) -> None:
     ],
     ids=lambda change: change["op"],
 )
-async def test_a_change_is_undone_by_the_version_that_was_there(
-    change: Payload, agent: Agent
-) -> None:
+@pytest.mark.parametrize("names_version", [True, False])
+async def test_a_change_is_undone(names_version: bool, change: Payload, agent: Agent) -> None:
     before = await agent.change(op="store", type="core", key="tea", content="Green tea.")
+    version = {"version": before["version"]} if names_version else {}
 
     changed = await agent.change(**change, key="tea")
-    restored = await agent.change(op="restore", id=before["id"], version=before["version"])
+    restored = await agent.change(op="restore", id=before["id"], **version)
 
     assert before["version"] < changed["version"] < restored["version"]
     assert restored["key"] == "tea"

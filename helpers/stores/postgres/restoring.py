@@ -8,6 +8,7 @@ from abilities.helpers.stores.history import (
     restore_links,
     restore_row,
     rewind,
+    rewind_change,
 )
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.postgres.history import (
@@ -37,7 +38,10 @@ async def restore_memory(
     version = change.to_version or 0
     before = await read_state(connection, existing.row)
     entries = await fetch_entries_since(connection, namespace, named.id, version)
-    wanted = rewind(before, entries, version)
+    if change.to_version is None:
+        wanted = rewind_change(before, entries)
+    else:
+        wanted = rewind(before, entries, version)
     assert wanted.row is not None, "a version that was found has a row"
 
     row = restore_row(change, existing.row, wanted.row)

@@ -11,6 +11,7 @@ from abilities.helpers.stores.history import (
     restore_links,
     restore_row,
     rewind,
+    rewind_change,
 )
 from abilities.helpers.stores.mending import list_replaced
 from abilities.helpers.stores.model import Row
@@ -42,7 +43,6 @@ def restore_memory(
     if change.id and is_purged(connection, namespace, change.id):
         raise Refused("purged")
 
-    assert change.to_version is not None, "the request was checked"
     memory_id, stored = find_named(connection, namespace, MemoryName(change.id, change.key))
     present = stored and stored.row
     check_version(change, present)
@@ -54,7 +54,10 @@ def restore_memory(
 
     before = read_state(connection, present)
     with closing(iterate_entries(connection, namespace, memory_id)) as entries:
-        wanted = rewind(before, entries, change.to_version)
+        if change.to_version is None:
+            wanted = rewind_change(before, entries)
+        else:
+            wanted = rewind(before, entries, change.to_version)
     assert wanted.row is not None, "a version that was found has a row"
 
     row = restore_row(change, present, wanted.row)
