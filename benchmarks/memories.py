@@ -12,7 +12,6 @@ from uuid import uuid4
 from abilities import Abilities, Settings, render
 from abilities.declarations.values import JsonObject
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.query import MemoryPage, Query
 from abilities.helpers.stores.sqlite import queries, reads, walks
@@ -21,6 +20,7 @@ from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import HUB, HUB_LINKS, NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Timings, Work, run_shuffled
 from benchmarks.peers import DEFAULT_BOUND
+from tests.stores.behaviours import put
 
 T = TypeVar("T")
 

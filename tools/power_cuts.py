@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import pytest
 
-from abilities.helpers.stores.conformance import NAMESPACE
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import IntegrityFinding
+from tests.stores.behaviours import NAMESPACE
 from tests.stores.test_stores import fill_store, open_store
 from tests.support.measurements import reached
 
@@ -35,7 +35,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 
-from abilities.helpers.stores.conformance import put
+from tests.stores.behaviours import put
 from abilities.helpers.stores.sqlite.access import StoreAccess
 from abilities.helpers.stores.sqlite.store import SqliteStore
 

@@ -2,7 +2,6 @@
 
 `MemoryStore` is the core. `TransferableStore` adds export and import, `HistoryStore` earlier
 versions, `CheckableStore` an integrity check, and `MarkableStore` marks.
-`abilities.helpers.stores.conformance` tests any store against them.
 """
 
 from collections.abc import Callable, Sequence

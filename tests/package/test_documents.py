@@ -158,7 +158,8 @@ def test_a_python_block_runs(code: str, tmp_path: Path, roots: Settings) -> None
     for folder in (tmp_path, roots.workspace_dir):
         (folder / "README.md").write_text("# A project\n")
 
-    run_python(code, tmp_path, dict(os.environ), roots)
+    checkout = {"PYTHONPATH": str(ROOT)} if "from tests." in code else {}
+    run_python(code, tmp_path, {**os.environ, **checkout}, roots)
 
 
 def run_python(code: str, folder: Path, variables: dict[str, str], served: Settings) -> None:

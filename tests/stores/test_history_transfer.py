@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from abilities.declarations.values import utc_now
-from abilities.helpers.stores.conformance_steps import NAMESPACE, plan
 from abilities.helpers.stores.history import Entry, seal
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.sqlite.store import SqliteStore
@@ -19,6 +18,7 @@ from abilities.helpers.transfer import exporting
 from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.exporting import ExportOptions, export
 from abilities.helpers.transfer.history_lines import format_entry, keep_sound, parse_entry
+from tests.stores.behaviours.steps import NAMESPACE, plan
 from tests.stores.test_stores import open_store
 from tests.stores.test_transfer import run, tamper
 

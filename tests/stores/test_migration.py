@@ -16,11 +16,11 @@ import psycopg
 import pytest
 
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance_steps import NAMESPACE, TIME, put
 from abilities.helpers.stores.migration import Block
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.sqlite import migration, reader, schema, thread
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from tests.stores.behaviours.steps import NAMESPACE, TIME, put
 from tests.stores.test_stores import find_reason, open_store
 from tests.stores.test_transfer import run
 from tests.support import made_up_migration

@@ -1,4 +1,4 @@
-"""The store in PostgreSQL, on a real server: conformance, rows B and S, walks and promises."""
+"""The store in PostgreSQL, on a real server: behaviours, rows B and S, walks and promises."""
 
 import asyncio
 import json
@@ -21,7 +21,6 @@ from abilities.cli.main import main
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import FAULTS, SHOWN_REASONS, Reason
 from abilities.helpers.stores.changes import Kind
-from abilities.helpers.stores.conformance import BEHAVIOURS, NAMESPACE, check, put
 from abilities.helpers.stores.model import LinkRecord, StoredMemory, hash_values
 from abilities.helpers.stores.postgres import pool, search_index, write_queue
 from abilities.helpers.stores.postgres.errors import translate_postgres_error
@@ -29,6 +28,7 @@ from abilities.helpers.stores.postgres.statements import LOCK, Connection, Selec
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
+from tests.stores.behaviours import BEHAVIOURS, NAMESPACE, check, put
 from tests.stores.test_stores import (
     CHANGES,
     DAMAGE,
@@ -271,7 +271,7 @@ async def test_a_page_of_an_export_takes_few_round_trips(
 async def test_several_processes_at_once_make_one_schema(url: str) -> None:
     code = (
         "import asyncio, sys\n"
-        "from abilities.helpers.stores.conformance import put\n"
+        "from tests.stores.behaviours import put\n"
         "from abilities.helpers.stores.postgres.store import PostgresStore\n"
         "async def main():\n"
         "    store = PostgresStore(sys.argv[1])\n"
@@ -429,7 +429,7 @@ async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
 
 WRITER = """
 import asyncio, sys
-from abilities.helpers.stores.conformance import put
+from tests.stores.behaviours import put
 from abilities.helpers.stores.postgres.store import PostgresStore
 async def main():
     store, name = PostgresStore(sys.argv[1]), sys.argv[2]

@@ -13,8 +13,6 @@ import pytest
 
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
-from abilities.helpers.stores.conformance import NAMESPACE, put
-from abilities.helpers.stores.conformance_steps import expect_stored, plan
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.postgres import calls, changing, expiry, history, purging
 from abilities.helpers.stores.postgres.history import StoreRules
@@ -24,6 +22,8 @@ from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.timeline import HistoryLimits, MemoryName
 from abilities.helpers.walk import WalkLimits
+from tests.stores.behaviours import NAMESPACE, put
+from tests.stores.behaviours.steps import expect_stored, plan
 from tests.stores.test_postgres import open_store
 from tests.stores.test_stores import find_reason
 from tests.support import postgres
@@ -39,8 +39,8 @@ PAST = "2026-01-01T12:00:00.000Z"
 INCREMENTER = """
 import asyncio, sys
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.conformance import NAMESPACE
-from abilities.helpers.stores.conformance_steps import plan
+from tests.stores.behaviours import NAMESPACE
+from tests.stores.behaviours.steps import plan
 from abilities.helpers.stores.postgres.store import PostgresStore
 async def main(url, number):
     store = PostgresStore(url)

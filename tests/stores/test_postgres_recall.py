@@ -13,14 +13,14 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance import put
-from abilities.helpers.stores.conformance_steps import NAMESPACE, TIME
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.postgres import recall_index
 from abilities.helpers.stores.postgres.recall_check import rebuild_index
 from abilities.helpers.stores.postgres.statements import Select
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from tests.stores.behaviours import put
+from tests.stores.behaviours.steps import NAMESPACE, TIME
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
 from tests.support.recall_index import PlainMemory
 from tests.support.tier import size

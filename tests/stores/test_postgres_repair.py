@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 from abilities.cli.main import main
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.postgres.store import PostgresStore
+from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_repair import BAD_VALUES, refuse_bad_values
 from tests.stores.test_stores import DAMAGE as DAMAGED_ROWS
 from tests.stores.test_stores import NOW

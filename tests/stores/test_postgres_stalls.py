@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from abilities.declarations.faults import Fault
-from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.postgres import calls, pool
 from abilities.helpers.stores.postgres.server import OWN_READS
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.query import Query
 from abilities.helpers.walk import WalkLimits
+from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import find_reason
 from tests.support.proxy import forwarding
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until

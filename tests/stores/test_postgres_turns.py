@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from abilities.helpers.stores import model
-from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
 from abilities.helpers.stores.postgres import integrity, statements
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import IntegrityFinding
+from tests.stores.behaviours import put
 from tests.stores.test_postgres_stalls import open_store
 
 PORTION = 10

@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from abilities.declarations.memory import Direction
-from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import LinkRecord, LinkRow
 from abilities.helpers.stores.postgres.statements import Select
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import Walk, WalkLimits, WalkLink, WalkOutcome
+from tests.stores.behaviours import NAMESPACE, put
 from tests.support import postgres
 from tests.support.tier import size
 

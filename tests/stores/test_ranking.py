@@ -11,12 +11,12 @@ import psycopg
 import pytest
 
 from abilities.helpers.stores import ranking
-from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import LinkRow
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.sqlite.repair import repair
 from abilities.helpers.walk import WalkLimits
+from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import count_equal_walks, open_store
 from tests.support import postgres
 from tests.support.stale import bounds, change_both, compare

@@ -9,12 +9,12 @@ from click.testing import Result
 from abilities.helpers.search import postings, selection
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
-from abilities.helpers.stores.conformance import NAMESPACE, put
-from abilities.helpers.stores.conformance_steps import expect_stored, rename
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.postgres import recall_index
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import ServableStore
+from tests.stores.behaviours import NAMESPACE, put
+from tests.stores.behaviours.steps import expect_stored, rename
 from tests.stores.test_postgres_repair import tamper as tamper_with_database
 from tests.stores.test_stores import open_store
 from tests.stores.test_transfer import run, tamper

@@ -13,11 +13,11 @@ from abilities.helpers.search import postings
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question, weigh_terms, weigh_text
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite.recall_recent import RecentTerms, pack_terms, unpack_terms
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import open_store
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
 from tests.support.recall_index import PlainMemory

@@ -13,11 +13,11 @@ import pytest
 from abilities import Abilities, AbilityError, Settings
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.query import Query
 from abilities.helpers.walk import WalkLimits
+from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import DAMAGE as DAMAGED_ROWS
 from tests.stores.test_stores import NOW, find_reason, open_store
 from tests.stores.test_transfer import DAMAGE as DAMAGED_PARTS

@@ -15,7 +15,6 @@ import pytest
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance_steps import NAMESPACE, put
 from abilities.helpers.stores.model import Row, StoredMemory, hash_row
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.sqlite import expiry
@@ -23,6 +22,7 @@ from abilities.helpers.stores.sqlite.history import read_size
 from abilities.helpers.stores.sqlite.repair import repair
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.timeline import HistoryLimits, MemoryName
+from tests.stores.behaviours.steps import NAMESPACE, put
 from tests.stores.test_stores import find_reason, open_store
 from tests.support.forked import Forked
 from tests.support.permissions import let_others_enter

@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.stores import conformance, sqlite
-from abilities.helpers.stores.conformance_steps import TIME, plan
+from abilities.helpers.stores import sqlite
 from abilities.helpers.stores.sqlite import schema
 from abilities.helpers.stores.sqlite.log import StoreConnection
 from abilities.helpers.stores.sqlite.repair import repair
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from tests.stores import behaviours
+from tests.stores.behaviours.steps import TIME, plan
 
 NAMES = (
     "id", "key", "source", "target", "memory", "rowid", "doc", "segment", "part", "term", "tag"
@@ -189,7 +190,7 @@ def test_what_a_statement_names_is_found_by_an_index(
         await store.compact(TIME)
         await store.close()
 
-    asyncio.run(conformance.check(open_store))
+    asyncio.run(behaviours.check(open_store))
     damaged = tmp_path / "0.db"
     with closing(sqlite3.connect(damaged, isolation_level=None)) as connection:
         connection.execute("UPDATE memories SET score = 80")

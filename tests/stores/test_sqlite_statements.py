@@ -14,9 +14,9 @@ import pytest
 from abilities import Abilities, AbilityError, Settings
 from abilities.declarations.faults import Refused
 from abilities.helpers.memory import writer
-from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.timeline import MemoryName
+from tests.stores.behaviours import NAMESPACE, put
 from tests.support.stores import tamper
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"

@@ -1,4 +1,4 @@
-"""Stores: conformance, and what SQLite keeps when its file or process is treated badly."""
+"""Stores: their behaviours, and what SQLite keeps when its file or process is treated badly."""
 
 import asyncio
 import fcntl
@@ -21,15 +21,15 @@ import pytest
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import Direction
-from abilities.helpers.stores import conformance
 from abilities.helpers.stores.changes import Change, Kind, create_row, merge_change
-from abilities.helpers.stores.conformance import NAMESPACE, put
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.protocol import ServableStore, WriteResult
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite import file, queries, ranking, reader
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.transfer.export_lines import format_line, parse_line
+from tests.stores import behaviours
+from tests.stores.behaviours import NAMESPACE, put
 from tests.support.forked import Forked
 from tests.support.graphs import Graph, make_random_graph
 from tests.support.measurements import reached
@@ -58,11 +58,11 @@ async def open_store(path: Path) -> AsyncGenerator[SqliteStore]:
         await store.close()
 
 
-async def test_sqlite_conforms(tmp_path: Path) -> None:
+async def test_sqlite_behaves(tmp_path: Path) -> None:
     numbers = iter(range(100))
-    behaviours = await conformance.check(lambda: open_store(tmp_path / f"{next(numbers)}.db"))
+    checked = await behaviours.check(lambda: open_store(tmp_path / f"{next(numbers)}.db"))
 
-    assert len(behaviours) == len(conformance.BEHAVIOURS) >= 10
+    assert len(checked) == len(behaviours.BEHAVIOURS) >= 10
 
 
 async def test_the_search_index_finds_what_a_scan_finds(
@@ -71,12 +71,12 @@ async def test_the_search_index_finds_what_a_scan_finds(
     monkeypatch.setattr(queries, "_SCAN_LIMIT", 0)
     numbers = iter(range(100))
 
-    await conformance.check(
-        lambda: open_store(tmp_path / f"{next(numbers)}.db"), conformance.SEARCH_BEHAVIOURS
+    await behaviours.check(
+        lambda: open_store(tmp_path / f"{next(numbers)}.db"), behaviours.SEARCH_BEHAVIOURS
     )
 
 
-async def test_conformance_notices_a_store_that_loses_a_change(tmp_path: Path) -> None:
+async def test_a_check_notices_a_store_that_loses_a_change(tmp_path: Path) -> None:
     class ForgetfulStore(SqliteStore):
         async def read(self, namespace: str, keys: Any) -> Any:
             return [Refused("memory_not_found")] * len(keys)
@@ -88,7 +88,7 @@ async def test_conformance_notices_a_store_that_loses_a_change(tmp_path: Path) -
         await store.close()
 
     with pytest.raises(AssertionError, match="found by its key"):
-        await conformance.check(open_forgetful)
+        await behaviours.check(open_forgetful)
 
 
 async def find_reason(work: Any) -> str:
@@ -742,7 +742,7 @@ async def test_a_cancelled_caller_does_not_stop_a_begun_write(tmp_path: Path) ->
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from abilities.helpers.stores.conformance import put
+from tests.stores.behaviours import put
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.declarations.memory import Direction
 async def main():
@@ -828,7 +828,7 @@ def check_whole(path: Path) -> None:
 INCREMENT = """
 import asyncio, json, sys, time
 from pathlib import Path
-from abilities.helpers.stores.conformance import put
+from tests.stores.behaviours import put
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.declarations.memory import Direction
 async def main():

@@ -20,7 +20,6 @@ from hypothesis import given, settings, strategies
 
 from abilities.cli.main import main
 from abilities.declarations.values import utc_now
-from abilities.helpers.stores.conformance import put
 from abilities.helpers.stores.model import IncomingMemory
 from abilities.helpers.stores.names import make_key, to_storable
 from abilities.helpers.transfer import streams
@@ -28,6 +27,7 @@ from abilities.helpers.transfer.adjustment import adjust, adjust_item
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from abilities.helpers.transfer.foreign import ForeignLink, ForeignMemory
 from benchmarks.generate import generate
+from tests.stores.behaviours import put
 from tests.stores.test_stores import check_whole, open_store
 from tests.support.forked import COMMAND_LINE, Forked
 from tests.support.measurements import reached
@@ -555,7 +555,7 @@ def test_a_killed_export_leaves_no_file_and_is_resumed(tmp_path: Path) -> None:
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from abilities.helpers.stores.conformance import put
+from tests.stores.behaviours import put
 from abilities.helpers.stores.sqlite.store import SqliteStore
 async def main():
     store, n = SqliteStore(Path(sys.argv[1])), 0

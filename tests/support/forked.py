@@ -24,7 +24,7 @@ COMMAND_LINE = "import runpy; runpy.run_module('abilities', run_name='__main__',
 ROOT = Path(__file__).parents[2]
 IMPORTED = (
     "abilities.cli.main",
-    "abilities.helpers.stores.conformance",
+    "tests.stores.behaviours",
     "abilities.helpers.stores.postgres.store",
     "abilities.adapters.mcp",
     "abilities.adapters.stdio",

@@ -1,6 +1,9 @@
-"""Behaviors of the search of every store, for `abilities.helpers.stores.conformance`."""
+"""Behaviors of the search of every store, for `tests.stores.behaviours`."""
 
-from abilities.helpers.stores.conformance_steps import (
+from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.search_text import split_search
+from tests.stores.behaviours.steps import (
     NAMESPACE,
     OTHER_NAMESPACE,
     expect,
@@ -9,9 +12,6 @@ from abilities.helpers.stores.conformance_steps import (
     put,
     rename,
 )
-from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.search_text import split_search
 
 
 async def a_search_looks_into_every_text(store: MemoryStore) -> None:

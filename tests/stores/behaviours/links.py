@@ -1,6 +1,9 @@
 """What every store must do with links, as behaviors: ranks, pages, totals and walks."""
 
-from abilities.helpers.stores.conformance_steps import (
+from abilities.helpers.stores.model import LinkRow
+from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.walk import WalkLimits
+from tests.stores.behaviours.steps import (
     NAMESPACE,
     OTHER_NAMESPACE,
     expect,
@@ -16,9 +19,6 @@ from abilities.helpers.stores.conformance_steps import (
     read_totals,
     read_walk,
 )
-from abilities.helpers.stores.model import LinkRow
-from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.walk import WalkLimits
 
 
 async def links_are_ranked_by_weight_times_score(store: MemoryStore) -> None:

@@ -1,6 +1,6 @@
 """Behaviors of changes: together, on a condition, with an end; and of the list that they show in.
 
-For `abilities.helpers.stores.conformance`.
+For `tests.stores.behaviours`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,9 @@ from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance_steps import (
+from abilities.helpers.stores.protocol import MemoryStore, WriteResult
+from abilities.helpers.stores.query import MemoryLine, Query
+from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,
     OTHER_NAMESPACE,
@@ -26,8 +28,6 @@ from abilities.helpers.stores.conformance_steps import (
     read_versions,
     read_walk,
 )
-from abilities.helpers.stores.protocol import MemoryStore, WriteResult
-from abilities.helpers.stores.query import MemoryLine, Query
 
 PAST = "2026-01-01T12:00:00.000Z"
 """Between the first change of a behavior and the next day's, and long before today."""

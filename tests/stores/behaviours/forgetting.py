@@ -1,10 +1,15 @@
 """Behaviors of a store that forgets the past, or is given one that was kept elsewhere.
 
-For `abilities.helpers.stores.conformance`.
+For `tests.stores.behaviours`.
 """
 
 from abilities.declarations.reasons import Reason
-from abilities.helpers.stores.conformance_steps import (
+from abilities.helpers.stores.history import Entry, seal, verify_entry
+from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
+from abilities.helpers.stores.protocol import HistoryStore, ServableStore
+from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.timeline import MemoryName
+from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,
     OTHER_NAMESPACE,
@@ -22,11 +27,6 @@ from abilities.helpers.stores.conformance_steps import (
     read_versions,
     rename,
 )
-from abilities.helpers.stores.history import Entry, seal, verify_entry
-from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.stores.protocol import HistoryStore, ServableStore
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.timeline import MemoryName
 
 END_OF_TIME = "9999-12-31T23:59:59.999Z"
 

@@ -1,9 +1,14 @@
-"""Behaviors of a store that keeps the past, for `abilities.helpers.stores.conformance`."""
+"""Behaviors of a store that keeps the past, for `tests.stores.behaviours`."""
 
 from collections.abc import Sequence
 
 from abilities.declarations.reasons import Reason
-from abilities.helpers.stores.conformance_steps import (
+from abilities.helpers.stores.history import list_changed
+from abilities.helpers.stores.model import LinkRow, Row
+from abilities.helpers.stores.protocol import HistoryStore
+from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.timeline import MemoryName
+from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,
     OTHER_NAMESPACE,
@@ -20,11 +25,6 @@ from abilities.helpers.stores.conformance_steps import (
     read_versions,
     rename,
 )
-from abilities.helpers.stores.history import list_changed
-from abilities.helpers.stores.model import LinkRow, Row
-from abilities.helpers.stores.protocol import HistoryStore
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.timeline import MemoryName
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 

@@ -1,35 +1,25 @@
-"""The conformance suite: the contract of a memory store, executable against any store.
+"""The contract of a memory store, executable against any store.
 
-Each behavior is an async function that is given an empty store. It raises AssertionError, with the
+Each behaviour is an async function that is given an empty store. It raises AssertionError, with the
 rule that was broken, the expected value and the actual one, or returns. `check` runs them, each on
 a store of its own::
 
-    async def test_my_store_conforms():
+    async def test_my_store_behaves():
         await check(lambda: open_my_store())
 
-The function that opens an empty store returns an async context manager. The behaviors are grouped
+The function that opens an empty store returns an async context manager. The behaviours are grouped
 by the powers of a store, so that one without all powers is checked for those it has::
 
     await check(open_my_store, MEMORY_BEHAVIOURS)
     await check(open_my_store, (*MEMORY_BEHAVIOURS, *TRANSFER_BEHAVIOURS))
 
-Behaviors can be run one by one too, for example as the parameters of a test.
+Behaviours can be run one by one too, for example as the parameters of a test.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from abilities.helpers.stores import conformance_changes as changes
-from abilities.helpers.stores import conformance_core as core
-from abilities.helpers.stores import conformance_forgetting as forgetting
-from abilities.helpers.stores import conformance_history as history
-from abilities.helpers.stores import conformance_links as links
-from abilities.helpers.stores import conformance_powers as powers
-from abilities.helpers.stores import conformance_recall as recall
-from abilities.helpers.stores import conformance_rename as renames
-from abilities.helpers.stores import conformance_search as search
-from abilities.helpers.stores.conformance_steps import NAMESPACE, put
 from abilities.helpers.stores.protocol import (
     CheckableStore,
     HistoryStore,
@@ -38,6 +28,18 @@ from abilities.helpers.stores.protocol import (
     ServableStore,
     TransferableStore,
 )
+from tests.stores.behaviours import (
+    changes,
+    core,
+    forgetting,
+    history,
+    links,
+    powers,
+    recall,
+    renames,
+    search,
+)
+from tests.stores.behaviours.steps import NAMESPACE, put
 
 __all__ = [
     "BEHAVIOURS",
@@ -167,7 +169,7 @@ BEHAVIOURS: tuple[Behaviour[ServableStore], ...] = (
 async def check(
     open_store: Open[Any], behaviours: Sequence[Behaviour[Any]] = BEHAVIOURS
 ) -> list[str]:
-    """Run each behavior on a store of its own, by default all behaviors; return their names.
+    """Run each behavior on a store of its own, by default all behaviours; return their names.
 
     Raises AssertionError at the first behavior that the store does not show.
     """

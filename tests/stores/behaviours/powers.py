@@ -1,6 +1,13 @@
 """The contracts of the optional powers of stores, as behaviors of stores that have them."""
 
-from abilities.helpers.stores.conformance_steps import (
+from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
+from abilities.helpers.stores.protocol import (
+    CheckableStore,
+    MarkableStore,
+    ServableStore,
+    TransferableStore,
+)
+from tests.stores.behaviours.steps import (
     NAMESPACE,
     TIME,
     expect,
@@ -9,13 +16,6 @@ from abilities.helpers.stores.conformance_steps import (
     list_targets,
     put,
     rename,
-)
-from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.stores.protocol import (
-    CheckableStore,
-    MarkableStore,
-    ServableStore,
-    TransferableStore,
 )
 
 NEW_ID = "11111111-1111-4111-8111-111111111111"

@@ -4,7 +4,9 @@ import asyncio
 from dataclasses import replace
 
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance_steps import (
+from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.query import Query
+from tests.stores.behaviours.steps import (
     NAMESPACE,
     OTHER_NAMESPACE,
     TIME,
@@ -15,8 +17,6 @@ from abilities.helpers.stores.conformance_steps import (
     put,
     read_one,
 )
-from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.stores.query import Query
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 

@@ -1,7 +1,10 @@
 """What every store must do if a memory is given another key, as behaviors."""
 
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance_steps import (
+from abilities.helpers.stores.model import LinkRow
+from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.stores.query import Query
+from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,
     TIME,
@@ -17,9 +20,6 @@ from abilities.helpers.stores.conformance_steps import (
     read_totals,
     rename,
 )
-from abilities.helpers.stores.model import LinkRow
-from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.stores.query import Query
 
 
 async def a_renamed_memory_keeps_what_it_has(store: MemoryStore) -> None:

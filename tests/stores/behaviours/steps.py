@@ -1,4 +1,4 @@
-"""The steps that the conformance suite is made of: store a memory, read one, compare and expect."""
+"""The steps that behaviours are made of: store a memory, read one, compare and expect."""
 
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Behaviors of `recall` of every store, for `abilities.helpers.stores.conformance`."""
+"""Behaviors of `recall` of every store, for `tests.stores.behaviours`."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,8 @@ from abilities.helpers.search.rankings import RankedEntry, Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import split_question
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.conformance_steps import (
+from abilities.helpers.stores.protocol import MemoryStore, Recalled
+from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,
     OTHER_NAMESPACE,
@@ -16,7 +17,6 @@ from abilities.helpers.stores.conformance_steps import (
     put,
     rename,
 )
-from abilities.helpers.stores.protocol import MemoryStore, Recalled
 
 _ROOM = 1 << 20
 """Bytes of contents, more than all memories of a behavior have."""
