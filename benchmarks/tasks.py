@@ -200,38 +200,37 @@ def count_cost(tools: str, rounds: list[str]) -> Cost:
 
 
 def compare_costs(costs: dict[str, dict[str, Cost | None]]) -> Iterator[Measured]:
-    """Return a row per profile and task, and a profile's median and number of fewest rounds."""
-    others = [name for name in costs if name not in PROFILES]
+    """Return the median ratio of each profile, and how many tasks nobody does in fewer rounds."""
+    others = [tasks for name, tasks in costs.items() if name not in PROFILES]
 
     for profile in PROFILES:
-        ratios: list[float] = []
+        ratios: dict[str, float] = {}
+        rounds: dict[str, str] = {}
         fewest = 0
         for task, ours in costs[profile].items():
             assert ours is not None
-            theirs = {name: costs[name][task] for name in others}
-            possible = [cost for cost in theirs.values() if cost is not None]
-            fewest += all(ours.rounds <= cost.rounds for cost in possible)
-            ratio = ours.tokens / min(cost.tokens for cost in possible) if possible else None
-            ratios += [] if ratio is None else [ratio]
+            theirs = [cost for cost in (tasks[task] for tasks in others) if cost is not None]
+            rounds[task] = "/".join(str(cost.rounds) for cost in (ours, *theirs))
+            fewest += all(ours.rounds <= cost.rounds for cost in theirs)
+            if theirs:
+                ratios[task] = ours.tokens / min(cost.tokens for cost in theirs)
 
-            words = [f"{name} {describe(cost)}" for name, cost in theirs.items()]
-            note = "; ".join([describe(ours), *words])
-            what = f"tokens of the task {task!r} with the tools {profile}, against the fewest"
-            yield Measured("23", what, "", ratio, bound=DEFAULT_BOUND, note=note)
-
-        tokens = statistics.median(ratios)
-        what = f"tokens of {len(ratios)} tasks with the tools {profile}, against the fewest, median"
-        yield Measured("23", what, "<= 0.5x", tokens, bound=DEFAULT_BOUND)
-        what = f"tasks of {len(costs[profile])} that nobody does in fewer rounds, tools {profile}"
-        wanted = f">= {len(costs[profile])}"
-        yield Measured("23", what, wanted, fewest, bound=DEFAULT_BOUND)
-
-
-def describe(cost: Cost | None) -> str:
-    """Return a cost in words."""
-    if cost is None:
-        return "cannot"
-    return f"{cost.rounds} rounds, {cost.tokens:,} tokens"
+        yield Measured(
+            "23",
+            f"tokens of {len(ratios)} tasks with the tools {profile}, against the best pair",
+            "<= 0.5x",
+            statistics.median(ratios.values()),
+            bound=DEFAULT_BOUND,
+            note=", ".join(f"{task} {ratio:.2f}" for task, ratio in ratios.items()),
+        )
+        yield Measured(
+            "23",
+            f"tasks of {len(rounds)} that neither pair does in fewer rounds, tools {profile}",
+            f">= {len(rounds)}",
+            fewest,
+            bound=DEFAULT_BOUND,
+            note=", ".join(f"{task} {counts}" for task, counts in rounds.items()),
+        )
 
 
 async def store_memories(base: Path) -> None:

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -74,12 +73,14 @@ def copy_clone(folder: Path) -> Path:
     return clone
 
 
-def list_pages() -> Iterator[Path]:
-    """Yield the pages that the arguments name, by default all."""
-    names = sys.argv[1:]
-    for page in PAGES:
-        if not names or page.stem in names:
-            yield page
+def list_pages() -> list[Path]:
+    """Return the pages that the arguments name, by default all."""
+    pages = {page.stem: page for page in PAGES}
+    names = [Path(argument).stem for argument in sys.argv[1:]]
+    if unknown := set(names) - set(pages):
+        sys.exit(f"There are no such pages: {', '.join(unknown)}.")
+
+    return [pages[name] for name in names] or list(PAGES)
 
 
 def main() -> int:
