@@ -10,10 +10,11 @@ from pathlib import Path
 import orjson
 
 from abilities import Abilities, Settings
+from abilities.helpers.stores.entries import add_entries
 from abilities.helpers.stores.history import Entry, seal
 from abilities.helpers.stores.sqlite.file import StoreFile
-from abilities.helpers.stores.sqlite.history import save_entries
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.sqlite.transaction import run
 from abilities.helpers.transfer.importing import ImportOptions, import_memories
 from abilities.helpers.transfer.opening import open_source
 from benchmarks.generate import NAMESPACE, prepare_store
@@ -67,7 +68,7 @@ def prepare_history(base: Path, size: int) -> Path:
     for namespace, version, memory_id, key, created_at in rows.fetchall():
         entry = Entry(namespace, version, memory_id, key, 0, "created", created_at, "", "{}")
         entries.append(seal(entry))
-    save_entries(connection, entries)
+    run(connection, add_entries, entries)
     connection.execute("COMMIT")
     connection.close()
     file.close()

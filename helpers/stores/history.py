@@ -232,6 +232,15 @@ def rewind_to_time(state: State, entries: Iterable[Entry], time: str) -> State:
     return state
 
 
+def parse_entry(columns: Sequence[Any]) -> Entry | DamagedEntry:
+    """Return the entry of some columns, or say that it is damaged."""
+    entry = Entry._make(columns)
+    try:
+        return verify_entry(entry)
+    except Refused:
+        return DamagedEntry(entry.namespace, entry.version, entry.id)
+
+
 def undo(state: State, entry: Entry) -> State:
     """Return the state from before an entry's change.
 

@@ -13,9 +13,10 @@ import pytest
 
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
+from abilities.helpers.stores import entries
+from abilities.helpers.stores.entries import StoreRules
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.postgres import calls, changing, expiry, history, purging
-from abilities.helpers.stores.postgres.history import StoreRules
+from abilities.helpers.stores.postgres import calls, changing, expiry, purging
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import WriteResult
@@ -267,7 +268,7 @@ async def test_old_entries_are_forgotten_from_time_to_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By size here: the history stays about as large as it may be, and the newest part is whole."""
-    monkeypatch.setattr(history, "TRIM_EVERY", 8)
+    monkeypatch.setattr(entries, "TRIM_VERSIONS", 8)
     limit = 5_000
     async with open_store(url, history=HistoryLimits(max_bytes=limit)) as store:
         for number in range(64):

@@ -288,7 +288,7 @@ ONE_ID = "(SELECT id FROM memories WHERE key = 'k0001')"
         f"UPDATE links SET target = {NOT_UTF8} WHERE source = 'k0001'",
         f"UPDATE links SET source = {NOT_UTF8} WHERE source = 'k0001'",
         f"UPDATE links SET type = {NOT_UTF8}, term = {NOT_UTF8} WHERE source = 'k0001'",
-        f"INSERT INTO versions VALUES ({NOT_UTF8}, 3, 0)",
+        f"INSERT INTO versions (namespace, number, forgotten) VALUES ({NOT_UTF8}, 3, 0)",
         f"INSERT INTO stale_ranks VALUES ('{NAMESPACE}', 'target', {NOT_UTF8}, 3, 1, 1.0, '', '')",
         f"INSERT INTO stale_ranks VALUES ('{NAMESPACE}', 'target', 'a', 3, 1, 1.0, {NOT_UTF8}, '')",
     ],

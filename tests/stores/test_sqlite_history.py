@@ -18,7 +18,6 @@ from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.model import Row, StoredMemory, hash_row
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.sqlite import expiry
-from abilities.helpers.stores.sqlite.history import read_size
 from abilities.helpers.stores.sqlite.repair import repair
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.timeline import HistoryLimits, MemoryName
@@ -424,20 +423,25 @@ async def test_what_is_too_old_is_forgotten_along_with_the_writes(tmp_path: Path
         await store.close()
 
 
+def read_size(path: Path) -> int:
+    """Return the bytes that the history of the only namespace has by its own count."""
+    with closing(sqlite3.connect(path)) as connection:
+        ((size,),) = connection.execute("SELECT history_bytes FROM versions").fetchall()
+        return int(size)
+
+
 async def test_the_history_stays_as_small_as_allowed(tmp_path: Path) -> None:
     path, most = tmp_path / "m.db", 100_000
     store = SqliteStore(path, history=HistoryLimits(max_bytes=most))
     try:
         for number in range(300):
             await put(store, "a", content=f"{number} " + "x" * 2_000)
-        with closing(sqlite3.connect(path)) as connection:
-            # Trimmed at the 256th version; 44 changes followed.
-            assert read_size(connection, NAMESPACE) < most + 50 * 2_500
+        # Trimmed at the 256th version; 44 changes followed.
+        assert read_size(path) < most + 50 * 2_500
 
         await store.compact(DAY.format(2))
 
-        with closing(sqlite3.connect(path)) as connection:
-            assert most - 5_000 < read_size(connection, NAMESPACE) <= most
+        assert most - 5_000 < read_size(path) <= most
         versions = await list_versions(store, "a")
         assert versions == [*range(300, 300 - len(versions), -1)], "the oldest ones went"
         history = await store.read_history(NAMESPACE, MemoryName(key="a"), None, 1)

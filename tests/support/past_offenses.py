@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.stores import history
+from abilities.helpers.stores import entries, history
 from abilities.helpers.stores.history import Entry, State
 from abilities.helpers.stores.model import dump_sorted_json
 from abilities.helpers.stores.sqlite import changing, expiry, purging, restoring, writes
-from abilities.helpers.stores.sqlite import history as sqlite_history
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.timeline import ChangePage
 
@@ -28,7 +27,7 @@ def lose_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
             before["links"].pop()
         return dump_sorted_json(before)
 
-    monkeypatch.setattr(sqlite_history, "describe_before", describe_less)
+    monkeypatch.setattr(entries, "describe_before", describe_less)
 
 
 def give_a_version_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,12 +42,12 @@ def give_a_version_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep_what_was_purged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete a memory that is to be purged, and keep its history."""
-    monkeypatch.setattr(purging, "delete_history", _do_nothing)
+    monkeypatch.setattr(purging, "delete_history", _do_nothing_later)
 
 
 def forget_who_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write no entries for memories whose links followed a rename."""
-    monkeypatch.setattr(changing, "record_relinked", _do_nothing)
+    monkeypatch.setattr(changing, "save_relinked", _do_nothing_later)
 
 
 def skip_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +118,9 @@ def expire_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _do_nothing(*arguments: Any) -> None: ...
+
+
+async def _do_nothing_later(*arguments: Any) -> None: ...
 
 
 OFFENSES: list[Offense] = [

@@ -13,6 +13,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.search.terms import Language
+from abilities.helpers.stores.entries import StoreRules
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport
 from abilities.helpers.stores.postgres import integrity, writes
 from abilities.helpers.stores.postgres.accesses import AccessBuffer
@@ -23,7 +24,6 @@ from abilities.helpers.stores.postgres.expiry import (
     ExpiredMemory,
     MemoriesAreDueError,
 )
-from abilities.helpers.stores.postgres.history import StoreRules
 from abilities.helpers.stores.postgres.loop import LoopThread
 from abilities.helpers.stores.postgres.purging import clean_tables
 from abilities.helpers.stores.postgres.repair import repair_store

@@ -1,6 +1,6 @@
 """Making changes in PostgreSQL, in a transaction that holds the lock of their namespace."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,19 +13,20 @@ from abilities.helpers.stores.changes import (
     create_row,
     merge_change,
 )
-from abilities.helpers.stores.history import Entry, name_action
-from abilities.helpers.stores.mending import list_replaced
-from abilities.helpers.stores.model import LinkRow, Row
-from abilities.helpers.stores.postgres.expiry import ExpiredMemory, MemoriesAreDueError, list_due
-from abilities.helpers.stores.postgres.history import (
+from abilities.helpers.stores.entries import (
     LinkChange,
     Occasion,
     StoreRules,
     build_entry,
+    compare_relinked,
     index_links,
     save_entry,
     save_relinked,
 )
+from abilities.helpers.stores.history import name_action
+from abilities.helpers.stores.mending import list_replaced
+from abilities.helpers.stores.model import LinkRow, Row
+from abilities.helpers.stores.postgres.expiry import ExpiredMemory, MemoriesAreDueError, list_due
 from abilities.helpers.stores.postgres.links import RenamedLinks, rename_links, save_links
 from abilities.helpers.stores.postgres.naming import FoundMemory, find_named
 from abilities.helpers.stores.postgres.purging import purge_memory
@@ -33,6 +34,7 @@ from abilities.helpers.stores.postgres.reads import load_memory, read_all_links,
 from abilities.helpers.stores.postgres.restoring import restore_memory
 from abilities.helpers.stores.postgres.savepoints import run_in_savepoint
 from abilities.helpers.stores.postgres.statements import Connection
+from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.postgres.versions import (
     Existing,
     find_existing_by_id,
@@ -230,7 +232,7 @@ async def _delete(
     version = existing.next_version
     occasion = Occasion("deleted", change.now, change.caller)
     entry = build_entry(occasion, row, None, version, LinkChange(index_links(links), {}))
-    await save_entry(connection, entry, rules)
+    await bind(save_entry)(connection, entry, rules.history)
     await delete_memory(connection, existing, row)
 
     return WriteResult(None, created=False, updated=(), version=version, id=row.id)
@@ -270,7 +272,9 @@ async def _merge(
     row = await save_memory(connection, existing, after, entry, rules)
     await save_links(connection, row, links, merged.links)
     if before is not None and renamed is not None:
-        await _record_relinked(connection, before, row, entry, renamed, rules)
+        occasion = Occasion("relinked", entry.made_at, entry.caller)
+        changes = compare_relinked(renamed.before, renamed.after, before.key, row.key)
+        await bind(save_relinked)(connection, row, occasion, changes, rules.history)
 
     result = build_result(row, created=before is None, updated=merged.updated)
     return result._replace(replaced=merged.replaced)
@@ -292,35 +296,3 @@ def _compare_links(
     moved = index_links(link for link in renamed.after if link.source == after.key)
     kept = {name: moved[name] for name in moved.keys() - named.before.keys()}
     return LinkChange(own_before, {**kept, **named.after})
-
-
-async def _record_relinked(
-    connection: Connection,
-    before: Row,
-    after: Row,
-    renaming: Entry,
-    renamed: RenamedLinks,
-    rules: StoreRules,
-) -> None:
-    """Write which links of other memories followed a memory that was renamed."""
-    former = _group_by_source(renamed.before, before.key)
-    present = _group_by_source(renamed.after, after.key)
-
-    changes: dict[str, LinkChange] = {}
-    for key, links in former.items():
-        change = LinkChange.build(links, present.get(key, []))
-        if change.before != change.after:
-            changes[key] = change
-
-    occasion = Occasion("relinked", renaming.made_at, renaming.caller)
-    await save_relinked(connection, after, occasion, changes, rules)
-
-
-def _group_by_source(links: Iterable[LinkRow], without: str) -> dict[str, list[LinkRow]]:
-    """Return links by the memories that have them, without one of these."""
-    grouped: dict[str, list[LinkRow]] = {}
-    for link in links:
-        if link.source != without:
-            grouped.setdefault(link.source, []).append(link)
-
-    return grouped

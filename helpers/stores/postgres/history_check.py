@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from abilities.helpers.stores.history import ENTRY_BYTES, DamagedEntry, Entry
+from abilities.helpers.stores.entries import ENTRY_COLUMNS
+from abilities.helpers.stores.history import ENTRY_BYTES, DamagedEntry, Entry, parse_entry
 from abilities.helpers.stores.integrity import build_finding
 from abilities.helpers.stores.originals import OriginalsFile
-from abilities.helpers.stores.postgres.history import ENTRY_COLUMNS, parse_entry
 from abilities.helpers.stores.postgres.statements import Connection, Select, Statement, stream
 from abilities.helpers.stores.protocol import IntegrityFinding
 

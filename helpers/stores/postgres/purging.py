@@ -1,11 +1,13 @@
 """Forgetting memories in PostgreSQL for good: their rows, their words, and their history."""
 
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.postgres.history import delete_history
-from abilities.helpers.stores.postgres.naming import FoundMemory, find_last_key
+from abilities.helpers.stores.entries import delete_history
+from abilities.helpers.stores.past import find_last_key, list_deleted_before
+from abilities.helpers.stores.postgres.naming import FoundMemory
 from abilities.helpers.stores.postgres.recall_index import merge_recent, remove_doc
 from abilities.helpers.stores.postgres.shelf import unindex_memory
-from abilities.helpers.stores.postgres.statements import Connection, Select, Statement, to_text
+from abilities.helpers.stores.postgres.statements import Connection, Statement
+from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.postgres.writes import delete_row
 from abilities.helpers.stores.protocol import WriteResult
 
@@ -24,18 +26,6 @@ TABLES = (
 )
 """The tables that had something of a purged memory."""
 
-_DELETED_BEFORE = Select(
-    """
-    SELECT DISTINCT id FROM history AS h
-    WHERE namespace = %s AND key = %s AND action = 'deleted' AND NOT EXISTS (
-        SELECT FROM memories AS m WHERE m.namespace = h.namespace AND m.id = h.id
-    ) AND NOT EXISTS (
-        SELECT FROM memories AS m
-        WHERE m.namespace = h.namespace AND m.key = h.key AND m.id <> %s
-    )
-    """,
-    to_text,
-)
 _SAVE_VERSION = Statement("""
     INSERT INTO versions (namespace, number) VALUES (%s, %s)
     ON CONFLICT (namespace) DO UPDATE SET number = EXCLUDED.number
@@ -60,8 +50,10 @@ async def purge_memory(
     await _SAVE_VERSION.execute(connection, namespace, version)
 
     row = existing.row
-    key = await find_last_key(connection, namespace, named.id) if row is None else row.key
-    deleted = await _DELETED_BEFORE.fetch(connection, namespace, key, named.id)
+    key = row.key if row is not None else ""
+    if row is None:
+        key = await bind(find_last_key)(connection, namespace, named.id)
+    deleted = await bind(list_deleted_before)(connection, namespace, key, named.id)
     forgotten = {named.id, *deleted}
     if row is not None:
         shelved = await unindex_memory(connection, row)
@@ -73,7 +65,7 @@ async def purge_memory(
 
     # The changes of a memory that was deleted before may not be merged yet.
     await merge_recent(connection, namespace)
-    await delete_history(connection, namespace, sorted(forgotten))
+    await bind(delete_history)(connection, namespace, sorted(forgotten))
     for name in sorted(forgotten):
         await _ADD_PURGED.execute(connection, namespace, name, version, change.now, change.caller)
 

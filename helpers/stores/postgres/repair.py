@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, utc_now
+from abilities.helpers.stores.entries import Occasion, StoreRules, build_entry
 from abilities.helpers.stores.integrity import (
     INDEX_COLUMNS,
     IndexRow,
@@ -14,9 +15,8 @@ from abilities.helpers.stores.integrity import (
 from abilities.helpers.stores.mending import mend_row, propose_names, restore_row
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, Row, verify_saved
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport
-from abilities.helpers.stores.postgres.history import Occasion, StoreRules, build_entry
+from abilities.helpers.stores.past import find_last_version
 from abilities.helpers.stores.postgres.history_check import mend_history
-from abilities.helpers.stores.postgres.naming import find_last_version
 from abilities.helpers.stores.postgres.reads import COLUMNS, RowRecord
 from abilities.helpers.stores.postgres.recall_check import (
     is_index_sound,
@@ -35,6 +35,7 @@ from abilities.helpers.stores.postgres.statements import (
     to_number,
     to_text,
 )
+from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.postgres.versions import Existing, find_existing_by_key
 from abilities.helpers.stores.postgres.writes import save_memory, save_words
 from abilities.helpers.stores.search_text import fold_searchable
@@ -299,7 +300,7 @@ class _Repair:
         """Write a memory anew; the history tells that it was mended."""
         connection = self._connection
         version = existing.next_version
-        last = await find_last_version(connection, row.namespace, row.id)
+        last = await bind(find_last_version)(connection, row.namespace, row.id)
         former = row._replace(version=last or row.version)
 
         occasion = Occasion("mended", self._now, "repair")

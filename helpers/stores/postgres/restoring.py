@@ -2,26 +2,20 @@
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.history import (
-    State,
-    list_restored,
-    restore_links,
-    restore_row,
-    rewind,
-    rewind_change,
-)
-from abilities.helpers.stores.model import Row
-from abilities.helpers.stores.postgres.history import (
+from abilities.helpers.stores.entries import (
     NO_LINKS,
     LinkChange,
     Occasion,
     StoreRules,
     build_entry,
 )
+from abilities.helpers.stores.history import State, list_restored, restore_links, restore_row
+from abilities.helpers.stores.model import Row
+from abilities.helpers.stores.past import read_earlier, read_state
 from abilities.helpers.stores.postgres.links import save_links
 from abilities.helpers.stores.postgres.naming import FoundMemory
-from abilities.helpers.stores.postgres.past import fetch_entries_since, read_state
 from abilities.helpers.stores.postgres.statements import Connection
+from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.postgres.versions import Existing, find_existing_by_key
 from abilities.helpers.stores.postgres.writes import build_result, check_quota, save_memory
 from abilities.helpers.stores.protocol import WriteResult
@@ -35,13 +29,8 @@ async def restore_memory(
     Raises Refused: version_not_found, checksum_mismatch, key_taken, storage_quota.
     """
     existing = named.existing
-    version = change.to_version or 0
-    before = await read_state(connection, existing.row)
-    entries = await fetch_entries_since(connection, namespace, named.id, version)
-    if change.to_version is None:
-        wanted = rewind_change(before, entries)
-    else:
-        wanted = rewind(before, entries, version)
+    before = await bind(read_state)(connection, existing.row)
+    wanted = await bind(read_earlier)(connection, namespace, named.id, before, change.to_version)
     assert wanted.row is not None, "a version that was found has a row"
 
     row = restore_row(change, existing.row, wanted.row)
@@ -50,7 +39,7 @@ async def restore_memory(
     if existing.row is not None and not updated:
         return build_result(existing.row)
 
-    links = LinkChange(before.links, after.links)
+    links = LinkChange.build(before.links.values(), after.links.values())
     if existing.row is None:
         existing = await _find_free(connection, row, rules)
         links = NO_LINKS

@@ -12,27 +12,27 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
+from abilities.helpers.stores import entries as history
+from abilities.helpers.stores import past
 from abilities.helpers.stores.changes import BatchOptions, Change, Outcome, list_outcomes
+from abilities.helpers.stores.entries import StoreRules
 from abilities.helpers.stores.history import DamagedEntry, Entry
 from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, StoredMemory
 from abilities.helpers.stores.originals import RepairReport, name_originals
 from abilities.helpers.stores.postgres import (
     changing,
     listing,
-    past,
     queries,
     reads,
     recall,
     recall_index,
     transfer,
-    trimming,
     walks,
 )
 from abilities.helpers.stores.postgres.calls import OPERATOR, Calls
-from abilities.helpers.stores.postgres.entries import group_entries, import_memory_entries
-from abilities.helpers.stores.postgres.history import StoreRules
 from abilities.helpers.stores.postgres.marks import read_mark, write_mark
 from abilities.helpers.stores.postgres.statements import Connection
+from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.protocol import (
     Backlinks,
     IntegrityFinding,
@@ -191,33 +191,33 @@ class PostgresStore(ServableStore):
         self, namespace: str, name: MemoryName, before: int | None, limit: int
     ) -> MemoryHistory:
         check_values(namespace, name, before)
-        return await self._read(namespace, past.read_history, namespace, name, before, limit)
+        return await self._read(namespace, bind(past.read_history), namespace, name, before, limit)
 
     @override
     async def read_version(
         self, namespace: str, name: MemoryName, moment: int | str
     ) -> StoredMemory:
         check_values(namespace, name, moment)
-        return await self._read(namespace, past.read_version, namespace, name, moment)
+        return await self._read(namespace, bind(past.read_version), namespace, name, moment)
 
     @override
     async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:
         check_names(namespace)
-        return await self._read(namespace, past.read_changes, namespace, since, limit)
+        return await self._read(namespace, bind(past.read_changes), namespace, since, limit)
 
     @override
     async def read_latest_changes(
         self, namespace: str, before: int | None, limit: int
     ) -> list[MemoryChange]:
         check_names(namespace)
-        return await self._read(namespace, past.read_latest_changes, namespace, before, limit)
+        return await self._read(namespace, bind(past.read_latest_changes), namespace, before, limit)
 
     @override
     async def compact(self, now: str) -> int:
         trimmed = 0
-        for namespace in await self._read(OPERATOR, trimming.list_namespaces):
+        for namespace in await self._read(OPERATOR, bind(history.list_namespaces)):
             work = partial(
-                trimming.trim_portion,
+                bind(history.trim),
                 namespace=namespace,
                 limits=self._rules.history,
                 now=now,
@@ -231,14 +231,15 @@ class PostgresStore(ServableStore):
     async def read_entries(
         self, after: tuple[str, str, int], limit: int
     ) -> list[Entry | DamagedEntry]:
-        return await self._read(OPERATOR, past.read_entries, after, limit)
+        return await self._read(OPERATOR, transfer.read_entries, after, limit)
 
     @override
     async def import_entries(self, entries: Sequence[Entry]) -> int:
         imported = 0
-        for (namespace, _), history in group_entries(entries).items():
-            work = partial(import_memory_entries, entries=history, rules=self._rules)
-            imported += await self._calls.write(namespace, work, is_patient=True)
+        for owner, group in history.group_entries(entries).items():
+            limits = self._rules.history
+            work = partial(bind(history.import_entries), entries=group, limits=limits)
+            imported += await self._calls.write(owner.namespace, work, is_patient=True)
 
         return imported
 

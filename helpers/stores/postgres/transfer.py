@@ -5,7 +5,16 @@ from collections.abc import Mapping, Sequence
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
 from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
-from abilities.helpers.stores.history import Entry
+from abilities.helpers.stores.entries import (
+    ENTRY_COLUMNS,
+    NO_LINKS,
+    LinkChange,
+    Occasion,
+    StoreRules,
+    add_entries,
+    build_entry,
+)
+from abilities.helpers.stores.history import DamagedEntry, Entry, parse_entry
 from abilities.helpers.stores.mending import mend_row
 from abilities.helpers.stores.model import (
     AccessCounters,
@@ -16,16 +25,8 @@ from abilities.helpers.stores.model import (
     Row,
     StoredMemory,
 )
-from abilities.helpers.stores.postgres.history import (
-    NO_LINKS,
-    LinkChange,
-    Occasion,
-    StoreRules,
-    add_entries,
-    build_entry,
-)
+from abilities.helpers.stores.past import find_last_version
 from abilities.helpers.stores.postgres.links import save_links
-from abilities.helpers.stores.postgres.naming import find_last_version
 from abilities.helpers.stores.postgres.portions import read_links_between, read_memories_after
 from abilities.helpers.stores.postgres.reads import (
     MemoryRecord,
@@ -33,6 +34,7 @@ from abilities.helpers.stores.postgres.reads import (
     select_all_sound,
 )
 from abilities.helpers.stores.postgres.statements import Connection, Select, split, to_number
+from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.postgres.versions import (
     Existing,
     find_existing_by_id,
@@ -46,6 +48,14 @@ IMPORTER = "import"
 """What the history says of who imported a memory."""
 
 _COUNT_MEMORIES = Select("SELECT count(*) FROM memories", to_number)
+
+_ENTRIES_AFTER = Select(
+    f"""
+    SELECT {ENTRY_COLUMNS} FROM history WHERE (namespace, id, version) > (%s, %s, %s)
+    ORDER BY namespace, id, version LIMIT %s
+    """,
+    parse_entry,
+)
 
 
 async def read_page(
@@ -91,6 +101,13 @@ async def _complete(
 async def count_memories(connection: Connection) -> int:
     """Return the number of memories in all namespaces."""
     return await _COUNT_MEMORIES.fetch_only(connection)
+
+
+async def read_entries(
+    connection: Connection, after: tuple[str, str, int], limit: int
+) -> list[Entry | DamagedEntry]:
+    """Return entries of all namespaces by namespace, id and version."""
+    return await _ENTRIES_AFTER.fetch(connection, *after, limit)
 
 
 async def import_memory(
@@ -148,7 +165,7 @@ async def _record(
 
     last: int | None = None
     if before is None:
-        last = await find_last_version(connection, row.namespace, row.id)
+        last = await bind(find_last_version)(connection, row.namespace, row.id)
 
     occasion = Occasion("imported", now, IMPORTER)
     if last is not None:
@@ -160,7 +177,7 @@ async def _record(
         links = NO_LINKS
 
     if replaced is not None:
-        await add_entries(connection, [replaced], rules)
+        await bind(add_entries)(connection, [replaced])
     return build_entry(occasion, before, row, row.version, links)
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
+from abilities.helpers.stores.entries import Occasion, StoreRules, build_entry, save_entry
 from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.mending import mend_row
 from abilities.helpers.stores.model import AccessCounters, Row, StoredMemory, hash_row, verify_saved
 from abilities.helpers.stores.postgres.accesses import Access
-from abilities.helpers.stores.postgres.history import Occasion, StoreRules, build_entry, save_entry
 from abilities.helpers.stores.postgres.links import delete_links, get_rank_score
 from abilities.helpers.stores.postgres.ranking import refresh_stale_ranks, update_ranks
 from abilities.helpers.stores.postgres.reads import RowRecord
@@ -26,6 +26,7 @@ from abilities.helpers.stores.postgres.statements import (
     to_columns,
     to_number,
 )
+from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.postgres.versions import Existing
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.search_text import fold_searchable
@@ -118,7 +119,7 @@ async def save_memory(
 
     saved = await _SAVE_ROW.fetch_only(connection, *after, hash_row(after))
     verify_saved(saved.row, saved.hash)
-    await save_entry(connection, entry, rules)
+    await bind(save_entry)(connection, entry, rules.history)
     await _save_words(connection, before, after)
 
     # A new memory may have links already: they may lead to a key that does not exist yet.

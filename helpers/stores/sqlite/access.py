@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
+from abilities.helpers.stores.entries import StoreRules
 from abilities.helpers.stores.sqlite.changing import expire_due
 from abilities.helpers.stores.sqlite.damaged_texts import replace_damage
 from abilities.helpers.stores.sqlite.errors import translate_for_read
@@ -26,7 +27,6 @@ from abilities.helpers.stores.sqlite.purging import begin_merging, go_on_merging
 from abilities.helpers.stores.sqlite.reader import StoreReader, Work
 from abilities.helpers.stores.sqlite.search import has_terms
 from abilities.helpers.stores.sqlite.writer import StoreWriter
-from abilities.helpers.stores.sqlite.writes import WriteRules
 
 Result = TypeVar("Result")
 
@@ -39,7 +39,7 @@ OPERATOR = ""
 class StoreAccess:
     """Reads and writes a store on its threads."""
 
-    def __init__(self, file: StoreFile, rules: WriteRules) -> None:
+    def __init__(self, file: StoreFile, rules: StoreRules) -> None:
         self.file = file
         self._rules = rules
         self._opening = threading.Lock()

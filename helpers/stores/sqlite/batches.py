@@ -6,13 +6,13 @@ from functools import partial
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change
+from abilities.helpers.stores.entries import StoreRules
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.requests import check_change
 from abilities.helpers.stores.sqlite.changing import apply_change
 from abilities.helpers.stores.sqlite.errors import translate_sqlite_error
 from abilities.helpers.stores.sqlite.savepoints import OWN_ERRORS, run_in_savepoint
 from abilities.helpers.stores.sqlite.search import postpone_texts
-from abilities.helpers.stores.sqlite.writes import WriteRules
 
 
 class BatchUndone(Exception):
@@ -36,7 +36,7 @@ def apply_changes(
     connection: sqlite3.Connection,
     namespace: str,
     changes: Sequence[Change],
-    rules: WriteRules,
+    rules: StoreRules,
     *,
     atomic: bool,
 ) -> list[WriteResult | Exception]:
@@ -61,7 +61,7 @@ def apply_changes(
 
 
 def _apply_all(
-    connection: sqlite3.Connection, namespace: str, changes: Sequence[Change], rules: WriteRules
+    connection: sqlite3.Connection, namespace: str, changes: Sequence[Change], rules: StoreRules
 ) -> list[WriteResult | Exception]:
     """Make all changes without savepoints of their own, or raise BatchUndone."""
     results: list[WriteResult | Exception] = []
@@ -79,7 +79,7 @@ def _apply_all(
 
 
 def _apply_one(
-    connection: sqlite3.Connection, namespace: str, change: Change, rules: WriteRules
+    connection: sqlite3.Connection, namespace: str, change: Change, rules: StoreRules
 ) -> WriteResult:
     check_change(namespace, change)
     return apply_change(connection, namespace, change, rules)

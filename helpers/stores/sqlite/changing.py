@@ -12,7 +12,17 @@ from abilities.helpers.stores.changes import (
     create_row,
     merge_change,
 )
-from abilities.helpers.stores.history import Links, State, name_action
+from abilities.helpers.stores.entries import (
+    LinkChange,
+    Occasion,
+    StoreRules,
+    build_entry,
+    compare_relinked,
+    index_links,
+    save_entry,
+    save_relinked,
+)
+from abilities.helpers.stores.history import name_action
 from abilities.helpers.stores.mending import list_replaced
 from abilities.helpers.stores.model import LinkRow, Row
 from abilities.helpers.stores.protocol import WriteResult
@@ -21,7 +31,6 @@ from abilities.helpers.stores.sqlite.expiry import (
     DueMemory,
     list_due,
 )
-from abilities.helpers.stores.sqlite.history import name_links, record_change, record_relinked
 from abilities.helpers.stores.sqlite.links import LinkMoves, plan_rename, save_links, save_rename
 from abilities.helpers.stores.sqlite.purging import purge_memory
 from abilities.helpers.stores.sqlite.reads import (
@@ -32,9 +41,9 @@ from abilities.helpers.stores.sqlite.reads import (
     read_links_to,
 )
 from abilities.helpers.stores.sqlite.restoring import restore_memory
+from abilities.helpers.stores.sqlite.transaction import run
 from abilities.helpers.stores.sqlite.writes import (
     SHOWN_LINKS,
-    WriteRules,
     check_quota,
     delete_memory,
     mend_memory,
@@ -44,7 +53,7 @@ from abilities.helpers.stores.sqlite.writes import (
 
 
 def apply_change(
-    connection: sqlite3.Connection, namespace: str, change: Change, rules: WriteRules
+    connection: sqlite3.Connection, namespace: str, change: Change, rules: StoreRules
 ) -> WriteResult:
     """Make a change and return the memory, after memories that have expired were archived.
 
@@ -61,7 +70,7 @@ def expire_due(
     connection: sqlite3.Connection,
     namespace: str,
     now: str,
-    rules: WriteRules,
+    rules: StoreRules,
     after: DueMemory = FIRST_DUE,
 ) -> DueMemory | None:
     """Archive some memories that have expired; return after which one to go on, None at the end.
@@ -81,7 +90,7 @@ def expire_due(
 
 
 def _make_change(
-    connection: sqlite3.Connection, namespace: str, change: Change, rules: WriteRules
+    connection: sqlite3.Connection, namespace: str, change: Change, rules: StoreRules
 ) -> WriteResult:
     if change.kind == "restore":
         return restore_memory(connection, namespace, change, rules)
@@ -134,15 +143,16 @@ def _find_changed(
 
 
 def _delete(
-    connection: sqlite3.Connection, change: Change, row: Row, rules: WriteRules
+    connection: sqlite3.Connection, change: Change, row: Row, rules: StoreRules
 ) -> WriteResult:
     """Delete a memory for good; its history keeps what it was."""
     links, _ = read_all_links(connection, row.namespace, row.key)
     version = take_version(connection, row.namespace)
     delete_memory(connection, row)
 
-    before, after = State(row, name_links(links)), State(None, {})
-    record_change(connection, rules.history, change, "deleted", before, after, version)
+    occasion = Occasion("deleted", change.now, change.caller)
+    entry = build_entry(occasion, row, None, version, LinkChange(index_links(links), {}))
+    run(connection, save_entry, entry, rules.history)
     return WriteResult(None, created=False, updated=(), version=version, id=row.id)
 
 
@@ -158,7 +168,7 @@ def _merge(
     namespace: str,
     change: Change,
     before: Row | None,
-    rules: WriteRules,
+    rules: StoreRules,
 ) -> WriteResult:
     """Create a memory, or change one."""
     plan = _plan_links(connection, namespace, change, before, rules)
@@ -190,7 +200,7 @@ def _plan_links(
     namespace: str,
     change: Change,
     before: Row | None,
-    rules: WriteRules,
+    rules: StoreRules,
 ) -> _LinkPlan:
     """Return the links that a change concerns. Raises Refused: storage_quota, key_taken."""
     if before is None:
@@ -224,26 +234,25 @@ def _record_merge(
     before: Row | None,
     merged: MergedMemory,
     plan: _LinkPlan,
-    rules: WriteRules,
+    rules: StoreRules,
 ) -> None:
     """Write what a change replaced, in the memory itself and in those whose links followed it."""
     row = merged.row
-    links_before: Links = {}
-    links_after: Links = {}
-
+    links = LinkChange({}, {})  # when the creation is undone, none is left
     if before is not None:
-        links_before = name_links(plan.named)
-        links_after = name_links(merged.links)
+        links = LinkChange.build(plan.named, merged.links)
     if before is not None and plan.moves is not None:
-        # By the names after the rename, so that only links to the memory itself differ by it.
-        links_before = name_links(_select_links(plan.moves.before, before.key), row.key)
-        moved = name_links(_select_links(plan.moves.after, row.key))
-        kept = moved.keys() - name_links(plan.named).keys()
-        links_after = {**{name: moved[name] for name in kept}, **links_after}
+        # Whatever key the memory has, so that only links to itself differ by the rename.
+        own_before = index_links(_select_links(plan.moves.before, before.key))
+        moved = index_links(_select_links(plan.moves.after, row.key))
+        kept = {name: moved[name] for name in moved.keys() - links.before.keys()}
+        links = LinkChange(own_before, {**kept, **links.after})
 
-    action = name_action(change, before, row)
-    state_before, state_after = State(before, links_before), State(row, links_after)
-    record_change(connection, rules.history, change, action, state_before, state_after, row.version)
+    occasion = Occasion(name_action(change, before, row), change.now, change.caller)
+    entry = build_entry(occasion, before, row, row.version, links)
+    run(connection, save_entry, entry, rules.history)
 
     if before is not None and plan.moves is not None:
-        record_relinked(connection, rules.history, change, row, plan.moves, before.key)
+        occasion = occasion._replace(action="relinked")
+        changes = compare_relinked(plan.moves.before, plan.moves.after, before.key, row.key)
+        run(connection, save_relinked, row, occasion, changes, rules.history)

@@ -6,13 +6,14 @@ from itertools import groupby
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.stores.entries import ENTRY_COLUMNS, EntryOwner, find_owner
 from abilities.helpers.stores.history import ENTRY_BYTES, Entry, verify_entry
 from abilities.helpers.stores.integrity import build_finding
 from abilities.helpers.stores.protocol import IntegrityFinding
-from abilities.helpers.stores.sqlite.entries import EntryOwner, find_owner
-from abilities.helpers.stores.sqlite.history import ENTRY
 
-_ENTRIES = f"SELECT {ENTRY} FROM history INDEXED BY history_id ORDER BY namespace, id, version"
+_ENTRIES = f"""
+SELECT {ENTRY_COLUMNS} FROM history INDEXED BY history_id ORDER BY namespace, id, version
+"""
 
 # As bytes, because damaged names need not be UTF-8.
 _VERSION = """
@@ -26,7 +27,7 @@ WHERE EXISTS (SELECT 1 FROM memories WHERE namespace = p.namespace AND id = p.id
 _MISCOUNTED = f"""
 SELECT namespace, 'bytes' FROM (
     SELECT namespace, {ENTRY_BYTES} + length(CAST(before AS BLOB)) AS size FROM history
-    UNION ALL SELECT namespace, -number FROM counters WHERE name = 'history'
+    UNION ALL SELECT namespace, -history_bytes FROM versions
 ) GROUP BY namespace HAVING sum(size) <> 0
 """
 

@@ -69,7 +69,7 @@ _MISCOUNTED_TAGS = (
 )
 _COUNTERS = f"""
 SELECT {", ".join(Counted._fields)}, number FROM counters
-WHERE name NOT IN ('tag', 'history') AND number <> 0
+WHERE name <> 'tag' AND number <> 0
 """
 _UNFINDABLE = """
 SELECT namespace, key FROM memories WHERE rowid NOT IN (SELECT id FROM search_docsize) LIMIT 100

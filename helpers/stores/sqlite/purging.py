@@ -4,12 +4,13 @@ import sqlite3
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, check_version
+from abilities.helpers.stores.entries import StoreRules, delete_history
 from abilities.helpers.stores.mending import list_replaced
+from abilities.helpers.stores.past import find_last_key, list_deleted_before
 from abilities.helpers.stores.protocol import WriteResult
-from abilities.helpers.stores.sqlite.history import delete_history
-from abilities.helpers.stores.sqlite.naming import find_last_key, find_named
+from abilities.helpers.stores.sqlite.reads import find_named_row
+from abilities.helpers.stores.sqlite.transaction import run
 from abilities.helpers.stores.sqlite.writes import (
-    WriteRules,
     delete_memory,
     mend_memory,
     take_version,
@@ -21,20 +22,9 @@ _MERGED_PAGES = 2_000
 
 _TABLES = ("search", "search_short")
 
-_DELETED_BEFORE = """
-SELECT DISTINCT id FROM history AS h INDEXED BY history_key
-WHERE namespace = ? AND key = ? AND action IN ('deleted', 'renamed') AND action = 'deleted'
-AND NOT EXISTS (
-    SELECT 1 FROM memories AS m WHERE m.namespace = h.namespace AND m.id = h.id
-) AND NOT EXISTS (
-    SELECT 1 FROM memories AS m
-    WHERE m.namespace = h.namespace AND m.key = h.key AND m.id <> ?
-)
-"""
-
 
 def purge_memory(
-    connection: sqlite3.Connection, namespace: str, change: Change, rules: WriteRules
+    connection: sqlite3.Connection, namespace: str, change: Change, rules: StoreRules
 ) -> WriteResult:
     """Delete a memory, present or already deleted, with its history; only its id is remembered.
 
@@ -42,7 +32,7 @@ def purge_memory(
     words of all remain in the full-text tables until these are merged. Raises Refused:
     id_not_found, memory_not_found, key_taken, version_conflict.
     """
-    memory_id, stored = find_named(connection, namespace, MemoryName(change.id, change.key))
+    memory_id, stored = find_named_row(connection, namespace, MemoryName(change.id, change.key))
     if stored is not None and change.key not in (None, stored.row.key):
         # A key that a memory no longer has must not destroy it.
         raise Refused("key_taken" if change.id else "memory_not_found")
@@ -56,15 +46,14 @@ def purge_memory(
         mended = list_replaced(stored.row, present)
 
     version = take_version(connection, namespace)
-    key = find_last_key(connection, namespace, memory_id) if present is None else present.key
-    deleted = connection.execute(_DELETED_BEFORE, (namespace, key, memory_id)).fetchall()
-    forgotten = {memory_id, *(name for (name,) in deleted)}
+    key = run(connection, find_last_key, namespace, memory_id) if present is None else present.key
+    forgotten = {memory_id, *run(connection, list_deleted_before, namespace, key, memory_id)}
     if present is not None:
         delete_memory(connection, present)
         forgotten.add(present.id)  # mending may have changed it
 
+    run(connection, delete_history, namespace, sorted(forgotten))
     for name in sorted(forgotten):
-        delete_history(connection, namespace, name)
         connection.execute(
             "INSERT INTO purged (namespace, id, version, made_at, caller) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT DO NOTHING",

@@ -13,8 +13,11 @@ from abilities.helpers.stores.model import (
     verify_row,
     verify_saved,
 )
+from abilities.helpers.stores.past import find_named
 from abilities.helpers.stores.protocol import Backlinks
 from abilities.helpers.stores.sqlite.ranking import LINK_RECORD, BestLinks
+from abilities.helpers.stores.sqlite.transaction import run
+from abilities.helpers.stores.timeline import MemoryName
 
 COLUMNS = ", ".join(Row._fields)
 _LINK_ROW = ", ".join(LinkRow._fields)
@@ -74,6 +77,29 @@ def fetch_stored_row(
         return StoredRow(memory, row, is_damaged=True)
 
     return StoredRow(memory, row, is_damaged=False)
+
+
+class NamedRow(NamedTuple):
+    """A memory by its id; ``stored`` is its row, or None if it was deleted and has a history."""
+
+    id: str
+    stored: StoredRow | None
+
+
+def find_named_row(connection: sqlite3.Connection, namespace: str, name: MemoryName) -> NamedRow:
+    """Return the memory that a name means, as it is stored.
+
+    Raises Refused: id_not_found, memory_not_found.
+    """
+    named = run(connection, find_named, namespace, name)
+    stored: StoredRow | None = None
+    if named.row is not None and name.id:
+        stored = fetch_stored_row(connection, namespace, "id", name.id)
+    elif named.row is not None:
+        stored = fetch_stored_row(connection, namespace, "key", name.key or "")
+        stored = stored or fetch_stored_row(connection, namespace, "id", named.id)
+
+    return NamedRow(named.id, stored)
 
 
 def _fetch_row(cursor: sqlite3.Cursor) -> Row | None:

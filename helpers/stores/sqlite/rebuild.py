@@ -162,11 +162,14 @@ class Rebuild:
                 number = _to_count(last.number)
                 forgotten = min(_to_count(last.forgotten), number)
                 values = (last.namespace, number, forgotten)
-                self._new.execute("INSERT INTO versions VALUES (?, ?, ?)", values)
+                self._new.execute(
+                    "INSERT INTO versions (namespace, number, forgotten) VALUES (?, ?, ?)", values
+                )
 
         # Where it is not known what was forgotten, all may be.
         self._new.execute(
-            "INSERT INTO versions SELECT namespace, max(version, 0), max(version, 0) FROM ("
+            "INSERT INTO versions (namespace, number, forgotten)"
+            " SELECT namespace, max(version, 0), max(version, 0) FROM ("
             "SELECT namespace, max(version) AS version FROM memories GROUP BY namespace"
             ") WHERE true ON CONFLICT DO UPDATE SET number = max(number, excluded.number)"
         )

@@ -5,16 +5,17 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from abilities.declarations.values import has_surrogate
+from abilities.helpers.stores.entries import EntryOwner, add_entries, find_owner
 from abilities.helpers.stores.history import Entry, describe_before, seal
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.originals import OriginalsFile
-from abilities.helpers.stores.sqlite.entries import EntryOwner, find_owner
-from abilities.helpers.stores.sqlite.history import save_entries
 from abilities.helpers.stores.sqlite.history_check import follow_chain
 from abilities.helpers.stores.sqlite.reads import fetch_stored_row
+from abilities.helpers.stores.sqlite.transaction import run
 
 _RAISE = """
-INSERT INTO versions VALUES (?1, ?2, 0) ON CONFLICT DO UPDATE SET number = max(number, ?2)
+INSERT INTO versions (namespace, number) VALUES (?1, ?2)
+ON CONFLICT DO UPDATE SET number = max(number, ?2)
 """
 _FORGET = """
 UPDATE versions SET forgotten = min(number, max(forgotten, ?)) WHERE namespace = ?
@@ -60,7 +61,7 @@ class HistoryCopy:
         if linked:
             last = linked[-1]
             self._new.execute(_RAISE, (last.namespace, last.version))
-            save_entries(self._new, linked)
+            run(self._new, add_entries, linked)
 
         for entry in broken:
             self._put_aside(entry)

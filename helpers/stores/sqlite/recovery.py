@@ -10,10 +10,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from abilities.declarations.values import JsonObject
+from abilities.helpers.stores.entries import ENTRY_COLUMNS, find_owner
 from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, LinkRecord, Row
-from abilities.helpers.stores.sqlite.entries import find_owner
-from abilities.helpers.stores.sqlite.history import ENTRY
 
 _ROW = ", ".join((*Row._fields, "hash"))
 _MEMORIES = f"SELECT rowid, {_ROW} FROM memories WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
@@ -47,12 +46,12 @@ _KNOWN_ROWIDS = (
 )
 # With the signs, SQLite reads the table and not an index that has this order.
 _ENTRIES = f"""
-SELECT {ENTRY} FROM history
+SELECT {ENTRY_COLUMNS} FROM history
 WHERE typeof(namespace) = 'text' AND typeof(id) = 'text' ORDER BY +namespace, +id, +version
 """
 _ENTRY_OWNERS = "SELECT DISTINCT namespace, id FROM history INDEXED BY history_id"
 _ENTRIES_OF = f"""
-SELECT {ENTRY} FROM history INDEXED BY history_id
+SELECT {ENTRY_COLUMNS} FROM history INDEXED BY history_id
 WHERE namespace = CAST(? AS TEXT) AND id = CAST(? AS TEXT) ORDER BY version
 """
 _PURGED = "SELECT namespace, id, version, made_at, caller FROM purged"

@@ -1,29 +1,31 @@
 """Restoring earlier versions of memories in an SQLite store, in a transaction of the caller."""
 
 import sqlite3
-from contextlib import closing
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import Change, check_version
+from abilities.helpers.stores.entries import (
+    LinkChange,
+    Occasion,
+    StoreRules,
+    build_entry,
+    save_entry,
+)
 from abilities.helpers.stores.history import (
     State,
     list_restored,
     restore_links,
     restore_row,
-    rewind,
-    rewind_change,
 )
 from abilities.helpers.stores.mending import list_replaced
 from abilities.helpers.stores.model import Row
+from abilities.helpers.stores.past import is_purged, read_earlier, read_state
 from abilities.helpers.stores.protocol import WriteResult
-from abilities.helpers.stores.sqlite.history import record_change
 from abilities.helpers.stores.sqlite.links import save_links
-from abilities.helpers.stores.sqlite.naming import find_named, is_purged
-from abilities.helpers.stores.sqlite.past import iterate_entries, read_state
-from abilities.helpers.stores.sqlite.reads import fetch_stored_row, load_memory
+from abilities.helpers.stores.sqlite.reads import fetch_stored_row, find_named_row, load_memory
+from abilities.helpers.stores.sqlite.transaction import run
 from abilities.helpers.stores.sqlite.writes import (
     SHOWN_LINKS,
-    WriteRules,
     check_quota,
     mend_memory,
     save_memory,
@@ -33,17 +35,17 @@ from abilities.helpers.stores.timeline import MemoryName
 
 
 def restore_memory(
-    connection: sqlite3.Connection, namespace: str, change: Change, rules: WriteRules
+    connection: sqlite3.Connection, namespace: str, change: Change, rules: StoreRules
 ) -> WriteResult:
     """Give a memory the values and links of an earlier version; bring it back if it was deleted.
 
     Raises Refused: id_not_found, memory_not_found, purged, version_conflict, version_not_found,
     checksum_mismatch, key_taken, storage_quota.
     """
-    if change.id and is_purged(connection, namespace, change.id):
+    if change.id and run(connection, is_purged, namespace, change.id):
         raise Refused("purged")
 
-    memory_id, stored = find_named(connection, namespace, MemoryName(change.id, change.key))
+    memory_id, stored = find_named_row(connection, namespace, MemoryName(change.id, change.key))
     present = stored and stored.row
     check_version(change, present)
 
@@ -52,12 +54,8 @@ def restore_memory(
         present = mend_memory(connection, stored, rules.history, change.now, change.caller)
         mended = list_replaced(stored.row, present)
 
-    before = read_state(connection, present)
-    with closing(iterate_entries(connection, namespace, memory_id)) as entries:
-        if change.to_version is None:
-            wanted = rewind_change(before, entries)
-        else:
-            wanted = rewind(before, entries, change.to_version)
+    before = run(connection, read_state, present)
+    wanted = run(connection, read_earlier, namespace, memory_id, before, change.to_version)
     assert wanted.row is not None, "a version that was found has a row"
 
     row = restore_row(change, present, wanted.row)
@@ -72,7 +70,7 @@ def restore_memory(
     return _save(connection, change, before, after, rules)._replace(updated=updated, mended=mended)
 
 
-def _check_free(connection: sqlite3.Connection, row: Row, rules: WriteRules) -> None:
+def _check_free(connection: sqlite3.Connection, row: Row, rules: StoreRules) -> None:
     """Check that a deleted memory can come back. Raises Refused: key_taken, storage_quota."""
     if fetch_stored_row(connection, row.namespace, "key", row.key) is not None:
         raise Refused("key_taken")
@@ -81,7 +79,7 @@ def _check_free(connection: sqlite3.Connection, row: Row, rules: WriteRules) -> 
 
 
 def _save(
-    connection: sqlite3.Connection, change: Change, before: State, after: State, rules: WriteRules
+    connection: sqlite3.Connection, change: Change, before: State, after: State, rules: StoreRules
 ) -> WriteResult:
     assert after.row is not None, "a restored memory has a row"
     row = after.row._replace(version=take_version(connection, after.row.namespace))
@@ -90,7 +88,10 @@ def _save(
     save_memory(connection, before.row, row)
     links_before = sorted(before.links.values())
     save_links(connection, row, links_before, sorted(after.links.values()))
-    record_change(connection, rules.history, change, "restored", before, after, row.version)
+    occasion = Occasion("restored", change.now, change.caller)
+    links = LinkChange.build(before.links.values(), after.links.values())
+    entry = build_entry(occasion, before.row, row, row.version, links)
+    run(connection, save_entry, entry, rules.history)
 
     memory = load_memory(connection, row, SHOWN_LINKS)
     return WriteResult(

@@ -27,11 +27,12 @@ CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
 CREATE INDEX memories_expiring ON memories (namespace, expires_at, id) WHERE expires_at <> '' AND archived = 0;
 
 -- versions: the last version that each namespace has given. No version is given twice. The history may lack entries
--- up to the version forgotten, and lacks none after it.
+-- up to the version forgotten, and lacks none after it. history_bytes is the size of those it has, see Entry.size.
 CREATE TABLE versions (
     namespace TEXT NOT NULL,
     number INTEGER NOT NULL,
     forgotten INTEGER NOT NULL DEFAULT 0,
+    history_bytes INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (namespace)
 ) STRICT, WITHOUT ROWID;
 
@@ -168,10 +169,10 @@ CREATE TABLE tags (
 CREATE INDEX tags_id ON tags (namespace, id);
 
 -- counters: exact numbers of memories by namespace and value, so that totals and statistics cost the same at
--- any size. The triggers below keep them, except for 'history', the bytes of the history, see Entry.size.
+-- any size. The triggers below keep them.
 CREATE TABLE counters (
     namespace TEXT NOT NULL,
-    name TEXT NOT NULL, -- all, size, type, importance, tag or history
+    name TEXT NOT NULL, -- all, size, type, importance or tag
     archived INTEGER NOT NULL,
     value TEXT NOT NULL,
     number INTEGER NOT NULL,

@@ -16,7 +16,10 @@ from typing_extensions import override
 from abilities.declarations.memory import Direction
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
+from abilities.helpers.stores import entries as history
+from abilities.helpers.stores import past
 from abilities.helpers.stores.changes import BatchOptions, Change, Outcome, list_outcomes
+from abilities.helpers.stores.entries import StoreRules
 from abilities.helpers.stores.history import DamagedEntry, Entry
 from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, StoredMemory
 from abilities.helpers.stores.protocol import (
@@ -31,17 +34,15 @@ from abilities.helpers.stores.protocol import (
 )
 from abilities.helpers.stores.query import MemoryLine, MemoryPage, Query
 from abilities.helpers.stores.requests import check_change, check_names, check_query
-from abilities.helpers.stores.sqlite import listing, past, queries, reads, recall, transfer, walks
+from abilities.helpers.stores.sqlite import listing, queries, reads, recall, transfer, walks
 from abilities.helpers.stores.sqlite.access import OPERATOR, StoreAccess
 from abilities.helpers.stores.sqlite.batches import BatchUndone, apply_changes
 from abilities.helpers.stores.sqlite.changing import apply_change
-from abilities.helpers.stores.sqlite.entries import group_entries, import_history, read_entries
 from abilities.helpers.stores.sqlite.file import StoreFile
-from abilities.helpers.stores.sqlite.history import TRIM_ENTRIES, list_namespaces, trim
 from abilities.helpers.stores.sqlite.integrity import check_search_index, check_store
 from abilities.helpers.stores.sqlite.marks import read_mark, write_mark
 from abilities.helpers.stores.sqlite.recall_index import read_language
-from abilities.helpers.stores.sqlite.writes import WriteRules
+from abilities.helpers.stores.sqlite.transaction import run
 from abilities.helpers.stores.timeline import (
     ChangePage,
     HistoryLimits,
@@ -72,7 +73,7 @@ class SqliteStore(ServableStore):
         language: str = "english",
         history: HistoryLimits = DEFAULT_LIMITS,
     ) -> None:
-        rules = WriteRules(max_memories, history)
+        rules = StoreRules(max_memories, history)
         self._rules = rules
         self.access = StoreAccess(StoreFile(path, language), rules)
 
@@ -206,7 +207,7 @@ class SqliteStore(ServableStore):
     ) -> MemoryHistory:
         check_names(namespace, *filter(None, name))
         return await self.access.read(
-            namespace, lambda c: past.read_history(c, namespace, name, before, limit)
+            namespace, lambda c: run(c, past.read_history, namespace, name, before, limit)
         )
 
     @override
@@ -215,14 +216,14 @@ class SqliteStore(ServableStore):
     ) -> StoredMemory:
         check_names(namespace, *filter(None, name))
         return await self.access.read(
-            namespace, lambda c: past.read_version(c, namespace, name, moment)
+            namespace, lambda c: run(c, past.read_version, namespace, name, moment)
         )
 
     @override
     async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:
         check_names(namespace)
         return await self.access.read(
-            namespace, lambda c: past.read_changes(c, namespace, since, limit)
+            namespace, lambda c: run(c, past.read_changes, namespace, since, limit)
         )
 
     @override
@@ -231,19 +232,27 @@ class SqliteStore(ServableStore):
     ) -> list[MemoryChange]:
         check_names(namespace)
         return await self.access.read(
-            namespace, lambda c: past.read_latest_changes(c, namespace, before, limit)
+            namespace, lambda c: run(c, past.read_latest_changes, namespace, before, limit)
         )
 
     @override
     async def compact(self, now: str) -> int:
         forgotten = 0
-        for namespace in await self.access.read(OPERATOR, list_namespaces):
-            job = partial(trim, namespace=namespace, limits=self._rules.history, now=now)
+        for namespace in await self.access.read(
+            OPERATOR, lambda c: run(c, history.list_namespaces)
+        ):
+            job = partial(
+                run,
+                function=history.trim,
+                namespace=namespace,
+                limits=self._rules.history,
+                now=now,
+            )
             is_unfinished = True
             while is_unfinished:
                 number = await self.access.writer.run(OPERATOR, job, is_patient=True)
                 forgotten += number
-                is_unfinished = number == TRIM_ENTRIES
+                is_unfinished = number == history.MOST_TRIMMED
 
         return forgotten
 
@@ -251,13 +260,18 @@ class SqliteStore(ServableStore):
     async def read_entries(
         self, after: tuple[str, str, int], limit: int
     ) -> list[Entry | DamagedEntry]:
-        return await self.access.read(OPERATOR, lambda c: read_entries(c, after, limit))
+        return await self.access.read(OPERATOR, lambda c: transfer.read_entries(c, after, limit))
 
     @override
     async def import_entries(self, entries: Sequence[Entry]) -> int:
         stored = 0
-        for history in group_entries(entries):
-            job = partial(import_history, entries=history, limits=self._rules.history)
+        for group in history.group_entries(entries).values():
+            job = partial(
+                run,
+                function=history.import_entries,
+                entries=group,
+                limits=self._rules.history,
+            )
             stored += await self.access.writer.run(OPERATOR, job, is_patient=True)
 
         return stored

@@ -5,8 +5,16 @@ from collections.abc import Sequence
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
-from abilities.helpers.stores.changes import BatchOptions, Change, Outcome, merge_incoming
-from abilities.helpers.stores.history import State
+from abilities.helpers.stores.changes import BatchOptions, Outcome, merge_incoming
+from abilities.helpers.stores.entries import (
+    ENTRY_COLUMNS,
+    NO_LINKS,
+    LinkChange,
+    Occasion,
+    build_entry,
+    save_entry,
+)
+from abilities.helpers.stores.history import DamagedEntry, Entry, verify_entry
 from abilities.helpers.stores.mending import mend_row
 from abilities.helpers.stores.model import (
     AccessCounters,
@@ -17,14 +25,9 @@ from abilities.helpers.stores.model import (
     StoredMemory,
     verify_row,
 )
+from abilities.helpers.stores.past import find_last_version, is_purged
 from abilities.helpers.stores.requests import check_incoming
-from abilities.helpers.stores.sqlite.history import (
-    find_last_version,
-    name_links,
-    record_change,
-)
 from abilities.helpers.stores.sqlite.links import save_links
-from abilities.helpers.stores.sqlite.naming import is_purged
 from abilities.helpers.stores.sqlite.reads import (
     COLUMNS,
     StoredRow,
@@ -32,6 +35,7 @@ from abilities.helpers.stores.sqlite.reads import (
     load_memory,
     read_all_links,
 )
+from abilities.helpers.stores.sqlite.transaction import run
 from abilities.helpers.stores.sqlite.writes import (
     check_quota,
     mend_memory,
@@ -46,6 +50,13 @@ _CALLER = "import"
 _PAGE = f"""
 SELECT CAST(namespace AS BLOB), CAST(key AS BLOB), {COLUMNS}, hash FROM memories
 WHERE (namespace, key) > (CAST(? AS TEXT), CAST(? AS TEXT)) ORDER BY namespace, key LIMIT ?
+"""
+# As bytes, because the names of a damaged entry need not be UTF-8.
+_ENTRIES = f"""
+SELECT CAST(namespace AS BLOB), CAST(id AS BLOB), {ENTRY_COLUMNS}
+FROM history INDEXED BY history_id
+WHERE (namespace, id, version) > (CAST(? AS TEXT), CAST(? AS TEXT), ?)
+ORDER BY namespace, id, version LIMIT ?
 """
 
 
@@ -85,6 +96,26 @@ def _read_whole(connection: sqlite3.Connection, row: Row) -> list[StoredMemory |
 
 def _decode(name: bytes) -> str:
     return name.decode(errors="surrogateescape")
+
+
+def read_entries(
+    connection: sqlite3.Connection, after: tuple[str, str, int], limit: int
+) -> list[Entry | DamagedEntry]:
+    """Return entries of all namespaces by namespace, id and version."""
+    namespace, memory_id, version = after
+    names = [name.encode(errors="surrogateescape") for name in (namespace, memory_id)]
+
+    page: list[Entry | DamagedEntry] = []
+    columns = connection.execute(_ENTRIES, (*names, version, limit))
+    for stored_namespace, stored_id, *values in columns:
+        entry = Entry._make(values)
+        try:
+            page.append(verify_entry(entry))
+        except Refused:
+            owner = _decode(stored_namespace), _decode(stored_id)
+            page.append(DamagedEntry(owner[0], entry.version, owner[1]))
+
+    return page
 
 
 def count_memories(connection: sqlite3.Connection) -> int:
@@ -140,42 +171,46 @@ def import_memory(
     if holder is not None and holder.row.key != merged.row.key:
         raise Refused("key_taken")
 
-    if is_purged(connection, merged.row.namespace, merged.row.id):
+    if run(connection, is_purged, merged.row.namespace, merged.row.id):
         raise Refused("purged")
 
     if not options.dry_run:
         merged_row = merged.row._replace(version=take_version(connection, row.namespace))
         save_memory(connection, before, merged_row, _choose_counters(incoming))
         save_links(connection, merged_row, links, merged.links)
-        state_before = State(before, name_links(links))
-        state_after = State(merged_row, name_links(merged.links))
-        _record_import(connection, limits, state_before, state_after)
+        link_change = LinkChange.build(links, merged.links)
+        _record_import(connection, limits, before, merged_row, link_change)
 
     return merged.outcome
 
 
 def _record_import(
-    connection: sqlite3.Connection, limits: HistoryLimits, before: State, after: State
+    connection: sqlite3.Connection,
+    limits: HistoryLimits,
+    before: Row | None,
+    row: Row,
+    links: LinkChange,
 ) -> None:
     """Write what an import replaced, which may be a memory with another id."""
-    assert after.row is not None, "an imported memory has a row"
-    version = after.row.version
-    change = Change("store", utc_now(), caller=_CALLER)
+    occasion = Occasion("imported", utc_now(), _CALLER)
+    if before is not None and before.id != row.id:
+        deleted = occasion._replace(action="deleted")
+        replaced = LinkChange(links.before, {})
+        entry = build_entry(deleted, before, None, row.version, replaced)
+        run(connection, save_entry, entry, limits)
+        before = None
 
-    if before.row is not None and before.row.id != after.row.id:
-        record_change(connection, limits, change, "deleted", before, State(None, {}), version)
-        before = State(None, {})
+    if before is None:
+        links = NO_LINKS
+        last = run(connection, find_last_version, row.namespace, row.id)
+        if last is None:
+            occasion = occasion._replace(action="created")
+        else:
+            # Its history was imported before it, up to the version that it had.
+            before = row._replace(version=last)
 
-    last = find_last_version(connection, after.row.namespace, after.row.id)
-    if before.row is not None:
-        record_change(connection, limits, change, "imported", before, after, version)
-    elif last is None:
-        created = State(after.row, {})
-        record_change(connection, limits, change, "created", before, created, version)
-    else:
-        # Its history was imported before it, up to the version that it had.
-        arrived = State(after.row._replace(version=last), after.links)
-        record_change(connection, limits, change, "imported", arrived, after, version)
+    entry = build_entry(occasion, before, row, row.version, links)
+    run(connection, save_entry, entry, limits)
 
 
 def _mend_before_import(

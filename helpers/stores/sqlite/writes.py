@@ -2,15 +2,15 @@
 
 import logging
 import sqlite3
-from typing import NamedTuple
 
 import orjson
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
+from abilities.helpers.stores.entries import Occasion, build_entry, save_entry
 from abilities.helpers.stores.mending import mend_row, propose_names
 from abilities.helpers.stores.model import IMPORTANCES, AccessCounters, Row, hash_row
-from abilities.helpers.stores.sqlite.history import record_mended
+from abilities.helpers.stores.past import find_last_version
 from abilities.helpers.stores.sqlite.indexing import (
     index_texts,
     reindex_texts,
@@ -24,6 +24,7 @@ from abilities.helpers.stores.sqlite.reads import (
     format_placeholders,
     verify_saved_row,
 )
+from abilities.helpers.stores.sqlite.transaction import run
 from abilities.helpers.stores.timeline import HistoryLimits
 
 _log = logging.getLogger("abilities")
@@ -61,13 +62,6 @@ SHOWN_LINKS = 20
 """Best links that are returned with a changed memory."""
 
 
-class WriteRules(NamedTuple):
-    """What a store's writes keep to: the most memories of a namespace, and of its history."""
-
-    quota: int | None
-    history: HistoryLimits
-
-
 def take_version(connection: sqlite3.Connection, namespace: str) -> int:
     """Return the next version of a namespace, which is not given again."""
     ((version,),) = connection.execute(
@@ -102,7 +96,12 @@ def mend_memory(
     renew_texts(connection, memory, mended)  # the indexed ones are not those that damage left
     update_ranks(connection, mended)
     _index_memory(connection, mended, memory, counters)
-    record_mended(connection, limits, mended, max(int(row.version), 0), now, caller)
+
+    # What was damaged cannot come back, so the entry tells nothing of it.
+    last = run(connection, find_last_version, mended.namespace, mended.id)
+    former = mended._replace(version=last or max(int(row.version), 0))
+    entry = build_entry(Occasion("mended", now, caller), former, mended, mended.version)
+    run(connection, save_entry, entry, limits)
     return mended
 
 
