@@ -50,6 +50,7 @@ class AskedItem:
             version=version,
             is_unchanged=version is not None and str(version) == self.fields.known,
             go_on=self.go_on,
+            is_begun=self.cursor != START,
         )
 
     def fail(self, fault: Exception) -> ItemOffer:

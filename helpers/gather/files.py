@@ -81,6 +81,7 @@ def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) ->
         return item.fail(outcome)
 
     offer = item.begin_offer(outcome.version)
+    offer.is_begun = parse_path(_get_path(item)).range.version is not None
     if isinstance(outcome, FileText):
         found = describe_file(outcome)
         leaf = Leaf(found, measure_piece(found.piece))

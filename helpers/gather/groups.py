@@ -41,6 +41,11 @@ class Group:
         return len(self._taken)
 
     @property
+    def cut_frame(self) -> int:
+        """The bytes of the record without contents, if it goes on anywhere."""
+        return self._cut_frame
+
+    @property
     def used(self) -> int:
         """The bytes of the record as it is now."""
         return self._frame + self._size
@@ -60,11 +65,17 @@ class Group:
         return True
 
     def cut(
-        self, leaf: Leaf, draft: RecordDraft | ReplyRecord, room: int, *, has_content: bool
+        self,
+        leaf: Leaf,
+        draft: RecordDraft | ReplyRecord,
+        room: int,
+        *,
+        least: int,
+        has_content: bool,
     ) -> None:
         """End the group at a content that does not fit; take as much of that one as does.
 
-        Unless the reply ``has_content`` already, that is some of it in any case.
+        Unless the reply ``has_content`` already, that is ``least`` bytes of it in any case.
         """
         # Saying where it goes on takes room too, which what was taken last may have to make.
         while self._taken and self._cut_frame + self._size > room:
@@ -72,11 +83,11 @@ class Group:
 
         if self._taken:
             self._cursor = Cursor(self._taken[-1].leaf.position)
-            has_content = has_content or any(taken.record.returned_chars for taken in self._taken)
+            has_content = True
 
         if isinstance(draft, ReplyRecord):
             # It cannot be cut, and a reply with nothing at all would not get ahead.
-            if not self._taken and not has_content:
+            if not has_content:
                 self._cursor = Cursor(leaf.position)
                 self._taken.append(_Taken(leaf, draft, draft, measure_entry(draft.payload, None)))
             return
@@ -88,7 +99,7 @@ class Group:
         if granted < MIN_SHARE and has_content:
             return
 
-        record = draft.finish(max(granted, MIN_SHARE))
+        record = draft.finish(granted if has_content else max(granted, least))
         self._cursor = Cursor(leaf.position)
         if record.next_item is not None and not leaf.atomic:
             assert isinstance(leaf.source, FoundItem)

@@ -53,7 +53,8 @@ class ItemOffer:
     ``group``, the fields of its record's data beside them. ``version`` stands for all contents,
     whatever part of them was asked for; ``is_unchanged`` is whether the caller has that one.
     ``fault`` is why the item failed as a whole. ``go_on`` returns the item to send for what comes
-    at a cursor; an item that ran out of time has one in ``unfinished``.
+    at a cursor; an item that ran out of time has one in ``unfinished``. ``is_begun`` is whether the
+    item itself goes on where an earlier reply ended.
     """
 
     text: str
@@ -66,6 +67,7 @@ class ItemOffer:
     fault: Exception | None = None
     go_on: Callable[[Cursor], Item] | None = None
     unfinished: Cursor | None = None
+    is_begun: bool = False
 
     @property
     def size(self) -> int:

@@ -3,20 +3,25 @@
 An item that brings several contents counts as one with the size of all. It is granted from the
 front: of a reply, one content is cut at most, and behind it nothing more is granted. Files are read
 when their turn comes, several at once as long as there seems to be room for them.
+
+Each reply brings its caller further, also with the least room that a call may have, which is that
+for a piece of the item that takes the most. So a next request needs no more than the call that it
+belongs to; where items go on is said in room that their first pieces leave.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from abilities.declarations.faults import Fault
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import FileReader, ReadingSession
-from abilities.helpers.gather.found_file import describe_file
+from abilities.helpers.gather.found_file import describe_file, foresee_file
 from abilities.helpers.gather.groups import Group, count_content_bytes
 from abilities.helpers.gather.offers import ItemOffer, Leaf, UnreadFile
 from abilities.helpers.reply.bound import Bound
-from abilities.helpers.reply.budget import Allotment, rank
+from abilities.helpers.reply.budget import MIN_SHARE, Allotment, rank
 from abilities.helpers.reply.detail import ITEM, RecordShape, choose_shape, shape_record
 from abilities.helpers.reply.envelope import (
     FailedRecord,
@@ -27,6 +32,9 @@ from abilities.helpers.reply.envelope import (
     measure_entry,
 )
 from abilities.helpers.reply.items import INPUT_CHARS
+
+_AMPLE_BYTES = 8192
+"""Room in which there is some for any content: what items need at least is not counted."""
 
 
 class Filled(NamedTuple):
@@ -79,9 +87,59 @@ class Sharing:
 
     def _rank(self) -> list[int]:
         waiting = [index for index, done in enumerate(self._done) if done is None]
+        if self._allotment.spare < _AMPLE_BYTES:
+            least = {index: self._measure_least(index) for index in waiting}
+            if max(least.values(), default=0) > self._allotment.spare:
+                return self._rank_narrowly(waiting, least)
+
         sizes = [self._offers[index].size for index in waiting]
         weights = [self._offers[index].weight for index in waiting]
         return [waiting[place] for place in rank(sizes, self._allotment.spare, weights)]
+
+    def _rank_narrowly(self, waiting: Sequence[int], least: Mapping[int, int]) -> list[int]:
+        """Return the order if there is no room for the item that takes the most."""
+        if not any(self._offers[index].is_begun for index in waiting):
+            return sorted(waiting, key=least.__getitem__, reverse=True)  # the call is refused
+
+        # Cursors took the room; it comes back as items end, the small ones the soonest.
+        def height(index: int) -> tuple[bool, bool, int]:
+            offer = self._offers[index]
+            return least[index] > self._allotment.spare, not offer.is_begun, offer.size
+
+        return sorted(waiting, key=height)
+
+    def _measure_least(self, index: int) -> int:
+        """Return the bytes that an item takes with the least of any content, but not left out."""
+        offer = self._offers[index]
+        if offer.group is None:
+            (leaf,) = offer.leaves
+            cut = self._measure_cut(offer, leaf, {"input": offer.text}, None, self._shape)
+            return cut - self._reserved[index]
+
+        cuts = [
+            self._measure_cut(offer, leaf, leaf.leading, leaf.trailing, self._find_shape(leaf))
+            for leaf in offer.leaves
+        ]
+        frame = Group(offer, self._shape).cut_frame
+        return frame + max(cuts, default=0) - self._reserved[index]
+
+    def _measure_cut(
+        self,
+        offer: ItemOffer,
+        leaf: Leaf,
+        leading: JsonObject,
+        trailing: JsonObject | None,
+        shape: RecordShape | None,
+    ) -> int:
+        """Return the bytes of a content's record with the least of the content."""
+        if isinstance(leaf.source, UnreadFile):
+            leaf = replace(leaf, source=foresee_file(leaf.source.path))
+
+        draft = self._draft(leaf, leading, trailing, shape)
+        if isinstance(draft, ReplyRecord):
+            return _measure(draft)
+
+        return draft.measure_cost(0).cut + _find_share(offer)
 
     def _settle(self, offer: ItemOffer) -> Filled | None:
         """Return the record of an offer that needs no room for a content; None for any other."""
@@ -135,11 +193,12 @@ class Sharing:
         draft = self._draft(leaf, {"input": offer.text}, None, self._shape)
         if isinstance(draft, ReplyRecord):
             self._allotment.spare += reserved - _measure(draft)
+            self._allotment.has_content = True
             return Filled(draft)
 
         granted: int | None = draft.content_size
         if not self._allotment.grant_whole(draft.frame_size + draft.content_size, reserved):
-            granted = self._allotment.grant(draft.measure_cost(reserved))
+            granted = self._allotment.grant(draft.measure_cost(reserved), _find_share(offer))
         if granted is None:
             return Filled(self._left_out[index])
 
@@ -162,7 +221,8 @@ class Sharing:
             draft = self._draft(leaf, leaf.leading, leaf.trailing, self._find_shape(leaf))
             if not group.take(leaf, draft, room):
                 allotment.is_used_up = True
-                group.cut(leaf, draft, room, has_content=allotment.has_content)
+                has_content = allotment.has_content
+                group.cut(leaf, draft, room, least=_find_share(offer), has_content=has_content)
                 break
 
         if allotment.is_used_up and not group.count:
@@ -170,7 +230,7 @@ class Sharing:
 
         record = group.build()
         allotment.spare = room - _measure(record)
-        allotment.has_content = allotment.has_content or record.returned_chars > 0
+        allotment.has_content = True
         return Filled(record, group.count_bytes(), group.count)
 
     def _draft(
@@ -197,6 +257,12 @@ class Sharing:
 
     def _find_shape(self, leaf: Leaf) -> RecordShape | None:
         return None if self._is_full else leaf.shape
+
+
+def _find_share(offer: ItemOffer) -> int:
+    """Return the bytes of content that there must be for an item that comes first."""
+    # When it goes on, its cursor takes some of what it gets now.
+    return MIN_SHARE if offer.is_begun else 2 * MIN_SHARE
 
 
 def _list_unread(leaves: Sequence[Leaf], room: int, unread: list[Leaf]) -> int:

@@ -38,7 +38,8 @@ class Cost:
 class Allotment:
     """The room of a reply beyond what its items take if all of them are left out.
 
-    ``has_content`` is whether an item is whole; when the room ``is_used_up``, no more are granted.
+    ``has_content`` is whether the reply brings its caller further already; when the room
+    ``is_used_up``, no more are granted.
     """
 
     def __init__(self, spare: int) -> None:
@@ -59,12 +60,12 @@ class Allotment:
         self.spare = room - size
         return True
 
-    def grant(self, cost: Cost) -> int | None:
+    def grant(self, cost: Cost, least: int = MIN_SHARE) -> int | None:
         """Return the content bytes granted to the next item; None leaves it out.
 
         A grant of at least ``content`` is the whole item. Nothing is granted after an item that was
-        cut or left out. The first item is cut rather than left out, so that every reply brings its
-        caller further.
+        cut or left out. The first item is cut rather than left out, to ``least`` bytes or more, so
+        that every reply brings its caller further.
         """
         if self.grant_whole(cost.whole + cost.content, cost.left_out):
             return cost.content
@@ -74,10 +75,10 @@ class Allotment:
 
         self.is_used_up = True
         granted = self.spare + cost.left_out - cost.cut
-        if granted < MIN_SHARE and self.has_content:
-            return None
+        if not self.has_content:
+            return max(granted, least)
 
-        return max(granted, MIN_SHARE)
+        return granted if granted >= MIN_SHARE else None
 
 
 def share(costs: Sequence[Cost], room: int) -> list[int | None]:

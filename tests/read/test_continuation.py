@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 import toon_format
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -61,7 +61,58 @@ def drop_nulls(value: Any) -> Any:
     return value
 
 
+LIST_THAT_FILLS_A_REPLY: list[Any] = [
+    {},
+    {"recall": "who drinks tea?", "weight": 8},
+    "small/36.txt",
+    {"glob": "../x", "limit": 74},
+    {"glob": "**/*"},
+    {"note": "long_term", "weight": 1},
+    {"glob": "odd/*", "weight": 7},
+    {"memory": "k27"},
+    {"recall": "tea"},
+    {"glob": "[a"},
+    {"limit": 78, "glob": "../x"},
+    {"glob": "middle/*.md"},
+    {"glob": "../x", "limit": 92, "weight": 2},
+    {"glob": "odd/*", "limit": 62, "weight": 2},
+    {"glob": "*.none"},
+    {"memory": "k*", "weight": 8},
+    {"memory": "k10", "depth": 3},
+    "small/09.txt",
+    5,
+    {"file": "middle/3.md#L5-"},
+]
+"""With 1,275 tokens, the second reply has room for the rest of the list and for nothing else."""
+
+TWO_LISTS: list[Any] = [
+    "middle/2.md#L5-",
+    {"glob": "small/*"},
+    {"memory": "k1*", "weight": 6},
+    {"memory": "k6", "weight": 9, "total": 1, "depth": 1},
+    {"file": "middle/both.md#L5-"},
+    {"note": "2025-01-01"},
+    {"memory": "*"},
+    {"note": "yesterday"},
+    {"memory": "k21"},
+    {"note": "last 7 days"},
+    {"glob": "small/*", "weight": 6},
+    {"glob": "*.none", "limit": 64, "weight": 5},
+    {"file": "middle/4.md"},
+    {"memory": "k1*", "weight": 3},
+    {"note": "long_term", "weight": 8},
+    {"memory": "k10", "weight": 2},
+    {"memory": "k1*", "weight": 1},
+    {"memory": "k11", "weight": 2},
+    {"glob": "middle/*.md"},
+    {"file": "small/19.txt#L9-L3"},
+]
+"""With 1,334 tokens, what is left after the lists needs more room than they did."""
+
+
 @some
+@example(LIST_THAT_FILLS_A_REPLY, 1_275, None, "full", True)
+@example(TWO_LISTS, 1_334, "text", "full", True)
 @given(batches, tokens, formats, details, st.booleans())
 def test_following_brings_each_content_once_within_the_bound(
     opened: Opened,
