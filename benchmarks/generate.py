@@ -3,14 +3,25 @@
 import os
 import random
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 
+from abilities.helpers.stores.deriving import (
+    INDEX_COLUMNS,
+    Counted,
+    build_index_row,
+    count_indexed,
+    list_tags,
+)
 from abilities.helpers.stores.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_row
+from abilities.helpers.stores.recall_index import change_terms
+from abilities.helpers.stores.search_text import fold_searchable
 from abilities.helpers.stores.sqlite.file import StoreFile
-from abilities.helpers.stores.sqlite.indexing import index_texts
+from abilities.helpers.stores.sqlite.search import add_text
+from abilities.helpers.stores.sqlite.transaction import run
 
 LINKS = 5
 """Links of each memory but the hub."""
@@ -22,6 +33,14 @@ POPULAR = 1
 
 NAMESPACE = "default"
 
+_SHELF = ("namespace", *INDEX_COLUMNS, "accessed_at", "access_count", "doc", "memory")
+_COUNT_LINKS = """
+INSERT INTO link_counts (namespace, key, outgoing, incoming)
+SELECT namespace, key, sum(outgoing), sum(incoming) FROM (
+    SELECT namespace, source AS key, 1 AS outgoing, 0 AS incoming FROM links
+    UNION ALL SELECT namespace, target, 0, 1 FROM links
+) GROUP BY namespace, key
+"""
 _WORDS = [f"word{n}" for n in range(2_000)]
 _SCORES = (0.3, 0.6, 0.9)
 _TIME = "2026-01-{:02}T{:02}:{:02}:{:02}.{:03}Z"
@@ -108,37 +127,33 @@ def insert_memories(connection: sqlite3.Connection, rows: list[Row]) -> None:
         "INSERT INTO versions (namespace, number) VALUES (?, ?)", (NAMESPACE, len(rows))
     )
     connection.executemany(
-        f"INSERT INTO shelf VALUES ({', '.join('?' * 12)})",
+        f"INSERT INTO shelf ({', '.join(_SHELF)}) VALUES ({', '.join('?' * len(_SHELF))})",
         sorted(build_shelf_row(memory, row) for memory, row in enumerate(rows, 1)),
     )
     connection.executemany("INSERT INTO tags VALUES (?, ?, ?, ?, ?)", sorted(build_tag_rows(rows)))
 
+    amounts: Counter[Counted] = Counter()
     for memory, row in enumerate(rows, 1):
-        index_texts(connection, memory, row)
+        amounts.update(count_indexed(NAMESPACE, build_index_row(row)))
+        amounts.update(Counted(NAMESPACE, "tag", 0, tag) for tag in list_tags(row))
+        add_text(connection, memory, fold_searchable(row))
+        run(connection, change_terms, None, row, memory - 1)
+
+    connection.executemany(
+        "INSERT INTO counters (namespace, name, archived, value, number) VALUES (?, ?, ?, ?, ?)",
+        ((*counted, number) for counted, number in amounts.items()),
+    )
 
 
 def build_shelf_row(memory: int, row: Row) -> tuple[object, ...]:
     """Return what the store keeps of a memory to filter and sort by."""
-    return (
-        row.namespace,
-        row.id,
-        memory,
-        row.type,
-        row.category,
-        IMPORTANCES.index(row.importance),
-        0,
-        len(row.content),
-        row.created_at,
-        row.updated_at,
-        row.created_at,
-        0,
-    )
+    return (NAMESPACE, *build_index_row(row), row.created_at, 0, memory - 1, memory)
 
 
 def build_tag_rows(rows: list[Row]) -> Iterator[tuple[object, ...]]:
     """Yield the rows that find memories by their tags."""
     for row in rows:
-        for tag in orjson.loads(row.tags):
+        for tag in list_tags(row):
             yield (NAMESPACE, tag, 0, row.created_at, row.id)
 
 
@@ -149,6 +164,7 @@ def insert_links(connection: sqlite3.Connection, rows: list[Row], chance: random
         f"INSERT INTO links ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
         ((NAMESPACE, *record) for record in generate_links(rows, chance)),
     )
+    connection.execute(_COUNT_LINKS)
 
 
 def generate_links(rows: list[Row], chance: random.Random) -> Iterator[LinkRecord]:

@@ -1,5 +1,6 @@
 """Storing and importing beside memories that have a history: large stores are not slower."""
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 import orjson
 
 from abilities import Abilities, Settings
+from abilities.declarations.values import utc_now
 from abilities.helpers.stores.entries import add_entries
 from abilities.helpers.stores.history import Entry, seal
 from abilities.helpers.stores.sqlite.file import StoreFile
@@ -35,12 +37,13 @@ async def measure_growth(base: Path, rounds: int, sizes: Sequence[int]) -> list[
     results: list[Measured] = []
     smallest = sizes[0]
     paths = {size: prepare_history(base, size) for size in sizes}
+    os.sync()  # else the stores measured would wait for the copies to be written
 
     variants: dict[str, Work] = {}
     for size, path in paths.items():
         variants[f"store {size}"] = partial(store_memories, base, path, numbers)
         variants[f"import {size}"] = partial(import_file, base, path, numbers)
-    timings = await run_shuffled(variants, max(rounds // 10, 2), warmup_rounds=1)
+    timings = await run_shuffled(variants, max(rounds // 3, 2), warmup_rounds=1)
 
     for verb in ("store", "import"):
         for size in sizes[1:]:
@@ -56,17 +59,22 @@ async def measure_growth(base: Path, rounds: int, sizes: Sequence[int]) -> list[
 
 
 def prepare_history(base: Path, size: int) -> Path:
-    """Return a copy of a generated store, in which each memory has an entry of history."""
+    """Return a copy of a generated store, in which each memory has an entry of history.
+
+    The entries are young: old ones would be forgotten while others are measured.
+    """
     path = base / f"history-{size}.db"
     shutil.copy(prepare_store(base, size), path)
 
     file = StoreFile(path)
     connection = file.open(writing=True)
+    connection.execute("PRAGMA cache_size = -400000")
     connection.execute("BEGIN")
-    rows = connection.execute("SELECT namespace, version, id, key, created_at FROM memories")
+    rows = connection.execute("SELECT namespace, version, id, key FROM memories")
+    now = utc_now()
     entries: list[Entry] = []
-    for namespace, version, memory_id, key, created_at in rows.fetchall():
-        entry = Entry(namespace, version, memory_id, key, 0, "created", created_at, "", "{}")
+    for namespace, version, memory_id, key in rows.fetchall():
+        entry = Entry(namespace, version, memory_id, key, 0, "created", now, "", "{}")
         entries.append(seal(entry))
     run(connection, add_entries, entries)
     connection.execute("COMMIT")

@@ -11,11 +11,13 @@ from uuid import uuid4
 
 from abilities import Abilities, Settings, render
 from abilities.declarations.values import JsonObject
+from abilities.helpers.stores import queries, reads
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.protocol import ServableStore
 from abilities.helpers.stores.query import MemoryPage, Query
-from abilities.helpers.stores.sqlite import queries, reads, walks
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.sqlite.transaction import run
+from abilities.helpers.stores.walking import walk
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import HUB, HUB_LINKS, NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Timings, Work, run_shuffled
@@ -100,7 +102,7 @@ class InlineStore:
     """The reads of a store on this thread, each in one snapshot."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self._connection = SqliteStore(path).access.connect(writing=False)
+        self._connection = SqliteStore(path).engine.connect(writing=False)
         self._size = size
         self._keys = cycle(self._collect_keys())
         self._chance = random.Random(3)
@@ -115,17 +117,17 @@ class InlineStore:
         return self.walk_from(HUB)
 
     def walk_from(self, root: str) -> object:
-        return self._read(lambda c: walks.walk(c, NAMESPACE, root, DEFAULT_LIMITS))
+        return self._read(lambda c: run(c, walk, NAMESPACE, root, DEFAULT_LIMITS))
 
     def read_rows(self) -> object:
         """Read the memories of a walk by their keys."""
-        return self._read(lambda c: reads.read(c, NAMESPACE, next(self._keys)))
+        return self._read(lambda c: run(c, reads.read, NAMESPACE, next(self._keys)))
 
     def read_stats(self) -> object:
-        return self._read(lambda c: queries.read_stats(c, NAMESPACE))
+        return self._read(lambda c: run(c, queries.read_stats, NAMESPACE))
 
     def prepare_query(self, query: Query, namespace: str = NAMESPACE) -> Callable[[], MemoryPage]:
-        return lambda: self._read(lambda c: queries.run_query(c, namespace, query))
+        return lambda: self._read(lambda c: run(c, queries.run_query, namespace, query))
 
     def _collect_keys(self) -> list[list[str]]:
         """Return the keys that some walks retrieve."""
@@ -134,8 +136,8 @@ class InlineStore:
 
         for _ in range(ROOTS):
             root = self._choose_root(chance)
-            walk = walks.walk(self._connection, NAMESPACE, root, DEFAULT_LIMITS)
-            keys.append([step.key for step in walk.outcome.steps])
+            walked = run(self._connection, walk, NAMESPACE, root, DEFAULT_LIMITS)
+            keys.append([step.key for step in walked.outcome.steps])
 
         return keys
 
@@ -196,7 +198,7 @@ async def measure_popular_score(path: Path, rounds: int, large: int) -> list[Mea
 
 async def settle_ranks(store: SqliteStore, path: Path) -> None:
     """Make changes until no ranks wait for an update, because a kept store is measured again."""
-    connection = SqliteStore(path).access.connect(writing=False)
+    connection = SqliteStore(path).engine.connect(writing=False)
     numbers = count()
 
     while connection.execute("SELECT 1 FROM stale_ranks").fetchone():

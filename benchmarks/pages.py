@@ -8,11 +8,12 @@ from uuid import uuid4
 
 from abilities.declarations.values import JsonObject
 from abilities.helpers.search.terms import Language
+from abilities.helpers.stores import queries
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.postgres import queries
 from abilities.helpers.stores.postgres.conninfo import build_conninfo
 from abilities.helpers.stores.postgres.server import Server
 from abilities.helpers.stores.postgres.statements import Connection
+from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.query import MemoryPage, Query
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from benchmarks.generate import NAMESPACE, prepare_store
@@ -128,4 +129,4 @@ def prepare_query(server: Server, query: Query) -> Callable[[], Awaitable[Memory
 
 async def run_on(query: Query, connection: Connection) -> MemoryPage:
     """Run a query on a connection."""
-    return await queries.run_query(connection, NAMESPACE, query)
+    return await bind(queries.run_query)(connection, NAMESPACE, query)

@@ -14,15 +14,17 @@ import psycopg
 
 from abilities import Settings
 from abilities.helpers.search.terms import Language
+from abilities.helpers.stores import reads
 from abilities.helpers.stores.model import LinkRecord
 from abilities.helpers.stores.model import Row as MemoryRow
-from abilities.helpers.stores.postgres import reads, walks
 from abilities.helpers.stores.postgres.conninfo import build_conninfo
-from abilities.helpers.stores.postgres.recall_check import rebuild_index
 from abilities.helpers.stores.postgres.server import Server
-from abilities.helpers.stores.postgres.statements import Connection, Select
+from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.stores.postgres.transaction import PostgresTransaction, bind
 from abilities.helpers.stores.protocol import WalkResult
+from abilities.helpers.stores.recall_check import rebuild_index
+from abilities.helpers.stores.walking import walk
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Work, run_shuffled
@@ -52,9 +54,8 @@ COPIED = {
     "links": f"SELECT namespace, {', '.join(LinkRecord._fields)} FROM links",
     "link_counts": "SELECT namespace, key, outgoing, incoming FROM link_counts",
     "shelf": "SELECT m.namespace AS namespace, m.id AS id, m.key AS key,"
-    f" {', '.join(f's.{name} AS {name}' for name in _SHELF)}, r.doc AS doc"
-    " FROM shelf AS s JOIN memories AS m ON m.rowid = s.memory"
-    " JOIN recall_docs AS r ON r.memory = s.memory",
+    f" {', '.join(f's.{name} AS {name}' for name in _SHELF)}, s.doc AS doc"
+    " FROM shelf AS s JOIN memories AS m ON m.rowid = s.memory",
     "tags": "SELECT namespace, tag, archived, accessed_at, id FROM tags",
     "words": "SELECT namespace, id, lower(content) AS folded FROM memories",
     "counters": "SELECT namespace, name, archived, value, number FROM counters",
@@ -103,7 +104,7 @@ async def create_database(server: str, base: Path, size: int) -> str:
     await asyncio.to_thread(copy_rows, file, url)
     async with await psycopg.AsyncConnection.connect(url) as connection:
         await connection.execute("SET search_path = abilities_data, public")
-        await rebuild_index(connection, NAMESPACE)
+        await bind(rebuild_index)(connection, NAMESPACE)
 
     return url
 
@@ -194,30 +195,35 @@ class Reader:
 
         def read() -> Coroutine[Any, Any, object]:
             chosen = next(turns)
-            return self.server.read(NAMESPACE, lambda c: reads.read_ids(c, NAMESPACE, chosen))
+            return self.server.read(NAMESPACE, lambda c: bind(reads.read_ids)(c, NAMESPACE, chosen))
 
         return read
 
     async def count_round_trips(self) -> int:
         """Return the most statements that a default walk executes."""
         walks = self._cycle_walks(LIMITS["default"])
-        execute = Select._execute
+        waiting = (PostgresTransaction.fetch, PostgresTransaction.fetch_each)
         most = 0
         count = 0
 
-        async def count_execute(*arguments: Any) -> Any:
-            nonlocal count
-            count += 1
-            return await execute(*arguments)
+        def count_calls(wait: Callable[..., Any]) -> Callable[..., Any]:
+            async def count_and_wait(*arguments: Any) -> Any:
+                nonlocal count
+                count += 1
+                return await wait(*arguments)
 
-        Select._execute = count_execute  # type: ignore[assignment]
+            return count_and_wait
+
+        for wait in waiting:
+            setattr(PostgresTransaction, wait.__name__, count_calls(wait))
         try:
             for _ in range(ROOTS):
                 count = 0
                 await self.server.read(NAMESPACE, next(walks))
                 most = max(most, count)
         finally:
-            Select._execute = execute  # type: ignore[method-assign]
+            for wait in waiting:
+                setattr(PostgresTransaction, wait.__name__, wait)
 
         return most
 
@@ -227,7 +233,11 @@ class Reader:
 
 def prepare_walk(root: str, limits: WalkLimits) -> _Read:
     """Return a function that walks from a root on a connection."""
-    return lambda connection: walks.walk(connection, NAMESPACE, root, limits, "out")
+
+    async def start(connection: Connection) -> WalkResult:
+        return await bind(walk)(connection, NAMESPACE, root, limits, "out")
+
+    return start
 
 
 async def measure_writers(url: str, rounds: int) -> Measured:

@@ -190,19 +190,6 @@ REASONS = (
         " and two servers for 93: two cores allow 1.5 at best",
     ),
     Reason(
-        "store 1,000 memories beside",
-        None,
-        "the processor's work grows by 1.45 to 1.54, as much beside 1,000,000 memories as beside"
-        " 100,000, and no statement reads more rows, as their plans show. What makes up the rest"
-        " was not traced; deeper trees and colder pages would explain it. The time varies with the"
-        " disk: an earlier run, on a busy machine, took 1.44 to 1.64 times as long",
-    ),
-    Reason(
-        "import 1,000 memories beside",
-        None,
-        "as with storing",
-    ),
-    Reason(
         "tokens of 11 tasks with the tools all",
         None,
         "a model reads the list of tools in every round, and that of all seventeen is longer than"

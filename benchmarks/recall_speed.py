@@ -53,15 +53,17 @@ def add_words_of_half(path: Path) -> None:
     chance = random.Random(2)
 
     with closing(sqlite3.connect(path)) as connection, connection:
-        blocks = connection.execute("SELECT DISTINCT segment, block FROM recall_terms").fetchall()
-        for segment, block in blocks:
+        blocks = connection.execute(
+            "SELECT DISTINCT namespace, part, block FROM recall_terms"
+        ).fetchall()
+        for namespace, part, block in blocks:
             for word in HALF:
                 numbers = [n for n in range(postings.BLOCK_DOCS) if chance.random() < 0.5]
                 first = block * postings.BLOCK_DOCS
                 docs = [postings.pack(first + n, chance.randrange(8, 24)) for n in numbers]
                 connection.execute(
-                    "INSERT OR REPLACE INTO recall_terms VALUES (?, 0, ?, ?, ?)",
-                    (segment, word, block, b"".join(docs)),
+                    "INSERT OR REPLACE INTO recall_terms VALUES (?, ?, 0, ?, ?, ?)",
+                    (namespace, part, word, block, b"".join(docs)),
                 )
 
 

@@ -187,7 +187,7 @@ class _Memory:
         if self.is_exhausted:
             return self.known
 
-        rest = yield LinkRequest(self.key, 0, MAX_SKIPPED, among)
+        rest = yield LinkRequest(self.key, len(self.known), MAX_SKIPPED, among)
         named = {(link.key, link.type, link.incoming): link for link in (*self.known, *rest)}
         return list(named.values())
 

@@ -36,10 +36,10 @@ import asyncio, sys
 from pathlib import Path
 
 from tests.stores.behaviours import put
-from abilities.helpers.stores.sqlite.access import StoreAccess
+from abilities.helpers.stores.sqlite.engine import SqliteEngine
 from abilities.helpers.stores.sqlite.store import SqliteStore
 
-connect = StoreAccess.connect
+connect = SqliteEngine.connect
 
 def connect_weakly(self, **options):
     connection = connect(self, **options)
@@ -52,7 +52,7 @@ async def write(store, n):
 
 async def main():
     if sys.argv[2] == "NORMAL":
-        StoreAccess.connect = connect_weakly
+        SqliteEngine.connect = connect_weakly
     store = SqliteStore(Path(sys.argv[1]))
     for n in range(0, 10**6, 4):
         await asyncio.gather(*(write(store, n + m) for m in range(4)))

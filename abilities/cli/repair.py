@@ -47,9 +47,9 @@ def repair(session: Session, dry_run: bool, aside: Path | None) -> None:
     and all that is derived from them is made anew: indexes, counters, ranks, hashes. The damaged
     rows are first written to a file as they stood, so nothing is thrown away.
 
-    An SQLite store is written anew from what can be read of it, even if its pages are damaged, and
-    the old file is kept beside it; this takes as much room on the disk as the store. Stop all that
-    uses it first. A PostgreSQL store is mended while it is in use, one namespace at a time.
+    A store is mended while it is in use, one namespace at a time. Only an SQLite store whose pages
+    are damaged is written anew from what can be read of it, and the old file is kept beside it;
+    this takes as much room on the disk as the store. Stop all that uses it first.
 
     If it is interrupted, run it again. Afterwards 'abilities check' finds nothing.
     """

@@ -28,16 +28,10 @@ def pack(doc: int, weight: int) -> bytes:
     return (doc % BLOCK_DOCS << 6 | weight).to_bytes(POSTING_BYTES, "big")
 
 
-def add(docs: bytes, doc: int, weight: int) -> bytes:
-    """Return the postings with the one of this memory, in place of an earlier one."""
+def change(docs: bytes, doc: int, weight: int) -> bytes:
+    """Return the postings with this weight of a memory in place of an earlier one; 0 removes it."""
     start, end = _find(docs, doc)
-    return docs[:start] + pack(doc, weight) + docs[end:]
-
-
-def remove(docs: bytes, doc: int) -> bytes:
-    """Return the postings without the one of this memory, if they have one."""
-    start, end = _find(docs, doc)
-    return docs[:start] + docs[end:]
+    return docs[:start] + (pack(doc, weight) if weight else b"") + docs[end:]
 
 
 def unpack(docs: bytes, block: int) -> list[tuple[int, int]]:
@@ -71,20 +65,13 @@ def list_weights(docs: bytes) -> bytes:
     return docs[1::2].translate(_WEIGHTS)
 
 
-def find_weight(docs: bytes, doc: int) -> int:
-    """Return the weight of a term in this memory; 0 if the memory does not hold it."""
-    start, end = _find(docs, doc)
-    if start == end:
-        return 0
-
-    return docs[start + 1] & 63
-
-
 def _find(docs: bytes, doc: int) -> tuple[int, int]:
     """Return where a memory's posting begins and ends; without one, both are its place."""
     number = doc % BLOCK_DOCS
     low = 0
     high = len(docs) // POSTING_BYTES
+    if int.from_bytes(docs[-POSTING_BYTES:], "big") >> 6 < number:  # a new memory has the highest
+        low = high
 
     while low < high:
         middle = (low + high) // 2

@@ -131,6 +131,12 @@ def build_entry(
     )
 
 
+async def take_version(transaction: Transaction, namespace: str, number: int = 1) -> int:
+    """Return the next version of a namespace, or the last of several; none is given again."""
+    ((version,),) = await transaction.fetch(_TAKE_VERSIONS, namespace, number)
+    return int(version)
+
+
 async def save_entry(transaction: Transaction, entry: Entry, limits: HistoryLimits) -> None:
     """Keep an entry, and its version as the last one of its namespace.
 
@@ -287,7 +293,7 @@ async def import_entries(
 
     # The version before the first entry gets a number too, if there was one.
     number_taken = len(entries) + bool(first.previous)
-    ((taken,),) = await transaction.fetch(_TAKE_VERSIONS, first.namespace, number_taken)
+    taken = await take_version(transaction, first.namespace, number_taken)
     versions = {0: 0}
     if first.previous:
         versions[first.previous] = taken - len(entries)

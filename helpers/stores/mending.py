@@ -73,6 +73,7 @@ def mend_row(row: Row, now: str) -> Row:
         metadata=_mend_metadata(row.metadata),
         created_at=mend_time(row.created_at, now),
         updated_at=mend_time(row.updated_at, now),
+        expires_at=mend_time(row.expires_at, ""),
     )
 
 

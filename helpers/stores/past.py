@@ -14,6 +14,7 @@ from abilities.helpers.stores.history import (
     rewind_to_time,
     verify_entry,
 )
+from abilities.helpers.stores.linking import select_sound
 from abilities.helpers.stores.model import LinkRecord, Row, StoredMemory, verify_row
 from abilities.helpers.stores.timeline import ChangePage, MemoryChange, MemoryHistory, MemoryName
 from abilities.helpers.stores.transaction import Columns, Transaction, fetch_named
@@ -178,9 +179,10 @@ async def is_deleted(transaction: Transaction, namespace: str, memory_id: str) -
     return any(action == "deleted" for _, action, _ in rows)
 
 
-async def is_purged(transaction: Transaction, namespace: str, memory_id: str) -> bool:
-    """Return whether a memory was deleted with its history."""
-    return bool(await transaction.fetch(_PURGED, namespace, memory_id))
+async def check_unpurged(transaction: Transaction, namespace: str, memory_id: str) -> None:
+    """Check that a memory was not deleted with its history. Raises Refused: purged."""
+    if await transaction.fetch(_PURGED, namespace, memory_id):
+        raise Refused("purged")
 
 
 async def find_last_key(transaction: Transaction, namespace: str, memory_id: str) -> str:
@@ -211,7 +213,7 @@ async def read_state(transaction: Transaction, row: Row | None) -> State:
         return State(None, {})
 
     found = await transaction.fetch(_LINKS, row.namespace, row.key)
-    links = [record.row for record in map(LinkRecord._make, found) if record.is_sound]
+    links = await select_sound(transaction, list(map(LinkRecord._make, found)))
     return State(row, {(link.target, link.type): link for link in links})
 
 

@@ -21,9 +21,11 @@ from abilities.declarations.memories import (
     StoreMemoryAnswer,
     UpdateMemoryAnswer,
 )
+from abilities.helpers.stores import queries
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import split_search
-from abilities.helpers.stores.sqlite import queries
+from abilities.helpers.stores.searching import Matches
+from abilities.helpers.stores.sqlite import search_plan
 from tests.support.file_cases import Row
 from tests.support.memory_cases import MEMORY_STORE_ROWS, nest
 from tests.support.refusals import check_refusal
@@ -696,15 +698,16 @@ QUERIES: list[dict[str, Any]] = [
 async def test_queries_agree_with_a_plain_list(
     small: int, sort_by: str, roots: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_SCAN_LIMIT", small)
+    monkeypatch.setattr(search_plan, "_SCAN_LIMIT", small)
     if small == 1_000:  # only where others have memories too
-        monkeypatch.setattr(queries, "_is_only_namespace", lambda *_: False)
+        monkeypatch.setattr(search_plan, "_is_only_namespace", lambda *_: False)
     strategies: set[str] = set()
     select = queries._select
 
-    def select_noting(namespace: str, query: Query, strategy: queries.Strategy) -> Any:
+    def select_noting(namespace: str, query: Query, matches: Matches) -> Any:
+        strategy = "search first" if matches.source else "scan in order"
         strategies.add(strategy if query.search else "")
-        return select(namespace, query, strategy)
+        return select(namespace, query, matches)
 
     monkeypatch.setattr(queries, "_select", select_noting)
     chance = random.Random(sort_by)

@@ -44,14 +44,12 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.search",
         "helpers.stores",
         "helpers.turns",
-        "helpers.walk",
     ),
     "helpers.stores.postgres": (
         "declarations",
         "helpers.search",
         "helpers.stores",
         "helpers.turns",
-        "helpers.walk",
     ),
     "helpers.stores.opening": (
         "helpers.search",

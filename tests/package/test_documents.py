@@ -36,6 +36,7 @@ IN_SUITE = (
 LANGCHAIN = ROOT / "docs" / "frameworks" / "langchain.md"
 EXAMPLES = [
     *sorted((ROOT / "examples").glob("*.py")),
+    ROOT / "examples" / "store" / "volatile_store.py",
     *(FRAMEWORKS / f"with_{name}.py" for name in IN_SUITE),
 ]
 DOCUMENTS = [

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.migration import Block
@@ -364,9 +365,12 @@ async def test_a_migration_goes_through_every_version_after_one_copy(
     assert [name for name in list_names(path) if "before" in name] == ["m.db.before-3"]
 
 
-async def test_a_store_of_an_earlier_checkout_is_refused_with_the_way_out(path: Path) -> None:
+@pytest.mark.parametrize("application_id", [0x61676D65, 0x61676D31])
+async def test_a_store_of_an_earlier_checkout_is_refused_with_the_way_out(
+    path: Path, application_id: int
+) -> None:
     with connect(path) as connection:
-        connection.execute("PRAGMA application_id = 0x61676D65")
+        connection.execute(f"PRAGMA application_id = {application_id}")
         connection.execute("PRAGMA user_version = 7")
     before = path.read_bytes()
 
@@ -393,7 +397,7 @@ async def database(url: str) -> str:
 def read_database(url: str) -> tuple[int, bool, int]:
     """Return a store's version, whether its migration is unfinished, and how much is filled."""
     with psycopg.connect(url) as connection:
-        version = connection.execute("SELECT max(number) FROM abilities.schema_version").fetchone()
+        version = connection.execute("SELECT max(number) FROM abilities.store_version").fetchone()
         table = connection.execute("SELECT to_regclass('abilities.migration')").fetchone()
         assert version is not None and table is not None
         filled = connection.execute(
@@ -451,11 +455,14 @@ async def test_a_process_that_a_database_left_behind_is_refused(database: str) -
     assert read_database(database) == (2, False, COUNT)
 
 
-async def test_a_database_of_an_earlier_checkout_is_refused(url: str) -> None:
+@pytest.mark.parametrize("table", [sql.Identifier("version"), sql.Identifier("schema_version")])
+async def test_a_database_of_an_earlier_checkout_is_refused(
+    url: str, table: sql.Identifier
+) -> None:
     with psycopg.connect(url) as connection:
         connection.execute("CREATE SCHEMA abilities")
-        connection.execute("CREATE TABLE abilities.version (number integer)")
-        connection.execute("INSERT INTO abilities.version VALUES (5)")
+        connection.execute(sql.SQL("CREATE TABLE abilities.{} (number integer)").format(table))
+        connection.execute(sql.SQL("INSERT INTO abilities.{} VALUES (5)").format(table))
 
     store = PostgresStore(url)
     assert await find_reason(store.read_stats(NAMESPACE)) == "schema_unpublished"

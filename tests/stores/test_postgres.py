@@ -1,4 +1,4 @@
-"""The store in PostgreSQL, on a real server: behaviours, rows B and S, walks and promises."""
+"""The store in PostgreSQL, on a real server: rows B and S, trips and promises."""
 
 import asyncio
 import json
@@ -20,41 +20,27 @@ from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import FAULTS, SHOWN_REASONS, Reason
-from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.model import LinkRecord, StoredMemory, hash_values
 from abilities.helpers.stores.postgres import pool, search_index, write_queue
 from abilities.helpers.stores.postgres.errors import translate_postgres_error
-from abilities.helpers.stores.postgres.statements import LOCK, Connection, Select, Statement
+from abilities.helpers.stores.postgres.statements import LOCK
 from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.stores.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
-from tests.stores.behaviours import BEHAVIOURS, NAMESPACE, check, put
-from tests.stores.test_stores import (
-    CHANGES,
-    DAMAGE,
-    GRAPHS,
-    IMPOSSIBLE,
-    KILLS,
-    MENDING,
-    change_damaged,
-    check_accesses_before_a_rename,
-    check_most_accesses,
-    count_equal_walks,
-    find_reason,
-    refuse_impossible_import,
-    refuse_impossible_link,
-    store_three,
-    store_with_one_bad,
-)
+from tests.stores.behaviours import NAMESPACE, put
+from tests.stores.test_stores import KILLS, find_reason
 from tests.support import postgres
 from tests.support.file_cases import Row
 from tests.support.forked import Forked
 from tests.support.measurements import reached
 from tests.support.memory_cases import MEMORY_STORE_ROWS
+from tests.support.places import find_damage
 from tests.support.plugins import TAME, install, read_through_the_context
 from tests.support.sample_files import make_roots
 from tests.support.surfaces import Through, calls_through, environment
 from tests.support.tier import size
+from tests.support.trips import count_trips
 from tests.support.waiting import GIVE_UP_SECONDS, wait_until
 
 NEVER = 3600.0
@@ -114,64 +100,18 @@ async def open_store(url: str, **options: Any) -> AsyncIterator[PostgresStore]:
         await store.close()
 
 
-@pytest.mark.parametrize("name", [*IMPOSSIBLE, "NUL"])
-async def test_s18_one_impossible_change_fails_alone(name: str, url: str) -> None:
-    fields = {"content": "a\0b"}
-    if name in IMPOSSIBLE:
-        fields = IMPOSSIBLE[name]
-
-    async with open_store(url) as store:
-        await store_with_one_bad(store, fields, CHANGES)
-
-
-@pytest.mark.parametrize("weight", [float("nan"), float("inf"), 2.0, -0.5])
-async def test_an_impossible_link_is_never_acknowledged(weight: float, url: str) -> None:
-    async with open_store(url) as store:
-        await refuse_impossible_link(store, weight)
-
-
-async def test_an_impossible_memory_of_an_import_is_refused_alone(url: str) -> None:
-    async with open_store(url) as store:
-        await refuse_impossible_import(store)
-
-
-@pytest.mark.parametrize("kind", MENDING)
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.sampled(12)
-async def test_s16_a_damaged_memory_is_changed_and_deleted(
-    damage: str, kind: Kind, url: str
-) -> None:
-    async with open_store(url) as store:
-        memory_id = await store_three(store)
-        with psycopg.connect(url) as connection:
-            connection.execute("SET search_path = abilities_data")
-            assert connection.execute(damage.encode()).rowcount == 1
-
-        await change_damaged(store, memory_id, kind)
-
-
 async def test_a_change_whose_batch_fails_for_an_unforeseen_reason_is_tried_alone(url: str) -> None:
-    async def fail(connection: Connection) -> None:
-        await connection.execute("DO $$ BEGIN RAISE SQLSTATE 'XX000'; END $$")
+    async def fail(transaction: Transaction) -> None:
+        await transaction.run("DO $$ BEGIN RAISE SQLSTATE 'XX000'; END $$")
 
     async with open_store(url) as store:
-        first = store._calls.write(NAMESPACE, fail)
+        first = store.engine.write(NAMESPACE, fail)
         others = [put(store, f"k{number}") for number in range(30)]
         failed, *stored = await asyncio.gather(first, *others, return_exceptions=True)
 
         assert isinstance(failed, Refused)
         assert [result for result in stored if isinstance(result, Exception)] == []
         assert await store.count_memories() == 30
-
-
-async def test_the_store_conforms(server: str) -> None:
-    @asynccontextmanager
-    async def open_empty() -> AsyncIterator[PostgresStore]:
-        with postgres.database(server) as url:
-            async with open_store(url) as store:
-                yield store
-
-    assert len(await check(open_empty)) == len(BEHAVIOURS)
 
 
 @pytest.fixture(scope="module")
@@ -197,31 +137,9 @@ async def test_a_wrong_call_is_refused_as_by_the_embedded_store(
     assert found == SHOWN_REASONS.get(reason, reason)
 
 
-async def test_no_more_accesses_are_counted_than_an_import_takes(url: str) -> None:
-    async with open_store(url) as store:
-        await check_most_accesses(store)
-
-
-async def test_accesses_that_were_counted_before_a_rename_are_kept(url: str) -> None:
-    async with open_store(url) as store:
-        await check_accesses_before_a_rename(store)
-
-
-async def test_walks_are_the_walks_in_memory(url: str) -> None:
-    async with open_store(url) as store:
-        assert await count_equal_walks(store, range(GRAPHS)) == GRAPHS
-
-
 @pytest.mark.requirement("R4.5.2", "R4.7.2")
 async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One for the links of each level, first and last included, and one for the memories."""
-    trips: list[Select[Any]] = []
-    execute = Select._execute
-
-    async def count_trips(select: Select[Any], connection: Any, values: Any) -> Any:
-        trips.append(select)
-        return await execute(select, connection, values)
-
     async with open_store(url) as store:
         chain = [put(store, f"c{n}", links=[(f"c{n + 1}", 0.5)]) for n in range(10)]
         tree = [
@@ -232,7 +150,7 @@ async def test_a_walk_takes_few_round_trips(url: str, monkeypatch: pytest.Monkey
         puts = [*chain, *tree]
         for start in range(0, len(puts), 30):
             await asyncio.gather(*puts[start : start + 30])
-        monkeypatch.setattr(Select, "_execute", count_trips)
+        trips = count_trips(monkeypatch)
         for key in ("c0", "t0", "t1", "t3"):
             for depth in (1, 3, 6):
                 trips.clear()
@@ -244,17 +162,10 @@ async def test_a_page_of_an_export_takes_few_round_trips(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One for the memories and one for their links, however many there are."""
-    trips: list[Select[Any]] = []
-    execute = Select._execute
-
-    async def count_trips(select: Select[Any], connection: Any, values: Any) -> Any:
-        trips.append(select)
-        return await execute(select, connection, values)
-
     async with open_store(url) as store:
         memories = [put(store, f"m{n}", links=[(f"m{n + 1}", 0.5)] * (n % 3)) for n in range(40)]
         await asyncio.gather(*memories)
-        monkeypatch.setattr(Select, "_execute", count_trips)
+        trips = count_trips(monkeypatch)
 
         page = await store.read_page(("", ""), 100)
 
@@ -312,10 +223,10 @@ def test_every_data_tables_keys_begin_with_the_namespace(url: str) -> None:
         "recall_recent",
         "recall_terms",
         "stale_ranks",
-        "schema_version",
+        "store_version",
         "versions",
     }
-    assert all(column == "namespace" for table, column in keys if table != "schema_version")
+    assert all(column == "namespace" for table, column in keys if table != "store_version")
 
 
 async def _create_schema(url: str) -> None:
@@ -522,7 +433,7 @@ WAITING = (
 async def test_a_newer_schema_is_neither_read_nor_written(url: str) -> None:
     await _create_schema(url)
     with psycopg.connect(url) as connection:
-        connection.execute("INSERT INTO abilities.schema_version VALUES (99)")
+        connection.execute("INSERT INTO abilities.store_version VALUES (99)")
 
     async with open_store(url) as store:
         assert await find_reason(put(store, "k")) == "schema_too_new"
@@ -622,8 +533,7 @@ async def test_a_damaged_link_follows_a_rename_and_stays_damaged(url: str) -> No
         assert [(link.source, link.target) for link in backlinks.links] == [("c", "c")]
         assert backlinks.total == 2
 
-        findings = await store.check(lambda _: None, full=True)
-        assert [f.name for f in findings if f.state == "damaged"] == ["links"]
+        assert await find_damage(store) == ["links"]
 
 
 async def test_renames_share_a_transaction_and_fail_alone(url: str) -> None:
@@ -652,14 +562,13 @@ async def test_renames_share_a_transaction_and_fail_alone(url: str) -> None:
 
 async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> None:
     """The error of a change's last statement arrives when the change is already over."""
-    divide = Statement("SELECT 1 / %s::int")
 
-    async def work(divisor: int, connection: Connection) -> int:
-        await divide.execute(connection, divisor)
+    async def work(divisor: int, transaction: Transaction) -> int:
+        await transaction.run("SELECT 1 / CAST(? AS int)", divisor)
         return divisor
 
     async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
-        changes = [store._calls.write(NAMESPACE, partial(work, divisor)) for divisor in (1, 0, 2)]
+        changes = [store.engine.write(NAMESPACE, partial(work, divisor)) for divisor in (1, 0, 2)]
         first, failed, last = await asyncio.gather(*changes, return_exceptions=True)
 
     assert (first, last) == (1, 2)
@@ -668,14 +577,14 @@ async def test_an_error_that_arrives_late_fails_its_change_alone(url: str) -> No
 
 
 async def test_a_change_that_takes_too_long_fails_alone(url: str) -> None:
-    async def work(seconds: float, connection: Connection) -> float:
-        await connection.execute("SET LOCAL statement_timeout = '200ms'")
-        await connection.execute("SELECT pg_sleep(%s)", (seconds,))
+    async def work(seconds: float, transaction: Transaction) -> float:
+        await transaction.run("SET LOCAL statement_timeout = '200ms'")
+        await transaction.run("SELECT pg_sleep(?)", seconds)
         return seconds
 
     async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
         await put(store, "k")  # the connection is open, so that the changes come together
-        changes = [store._calls.write(NAMESPACE, partial(work, n)) for n in (0.1, 0, 60, 0)]
+        changes = [store.engine.write(NAMESPACE, partial(work, n)) for n in (0.1, 0, 60, 0)]
         *others, slow, last = await asyncio.gather(*changes, return_exceptions=True)
 
     assert (*others, last) == (0.1, 0, 0)
@@ -688,14 +597,14 @@ async def test_slow_changes_do_not_share_a_transaction(
     seconds: float, transactions: Sequence[int], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_queue, "BATCH_SECONDS", seconds)
-    transaction = Select("SELECT pg_current_xact_id()::text", "".join)
 
-    async def work(connection: Connection) -> str:
-        return await transaction.fetch_only(connection)
+    async def work(transaction: Transaction) -> str:
+        ((number,),) = await transaction.fetch("SELECT CAST(pg_current_xact_id() AS text)")
+        return str(number)
 
     async with asyncio.timeout(GIVE_UP_SECONDS), open_store(url) as store:
         await put(store, "k")
-        numbers = await asyncio.gather(*(store._calls.write(NAMESPACE, work) for _ in range(6)))
+        numbers = await asyncio.gather(*(store.engine.write(NAMESPACE, work) for _ in range(6)))
 
     assert len(set(numbers)) in transactions
 
@@ -801,27 +710,6 @@ async def _fill_store(settings: Settings) -> None:
                 await abilities.call("delete_memory", {"id": stored["id"]})
 
             await abilities.call("memory_get", {"key": f"k/{n // 2}"})
-
-
-async def test_a_check_finds_what_was_changed_behind_its_back(roots: Settings) -> None:
-    await _fill_store(roots)
-    for statement, name in (
-        ("UPDATE memories SET content = 'x' WHERE key = 'k/1'", "memories"),
-        ("UPDATE links SET rank = 7 WHERE source = 'k/2'", "links"),
-        ("DELETE FROM tags WHERE id = (SELECT id FROM memories WHERE key = 'k/3')", "tags"),
-        ("UPDATE counters SET number = 99 WHERE name = 'size'", "counters"),
-        ("DELETE FROM words WHERE id = (SELECT id FROM memories WHERE key = 'k/4')", "search"),
-    ):
-        with psycopg.connect(roots.store_url) as connection:
-            connection.execute("SET search_path = abilities_data")
-            connection.execute(statement.encode())
-        async with open_store(roots.store_url) as store:
-            damaged = {
-                finding.name
-                for finding in await store.check(lambda _: None, full=True)
-                if finding.state == "damaged"
-            }
-        assert name in damaged, statement
 
 
 async def test_a_url_that_cannot_be_one_is_refused() -> None:

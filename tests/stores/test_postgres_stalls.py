@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from abilities.declarations.faults import Fault
-from abilities.helpers.stores.postgres import calls, pool
+from abilities.helpers.stores import store as store_module
+from abilities.helpers.stores.postgres import engine, pool
 from abilities.helpers.stores.postgres.server import OWN_READS
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.query import Query
@@ -48,7 +49,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let reads end soon."""
-    monkeypatch.setattr(calls, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(store_module, "READ_SECONDS", 0.5)
 
 
 @asynccontextmanager
@@ -77,7 +78,7 @@ def list_processes(url: str, statement: str = BACKENDS) -> list[int]:
 
 def count_free(store: PostgresStore) -> tuple[int, int]:
     """Return how many connections the pool has, and how many of them are lent."""
-    stats = store._calls.server._leader._pool.get_stats()
+    stats = store.engine.server._leader._pool.get_stats()
     return stats["pool_size"], stats["pool_size"] - stats["pool_available"]
 
 
@@ -188,7 +189,7 @@ async def test_a_ping_does_not_wait_for_slow_reads(url: str, patient: None) -> N
 async def test_a_change_whose_turn_does_not_come_is_busy_and_never_made(
     url: str, patient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "TURN_SECONDS", 0.5)
+    monkeypatch.setattr(engine, "TURN_SECONDS", 0.5)
     async with open_store(url) as store:
         async with locked_tables(url):
             begun = asyncio.create_task(find_reason(put(store, "begun")))

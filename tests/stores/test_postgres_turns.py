@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.stores import model
+from abilities.helpers.stores import model, transaction
 from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
 from abilities.helpers.stores.postgres import integrity, statements
 from abilities.helpers.stores.postgres.store import PostgresStore
@@ -40,6 +40,7 @@ class Turns:
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     monkeypatch.setattr(statements, "PORTION", PORTION)
+    monkeypatch.setattr(transaction, "PORTION", PORTION)
     turns = Turns()
     hash_values = model.hash_values
 
@@ -78,7 +79,7 @@ async def test_very_many_links_are_dealt_with_in_portions(
         await put(store, "k", kind="delete")
         hub = (await put(store, "hub", links=TARGETS)).stored
         assert hub is not None
-        beating = asyncio.create_task(store._calls.loop.run(turns.take()))
+        beating = asyncio.create_task(store.engine.loop.run(turns.take()))
         turns.most = 0
 
         await work(store, hub)
@@ -100,7 +101,7 @@ async def test_a_check_is_made_on_a_thread_of_its_own(
     monkeypatch.setattr(integrity, "check_store", find_thread)
 
     async with open_store(url) as store:
-        await store._calls.loop.run(find_thread())
+        await store.engine.loop.run(find_thread())
         await store.check(lambda _: None, full=True)
 
     store_thread, check_thread = threads

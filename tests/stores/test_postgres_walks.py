@@ -1,20 +1,19 @@
 """Walks in PostgreSQL: in every direction those over plain lists, in few round trips."""
 
 import random
-from collections.abc import Iterator
-from typing import Any, get_args
+from typing import get_args
 
 import psycopg
 import pytest
 
 from abilities.declarations.memory import Direction
 from abilities.helpers.stores.model import LinkRecord, LinkRow
-from abilities.helpers.stores.postgres.statements import Select
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.walk import Walk, WalkLimits, WalkLink, WalkOutcome
 from tests.stores.behaviours import NAMESPACE, put
 from tests.support import postgres
 from tests.support.tier import size
+from tests.support.trips import count_trips, note_read_rows
 
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 GRAPHS = size("ABILITIES_GRAPHS", quick=5, full=40)
@@ -163,19 +162,15 @@ async def test_hubs_cost_no_more_in_any_direction(url: str) -> None:
                 for ends in (("hub", f"m{number}"), (f"m{number}", "hub")):
                     link = LinkRow(*ends, "a", number / 20_000)
                     copy.write_row((NAMESPACE, *LinkRecord.build(link, 0.5, 0.5)))
+        connection.execute(
+            "INSERT INTO link_counts SELECT namespace, key, count(*) - sum(incoming), sum(incoming)"
+            " FROM (SELECT namespace, source AS key, 0 AS incoming FROM links"
+            " UNION ALL SELECT namespace, target, 1 FROM links) AS ends GROUP BY namespace, key"
+        )
         connection.execute("ANALYZE links")
 
-    read_rows: list[float] = []
-    execute = Select._execute
-
-    async def explain(select: Select[Any], connection: Any, values: Any) -> Any:
-        text = b"EXPLAIN (ANALYZE, FORMAT JSON) " + select.text
-        (plan,) = (await (await connection.execute(text, values)).fetchone())[0]
-        read_rows.append(max(find_rows(plan["Plan"])))
-        return await execute(select, connection, values)
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Select, "_execute", explain)
+        read_rows = note_read_rows(patch)
         for direction in DIRECTIONS:
             result = await store.walk(NAMESPACE, "hub", WalkLimits(1, 5, 20), direction)
             assert result.memories[0].backlinks_total == 20_000  # type: ignore[union-attr]
@@ -186,22 +181,3 @@ async def test_hubs_cost_no_more_in_any_direction(url: str) -> None:
     assert len(read_rows) >= 8
     assert max(read_rows) <= 1_000
     await store.close()
-
-
-def find_rows(plan: dict[str, Any]) -> Iterator[float]:
-    """Yield how many rows each part of a plan read."""
-    yield plan["Actual Rows"] * plan["Actual Loops"] + plan.get("Rows Removed by Filter", 0)
-    for part in plan.get("Plans", ()):
-        yield from find_rows(part)
-
-
-def count_trips(monkeypatch: pytest.MonkeyPatch) -> list[Select[Any]]:
-    trips: list[Select[Any]] = []
-    execute = Select._execute
-
-    async def count(select: Select[Any], connection: Any, values: Any) -> Any:
-        trips.append(select)
-        return await execute(select, connection, values)
-
-    monkeypatch.setattr(Select, "_execute", count)
-    return trips

@@ -1,63 +1,73 @@
 """A damaged recall index: recall answers, memories are changed, and a repair makes it sound."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 from abilities.helpers.search import postings, selection
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
+from abilities.helpers.stores import recall_index
 from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.postgres import recall_index
-from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import ServableStore
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import expect_stored, rename
-from tests.stores.test_postgres_repair import tamper as tamper_with_database
+from tests.stores.test_recall_index import compare
 from tests.stores.test_stores import open_store
-from tests.stores.test_transfer import run, tamper
+from tests.stores.test_transfer import tamper
+from tests.support.places import StorePlace, find_damage, list_cases
 from tests.support.recall_damage import (
+    BLOCKS,
     POSTGRES_BLOCKS,
     POSTGRES_RECENT,
+    RECENT,
     SQLITE_BLOCKS,
     SQLITE_RECENT,
 )
 
 SMALL_BLOCK = 4
 COUNT = 2 * SMALL_BLOCK + 2
-"""Memories in two blocks, and two recent ones."""
+"""Memories in two full blocks, and in one more."""
 
 
-@pytest.mark.parametrize("statement", [*SQLITE_RECENT, *SQLITE_BLOCKS])
-async def test_a_damaged_index_in_a_file(
-    statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each change merge those before, so that the last one alone is recent."""
     for module in (postings, selection):
         monkeypatch.setattr(module, "BLOCK_DOCS", SMALL_BLOCK)
-    path = tmp_path / "m.db"
-    async with open_store(path) as store:
-        ids = await fill(store)
-    tamper(path, statement)
+    monkeypatch.setattr(recall_index, "MOST_RECENT", 0)
 
-    async with open_store(path) as store:
-        assert await is_damaged(store)
+
+@pytest.mark.parametrize(
+    ("place", "statement"),
+    list_cases(
+        [*RECENT, *BLOCKS],
+        sqlite=[*SQLITE_RECENT, *SQLITE_BLOCKS],
+        postgres=[*POSTGRES_RECENT, *POSTGRES_BLOCKS],
+    ),
+    indirect=["place"],
+)
+async def test_a_damaged_index_is_used_and_repaired(statement: str, place: StorePlace) -> None:
+    async with place.open() as store:
+        ids = await fill(store)
+    place.tamper(statement)
+
+    async with place.open() as store:
+        assert await find_damage(store) == ["search"]
         await use(store, ids)
 
-    repaired = await open_and_repair(path)
+    await place.repair()
 
-    assert repaired.exit_code == 0, repaired.output
-    async with open_store(path) as store:
-        assert not await is_damaged(store)
+    async with place.open() as store:
+        assert await find_damage(store) == []
         assert await recall(store, "content") == await list_keys(store)
+        await compare(store, RecallRequest((split_question("content new", Language()),)))
 
 
 async def test_a_damaged_memory_of_a_damaged_index_is_mended_by_a_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """What the index has of it is looked up in its whole block."""
-    monkeypatch.setattr(postings, "BLOCK_DOCS", SMALL_BLOCK)
     path = tmp_path / "m.db"
     async with open_store(path) as store:
         ids = await fill(store)
@@ -71,29 +81,6 @@ async def test_a_damaged_memory_of_a_damaged_index_is_mended_by_a_change(
         changed = await put(store, "", kind="update", id=ids[1], summary="s")
 
     assert changed.mended == ()
-
-
-@pytest.mark.parametrize("statement", [*POSTGRES_RECENT, *POSTGRES_BLOCKS])
-async def test_a_damaged_index_in_a_database(
-    statement: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each change merges those before, so that the last one alone is recent."""
-    monkeypatch.setattr(recall_index, "MOST_RECENT", 0)
-    store = PostgresStore(url)
-    ids = await fill(store)
-    tamper_with_database(url, statement)
-    assert await is_damaged(store)
-
-    await use(store, ids)
-    await store.repair(tmp_path / "aside.jsonl", lambda _: None, dry_run=False)
-
-    assert not await is_damaged(store)
-    assert await recall(store, "content") == await list_keys(store)
-    await store.close()
-
-
-async def open_and_repair(path: Path) -> Result:
-    return await asyncio.to_thread(run, path, "repair")
 
 
 async def fill(store: ServableStore) -> list[str]:
@@ -141,10 +128,3 @@ async def list_keys(store: ServableStore) -> list[str]:
     """Return the keys of all memories, sorted."""
     memories = await store.read_page(("", ""), 1_000)
     return sorted(memory.row.key for memory in memories if isinstance(memory, StoredMemory))
-
-
-async def is_damaged(store: ServableStore) -> bool:
-    findings = await store.check(lambda _: None, full=True)
-    damaged = [finding.name for finding in findings if finding.state == "damaged"]
-    assert set(damaged) <= {"search"}, findings
-    return bool(damaged)

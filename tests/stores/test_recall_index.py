@@ -1,114 +1,119 @@
-"""The recall index of SQLite stores follows every change, and recall is exact."""
+"""The recall index of a store follows every change, and recall is exact."""
 
+import asyncio
 import random
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import orjson
+import psycopg
 import pytest
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.search import postings
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question, weigh_terms, weigh_text
+from abilities.helpers.stores import recall_index
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.model import IncomingMemory, StoredMemory
+from abilities.helpers.stores.postgres.statements import Select
+from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.stores.postgres.transaction import PostgresTransaction, bind
+from abilities.helpers.stores.protocol import Recalled, ServableStore
 from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.sqlite.recall_recent import RecentTerms, pack_terms, unpack_terms
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.recall_check import rebuild_index
+from abilities.helpers.stores.recall_index import PART_BLOCKS, RecentChange
+from abilities.helpers.stores.transaction import Statement
 from tests.stores.behaviours import NAMESPACE, put
-from tests.stores.test_stores import open_store
+from tests.stores.behaviours.steps import plan
 from tests.support.exhaustive_recall import Expected, rank_exhaustively
+from tests.support.places import DatabasePlace, FilePlace, StorePlace, find_damage, list_cases
 from tests.support.recall_index import PlainMemory
 from tests.support.tier import size
 
 ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=4, full=60)
+DATABASE_ROUNDS = size("ABILITIES_RECALL_ROUNDS", quick=1, full=6)
+STEPS = size("ABILITIES_RECALLED", quick=150, full=600)
 ENGLISH = Language()
 LATER = "2026-02-01T00:00:00.000Z"
+LARGE_ROOM = 1 << 30
+KEYS = [*(f"key{n}" for n in range(12)), "Tea House", "ADR-007", "lamp/1", "river-2"]
 WORDS = [
-    "tea",
-    "coffee",
-    "water",
-    "stone",
-    "parse_args",
-    "ADR-007",
-    "running",
-    "runs",
-    "the",
-    "of",
-    "世界",
-    "größe",
-    "cup",
+    *("tea", "coffee", "water", "stone", "cup", "lamp", "lamps", "river", "night", "x1"),
+    *("parse_args", "ADR-007", "adr", "running", "runs", "the", "of"),
+    *("世界", "größe", "Zürich", "数据库"),
 ]
-Postings = dict[tuple[str, int, str, int], int]
-"""Weights by namespace, archived, term and rowid."""
+Postings = dict[tuple[str, int, str, str], int]
+"""Weights by namespace, archived, term and key."""
 
 
-def read_index(path: Path) -> Postings:
+def read_index(place: StorePlace) -> Postings:
     """Return what the index of a store holds."""
-    found: Postings = {}
-    with sqlite3.connect(path) as connection:
-        memories = {
-            (namespace, doc): memory
-            for memory, namespace, doc in connection.execute(
-                "SELECT memory, namespace, doc FROM recall_docs"
-            )
-        }
-        for namespace, doc, archived, terms in connection.execute(
-            "SELECT namespace, doc, archived, terms FROM recall_recent"
-        ):
-            for term, weight in unpack_terms(terms).items():
-                found[namespace, archived, term, memories[namespace, doc]] = weight
-        for namespace, block, archived, term, docs in connection.execute(
-            "SELECT namespace, block, archived, term, docs"
-            " FROM recall_terms JOIN recall_segments USING (segment)"
-        ):
-            for doc, weight in postings.unpack(docs, block):
-                found[namespace, archived, term, memories[namespace, doc]] = weight
+    found: dict[tuple[str, int, str, int], int] = {}
+    keys = {
+        (namespace, doc): key
+        for namespace, doc, key in place.fetch("SELECT namespace, doc, key FROM shelf")
+    }
+    for namespace, part, block, archived, term, docs in place.fetch(
+        "SELECT namespace, part, block, archived, term, docs FROM recall_terms"
+    ):
+        assert docs and part == block // PART_BLOCKS
+        for doc, weight in postings.unpack(docs, block):
+            found[namespace, archived, term, doc] = weight
+    for namespace, *columns in place.fetch(
+        "SELECT namespace, doc, archived, terms, weights FROM recall_recent ORDER BY number"
+    ):
+        change = RecentChange._make(columns)
+        for term, before, after in change.list_weights():
+            posting = (namespace, change.archived, term, change.doc)
+            assert found.pop(posting, 0) == before
+            if after:
+                found[posting] = after
 
-    connection.close()
-    return found
+    return {
+        (namespace, archived, term, keys[namespace, doc]): weight
+        for (namespace, archived, term, doc), weight in found.items()
+    }
 
 
-def build_index(path: Path) -> Postings:
+def build_index(place: StorePlace) -> Postings:
     """Return what the index of a store must hold, from its memories."""
     expected: Postings = {}
-    with sqlite3.connect(path) as connection:
-        for memory, namespace, archived, key, summary, content in connection.execute(
-            "SELECT rowid, namespace, archived, key, summary, content FROM memories"
-        ):
-            for term, weight in weigh_terms(key, summary, content, ENGLISH).items():
-                expected[namespace, archived, term, memory] = weight
+    for namespace, archived, key, summary, content in place.fetch(
+        "SELECT namespace, archived, key, summary, content FROM memories"
+    ):
+        for term, weight in weigh_terms(key, summary, content, ENGLISH).items():
+            expected[namespace, archived, term, key] = weight
 
-    connection.close()
     return expected
 
 
-async def change_randomly(store: SqliteStore, chance: random.Random, count: int) -> None:
+async def change_randomly(store: ServableStore, chance: random.Random, count: int) -> None:
     """Store, change, rename, archive, revive and delete memories."""
-    keys = [f"key{n}" for n in range(12)] + ["Tea House", "ADR-007"]
     for _ in range(count):
-        key = chance.choice(keys)
+        key = chance.choice(KEYS)
         page = await store.query(NAMESPACE, Query(limit=100, archived=True))
         memories = [memory for memory in page.memories if isinstance(memory, StoredMemory)]
         memory_id = chance.choice(memories).row.id if memories else ""
         kind = chance.choice(["store", "store", "store", "update", "rename", "archive", "delete"])
 
+        weights = (chance.random(), chance.randrange(1, 11) / 10)
+        targets = [chance.choice([*KEYS, "gone"]) for _ in range(chance.randint(0, 3))]
+        links = {target: chance.choice(weights) for target in targets}.items()
+        fields: dict[str, Any] = {
+            "content": write_words(chance, 1, 12),
+            "summary": write_words(chance, 0, 3),
+            "type": chance.choice(["core", "learning", "task"]),
+            "tags": chance.sample(["a", "b"], chance.randint(0, 2)),
+            "importance": chance.choice(["low", "high"]),
+            "memory_score": chance.randrange(1, 11) / 10,
+        }
         if kind == "store" or not memory_id:
-            links = [(chance.choice(keys), chance.randrange(1, 11) / 10) for _ in range(3)]
-            await put(
-                store,
-                key,
-                links=dict(links).items(),
-                content=" ".join(chance.choices(WORDS, k=chance.randint(1, 12))),
-                summary=" ".join(chance.choices(WORDS, k=chance.randint(0, 3))),
-                type=chance.choice(["core", "task"]),
-                tags=chance.sample(["a", "b"], chance.randint(0, 2)),
-                memory_score=chance.randrange(1, 11) / 10,
-            )
+            await put(store, key, links=links, **fields)
         elif kind == "update":
-            await put(store, "", kind="update", id=memory_id, content=chance.choice(WORDS))
+            await put(store, "", kind="update", id=memory_id, links=links, **fields)
         elif kind == "rename":
             with suppress(Refused):  # the key may be in use
                 await put(store, key, kind="update", id=memory_id)
@@ -118,37 +123,46 @@ async def change_randomly(store: SqliteStore, chance: random.Random, count: int)
             await store.change(NAMESPACE, Change("delete", LATER, memory_id))
 
 
-async def list_plain(store: SqliteStore) -> list[PlainMemory]:
-    """Return the memories of a store as the plain computation takes them."""
-    plain: list[PlainMemory] = []
-    for memory in await store.read_page(("", ""), 10_000):
-        assert isinstance(memory, StoredMemory)
-        row = memory.row
-        plain.append(
-            PlainMemory(
-                row.key,
-                row.content,
-                row.summary,
-                type=row.type,
-                tags=tuple(tag for tag in "ab" if f'"{tag}"' in row.tags),
-                category=row.category,
-                importance=row.importance,
-                score=row.score,
-                archived=bool(row.archived),
-                updated_at=row.updated_at,
-                links=[(link.target, link.weight) for link in memory.links],
-            )
-        )
-
-    return plain
+def write_words(chance: random.Random, least: int, most: int) -> str:
+    return " ".join(chance.choices(WORDS, k=chance.randint(least, most)))
 
 
-async def compare(store: SqliteStore, request: RecallRequest) -> None:
+async def read_all(store: ServableStore) -> list[StoredMemory]:
+    memories = await store.read_page(("", ""), 10_000)
+    return [memory for memory in memories if isinstance(memory, StoredMemory)]
+
+
+def make_plain(memory: StoredMemory) -> PlainMemory:
+    """Return a memory as the plain computation takes it."""
+    row = memory.row
+    return PlainMemory(
+        row.key,
+        row.content,
+        row.summary,
+        type=row.type,
+        tags=tuple(orjson.loads(row.tags)),
+        category=row.category,
+        importance=row.importance,
+        score=row.score,
+        archived=bool(row.archived),
+        updated_at=row.updated_at,
+        links=[(link.target, link.weight) for link in memory.links],
+    )
+
+
+async def recall(store: ServableStore, request: RecallRequest) -> Recalled:
+    """Return a recall that leaves out nothing."""
+    return await store.recall(NAMESPACE, request, LARGE_ROOM, [0] * len(request.questions))
+
+
+async def compare(store: ServableStore, request: RecallRequest) -> None:
     """Compare a recall with the plain computation."""
-    recalled = await store.recall(NAMESPACE, request, 1 << 30, [0] * len(request.questions))
+    plain = [make_plain(memory) for memory in await read_all(store)]
+    recalled, expected = await asyncio.gather(
+        recall(store, request), asyncio.to_thread(rank_exhaustively, plain, request)
+    )
 
     ours = [(list(r.entries), list(r.unknown_words)) for r in recalled.rankings]
-    expected = rank_exhaustively(await list_plain(store), request)
     assert [([as_expected(e) for e in entries], words) for entries, words in ours] == expected
     names = {e.name for entries, _ in ours for e in entries if not e.is_note}
     assert recalled.memories.keys() == names
@@ -158,49 +172,98 @@ def as_expected(entry: object) -> Expected:
     return Expected(*(getattr(entry, name) for name in Expected.__dataclass_fields__))
 
 
+def ask(question: str) -> Any:
+    return split_question(question, ENGLISH)
+
+
 def make_requests(chance: random.Random) -> Sequence[RecallRequest]:
     questions = tuple(
-        split_question(" ".join(chance.choices([*WORDS, "nowhere"], k=3)), ENGLISH)
+        ask(" ".join(chance.choices([*WORDS, "nowhere"], k=chance.randint(1, 5))))
         for _ in range(chance.randint(1, 3))
     )
     notes = (NoteTerms("note", weigh_text("tea and stone", ENGLISH)),)
+    filters = Filters(
+        type=chance.choice((None, None, "core")),
+        tags=chance.choice(((), (), ("a",), ("a", "b"))),
+        importance=chance.choice((None, None, "high")),
+        archived=chance.random() < 0.5,
+    )
     return [
         RecallRequest(questions),
         RecallRequest(questions, Filters(archived=True), notes=notes),
         RecallRequest(questions, Filters(type="core"), hops=1),
         RecallRequest(questions, Filters(tags=("a",), archived=True)),
         RecallRequest(questions, Filters(changed_since="2026-01-15T00:00:00.000Z"), hops=0),
+        RecallRequest(questions, filters, chance.randint(0, 2)),
     ]
 
 
+@pytest.mark.parametrize("most_recent", [0, 40, 100_000], ids=["merged", "mixed", "recent"])
 @pytest.mark.parametrize("block", [4, 1_024])
+@pytest.mark.parametrize(
+    ("place", "seed"),
+    list_cases(sqlite=range(ROUNDS), postgres=range(DATABASE_ROUNDS)),
+    indirect=["place"],
+)
 async def test_the_index_follows_every_change_and_recall_is_exact(
-    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    block: int, most_recent: int, seed: int, place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With small blocks memories move from the recent ones to the blocks by term."""
     monkeypatch.setattr(postings, "BLOCK_DOCS", block)
-    for seed in range(ROUNDS):
-        chance = random.Random(seed)
-        path = tmp_path / f"{seed}.db"
-        async with open_store(path) as store:
-            for _ in range(3):
-                await change_randomly(store, chance, 25)
+    monkeypatch.setattr(recall_index, "MOST_RECENT", most_recent)
+    chance = random.Random(seed)
+    async with place.open() as store:
+        for _ in range(3):
+            await change_randomly(store, chance, 25)
 
-                assert read_index(path) == build_index(path)
-                for finding in await store.check(lambda _: None, full=True):
-                    assert finding.state != "damaged", finding
-                if block == 1_024:
-                    for request in make_requests(chance):
-                        await compare(store, request)
+            assert read_index(place) == build_index(place)
+            assert await find_damage(store) == []
+            if block == 1_024:
+                for request in make_requests(chance):
+                    await compare(store, request)
 
 
-async def test_recall_reads_recent_memories_and_full_blocks(tmp_path: Path) -> None:
+async def test_an_imported_store_ranks_alike(place: StorePlace) -> None:
     chance = random.Random(1)
-    path = tmp_path / "m.db"
-    async with open_store(path) as store:
-        for n in range(1_100):
-            text = " ".join(chance.choices(WORDS, k=8))
-            await put(store, f"k{n:04}", content=f"{text} number{n}")
+    async with place.open() as store:
+        await change_randomly(store, chance, STEPS)
+        request = make_requests(chance)[-1]
+        before = await recall(store, request)
+
+        memories = await read_all(store)
+        for row in [memory.row for memory in memories]:
+            await store.change(NAMESPACE, Change("delete", LATER, id=row.id))
+        chance.shuffle(memories)
+        await store.import_batch([IncomingMemory(memory) for memory in memories])
+
+        assert (await recall(store, request)).rankings == before.rankings
+
+
+async def test_both_stores_give_the_same_rankings(url: str, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    places = DatabasePlace(url, tmp_path), FilePlace(tmp_path / "memory.db")
+    async with places[0].open() as store, places[1].open() as file:
+        await change_randomly(store, chance, STEPS)
+        memories = await read_all(store)
+        await file.import_batch([IncomingMemory(memory) for memory in memories])
+
+        for _ in range(20):
+            request = make_requests(chance)[-1]
+            ours, theirs = await recall(store, request), await recall(file, request)
+
+            assert ours.rankings == theirs.rankings
+            assert ours.memories.keys() == theirs.memories.keys()
+
+
+async def test_recall_reads_recent_memories_and_full_blocks(place: StorePlace) -> None:
+    chance = random.Random(1)
+    async with place.open() as store:
+        for start in range(0, 1_100, 100):
+            changes = [
+                plan("store", f"k{n:04}", fields={"type": "core", "content": content})
+                for n in range(start, start + 100)
+                for content in [f"{write_words(chance, 8, 8)} number{n}"]
+            ]
+            await store.change_many(NAMESPACE, changes, atomic=True)
         await change_randomly(store, chance, 40)
         for request in make_requests(chance):
             await compare(store, request)
@@ -208,38 +271,31 @@ async def test_recall_reads_recent_memories_and_full_blocks(tmp_path: Path) -> N
         # One of a full block and a recent one, as the random changes have left them.
         earliest, *_, latest = await list_untouched(store, 1_100)
         assert earliest < 100 and latest > 1_050
-        question = split_question(f"number{earliest} number{latest}", ENGLISH)
+        question = ask(f"number{earliest} number{latest}")
         recalled = await store.recall(NAMESPACE, RecallRequest((question,), hops=0), 1, [0])
 
         keys = [entry.name for entry in recalled.rankings[0].entries]
         assert sorted(keys) == [f"k{earliest:04}", f"k{latest:04}"]
 
-    with sqlite3.connect(path) as connection:
-        blocks = connection.execute("SELECT DISTINCT block FROM recall_terms").fetchall()
-        assert blocks == [(0,)]
-    connection.close()
 
-
-async def test_blocks_of_several_segments_hold_what_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_blocks_of_several_parts_hold_what_is_stored(
+    place: StorePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postings, "BLOCK_DOCS", 2)
-    path = tmp_path / "m.db"
+    monkeypatch.setattr(recall_index, "MOST_RECENT", 40)
     chance = random.Random(3)
 
-    async with open_store(path) as store:
+    async with place.open() as store:
         for n in range(72):
-            await put(store, f"k{n:04}", content=" ".join(chance.choices(WORDS, k=8)))
+            await put(store, f"k{n:04}", content=write_words(chance, 8, 8))
         await change_randomly(store, chance, 20)
 
-    with sqlite3.connect(path) as connection:
-        segments = connection.execute("SELECT namespace, part FROM recall_segments").fetchall()
-    connection.close()
-    assert segments[:2] == [(NAMESPACE, 0), (NAMESPACE, 1)]
-    assert read_index(path) == build_index(path)
+    parts = place.fetch("SELECT DISTINCT namespace, part FROM recall_terms ORDER BY 1, 2")
+    assert parts[:2] == [(NAMESPACE, 0), (NAMESPACE, 1)]
+    assert read_index(place) == build_index(place)
 
 
-async def list_untouched(store: SqliteStore, count: int) -> list[int]:
+async def list_untouched(store: ServableStore, count: int) -> list[int]:
     """Return the numbers of the memories that are as they were stored."""
     memories = await store.read(NAMESPACE, [f"k{n:04}" for n in range(count)])
     numbers: list[int] = []
@@ -252,44 +308,122 @@ async def list_untouched(store: SqliteStore, count: int) -> list[int]:
     return numbers
 
 
-async def test_memories_are_loaded_in_turns_until_there_is_no_room(tmp_path: Path) -> None:
-    async with open_store(tmp_path / "m.db") as store:
-        for n in range(80):
-            await put(store, f"k{n:02}", content=f"{'tea' if n % 2 else 'stone'} {'x' * 1_000}")
-        questions = (split_question("tea", ENGLISH), split_question("stone", ENGLISH))
-        request = RecallRequest(questions, hops=0)
+async def test_memories_are_loaded_in_turns_until_there_is_no_room(place: StorePlace) -> None:
+    async with place.open() as store:
+        for number in range(100):
+            await put(store, f"a{number:02}", content="river " + "x" * 900)
+            await put(store, f"b{number:02}", content="lamp " + "x" * 900)
+        request = RecallRequest((ask("river"), ask("lamp")), hops=0)
 
         every = await store.recall(NAMESPACE, request, 1 << 20, [0, 0])
         few = await store.recall(NAMESPACE, request, 10, [3, 30])
+        some = await store.recall(NAMESPACE, request, 20_000, [0, 90])
 
-    first, second = (list(map(get_name, ranking.entries)) for ranking in every.rankings)
-    assert len(every.memories) == 80
+    first, second = ([entry.name for entry in ranking.entries] for ranking in every.rankings)
+    assert len(every.memories) == 200
     turns = [name for pair in zip(first[3:], second[30:], strict=False) for name in pair]
     assert set(turns[:20]) <= set(few.memories) < set(first + second)
+    assert {f"b{number}" for number in range(90, 100)} < some.memories.keys()
+    assert "b89" not in some.memories
+    assert {f"a{number:02}" for number in range(16)} < some.memories.keys()
+    assert len(some.memories) < 100
 
 
-def get_name(entry: object) -> str:
-    name: str = entry.name  # type: ignore[attr-defined]
-    return name
+async def test_a_damaged_memory_is_told_in_its_place(place: StorePlace) -> None:
+    async with place.open() as store:
+        await put(store, "a", content="river")
+        place.tamper("UPDATE memories SET content = 'river and lamp'")
+
+        recalled = await recall(store, RecallRequest((ask("river"),)))
+
+    assert [entry.name for entry in recalled.rankings[0].entries] == ["a"]
+    error = recalled.memories["a"]
+    assert isinstance(error, Refused)
+    assert error.reason == "checksum_mismatch"
 
 
-def test_terms_are_packed_and_found() -> None:
-    weights = {"te": 1, "tea": 63, "a-b": 10, "世界": 5, "1": 9}
-    text = pack_terms(weights)
+async def test_a_change_of_a_damaged_memory_leaves_none_of_its_terms(place: StorePlace) -> None:
+    async with place.open() as store:
+        await put(store, "a", content="river")
+        place.tamper("UPDATE memories SET content = 'lamp'")
 
-    assert unpack_terms(text) == weights
-    assert unpack_terms(pack_terms({})) == {}
-    texts = [(4, text), (5, ""), (7, pack_terms({"tea": 2})), (9, text + text)]
-    recent = RecentTerms((doc, text.encode()) for doc, text in texts)
-    assert list(recent.find("tea")) == [(4, 63), (7, 2), (9, 63)]
-    for term in weights.keys() - {"tea"}:
-        assert list(recent.find(term)) == [(4, weights[term]), (9, weights[term])]
-    for term in ("t", "ea", "", "b", "63"):
-        assert list(recent.find(term)) == []
+        await put(store, "a", content="night")
+        recalled = await recall(store, RecallRequest((ask("river lamp night"),)))
+
+        assert recalled.rankings[0].unknown_words == ("river", "lamp")
+        assert await find_damage(store) == []
 
 
-@pytest.mark.parametrize("damage", [b"", b"\t", b"\x00", b"p", b"\xff", b"\xc3\xbc"])
-def test_a_recent_term_without_a_weight_is_passed_over(damage: bytes) -> None:
-    texts = [(1, b"\ntea\t1"), (2, b"\ntea\t" + damage), (3, b"\ntea"), (4, b"\ntea\t3")]
+async def test_the_language_is_that_of_the_index(place: StorePlace) -> None:
+    async with place.open(language="german") as german:
+        await put(german, "a", content="Die Häuser")
 
-    assert list(RecentTerms(texts).find("tea")) == [(1, 1), (4, 3)]
+    async with place.open(language="english") as store:
+        language = await store.read_language()
+        await put(store, "b", content="Das Haus")
+        recalled = await recall(store, RecallRequest((split_question("Häuser", language),)))
+
+    assert language == Language("german")
+    assert [entry.name for entry in recalled.rankings[0].entries] == ["a", "b"]
+
+
+async def test_a_question_with_two_hops_takes_five_trips(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(url)
+    for number in range(70):
+        content = f"river {'x' * 140}"
+        await put(store, f"m{number}", content=content, links=[(f"m{number + 1}", 0.5)])
+
+    trips: list[str | bytes] = []
+    send, fetch = Select.send, PostgresTransaction.fetch
+    fetch_each = PostgresTransaction.fetch_each
+
+    async def note_and_send(select: Select[Any], *arguments: Any) -> Any:
+        trips.append(select.text)
+        return await send(select, *arguments)
+
+    async def note_and_fetch(transaction: PostgresTransaction, text: str, *values: object) -> Any:
+        trips.append(text)
+        return await fetch(transaction, text, *values)
+
+    async def note_and_fetch_each(transaction: PostgresTransaction, *statements: Statement) -> Any:
+        trips.append(statements[0][0])
+        return await fetch_each(transaction, *statements)
+
+    monkeypatch.setattr(Select, "send", note_and_send)
+    monkeypatch.setattr(PostgresTransaction, "fetch", note_and_fetch)
+    monkeypatch.setattr(PostgresTransaction, "fetch_each", note_and_fetch_each)
+    recalled = await store.recall(NAMESPACE, RecallRequest((ask("river"),)), 8_000, (0,))
+    await store.close()
+
+    # The first one, which begins to read, travels with the second.
+    assert len([text for text in trips if "begin_read" not in str(text)]) == 5
+    assert len(recalled.memories) == 64
+
+
+_CHANGED_ROWS = """
+SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables WHERE relname = %s
+"""
+
+
+async def test_rebuilding_the_index_counts_no_memory_again(url: str, tmp_path: Path) -> None:
+    place = DatabasePlace(url, tmp_path)
+    async with place.open() as store:
+        for number in range(12):
+            await put(store, f"m{number}", content="river", tags=["a"])
+    place.tamper(
+        "UPDATE shelf SET doc = doc + 1000000 WHERE doc % 2 = 0",
+        "UPDATE shelf SET doc = -1 WHERE doc = 3",
+    )
+
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute("SET search_path = abilities_data")
+        await bind(rebuild_index)(connection, NAMESPACE)
+        counted = await connection.execute(_CHANGED_ROWS, ("counters",))
+        shelved = await connection.execute(_CHANGED_ROWS, ("shelf",))
+        numbers = await connection.execute("SELECT doc FROM shelf ORDER BY doc")
+
+        assert await counted.fetchone() == (0,)
+        assert await shelved.fetchone() == (7,)
+        assert await numbers.fetchall() == [(number,) for number in range(12)]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abilities.helpers.stores import queries
 from abilities.helpers.stores.changes import Change, create_row
 from abilities.helpers.stores.model import IncomingMemory, Row, StoredMemory
 from abilities.helpers.stores.query import Query
@@ -18,9 +19,10 @@ from abilities.helpers.stores.search_text import (
     fold_searchable,
     split_search,
 )
-from abilities.helpers.stores.sqlite import queries
+from abilities.helpers.stores.sqlite import search_plan
 from abilities.helpers.stores.sqlite.search import has_terms
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.sqlite.transaction import run
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=' "'), min_size=1)
 phrases = st.text(st.characters(exclude_categories=["Cs"], exclude_characters='"'), min_size=1)
@@ -117,7 +119,7 @@ def make_row() -> Row:
 async def test_a_search_costs_no_more_if_others_have_many_matches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_SCAN_LIMIT", 10)
+    monkeypatch.setattr(search_plan, "_SCAN_LIMIT", 10)
     few, many = [await count_steps(tmp_path / f"{others}.db", others) for others in (100, 1_000)]
 
     assert many <= few + 1
@@ -134,9 +136,9 @@ async def count_steps(path: Path, others: int) -> int:
         steps += 1
         return 0
 
-    with closing(store.access.connect(writing=False)) as connection:
+    with closing(store.engine.connect(writing=False)) as connection:
         connection.set_progress_handler(count_step, 100)
-        page = queries.run_query(connection, "own", Query(search=("wo",), limit=1))
+        page = run(connection, queries.run_query, "own", Query(search=("wo",), limit=1))
     await store.close()
 
     assert page.total == 20
@@ -180,9 +182,9 @@ def search_counting(store: SqliteStore, text: str) -> SearchEffort:
         scanned += 1
         return has_terms(terms, *columns)
 
-    with closing(store.access.connect(writing=False)) as connection:
+    with closing(store.engine.connect(writing=False)) as connection:
         connection.create_function("has_terms", -1, count_text, deterministic=True)
-        page = queries.run_query(connection, "own", Query(search=(text,), limit=50))
+        page = run(connection, queries.run_query, "own", Query(search=(text,), limit=50))
 
     return SearchEffort(page.total, scanned)
 

@@ -141,9 +141,9 @@ async def test_s17_a_log_that_goes_during_the_commit_is_noticed_too(tmp_path: Pa
     path = tmp_path / "m.db"
     async with open_store(path) as store:
         await put(store, "k")
-        assert store.access.writer.connection is not None
+        assert store.engine.writer.connection is not None
         wal = find_log(path, "-wal")
-        store.access.writer.connection.set_trace_callback(
+        store.engine.writer.connection.set_trace_callback(
             lambda statement: wal.unlink(missing_ok=True) if statement == "COMMIT" else None
         )
 

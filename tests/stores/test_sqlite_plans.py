@@ -197,7 +197,7 @@ def test_what_a_statement_names_is_found_by_an_index(
     assert repair(damaged, None, lambda _: None, dry_run=False).damage
 
     # Some can only be planned where their temporary tables and functions are, and were there.
-    with closing(SqliteStore(tmp_path / "1.db").access.connect(writing=True)) as connection:
+    with closing(SqliteStore(tmp_path / "1.db").engine.connect(writing=True)) as connection:
         for statement in [*list_constants(), *list_triggered(connection)]:
             is_beginning = any(longer.startswith(statement) for longer in offenses)
             with suppress(sqlite3.OperationalError):

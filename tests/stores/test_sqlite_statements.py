@@ -6,6 +6,7 @@ Python's cyclic garbage collector would close it some day, so that it is off in 
 import gc
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ async def test_no_statement_outlives_its_transaction(
     await put(first, "a")
     await put(first, "b")
 
-    for run in (first.access.read, first.access.writer.run):
+    for run in (partial(first.engine.reader.run, seconds=5.0), first.engine.writer.run):
         with pytest.raises(Refused) as refused:
             await run(NAMESPACE, work)
         errors.append(refused.value)

@@ -21,19 +21,23 @@ import pytest
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import Direction
+from abilities.helpers.stores import store as store_module
+from abilities.helpers.stores.best_links import BestLinks
 from abilities.helpers.stores.changes import Change, Kind, create_row, merge_change
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.protocol import ServableStore, WriteResult
 from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.sqlite import file, queries, ranking, reader
+from abilities.helpers.stores.ranking import SIDES, Side
+from abilities.helpers.stores.sqlite import file, reader, search_plan
 from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.sqlite.transaction import run
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from tests.stores import behaviours
 from tests.stores.behaviours import NAMESPACE, put
 from tests.support.forked import Forked
 from tests.support.graphs import Graph, make_random_graph
 from tests.support.measurements import reached
-from tests.support.permissions import let_others_enter
+from tests.support.places import StorePlace, find_damage
 from tests.support.tier import size
 from tests.support.waiting import GIVE_UP_SECONDS
 from tests.support.walk_oracles import describe, expect_by_recursion
@@ -58,17 +62,18 @@ async def open_store(path: Path) -> AsyncGenerator[SqliteStore]:
         await store.close()
 
 
-async def test_sqlite_behaves(tmp_path: Path) -> None:
-    numbers = iter(range(100))
-    checked = await behaviours.check(lambda: open_store(tmp_path / f"{next(numbers)}.db"))
-
-    assert len(checked) == len(behaviours.BEHAVIOURS) >= 10
+@pytest.mark.parametrize("behaviour", behaviours.BEHAVIOURS, ids=lambda given: given.__name__)
+async def test_a_store_behaves(
+    behaviour: behaviours.Behaviour[ServableStore], place: StorePlace
+) -> None:
+    async with place.open() as store:
+        await behaviour(store)
 
 
 async def test_the_search_index_finds_what_a_scan_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_SCAN_LIMIT", 0)
+    monkeypatch.setattr(search_plan, "_SCAN_LIMIT", 0)
     numbers = iter(range(100))
 
     await behaviours.check(
@@ -143,7 +148,7 @@ async def test_s8_a_full_disk_refuses_the_write_and_keeps_the_rest(tmp_path: Pat
     store = SqliteStore(path)
     await put(store, "k1")
 
-    connection = store.access.writer.connection
+    connection = store.engine.writer.connection
     assert connection is not None
 
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -195,77 +200,54 @@ async def test_s10_a_file_that_is_no_store_is_refused_and_left_untouched(
     assert path.read_bytes() == before
 
 
-async def test_s11_a_newer_schema_is_neither_read_nor_written(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    await fill_store(path)
-
-    with sqlite3.connect(path) as other:
-        other.execute("PRAGMA user_version = 99")
-
-    other.close()
-    before = path.read_bytes()
-
-    store = SqliteStore(path)
-
-    assert await find_reason(store.query(NAMESPACE, Query())) == "schema_too_new"
-    assert await find_reason(put(store, "new")) == "schema_too_new"
-
-    await store.close()
-
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("statement", [ranking.BEST_LINKS, ranking.BEST_BACKLINKS])
-async def test_a_page_of_links_is_one_range_of_an_index(statement: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("side", SIDES)
+async def test_a_page_of_links_is_one_range_of_an_index(side: Side, tmp_path: Path) -> None:
     """So a page costs the same however many links a memory has."""
     path = tmp_path / "m.db"
     await fill_store(path)
+    sent: list[str] = []
 
     with sqlite3.connect(path) as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", ("n", "k", 1, 0)).fetchall()
+        connection.set_trace_callback(sent.append)
+        run(connection, lambda transaction: BestLinks(transaction, "n").read(side, "k", 1))
+        connection.set_trace_callback(None)
+        (statement,) = [text for text in sent if "FROM links" in text]
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
 
     connection.close()
 
-    assert len(plan) == 1 and "SEARCH links" in plan[0][-1] and "(namespace=? AND" in plan[0][-1]
+    assert len(plan) == 1 and "SEARCH l USING" in plan[0][-1] and "(namespace=? AND" in plan[0][-1]
 
 
-async def test_accesses_that_were_counted_before_a_rename_are_kept(tmp_path: Path) -> None:
-    async with open_store(tmp_path / "m.db") as store:
-        await check_accesses_before_a_rename(store)
+async def test_accesses_that_were_counted_before_a_rename_are_kept(place: StorePlace) -> None:
+    async with place.open() as store:
+        written = await put(store, "old")
+        assert written.stored is not None
 
-
-async def check_accesses_before_a_rename(store: ServableStore) -> None:
-    written = await put(store, "old")
-    assert written.stored is not None
-
-    store.count_access(NAMESPACE, "old", "2026-01-03T00:00:00.000Z")
-    await put(store, "new", kind="update", id=written.stored.row.id)
-    renamed = await store.read_linked(NAMESPACE, "new", 0, 1)
+        store.count_access(NAMESPACE, "old", "2026-01-03T00:00:00.000Z")
+        await put(store, "new", kind="update", id=written.stored.row.id)
+        renamed = await store.read_linked(NAMESPACE, "new", 0, 1)
 
     assert (renamed.accessed_at, renamed.access_count) == ("2026-01-03T00:00:00.000Z", 1)
 
 
-async def test_no_more_accesses_are_counted_than_an_import_takes(tmp_path: Path) -> None:
-    async with open_store(tmp_path / "m.db") as store:
-        await check_most_accesses(store)
+async def test_no_more_accesses_are_counted_than_an_import_takes(place: StorePlace) -> None:
+    async with place.open() as store:
+        await put(store, "k")
+        (memory,) = await store.read_page(("", ""), 1)
+        assert isinstance(memory, StoredMemory)
+        imported = memory._replace(access_count=MAX_ACCESS_COUNT - 1)
+        assert await store.import_batch([IncomingMemory(imported)], replace=True) == ["unchanged"]
+        changed = imported._replace(row=imported.row._replace(content="changed"))
+        assert await store.import_batch([IncomingMemory(changed)], replace=True) == ["replaced"]
 
+        for _ in range(3):
+            store.count_access(NAMESPACE, "k", NOW)
+        await put(store, "new", kind="update", id=imported.row.id)  # it writes the accesses first
 
-async def check_most_accesses(store: ServableStore) -> None:
-    await put(store, "k")
-    (memory,) = await store.read_page(("", ""), 1)
-    assert isinstance(memory, StoredMemory)
-    imported = memory._replace(access_count=MAX_ACCESS_COUNT - 1)
-    assert await store.import_batch([IncomingMemory(imported)], replace=True) == ["unchanged"]
-    changed = imported._replace(row=imported.row._replace(content="changed"))
-    assert await store.import_batch([IncomingMemory(changed)], replace=True) == ["replaced"]
-
-    for _ in range(3):
-        store.count_access(NAMESPACE, "k", NOW)
-    await put(store, "new", kind="update", id=imported.row.id)  # it writes the accesses first
-
-    counted = await store.read_linked(NAMESPACE, "new", 0, 1)
-    assert counted.access_count == MAX_ACCESS_COUNT
-    assert parse_line(format_line(counted)).access_count == MAX_ACCESS_COUNT
+        counted = await store.read_linked(NAMESPACE, "new", 0, 1)
+        assert counted.access_count == MAX_ACCESS_COUNT
+        assert parse_line(format_line(counted)).access_count == MAX_ACCESS_COUNT
 
 
 async def test_a_text_that_is_not_utf8_fails_alone_each_time(tmp_path: Path) -> None:
@@ -318,73 +300,61 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
     "tags of numbers": {"tags": [1]},
     "no object": {"metadata": [1]},
     "integer": {"category": 10**30},
+    "NUL": {"content": "a\0b"},
 }
 """Fields that a validated request never has."""
 
 
-async def store_with_one_bad(store: ServableStore, fields: dict[str, Any], count: int) -> None:
-    """Make changes in several namespaces at once, one of which has impossible fields."""
-    changes: list[Awaitable[WriteResult]] = []
-    for number in range(count):
-        name = f"n{number % 5}"
-        values = {"type": "core", "content": f"c{number}"}
-        if number == count // 2:
-            values |= fields
-        change = Change("store", NOW, key=f"k{number}", new_id=str(uuid4()), fields=values)
-        changes.append(store.change(name, change))
-
-    results = await asyncio.gather(*changes, return_exceptions=True)
-
-    failed = [number for number, result in enumerate(results) if isinstance(result, Exception)]
-    assert failed == [count // 2]
-    for finding in await store.check(lambda _: None, full=True):
-        assert finding.state != "damaged", finding
-    for number in range(count):
-        (memory,) = await store.read(f"n{number % 5}", [f"k{number}"])
-        assert isinstance(memory, StoredMemory) == (number != count // 2), memory
-
-
 @pytest.mark.parametrize("name", IMPOSSIBLE)
-async def test_s18_one_impossible_change_fails_alone(name: str, tmp_path: Path) -> None:
-    async with open_store(tmp_path / "m.db") as store:
-        await store_with_one_bad(store, IMPOSSIBLE[name], CHANGES)
+async def test_s18_one_impossible_change_fails_alone(name: str, place: StorePlace) -> None:
+    """Of changes in several namespaces at once."""
+    async with place.open() as store:
+        changes: list[Awaitable[WriteResult]] = []
+        for number in range(CHANGES):
+            namespace = f"n{number % 5}"
+            values = {"type": "core", "content": f"c{number}"}
+            if number == CHANGES // 2:
+                values |= IMPOSSIBLE[name]
+            change = Change("store", NOW, key=f"k{number}", new_id=str(uuid4()), fields=values)
+            changes.append(store.change(namespace, change))
+
+        results = await asyncio.gather(*changes, return_exceptions=True)
+
+        failed = [number for number, result in enumerate(results) if isinstance(result, Exception)]
+        assert failed == [CHANGES // 2]
+        assert await find_damage(store) == []
+        for number in range(CHANGES):
+            (memory,) = await store.read(f"n{number % 5}", [f"k{number}"])
+            assert isinstance(memory, StoredMemory) == (number != CHANGES // 2), memory
 
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf"), 2.0, -0.5])
-async def test_an_impossible_link_is_never_acknowledged(weight: float, tmp_path: Path) -> None:
-    async with open_store(tmp_path / "m.db") as store:
-        await refuse_impossible_link(store, weight)
+async def test_an_impossible_link_is_never_acknowledged(weight: float, place: StorePlace) -> None:
+    async with place.open() as store:
+        await put(store, "a")
+        wrong = put(store, "b", links=[("a", weight)])
+        right = put(store, "c", links=[("a", 0.5)])
+
+        refused, stored = await asyncio.gather(wrong, right, return_exceptions=True)
+
+        assert isinstance(refused, Refused) and not isinstance(stored, Exception)
+        assert await find_reason(store.read_linked(NAMESPACE, "b", 0, 5)) == "memory_not_found"
 
 
-async def refuse_impossible_link(store: ServableStore, weight: float) -> None:
-    await put(store, "a")
-    wrong = put(store, "b", links=[("a", weight)])
-    right = put(store, "c", links=[("a", 0.5)])
+async def test_an_impossible_memory_of_an_import_is_refused_alone(place: StorePlace) -> None:
+    async with place.open() as store:
+        memories: list[IncomingMemory] = []
+        for key, score in (("a", 0.5), ("b", 80.0), ("c", 0.5)):
+            fields = {"type": "core", "content": "x", "memory_score": score}
+            change = Change("store", NOW, key=key, new_id=str(uuid4()), fields=fields)
+            row = merge_change(change, create_row(change, NAMESPACE), []).row
+            memories.append(IncomingMemory(StoredMemory(row, accessed_at=NOW)))
 
-    refused, stored = await asyncio.gather(wrong, right, return_exceptions=True)
+        added, refused, also_added = await store.import_batch(memories)
 
-    assert isinstance(refused, Refused) and not isinstance(stored, Exception)
-    assert await find_reason(store.read_linked(NAMESPACE, "b", 0, 5)) == "memory_not_found"
-
-
-async def test_an_impossible_memory_of_an_import_is_refused_alone(tmp_path: Path) -> None:
-    async with open_store(tmp_path / "m.db") as store:
-        await refuse_impossible_import(store)
-
-
-async def refuse_impossible_import(store: ServableStore) -> None:
-    memories: list[IncomingMemory] = []
-    for key, score in (("a", 0.5), ("b", 80.0), ("c", 0.5)):
-        fields = {"type": "core", "content": "x", "memory_score": score}
-        change = Change("store", NOW, key=key, new_id=str(uuid4()), fields=fields)
-        row = merge_change(change, create_row(change, NAMESPACE), []).row
-        memories.append(IncomingMemory(StoredMemory(row, accessed_at=NOW)))
-
-    added, refused, also_added = await store.import_batch(memories)
-
-    assert (added, also_added) == ("added", "added")
-    assert isinstance(refused, Refused) and refused.reason == "invalid_stored_value"
-    assert await store.count_memories() == 2
+        assert (added, also_added) == ("added", "added")
+        assert isinstance(refused, Refused) and refused.reason == "invalid_stored_value"
+        assert await store.count_memories() == 2
 
 
 DAMAGE = (
@@ -406,20 +376,40 @@ MENDING: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize(
+    "place",
+    ["sqlite", pytest.param("postgres", marks=pytest.mark.sampled(12))],
+    indirect=True,
+)
 @pytest.mark.parametrize("kind", MENDING)
 @pytest.mark.parametrize("damage", DAMAGE)
 async def test_s16_a_damaged_memory_is_changed_and_deleted(
-    damage: str, kind: Kind, tmp_path: Path
+    damage: str, kind: Kind, place: StorePlace
 ) -> None:
-    path = tmp_path / "m.db"
-    async with open_store(path) as store:
+    async with place.open() as store:
         memory_id = await store_three(store)
-    with sqlite3.connect(path) as connection:
-        assert connection.execute(damage).rowcount == 1
-    connection.close()
+    place.tamper(damage)
 
-    async with open_store(path) as store:
-        await change_damaged(store, memory_id, kind)
+    async with place.open() as store:
+        assert await find_reason(store.read_linked(NAMESPACE, "b", 0, 5)) != "done"
+
+        fields = MENDING[kind]
+        result = await store.change(NAMESPACE, Change(kind, NOW, id=memory_id, fields=fields))
+
+        assert await find_damage(store) == []
+        (stored,) = await store.read(NAMESPACE, ["b"])
+        if kind == "delete":
+            assert isinstance(stored, Refused) and result.stored is None
+        else:
+            assert isinstance(stored, StoredMemory)
+            assert stored.links_total == stored.backlinks_total == 2
+            assert stored.row.content == fields.get("content", stored.row.content)
+
+        # The id of the next memory in the file may be that of the deleted one.
+        await put(store, "d", content="unlike")
+        found = await store.query(NAMESPACE, Query(search=("content of b",)))
+        if kind != "archive":
+            assert found.total == 0
 
 
 async def store_three(store: ServableStore) -> str:
@@ -431,29 +421,6 @@ async def store_three(store: ServableStore) -> str:
     (stored,) = await store.read(NAMESPACE, ["b"])
     assert isinstance(stored, StoredMemory)
     return stored.row.id
-
-
-async def change_damaged(store: ServableStore, memory_id: str, kind: Kind) -> None:
-    assert await find_reason(store.read_linked(NAMESPACE, "b", 0, 5)) != "done"
-
-    fields = MENDING[kind]
-    result = await store.change(NAMESPACE, Change(kind, NOW, id=memory_id, fields=fields))
-
-    for finding in await store.check(lambda _: None, full=True):
-        assert finding.state != "damaged", finding
-    (stored,) = await store.read(NAMESPACE, ["b"])
-    if kind == "delete":
-        assert isinstance(stored, Refused) and result.stored is None
-    else:
-        assert isinstance(stored, StoredMemory)
-        assert stored.links_total == stored.backlinks_total == 2
-        assert stored.row.content == fields.get("content", stored.row.content)
-
-    # The id of the next memory in the file may be that of the deleted one.
-    await put(store, "d", content="unlike")
-    found = await store.query(NAMESPACE, Query(search=("content of b",)))
-    if kind != "archive":
-        assert found.total == 0
 
 
 def move(path: Path) -> None:
@@ -469,7 +436,7 @@ ENDLESS = """
 async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "READ_SECONDS", 5.0)
+    monkeypatch.setattr(store_module, "READ_SECONDS", 5.0)
     monkeypatch.setattr(reader, "OWN_TURN_SECONDS", 0.2)
 
     def read_for_ever(connection: sqlite3.Connection) -> object:
@@ -478,7 +445,7 @@ async def test_a_read_ends_in_time_and_others_go_on_meanwhile(
     async with open_store(tmp_path / "m.db") as store:
         await put(store, "k")
         endless = [
-            asyncio.create_task(find_reason(store.access.read(NAMESPACE, read_for_ever)))
+            asyncio.create_task(find_reason(store.engine.reader.run(NAMESPACE, read_for_ever, 5.0)))
             for _ in range(2)
         ]
         await asyncio.sleep(0)  # they are queued first
@@ -509,7 +476,7 @@ async def test_a_read_that_takes_longer_than_its_turn_is_answered_all_the_same(
 
     async with open_store(tmp_path / "m.db") as store:
         await put(store, "k")
-        slow = asyncio.create_task(store.access.read(NAMESPACE, read_slowly_at_first))
+        slow = asyncio.create_task(store.engine.reader.run(NAMESPACE, read_slowly_at_first, 5.0))
         await asyncio.sleep(0)  # it is queued first
 
         assert await find_reason(store.read_linked("another", "k", 0, 1)) == "memory_not_found"
@@ -535,7 +502,7 @@ async def test_a_long_read_takes_neither_a_new_thread_nor_a_new_descriptor(
         threads_before = set(threading.enumerate())
         descriptors_before = len(os.listdir("/proc/self/fd"))
 
-        slow = asyncio.create_task(store.access.read(NAMESPACE, read_slowly_at_first))
+        slow = asyncio.create_task(store.engine.reader.run(NAMESPACE, read_slowly_at_first, 5.0))
         await asyncio.sleep(0)  # it is queued first
         await store.read("another", ["k"])
         await slow
@@ -548,14 +515,15 @@ async def test_a_long_read_takes_neither_a_new_thread_nor_a_new_descriptor(
 async def test_a_read_from_a_disk_that_hangs_is_answered_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(store_module, "READ_SECONDS", 0.3)
     answered = threading.Event()
 
     async with open_store(tmp_path / "m.db") as store:
         await put(store, "k")
 
         assert (
-            await find_reason(store.access.read(NAMESPACE, lambda _: answered.wait())) == "timeout"
+            await find_reason(store.engine.reader.run(NAMESPACE, lambda _: answered.wait(), 0.3))
+            == "timeout"
         )
 
         answered.set()
@@ -566,8 +534,8 @@ async def test_an_unforeseen_error_is_logged_with_its_cause(
 ) -> None:
     async with open_store(tmp_path / "m.db") as store:
         await put(store, "k")
-        assert store.access.writer.connection is not None
-        store.access.writer.connection.execute(
+        assert store.engine.writer.connection is not None
+        store.engine.writer.connection.execute(
             "CREATE TEMP TABLE memories (other)"
         )  # hides the store's own
 
@@ -647,9 +615,9 @@ async def test_closing_does_not_wait_for_ever_for_a_lock(
         assert await find_reason(again.read_linked(NAMESPACE, "k", 0, 1)) == "done"
 
 
-async def test_a_walk_through_the_store_is_the_walk_in_memory(tmp_path: Path) -> None:
+async def test_a_walk_through_the_store_is_the_walk_in_memory(place: StorePlace) -> None:
     """Random graphs, stored and walked, against the same walk over plain lists."""
-    async with open_store(tmp_path / "m.db") as store:
+    async with place.open() as store:
         assert await count_equal_walks(store, range(GRAPHS)) == GRAPHS
 
 
@@ -700,28 +668,6 @@ async def store_graph(store: ServableStore, namespace: str, graph: Graph) -> Non
 
     outcomes = await store.import_batch(memories)
     assert outcomes == ["added"] * len(memories)
-
-
-async def test_s9_a_read_only_store_is_read(tmp_path: Path, unprivileged: None) -> None:
-    """The folder stays writable: SQLite needs a place for its index of the write-ahead log."""
-    user, path = os.geteuid(), tmp_path / "m.db"
-    if os.getuid() == 0:
-        os.seteuid(0)
-
-    let_others_enter(tmp_path)
-
-    tmp_path.chmod(0o777)
-    await fill_store(path)
-    path.chmod(0o444)
-    Path(f"{path}-lock").chmod(0o444)
-    os.seteuid(user)
-
-    store = SqliteStore(path)
-
-    assert await find_reason(put(store, "new")) == "read_only"
-    assert await find_reason(store.read_linked(NAMESPACE, "k0", 0, 1)) == "done"
-
-    await store.close()
 
 
 async def test_a_cancelled_caller_does_not_stop_a_begun_write(tmp_path: Path) -> None:

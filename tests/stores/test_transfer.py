@@ -32,7 +32,6 @@ from tests.stores.test_stores import check_whole, open_store
 from tests.support.forked import COMMAND_LINE, Forked
 from tests.support.measurements import reached
 from tests.support.memory_cases import nest
-from tests.support.recall_damage import SQLITE_RECENT
 from tests.support.tier import size
 from tests.support.waiting import gather_in_groups
 
@@ -883,68 +882,6 @@ def tamper(path: Path, *statements: str) -> None:
             assert connection.execute(statement).rowcount != 0
 
     connection.close()
-
-
-DAMAGE: dict[str, tuple[str, ...]] = {
-    "memories": (
-        "UPDATE memories SET content = content || '!' WHERE key = 'k0001'",
-        "UPDATE memories SET score = 0.61 WHERE key = 'k0001'",
-        "UPDATE shelf SET size = size + 1 WHERE id = (SELECT id FROM memories WHERE key = 'k0001')",
-        "DELETE FROM shelf WHERE id = (SELECT id FROM memories WHERE key = 'k0001')",
-    ),
-    "links": (
-        "UPDATE links SET weight = 0.4 WHERE source = 'k0001'",
-        "UPDATE links SET rank = 900000 WHERE source = 'k0001'",
-        "UPDATE links SET back_rank = 900000 WHERE source = 'k0001'",
-        "UPDATE links SET term = 'other' WHERE source = 'k0001'",
-    ),
-    "versions": (
-        "UPDATE memories SET version = 1 WHERE key = 'k0003'",
-        "UPDATE versions SET number = number - 1",
-        "DELETE FROM versions",
-    ),
-    "tags": (
-        "UPDATE tags SET tag = 'u' WHERE id = (SELECT id FROM memories WHERE key = 'k0001')",
-        "UPDATE counters SET number = 3 WHERE name = 'tag'",
-    ),
-    "counters": (
-        "UPDATE counters SET number = number + 1 WHERE name = 'type'",
-        "UPDATE link_counts SET outgoing = outgoing + 1 WHERE key = 'k0001'",
-        "UPDATE link_counts SET incoming = 0 WHERE key = 'k0001'",
-        "DELETE FROM link_counts WHERE key = 'k0001'",
-        "INSERT INTO link_counts VALUES ('default', 'none', 0, 1)",
-    ),
-    "search": (
-        "INSERT INTO search (search, rowid, folded) VALUES ('delete', 2, 'content of k0001')",
-        *SQLITE_RECENT,
-    ),
-    "index": ("DELETE FROM search_data WHERE id = (SELECT max(id) FROM search_data)",),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "statement"), [(n, s) for n, statements in DAMAGE.items() for s in statements]
-)
-def test_damage_of_every_kind_is_found(name: str, statement: str, tmp_path: Path) -> None:
-    store = tmp_path / "m.db"
-    fill(store, 10)
-
-    sound = run(store, "check", "--full")
-
-    assert sound.exit_code == 0
-    assert "Links to memories that do not exist: 1." in sound.stdout
-
-    tamper(store, statement)
-    done = run(store, "check", "--full", "--json")
-    findings = {finding["name"]: finding for finding in json.loads(done.stdout)}
-
-    assert done.exit_code == 1
-    assert findings[name]["state"] == "damaged", findings
-    assert findings[name]["number"] > 0
-
-    printed = run(store, "check", "--full")
-
-    assert printed.exit_code == 1 and f"damaged {findings[name]['words']}" in printed.stdout
 
 
 def test_a_check_names_unfinished_copies_and_a_file_that_is_no_store(tmp_path: Path) -> None:

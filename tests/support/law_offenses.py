@@ -15,16 +15,18 @@ import pytest
 from abilities import execution
 from abilities.cli import backups
 from abilities.declarations.faults import Refused
+from abilities.helpers.stores import changing, saving
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.model import Row, StoredMemory, dump_sorted_json
 from abilities.helpers.stores.protocol import WalkResult, WriteResult
-from abilities.helpers.stores.sqlite import changing, indexing, writes
+from abilities.helpers.stores.recall_index import change_terms
+from abilities.helpers.stores.sqlite import transaction
 from abilities.helpers.stores.sqlite.backup import RestoredStore
 from abilities.helpers.stores.sqlite.copying import Progress
-from abilities.helpers.stores.sqlite.recall_index import change_terms
 from abilities.helpers.stores.sqlite.search import add_text
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.timeline import ChangePage
+from abilities.helpers.stores.transaction import Transaction
 from abilities.validation import validate_arguments
 
 Offense = Callable[[pytest.MonkeyPatch], None]
@@ -143,34 +145,40 @@ def index_half_a_content(monkeypatch: pytest.MonkeyPatch) -> None:
     def add_half(connection: sqlite3.Connection, memory: int, text: str) -> None:
         add_text(connection, memory, text[: len(text) // 2])
 
-    monkeypatch.setattr(indexing, "add_text", add_half)
+    monkeypatch.setattr(transaction, "add_text", add_half)
 
 
 def recall_old_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the words of recall as they are when a memory is renamed."""
 
-    def follow(connection: sqlite3.Connection, memory: int, before: Row, after: Row) -> None:
-        if before.key == after.key:
-            change_terms(connection, memory, before, after)
+    async def follow(
+        transaction: Transaction, before: Row | None, after: Row | None, *place: Any
+    ) -> None:
+        if before is None or after is None or before.key == after.key:
+            await change_terms(transaction, before, after, *place)
 
-    monkeypatch.setattr(indexing, "change_terms", follow)
+    monkeypatch.setattr(saving, "change_terms", follow)
 
 
 def recall_what_is_archived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the words of recall among those of present memories when one is archived."""
 
-    def follow(connection: sqlite3.Connection, memory: int, before: Row, after: Row) -> None:
-        change_terms(connection, memory, before, after._replace(archived=before.archived))
+    async def follow(
+        transaction: Transaction, before: Row | None, after: Row | None, *place: Any
+    ) -> None:
+        if before is not None and after is not None:
+            after = after._replace(archived=before.archived)
+        await change_terms(transaction, before, after, *place)
 
-    monkeypatch.setattr(indexing, "change_terms", follow)
+    monkeypatch.setattr(saving, "change_terms", follow)
 
 
 def keep_old_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the ranks of links as they are when the score of a memory changes."""
 
-    def ignore(connection: sqlite3.Connection, row: Row) -> None: ...
+    async def ignore(transaction: Transaction, row: Row) -> None: ...
 
-    monkeypatch.setattr(writes, "update_ranks", ignore)
+    monkeypatch.setattr(saving, "update_ranks", ignore)
 
 
 def restore_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

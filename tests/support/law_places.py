@@ -21,7 +21,7 @@ from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory import helper, writer
-from abilities.helpers.stores.sqlite import queries
+from abilities.helpers.stores.sqlite import search_plan
 from tests.support.law_model import Moment
 from tests.support.surfaces import environment
 
@@ -258,5 +258,5 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
-    queries._SCAN_LIMIT = 0  # stores as small as these would never ask their search index
+    search_plan._SCAN_LIMIT = 0  # stores as small as these would never ask their search index
     serve(sys.stdin.buffer, sys.stdout.buffer)

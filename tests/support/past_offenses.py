@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.stores import entries, history
+from abilities.helpers.stores import changing, entries, forgetting, history, restoring
+from abilities.helpers.stores.expiry import DueMemory
+from abilities.helpers.stores.finding import Found
 from abilities.helpers.stores.history import Entry, State
 from abilities.helpers.stores.model import dump_sorted_json
-from abilities.helpers.stores.sqlite import changing, expiry, purging, restoring, writes
+from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.timeline import ChangePage
+from abilities.helpers.stores.transaction import Transaction
 
 Offense = Callable[[pytest.MonkeyPatch], None]
 
@@ -32,17 +35,20 @@ def lose_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def give_a_version_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give restored memories the version that the namespace gave last."""
-    take_version = writes.take_version
+    restore_memory = restoring.restore_memory
 
-    def take_again(*arguments: Any) -> int:
-        return take_version(*arguments) - 1
+    async def restore_again(
+        transaction: Transaction, namespace: str, memory_id: str, found: Found, *rest: Any
+    ) -> WriteResult:
+        found = found._replace(last_version=found.last_version - 1)
+        return await restore_memory(transaction, namespace, memory_id, found, *rest)
 
-    monkeypatch.setattr(restoring, "take_version", take_again)
+    monkeypatch.setattr(changing, "restore_memory", restore_again)
 
 
 def keep_what_was_purged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete a memory that is to be purged, and keep its history."""
-    monkeypatch.setattr(purging, "delete_history", _do_nothing_later)
+    monkeypatch.setattr(forgetting, "delete_history", _do_nothing_later)
 
 
 def forget_who_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +120,11 @@ def ignore_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def expire_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave memories as they are when their end passes."""
-    monkeypatch.setattr(expiry, "_list_due", lambda *arguments: [])
+
+    async def list_nothing(*arguments: Any) -> list[DueMemory]:
+        return []
+
+    monkeypatch.setattr(changing, "list_due", list_nothing)
 
 
 def _do_nothing(*arguments: Any) -> None: ...

@@ -33,10 +33,10 @@ from abilities.adapters.langgraph_store.filters import passes
 from abilities.adapters.langgraph_store.names import ItemName, find_tag, parse_memory_key
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import is_key
-from abilities.helpers.stores.postgres.statements import Select
-from abilities.helpers.stores.sqlite.access import StoreAccess
+from abilities.helpers.stores.sqlite.engine import SqliteEngine
 from tests.support import postgres
 from tests.support.tier import size
+from tests.support.trips import count_trips
 
 LONG = {"text": "tea is hot " * 2_000, "end": True}
 """A value that takes several memories."""
@@ -595,13 +595,13 @@ async def test_a_hundred_gets_are_one_read_and_a_hundred_puts_one_transaction(
 def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[None]:
     """Let each call to an SQLite store's file add an element to a list."""
     calls: list[None] = []
-    original: Callable[..., Any] = getattr(StoreAccess, name)
+    original: Callable[..., Any] = getattr(SqliteEngine, name)
 
     async def count(*arguments: Any, **options: Any) -> Any:
         calls.append(None)
         return await original(*arguments, **options)
 
-    monkeypatch.setattr(StoreAccess, name, count)
+    monkeypatch.setattr(SqliteEngine, name, count)
     return calls
 
 
@@ -609,18 +609,11 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[None]:
 async def test_a_hundred_gets_take_as_many_statements_of_postgresql_as_one(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trips: list[object] = []
-    execute = Select._execute
-
-    async def count(select: Select[Any], connection: Any, values: Any) -> Any:
-        trips.append(select)
-        return await execute(select, connection, values)
-
     with postgres.database(server) as url:
         async with Abilities.open(Settings(store_url=url)) as abilities:
             store = AbilitiesStore(abilities)
             await store.abatch([PutOp(("a",), str(n), {"n": n, "t": "tea"}) for n in range(100)])
-            monkeypatch.setattr(Select, "_execute", count)
+            trips = count_trips(monkeypatch)
             await store.aget(("a",), "0")
             single = len(trips)
             items = await store.abatch([GetOp(("a",), str(n)) for n in range(100)])

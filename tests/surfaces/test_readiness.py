@@ -18,10 +18,10 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.cli.store_checks import check_store_answers
+from abilities.helpers.stores import store as store_module
 from abilities.helpers.stores.postgres import pool
 from abilities.helpers.stores.postgres.server import OWN_READS
 from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.sqlite import reader
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.server.app import create_app
 from tests.stores.test_postgres_stalls import READS, WAITING, list_processes, locked_tables
@@ -70,7 +70,9 @@ async def slow_reads(abilities: Abilities) -> AsyncIterator[list["asyncio.Task[s
         def read_for_ever(connection: sqlite3.Connection) -> object:
             return connection.execute(ENDLESS).fetchone()
 
-        reads = [store.access.read("readiness", read_for_ever) for _ in range(SLOW_READS)]
+        reads = [
+            store.engine.reader.run("readiness", read_for_ever, 4.0) for _ in range(SLOW_READS)
+        ]
         tasks = [asyncio.create_task(find_reason(read)) for read in reads]
         await asyncio.sleep(0)  # they are queued
         yield tasks
@@ -90,7 +92,7 @@ async def slow_reads(abilities: Abilities) -> AsyncIterator[list["asyncio.Task[s
 async def test_a_server_is_ready_while_reads_are_slow(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "READ_SECONDS", 4.0)
+    monkeypatch.setattr(store_module, "READ_SECONDS", 4.0)
     lasting = pool._SESSION_SETTINGS.replace("'3s'", "'0'").replace("'5s'", "'0'")
     monkeypatch.setattr(pool, "_SESSION_SETTINGS", lasting)
 
@@ -117,7 +119,7 @@ async def test_a_server_that_is_not_ready_says_why(on_postgres: Settings, roots:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     with psycopg.connect(on_postgres.store_url) as database:
-        database.execute("INSERT INTO abilities.schema_version VALUES (99)")
+        database.execute("INSERT INTO abilities.store_version VALUES (99)")
 
     parts = urlsplit(on_postgres.store_url)
     missing = parts._replace(path="/none").geturl()
@@ -158,7 +160,7 @@ async def test_a_server_whose_store_is_being_opened_is_busy(
     async with Abilities.open(roots) as abilities, open_client(abilities) as client:
         store = abilities._resources.store
         assert isinstance(store, SqliteStore)
-        with store.access._opening:
+        with store.engine._opening:
             answer = await client.get("/readyz")
             assert (answer.status_code, answer.json()["error"]["reason"]) == (503, "busy")
 

@@ -81,14 +81,18 @@ class _State(NamedTuple):
 _TABLES = Select(
     """
     SELECT tablename FROM pg_catalog.pg_tables
-    WHERE schemaname = 'abilities' AND tablename IN ('schema_version', 'version', 'migration')
+    WHERE schemaname = 'abilities' AND tablename IN (
+        'store_version', 'schema_version', 'version', 'migration'
+    )
     """,
     to_text,
 )
-_READ_VERSION = Select("SELECT coalesce(max(number), 0) FROM abilities.schema_version", to_number)
+_UNPUBLISHED = frozenset({"schema_version", "version"})
+"""The tables that told the version before the first one was published."""
+_READ_VERSION = Select("SELECT coalesce(max(number), 0) FROM abilities.store_version", to_number)
 # Every transaction of the version before reads the number, and so holds it until it ends.
-_LOCK_VERSION = "LOCK TABLE abilities.schema_version IN ACCESS EXCLUSIVE MODE"
-_SAVE_VERSION = Statement("INSERT INTO abilities.schema_version VALUES (%s)")
+_LOCK_VERSION = "LOCK TABLE abilities.store_version IN ACCESS EXCLUSIVE MODE"
+_SAVE_VERSION = Statement("INSERT INTO abilities.store_version VALUES (%s)")
 _CREATE_PLACE = """
 CREATE TABLE abilities.migration (
     stage integer NOT NULL, position text[] NOT NULL, rows bigint NOT NULL
@@ -142,10 +146,10 @@ async def _read_state(connection: Connection) -> _State:
     tables = await _TABLES.fetch(connection)
 
     version = 0
-    if "schema_version" in tables:
+    if "store_version" in tables:
         version = await _READ_VERSION.fetch_only(connection)
 
-    return _State(version, "migration" in tables, "version" in tables)
+    return _State(version, "migration" in tables, not _UNPUBLISHED.isdisjoint(tables))
 
 
 async def _advance(connection: Connection, progress: MigrationLog) -> bool:

@@ -6,15 +6,15 @@
 -- their own.
 CREATE SCHEMA IF NOT EXISTS abilities;
 CREATE SCHEMA IF NOT EXISTS abilities_data;
-CREATE TABLE abilities.schema_version (number integer PRIMARY KEY);
-INSERT INTO abilities.schema_version VALUES (1);
+CREATE TABLE abilities.store_version (number integer PRIMARY KEY);
+INSERT INTO abilities.store_version VALUES (1);
 
 -- Refuses a transaction if the store is no longer of the version that its process knows. Each
 -- transaction calls it first, and keeps the lock on the number until it ends, so that a migration
 -- can begin only between transactions.
 CREATE FUNCTION abilities.expect_version(expected integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF (SELECT max(number) FROM abilities.schema_version) IS DISTINCT FROM expected THEN
+    IF (SELECT max(number) FROM abilities.store_version) IS DISTINCT FROM expected THEN
         RAISE EXCEPTION 'the store has another version' USING ERRCODE = 'AB001';
     END IF;
 END $$;
@@ -137,7 +137,7 @@ CREATE TABLE stale_ranks (
 CREATE INDEX stale_ranks_since ON stale_ranks (namespace, since);
 
 -- The exact numbers of links of a key and to it, so that totals cost the same for any number of
--- links. A key that has none has no row. The triggers below keep the numbers.
+-- links. A key that has none has no row.
 CREATE TABLE link_counts (
     namespace text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -145,34 +145,6 @@ CREATE TABLE link_counts (
     incoming bigint NOT NULL,
     PRIMARY KEY (namespace, key)
 ) WITH (fillfactor = 80);
-
--- Adds or subtracts the links that one statement inserted or deleted. The columns that name a link
--- are never updated: a rename deletes the link and inserts another one.
-CREATE FUNCTION count_links() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-    one integer := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
-BEGIN
-    INSERT INTO link_counts AS c
-        SELECT namespace, key, sum(outgoing), sum(incoming) FROM (
-            SELECT namespace, source AS key, one AS outgoing, 0 AS incoming FROM changed
-            UNION ALL SELECT namespace, target, 0, one FROM changed
-        ) AS ends GROUP BY namespace, key
-    ON CONFLICT (namespace, key) DO UPDATE
-        SET outgoing = c.outgoing + excluded.outgoing, incoming = c.incoming + excluded.incoming;
-    IF TG_OP = 'DELETE' THEN
-        DELETE FROM link_counts AS c USING (
-            SELECT namespace, source AS key FROM changed UNION SELECT namespace, target FROM changed
-        ) AS ends
-        WHERE c.namespace = ends.namespace AND c.key = ends.key AND c.outgoing = 0 AND c.incoming = 0;
-    END IF;
-    RETURN NULL;
-END $$;
-
--- Keep the numbers of links in the same transaction as the links themselves.
-CREATE TRIGGER links_inserted AFTER INSERT ON links REFERENCING NEW TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION count_links();
-CREATE TRIGGER links_deleted AFTER DELETE ON links REFERENCING OLD TABLE AS changed
-    FOR EACH STATEMENT EXECUTE FUNCTION count_links();
 
 -- The memory index: what memories are filtered and sorted by, one row per memory. It also holds the
 -- access counters (accessed_at and access_count), which change when a memory is read and are
@@ -230,28 +202,30 @@ CREATE TABLE words (
 CREATE TABLE recall_language (name text COLLATE "C" NOT NULL);
 INSERT INTO recall_language VALUES (current_setting('abilities.recall_language'));
 
--- The recall index: which memories hold a term. For each block of 1,024 numbers of memories, docs are
--- two bytes per memory: its number in the block and the weight of the term, see
--- helpers/search/postings.py. Of 2 KB at most, they are never moved out of the row.
+-- The recall index, one row per term and block: which memories hold a term. docs are two bytes per
+-- memory: its number in the block and the weight of the term, see helpers/search/postings.py. Of 2 KB
+-- at most, they are never moved out of the row. part is the block divided by 16. It comes first, so
+-- that a merge changes few pages of the index.
 CREATE TABLE recall_terms (
+    part integer NOT NULL,
     block integer NOT NULL,
     archived smallint NOT NULL,
     namespace text COLLATE "C" NOT NULL,
     term text COLLATE "C" NOT NULL,
     docs bytea NOT NULL,
-    PRIMARY KEY (namespace, archived, term, block)
+    PRIMARY KEY (namespace, part, archived, term, block)
 );
 ALTER TABLE recall_terms ALTER docs SET STORAGE PLAIN;
 
--- The changes that are not merged into recall_terms yet, in the order of their numbers: terms of a
--- memory on one side, and as one byte each their weights, 0 for a term that it no longer holds.
+-- The changes that are not merged into recall_terms yet, in the order of their numbers, see
+-- helpers/stores/recall_index.py. number is how many terms a change and those before it have.
 CREATE TABLE recall_recent (
     namespace text COLLATE "C" NOT NULL,
-    number bigint GENERATED ALWAYS AS IDENTITY,
+    number bigint NOT NULL,
     doc bigint NOT NULL,
     archived smallint NOT NULL,
-    terms text[] COLLATE "C" NOT NULL,
-    weights bytea NOT NULL,
+    terms bytea NOT NULL, -- a line each
+    weights bytea NOT NULL, -- of each term two bytes: before and after the change
     PRIMARY KEY (namespace, number)
 );
 -- The statistics of a table that becomes empty stay, and would keep words that were purged.
@@ -259,7 +233,7 @@ ALTER TABLE recall_recent ALTER terms SET STATISTICS 0;
 
 -- Exact numbers of memories per namespace, so that totals and statistics cost the same at any size.
 -- name says what is counted and value which one of it, for example tag and "python"; for size, number
--- is a sum of bytes. The triggers below keep the counters.
+-- is a sum of bytes.
 CREATE TABLE counters (
     namespace text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL, -- all, size, type, importance or tag
@@ -270,44 +244,8 @@ CREATE TABLE counters (
 ) WITH (fillfactor = 50);
 CREATE INDEX counters_top ON counters (namespace, name, archived, number DESC, value);
 
--- Adds a row of the memory index to the counters when it is inserted, and subtracts it when it is
--- deleted. Counted columns are never updated: a change deletes the row and inserts it again.
-CREATE FUNCTION count_shelf() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-DECLARE
-    r shelf%ROWTYPE := CASE TG_OP WHEN 'INSERT' THEN NEW ELSE OLD END;
-    one integer := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
-BEGIN
-    INSERT INTO counters AS c VALUES
-        (r.namespace, 'all', r.archived, '', one),
-        (r.namespace, 'importance', r.archived, r.importance::text, one),
-        (r.namespace, 'size', r.archived, '', one * r.size),
-        (r.namespace, 'type', r.archived, r.type, one)
-    ON CONFLICT (namespace, name, archived, value) DO UPDATE SET number = c.number + excluded.number;
-    RETURN NULL;
-END $$;
-
--- Keeps the counters of the memory index in the same transaction as the index itself.
-CREATE TRIGGER shelf_counted AFTER INSERT OR DELETE ON shelf FOR EACH ROW EXECUTE FUNCTION count_shelf();
-
--- Does the same for a row of the tag index. A counter that reaches 0 is deleted, because unlike types
--- and importances there can be any number of tags.
-CREATE FUNCTION count_tags() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-BEGIN
-    IF TG_OP = 'INSERT' THEN
-        INSERT INTO counters AS c VALUES (NEW.namespace, 'tag', NEW.archived, NEW.tag, 1)
-        ON CONFLICT (namespace, name, archived, value) DO UPDATE SET number = c.number + 1;
-    ELSE
-        UPDATE counters SET number = number - 1
-            WHERE namespace = OLD.namespace AND name = 'tag' AND archived = OLD.archived AND value = OLD.tag;
-        DELETE FROM counters
-            WHERE namespace = OLD.namespace AND name = 'tag' AND archived = OLD.archived AND value = OLD.tag
-            AND number = 0;
-    END IF;
-    RETURN NULL;
-END $$;
-
--- Keeps the counters of tags in the same transaction as the tag index.
-CREATE TRIGGER tags_counted AFTER INSERT OR DELETE ON tags FOR EACH ROW EXECUTE FUNCTION count_tags();
+-- Facts that the store remembers for good.
+CREATE TABLE marks (name text COLLATE "C" NOT NULL);
 
 -- Guesses which memories a walk along outgoing links retrieves, so that their links can be fetched in
 -- one round trip. It takes the namespace, the key where the walk begins, the walk's three limits, and

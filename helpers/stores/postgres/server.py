@@ -11,9 +11,9 @@ from psycopg import AsyncCursor
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
+from abilities.helpers.stores.expiry import MemoriesDue
 from abilities.helpers.stores.postgres.conninfo import accept_any_host
 from abilities.helpers.stores.postgres.errors import is_conflict, translate_for_read
-from abilities.helpers.stores.postgres.expiry import MemoriesAreDueError
 from abilities.helpers.stores.postgres.pool import Pool
 from abilities.helpers.stores.postgres.statements import (
     BEGIN_READ,
@@ -83,7 +83,7 @@ class Server:
     async def read(self, namespace: str, work: Work[ResultT], *, now: str | None = None) -> ResultT:
         """Do work that sees one snapshot of the database and changes nothing. Raises Refused.
 
-        With ``now``, it raises MemoriesAreDueError if memories of the namespace expired by then.
+        With ``now``, it raises MemoriesDue if memories of the namespace expired by then.
 
         Namespaces take turns. While no host accepts changes, for example between the loss of a
         leader and the choice of the next one, any host that can be reached answers.
@@ -209,7 +209,7 @@ async def _run_in_snapshot(pool: Pool, reading: _ReadScope, work: Work[ResultT])
 async def _run_unless_due(
     connection: Connection, reading: _ReadScope, work: Work[ResultT]
 ) -> ResultT:
-    """Do work. Raises MemoriesAreDueError after it, even if the work raised Refused."""
+    """Do work. Raises MemoriesDue after it, even if the work raised Refused."""
     beginning = await BEGIN_READ.send(connection, *reading)
     try:
         result = await work(connection)
@@ -223,7 +223,7 @@ async def _run_unless_due(
 
 async def _check_due(beginning: AsyncCursor[bool]) -> None:
     if await beginning.fetchone():
-        raise MemoriesAreDueError
+        raise MemoriesDue
 
 
 async def _run_and_commit(connection: Connection, namespace: str, work: Work[ResultT]) -> ResultT:

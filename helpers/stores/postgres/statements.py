@@ -5,7 +5,7 @@ driver.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from psycopg import AsyncConnection, AsyncCursor
@@ -65,11 +65,6 @@ class Select(Generic[RecordT]):
 
         return records
 
-    async def fetch_first(self, connection: Connection, *values: object) -> RecordT | None:
-        """Return the first row, or None if there is none."""
-        cursor = await self._execute(connection, values)
-        return await cursor.fetchone()
-
     async def fetch_only(self, connection: Connection, *values: object) -> RecordT:
         """Return the row of a statement that always returns one."""
         cursor = await self._execute(connection, values)
@@ -87,16 +82,8 @@ class Select(Generic[RecordT]):
         return await self.send(connection, *values)
 
 
-async def split(records: Sequence[RecordT]) -> AsyncIterator[Sequence[RecordT]]:
-    """Yield records in portions, and let other calls have their turn between these."""
-    for start in range(0, len(records), PORTION):
-        if start > 0:
-            await asyncio.sleep(0)
-        yield records[start : start + PORTION]
-
-
 async def stream(
-    connection: Connection, statement: str, *values: object
+    connection: Connection, statement: str | bytes, *values: object
 ) -> AsyncIterator[TupleRow]:
     """Yield the rows of a statement, fetching them in portions.
 
@@ -105,18 +92,10 @@ async def stream(
     # A named cursor is one on the server; others would fetch all rows at once.
     async with connection.cursor("abilities_stream") as cursor:
         cursor.itersize = PORTION
-        await cursor.execute(statement.encode(), values or None)
+        text = statement.encode() if isinstance(statement, str) else statement
+        await cursor.execute(text, values or None)
         async for row in cursor:
             yield row
-
-
-def to_columns(records: Iterable[Sequence[object]]) -> list[list[object]]:
-    """Turn records into one list per field: unnest makes them rows again, in one statement."""
-    columns: list[list[object]] = []
-    for column in zip(*records, strict=True):
-        columns.append(list(column))
-
-    return columns
 
 
 def to_number(columns: Sequence[Any]) -> int:
@@ -135,14 +114,6 @@ def to_flag(columns: Sequence[Any]) -> bool:
     """Make a record of a row with one boolean column."""
     (flag,) = columns
     return bool(flag)
-
-
-def is_due(table: str, now: str) -> str:
-    """Return the condition that a memory expired by a time, both as SQL.
-
-    It is that of the index memories_due.
-    """
-    return f"{table}.expires_at <> '' AND {table}.archived = 0 AND {table}.expires_at <= {now}"
 
 
 LOCK = Statement("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))")

@@ -3,77 +3,20 @@
 import sqlite3
 from collections.abc import Callable
 
-from abilities.helpers.stores.integrity import (
-    INDEX_COLUMNS,
-    Counted,
-    IntegrityCheck,
-    build_finding,
-)
-from abilities.helpers.stores.model import LinkRecord, Row
+from abilities.helpers.stores.checking import build_finding, check_rows
+from abilities.helpers.stores.examining import EngineIndex
 from abilities.helpers.stores.protocol import IntegrityFinding
-from abilities.helpers.stores.ranking import ARE_STALE, StaleMark
 from abilities.helpers.stores.sqlite import schema
-from abilities.helpers.stores.sqlite.history_check import check_history
-from abilities.helpers.stores.sqlite.recall_check import compare_recall_index
 from abilities.helpers.stores.sqlite.search import compare_index
+from abilities.helpers.stores.sqlite.transaction import run
 
-_MEMORY_COLUMNS = ", ".join(f"m.{name}" for name in (*Row._fields, "hash"))
-_SHELF_COLUMNS = ", ".join(f"s.{name}" for name in INDEX_COLUMNS)
-_LINK_COLUMNS = ", ".join(f"l.{name}" for name in LinkRecord._fields)
-
-_MEMORIES = f"""
-SELECT {_MEMORY_COLUMNS}, {_SHELF_COLUMNS}
-FROM memories AS m
-LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id AND s.memory = m.rowid
-"""
-_LINKS = f"""
-SELECT l.namespace, {_LINK_COLUMNS}, t.archived, t.score, s.archived, s.score, {ARE_STALE}
-FROM links AS l
-LEFT JOIN memories AS t ON t.namespace = l.namespace AND t.key = l.target
-LEFT JOIN memories AS s ON s.namespace = l.namespace AND s.key = l.source
-"""
-_MARKS = f"SELECT namespace, {', '.join(StaleMark._fields)} FROM stale_ranks"
-_MISCOUNTED_LINKS = """
-WITH actual AS (
-    SELECT namespace, key, (
-        SELECT count(*) FROM links WHERE namespace = c.namespace AND source = c.key
-    ) AS outgoing, (
-        SELECT count(*) FROM links WHERE namespace = c.namespace AND target = c.key
-    ) AS incoming FROM link_counts AS c
+INDEX = EngineIndex(
+    is_indexed="s.memory = m.rowid",
+    is_known="s.memory = m.rowid",
+    searched="EXISTS (SELECT 1 FROM search_docsize AS d WHERE d.id = m.rowid)",
+    is_findable=lambda _, has_entry: bool(has_entry),
 )
-SELECT namespace, key FROM actual JOIN link_counts AS counted USING (namespace, key)
-WHERE (actual.outgoing, actual.incoming) <> (counted.outgoing, counted.incoming)
-"""
-_UNCOUNTED_LINKS = """
-SELECT DISTINCT namespace, source FROM links
-WHERE NOT EXISTS (SELECT 1 FROM link_counts WHERE namespace = links.namespace AND key = source)
-UNION ALL
-SELECT DISTINCT namespace, target FROM links
-WHERE NOT EXISTS (SELECT 1 FROM link_counts WHERE namespace = links.namespace AND key = target)
-"""
-_REPEATED_VERSIONS = """
-SELECT namespace, version FROM memories WHERE version > 0
-GROUP BY namespace, version HAVING count(*) > 1
-"""
-_TAGS = """
-SELECT m.namespace, m.key, m.tags, (
-    SELECT json_group_array(t.tag) FROM tags AS t
-    WHERE t.namespace = m.namespace AND t.id = m.id AND t.archived = m.archived
-) FROM memories AS m
-"""
-_ACTUAL_TAG_COUNTS = "SELECT namespace, archived, tag, count(*) FROM tags GROUP BY 1, 2, 3"
-_STORED_TAG_COUNTS = "SELECT namespace, archived, value, number FROM counters WHERE name = 'tag'"
-_MISCOUNTED_TAGS = (
-    f"{_ACTUAL_TAG_COUNTS} EXCEPT {_STORED_TAG_COUNTS}",
-    f"{_STORED_TAG_COUNTS} EXCEPT {_ACTUAL_TAG_COUNTS}",
-)
-_COUNTERS = f"""
-SELECT {", ".join(Counted._fields)}, number FROM counters
-WHERE name <> 'tag' AND number <> 0
-"""
-_UNFINDABLE = """
-SELECT namespace, key FROM memories WHERE rowid NOT IN (SELECT id FROM search_docsize) LIMIT 100
-"""
+"""What the search index has of each memory is compared in sums alone, by `compare_index`."""
 
 
 def check_store(
@@ -90,7 +33,8 @@ def check_store(
         return [version, file]
 
     try:
-        return [version, file, *_check_rows(connection, progress)]
+        wrong = compare_index(connection)
+        return [version, file, *run(connection, check_rows, INDEX, progress, wrong)]
     except (sqlite3.Error, UnicodeDecodeError) as error:
         words = f"The store cannot be read to its end: {error}"
         return [version, file, IntegrityFinding("store", "damaged", 1, words)]
@@ -122,52 +66,6 @@ def _check_file(connection: sqlite3.Connection) -> IntegrityFinding:
     return build_finding(
         "file", damage, "The database file is intact.", "Errors in the database file"
     )
-
-
-def _check_rows(
-    connection: sqlite3.Connection, progress: Callable[[int], None]
-) -> list[IntegrityFinding]:
-    """Feed every row to an `IntegrityCheck`."""
-    check = IntegrityCheck(progress)
-
-    for columns in connection.execute(_MEMORIES):
-        check.add_memory(columns)
-
-    (index_rows,) = connection.execute("SELECT count(*) FROM shelf").fetchone()
-    check.add_index_rows(index_rows)
-
-    for columns in connection.execute(_LINKS):
-        check.add_link(columns)
-
-    for namespace, *columns in connection.execute(_MARKS):
-        check.add_mark(namespace, StaleMark._make(columns))
-
-    for namespace, key, tags, indexed in connection.execute(_TAGS):
-        check.compare_tags(namespace, key, tags, indexed)
-
-    for statement in _MISCOUNTED_TAGS:
-        for namespace, _, tag, _ in connection.execute(statement):
-            check.add_miscounted_tag(namespace, tag)
-
-    for statement in (_MISCOUNTED_LINKS, _UNCOUNTED_LINKS):
-        for namespace, key in connection.execute(statement):
-            check.add_miscounted_links(namespace, key)
-
-    for namespace, version in connection.execute(_REPEATED_VERSIONS):
-        check.add_repeated_version(namespace, version)
-
-    for namespace, key in connection.execute(_UNFINDABLE):
-        check.add_unfindable(namespace, key)
-
-    for table in (*compare_index(connection), *compare_recall_index(connection)):
-        check.add_wrong_index(table)
-
-    counters: dict[Counted, int] = {}
-    for *name, number in connection.execute(_COUNTERS):
-        counters[Counted._make(name)] = number
-
-    versions = dict(connection.execute("SELECT namespace, number FROM versions").fetchall())
-    return [*check.report(counters, versions), check_history(connection)]
 
 
 def check_search_index(connection: sqlite3.Connection) -> IntegrityFinding:

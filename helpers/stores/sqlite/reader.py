@@ -22,9 +22,6 @@ Work = Callable[[sqlite3.Connection], Result]
 Turn = tuple[str, str]
 """Whose turn it is: a namespace and a caller."""
 
-READ_SECONDS = 9.5
-"""How long a read may take with all its waiting: a call is answered within 10 seconds."""
-
 OPEN_SECONDS = 9.0
 """How long a read waits for the store to be opened, which takes minutes if it is migrated."""
 
@@ -198,17 +195,17 @@ class StoreReader:
         """Open the store, however long that takes. Raises Refused."""
         await self._open(None)
 
-    async def run(self, namespace: str, work: Work[Result]) -> Result:
+    async def run(self, namespace: str, work: Work[Result], seconds: float) -> Result:
         """Return what a read of a namespace finds.
 
-        Raises Refused: timeout after `READ_SECONDS`, and others.
+        Raises Refused: timeout after some seconds, and others.
         """
         await self._open(OPEN_SECONDS)
 
-        deadline = time.monotonic() + READ_SECONDS
+        deadline = time.monotonic() + seconds
         try:
             # A disk that hangs cannot be interrupted: its thread is left behind.
-            async with asyncio.timeout(READ_SECONDS + 2 * WATCH_SECONDS):
+            async with asyncio.timeout(seconds + 2 * WATCH_SECONDS):
                 return await self._run_in_turns(namespace, work, deadline)
         except TimeoutError:
             raise Refused("timeout") from None

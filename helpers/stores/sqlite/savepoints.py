@@ -1,10 +1,11 @@
 """Savepoints: a change that fails takes none of its neighbors in the transaction with it."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from abilities.helpers.stores.sqlite.errors import release_statements, translate_sqlite_error
+from abilities.helpers.stores.sqlite.search import PostponedText, list_postponed, postpone
 
 Result = TypeVar("Result")
 
@@ -24,19 +25,27 @@ def run_in_savepoint(
 
     An error of the database itself is raised, and fails the whole transaction.
     """
+    waiting = list_postponed(connection)
     connection.execute("SAVEPOINT change")
     try:
         result: Result | Exception = work(connection)
     except OWN_ERRORS as error:
-        release_statements(error)
-        connection.execute("ROLLBACK TO change")
+        _undo(connection, error, waiting)
         result = translate_sqlite_error(error)
     except (sqlite3.Error, UnicodeDecodeError):
         raise
     except Exception as error:
-        release_statements(error)
-        connection.execute("ROLLBACK TO change")
+        _undo(connection, error, waiting)
         result = error
 
     connection.execute("RELEASE change")
     return result
+
+
+def _undo(
+    connection: sqlite3.Connection, error: Exception, waiting: Sequence[PostponedText]
+) -> None:
+    """Undo what was done since the savepoint, also of what was to be added to the search index."""
+    release_statements(error)
+    connection.execute("ROLLBACK TO change")
+    postpone(connection, waiting)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from abilities.declarations.faults import Refused
 
-APPLICATION_ID = 0x61676D31
-"""'agm1' in ASCII; in the header of the file, it tells a store from any other SQLite database."""
+APPLICATION_ID = 0x61676D32
+"""'agm2' in ASCII; in the header of the file, it tells a store from any other SQLite database."""
 
-_UNPUBLISHED_ID = 0x61676D65
-"""The one of stores that were made before the first version was published."""
+_UNPUBLISHED_IDS = (0x61676D65, 0x61676D31)
+"""Those of stores that were made before the first version was published."""
 
 VERSION = 1
 """The version of schema.sql, which SQLite's user_version holds in a store."""
@@ -25,7 +25,7 @@ def is_store(connection: sqlite3.Connection) -> bool:
             return False
         raise
 
-    return application_id in (APPLICATION_ID, _UNPUBLISHED_ID)
+    return application_id in (APPLICATION_ID, *_UNPUBLISHED_IDS)
 
 
 def is_store_header(header: bytes) -> bool:
@@ -34,7 +34,7 @@ def is_store_header(header: bytes) -> bool:
     See https://www.sqlite.org/fileformat2.html#the_database_header.
     """
     application_id = int.from_bytes(header[68:72], "big")
-    is_known = application_id in (APPLICATION_ID, _UNPUBLISHED_ID)
+    is_known = application_id in (APPLICATION_ID, *_UNPUBLISHED_IDS)
     return header.startswith(b"SQLite format 3\0") and is_known
 
 
@@ -44,7 +44,7 @@ def read_version(connection: sqlite3.Connection) -> int:
     Raises Refused as `check_version`, and schema_unpublished.
     """
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-    if application_id == _UNPUBLISHED_ID:
+    if application_id in _UNPUBLISHED_IDS:
         raise Refused("schema_unpublished")
     if application_id != APPLICATION_ID:
         raise Refused("corrupted")

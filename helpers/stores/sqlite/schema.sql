@@ -24,7 +24,7 @@ CREATE TABLE memories (
     PRIMARY KEY (namespace, key)
 ) STRICT;
 CREATE UNIQUE INDEX memories_id ON memories (namespace, id);
-CREATE INDEX memories_expiring ON memories (namespace, expires_at, id) WHERE expires_at <> '' AND archived = 0;
+CREATE INDEX memories_due ON memories (namespace, expires_at, id) WHERE expires_at <> '' AND archived = 0;
 
 -- versions: the last version that each namespace has given. No version is given twice. The history may lack entries
 -- up to the version forgotten, and lacks none after it. history_bytes is the size of those it has, see Entry.size.
@@ -86,8 +86,7 @@ CREATE UNIQUE INDEX links_name ON links (namespace, source, target, type);
 CREATE INDEX links_incoming ON links (namespace, target, back_rank DESC, weight DESC, source, type, term, hash);
 
 -- link_counts: how many links each key has and how many lead to it, so that these totals cost the same at any
--- number. A key without links has no row. The triggers below keep them; replacing a link must fire them, which
--- INSERT OR REPLACE does not.
+-- number. A key without links has no row.
 CREATE TABLE link_counts (
     namespace TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -95,22 +94,6 @@ CREATE TABLE link_counts (
     incoming INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (namespace, key)
 ) STRICT, WITHOUT ROWID;
-CREATE TRIGGER links_added AFTER INSERT ON links BEGIN
-    INSERT INTO link_counts VALUES (new.namespace, new.source, 1, 0)
-    ON CONFLICT DO UPDATE SET outgoing = outgoing + 1;
-    INSERT INTO link_counts VALUES (new.namespace, new.target, 0, 1)
-    ON CONFLICT DO UPDATE SET incoming = incoming + 1;
-END;
-CREATE TRIGGER links_gone AFTER DELETE ON links BEGIN
-    UPDATE link_counts SET outgoing = outgoing - 1
-        WHERE namespace = old.namespace AND key = old.source;
-    UPDATE link_counts SET incoming = incoming - 1
-        WHERE namespace = old.namespace AND key = old.target;
-    DELETE FROM link_counts
-        WHERE namespace = old.namespace AND key IN (old.source, old.target)
-        AND outgoing = 0 AND incoming = 0;
-END;
-
 -- stale_ranks: the memories with more links at one side than a change updates, whose score changed. Readers take
 -- the ranks of these links from the score: by the side 'target' rank of the links to the key, by the side
 -- 'source' back_rank of its own. The last columns say how far the ranks are updated, see StaleMark. since is the
@@ -134,6 +117,7 @@ CREATE INDEX stale_ranks_since ON stale_ranks (namespace, since);
 CREATE TABLE shelf (
     namespace TEXT NOT NULL,
     id TEXT NOT NULL,
+    key TEXT NOT NULL,
     memory INTEGER NOT NULL, -- the rowid of the memory
     type TEXT NOT NULL,
     category TEXT NOT NULL,
@@ -144,8 +128,10 @@ CREATE TABLE shelf (
     updated_at TEXT NOT NULL,
     accessed_at TEXT NOT NULL,
     access_count INTEGER NOT NULL,
+    doc INTEGER NOT NULL, -- the memory's number in the recall index
     PRIMARY KEY (namespace, id)
 ) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX shelf_doc ON shelf (namespace, doc);
 CREATE INDEX shelf_memory ON shelf (memory, archived, type, importance, category);
 CREATE INDEX shelf_accessed ON shelf (namespace, accessed_at, id, archived) WHERE archived = 0;
 CREATE INDEX shelf_accessed_all ON shelf (namespace, accessed_at, id);
@@ -169,7 +155,7 @@ CREATE TABLE tags (
 CREATE INDEX tags_id ON tags (namespace, id);
 
 -- counters: exact numbers of memories by namespace and value, so that totals and statistics cost the same at
--- any size. The triggers below keep them.
+-- any size. A tag that no memory has has no row.
 CREATE TABLE counters (
     namespace TEXT NOT NULL,
     name TEXT NOT NULL, -- all, size, type, importance or tag
@@ -179,32 +165,6 @@ CREATE TABLE counters (
     PRIMARY KEY (namespace, name, archived, value)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX counters_top ON counters (namespace, name, archived, number DESC, value);
-
-CREATE TRIGGER shelf_added AFTER INSERT ON shelf BEGIN
-    INSERT INTO counters VALUES
-        (new.namespace, 'all', new.archived, '', 1),
-        (new.namespace, 'size', new.archived, '', new.size),
-        (new.namespace, 'type', new.archived, new.type, 1),
-        (new.namespace, 'importance', new.archived, new.importance, 1)
-    ON CONFLICT DO UPDATE SET number = number + excluded.number;
-END;
-CREATE TRIGGER shelf_gone AFTER DELETE ON shelf BEGIN
-    UPDATE counters SET number = number - 1
-        WHERE namespace = old.namespace AND archived = old.archived
-        AND (name, value) IN (VALUES ('all', ''), ('type', old.type), ('importance', CAST(old.importance AS TEXT)));
-    UPDATE counters SET number = number - old.size
-        WHERE namespace = old.namespace AND name = 'size' AND archived = old.archived AND value = '';
-END;
-CREATE TRIGGER tags_added AFTER INSERT ON tags BEGIN
-    INSERT INTO counters VALUES (new.namespace, 'tag', new.archived, new.tag, 1)
-    ON CONFLICT DO UPDATE SET number = number + 1;
-END;
-CREATE TRIGGER tags_gone AFTER DELETE ON tags BEGIN
-    UPDATE counters SET number = number - 1
-        WHERE namespace = old.namespace AND name = 'tag' AND archived = old.archived AND value = old.tag;
-    DELETE FROM counters
-        WHERE namespace = old.namespace AND name = 'tag' AND archived = old.archived AND value = old.tag AND number = 0;
-END;
 
 -- search: the search index, by the rowid of the memory: every three neighboring characters of its searchable text,
 -- which is the case-folded key, summary, content, category and tags. The texts are not stored a second time.
@@ -216,40 +176,31 @@ CREATE VIRTUAL TABLE search_short USING fts5 (grams, content = '', columnsize = 
 -- recall_language: one row, the language of the stop words and stems in the recall index.
 CREATE TABLE recall_language (name TEXT NOT NULL) STRICT;
 
--- recall_docs: the number of each memory in the recall index of its namespace.
-CREATE TABLE recall_docs (
-    memory INTEGER PRIMARY KEY, -- the rowid of the memory
-    namespace TEXT NOT NULL,
-    doc INTEGER NOT NULL
-) STRICT;
-CREATE UNIQUE INDEX recall_docs_doc ON recall_docs (namespace, doc);
-
--- recall_recent: the terms of memories whose block of 1,024 numbers is not full yet, one row per memory.
+-- recall_recent: the changes that are not merged into recall_terms yet, in the order of their numbers, see
+-- helpers/stores/recall_index.py. number is how many terms a change and those before it have.
 CREATE TABLE recall_recent (
     namespace TEXT NOT NULL,
+    number INTEGER NOT NULL,
     doc INTEGER NOT NULL,
     archived INTEGER NOT NULL,
-    terms TEXT NOT NULL, -- see recall_recent.py
-    PRIMARY KEY (namespace, doc)
+    terms BLOB NOT NULL, -- a line each
+    weights BLOB NOT NULL, -- of each term two bytes: before and after the change
+    PRIMARY KEY (namespace, number)
 ) STRICT, WITHOUT ROWID;
 
--- recall_segments: the segment that stands in recall_terms for 16 full blocks in a row of a namespace, numbered in parts.
-CREATE TABLE recall_segments (
-    segment INTEGER PRIMARY KEY,
-    namespace TEXT NOT NULL,
-    part INTEGER NOT NULL
-) STRICT;
-CREATE UNIQUE INDEX recall_segments_part ON recall_segments (namespace, part);
-
--- recall_terms: the terms of the memories in full blocks, one row per term and block. docs holds two bytes per
--- memory, its number in the block and the weight of the term, see helpers/search/postings.py. Archived memories
--- have rows of their own. By segment first, so that a full block is written to few pages, and the blocks of a term
--- in a segment are read from one.
+-- recall_terms: the recall index, one row per term and block. docs holds two bytes per memory, its number in the
+-- block and the weight of the term, see helpers/search/postings.py. Archived memories have rows of their own. part
+-- is the block divided by 16. It comes first, so that a merge writes few pages, and the blocks of a term in a part
+-- are read from one.
 CREATE TABLE recall_terms (
-    segment INTEGER NOT NULL,
+    namespace TEXT NOT NULL,
+    part INTEGER NOT NULL,
     archived INTEGER NOT NULL,
     term TEXT NOT NULL,
     block INTEGER NOT NULL,
     docs BLOB NOT NULL,
-    PRIMARY KEY (segment, archived, term, block)
+    PRIMARY KEY (namespace, part, archived, term, block)
 ) STRICT, WITHOUT ROWID;
+
+-- marks: facts that the store remembers for good.
+CREATE TABLE marks (name TEXT NOT NULL) STRICT;

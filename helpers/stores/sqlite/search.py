@@ -4,49 +4,20 @@ Each memory has one searchable text there, see `abilities.helpers.stores.search_
 """
 
 import sqlite3
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 from zlib import crc32
 
 from abilities.helpers.stores.search_text import SEARCHED_COLUMNS, SEPARATOR, fold_columns
 from abilities.helpers.stores.sqlite.log import StoreConnection
 
 # As bytes, because a damaged text need not be UTF-8.
-_COLUMNS = ", ".join(f"CAST({name} AS BLOB)" for name in SEARCHED_COLUMNS)
-HAS_TERMS = f"(SELECT has_terms(?, {_COLUMNS}) FROM memories WHERE rowid = s.memory)"
-"""Whether the memory of a row of the memory index, ``s``, has all terms, joined by `SEPARATOR`."""
+BYTES_OF_COLUMNS = ", ".join(f"CAST({name} AS BLOB)" for name in SEARCHED_COLUMNS)
 
+_MERGED_PAGES = 2_000
+"""Pages of a full-text table that are merged in one transaction, about."""
 
-class SearchSource(NamedTuple):
-    """Where the memories with all terms of a search are found: a FROM clause without its joins.
-
-    ``condition`` holds for the rowids of these memories, with ``values`` bound.
-    """
-
-    table: str
-    condition: str
-    values: tuple[str, ...]
-
-
-def plan_search(terms: Sequence[str]) -> SearchSource:
-    """Return how to search for case-folded terms, one at least.
-
-    A memory matches if and only if its searchable text contains them all: both tables are exact.
-    """
-    long_terms = [_quote(term) for term in terms if len(term) >= 3]
-    short_terms = [_join_code_points(term) for term in terms if len(term) < 3]
-    long_match = " AND ".join(long_terms)
-    short_match = " AND ".join(short_terms)
-
-    if not short_terms:
-        return SearchSource("search", "search MATCH ?", (long_match,))
-    if not long_terms:
-        return SearchSource("search_short", "search_short MATCH ?", (short_match,))
-
-    has_short = "search.rowid IN (SELECT rowid FROM search_short WHERE search_short MATCH ?)"
-    return SearchSource("search", f"search MATCH ? AND {has_short}", (long_match, short_match))
+_TABLES = ("search", "search_short")
 
 
 def has_terms(terms: str, *columns: bytes) -> bool:
@@ -67,7 +38,10 @@ def has_terms(terms: str, *columns: bytes) -> bool:
 
 
 def add_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
-    """Add a memory's searchable text to the index; ``memory`` is the memory's rowid."""
+    """Add a memory's searchable text to the index; ``memory`` is the memory's rowid.
+
+    On a writer's connection it is added at the end of the transaction, with all others.
+    """
     postponed = _find_postponed(connection)
     if postponed is not None:
         postponed.append((memory, text))
@@ -75,30 +49,33 @@ def add_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
         _add(connection, [(memory, text)])
 
 
-@contextmanager
-def postpone_texts(connection: sqlite3.Connection) -> Generator[list[tuple[int, str]]]:
-    """Let texts be added together at the end of the context, which takes less time.
+PostponedText = tuple[int, str]
+"""The rowid of a memory, and the text that waits to be added for it."""
 
-    In a savepoint the index is written before each of most statements. The context yields the texts
-    that wait; if what was done is undone, they are to be as they were before.
+
+def list_postponed(connection: sqlite3.Connection) -> list[PostponedText]:
+    """Return the texts that wait to be added."""
+    return list(_find_postponed(connection) or ())
+
+
+def postpone(connection: sqlite3.Connection, texts: Sequence[PostponedText]) -> None:
+    """Let texts wait for `add_postponed`, and no others.
+
+    Adding many together takes less time: in a savepoint the index is written before each of most
+    statements.
     """
-    assert isinstance(connection, StoreConnection), "a writer's connection"
-    connection.postponed_texts = []
-    try:
-        yield connection.postponed_texts
-        _add_postponed(connection)
-    finally:
-        connection.postponed_texts = None
+    if isinstance(connection, StoreConnection):
+        connection.postponed_texts = list(texts)
 
 
-def _find_postponed(connection: sqlite3.Connection) -> list[tuple[int, str]] | None:
+def _find_postponed(connection: sqlite3.Connection) -> list[PostponedText] | None:
     if isinstance(connection, StoreConnection):
         return connection.postponed_texts
 
     return None
 
 
-def _add_postponed(connection: sqlite3.Connection) -> None:
+def add_postponed(connection: sqlite3.Connection) -> None:
     """Add the texts that wait, because something depends on them."""
     postponed = _find_postponed(connection)
     if postponed:
@@ -121,7 +98,7 @@ def remove_text(connection: sqlite3.Connection, memory: int, text: str) -> None:
 
 
 def _remove(connection: sqlite3.Connection, memory: int, folded: str, grams: str) -> None:
-    _add_postponed(connection)
+    add_postponed(connection)
     connection.execute(
         "INSERT INTO search (search, rowid, folded) VALUES ('delete', ?, ?)", (memory, folded)
     )
@@ -136,7 +113,7 @@ def remove_indexed_text(connection: sqlite3.Connection, memory: int) -> None:
 
     This reads the whole index, and is for memories that are damaged themselves.
     """
-    _add_postponed(connection)
+    add_postponed(connection)
     entry = connection.execute("SELECT 1 FROM search_docsize WHERE id = ?", (memory,)).fetchone()
     if entry is None:
         return
@@ -160,6 +137,12 @@ def _read_terms(connection: sqlite3.Connection, table: str, memory: int) -> list
     return [term for (term,) in cursor]
 
 
+def clear_index(connection: sqlite3.Connection) -> None:
+    """Remove all texts from the index. Raises sqlite3.Error."""
+    for table in ("search", "search_short"):
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+
+
 def compare_index(connection: sqlite3.Connection) -> list[str]:
     """Return which full-text tables are not made of the texts of the memories.
 
@@ -176,8 +159,8 @@ def compare_index(connection: sqlite3.Connection) -> list[str]:
         f" (SELECT coalesce(sum(doc * weigh(term)), 0) FROM {short})"
     ).fetchall()
     ((trigrams, grams),) = connection.execute(
-        f"SELECT coalesce(sum(count_trigrams({_COLUMNS})), 0),"
-        f" coalesce(sum(weigh_grams({_COLUMNS})), 0) FROM memories"
+        f"SELECT coalesce(sum(count_trigrams({BYTES_OF_COLUMNS})), 0),"
+        f" coalesce(sum(weigh_grams({BYTES_OF_COLUMNS})), 0) FROM memories"
     ).fetchall()
 
     wrong: list[str] = []
@@ -232,7 +215,7 @@ def split_grams(folded: str) -> str:
     # Each character is formatted once, because this is most of what storing a long content costs.
     codes: dict[str, str] = {}
     for character in set(folded):
-        codes[character] = _format_code_point(character)
+        codes[character] = format_code_point(character)
 
     pairs: list[str] = []
     for first, second in set(pairwise(folded)):
@@ -241,14 +224,32 @@ def split_grams(folded: str) -> str:
     return " ".join([*codes.values(), *pairs])
 
 
-def _format_code_point(character: str) -> str:
+def format_code_point(character: str) -> str:
+    """Return a character as the index of short terms names it."""
     return f"{ord(character):x}"  # the tokenizer of the table knows ASCII words only
 
 
-def _join_code_points(text: str) -> str:
-    return "x".join(map(_format_code_point, text))
+def begin_merging(connection: sqlite3.Connection) -> None:
+    """Begin to merge the full-text tables; what was removed from them is gone in the end.
+
+    See https://www.sqlite.org/fts5.html#the_merge_command.
+    """
+    for table in _TABLES:
+        _merge(connection, table, -_MERGED_PAGES)
 
 
-def _quote(text: str) -> str:
-    escaped = text.replace('"', '""')
-    return f'"{escaped}"'
+def go_on_merging(connection: sqlite3.Connection) -> bool:
+    """Merge some pages of the full-text tables; return whether there are further ones."""
+    is_unfinished = False
+    for table in _TABLES:
+        if _merge(connection, table, _MERGED_PAGES):
+            is_unfinished = True
+
+    return is_unfinished
+
+
+def _merge(connection: sqlite3.Connection, table: str, pages: int) -> bool:
+    """Return whether anything was merged."""
+    changes = connection.total_changes
+    connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))
+    return connection.total_changes - changes >= 2

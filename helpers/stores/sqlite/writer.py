@@ -1,27 +1,24 @@
 """The writes of an SQLite store: a thread commits all waiting changes together."""
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.model import AccessCounters
-from abilities.helpers.stores.protocol import MAX_TOUCHES
+from abilities.helpers.stores.accesses import AccessBuffer, count_accesses
 from abilities.helpers.stores.sqlite.errors import attempt, release_statements
 from abilities.helpers.stores.sqlite.file import StoreFile
 from abilities.helpers.stores.sqlite.log import StoreConnection, cut_log
 from abilities.helpers.stores.sqlite.savepoints import run_in_savepoint
 from abilities.helpers.stores.sqlite.schema import check_version
+from abilities.helpers.stores.sqlite.search import add_postponed, postpone
 from abilities.helpers.stores.sqlite.thread import BatchingThread, ThreadJob
-from abilities.helpers.stores.sqlite.writes import count_access
+from abilities.helpers.stores.sqlite.transaction import run
 
 Result = TypeVar("Result")
 Jobs = Iterable[ThreadJob[sqlite3.Connection]]
-
-_NO_ACCESS = AccessCounters("", 0)
 
 
 class StoreWriter:
@@ -45,10 +42,7 @@ class StoreWriter:
         self._thread = BatchingThread[sqlite3.Connection](
             "abilities-store-writer", self._write_batch, self._rest, self._end
         )
-
-        # Accesses that are not written yet, by namespace and key.
-        self._accesses: dict[tuple[str, str], AccessCounters] = {}
-        self._counting = threading.Lock()
+        self._accesses = AccessBuffer()
 
     @property
     def queue_size(self) -> int:
@@ -74,12 +68,7 @@ class StoreWriter:
 
     def count_access(self, namespace: str, key: str, now: str) -> None:
         """Count an access; it is written with the next change, or after a second without one."""
-        name = (namespace, key)
-        with self._counting:
-            if len(self._accesses) < MAX_TOUCHES:
-                earlier = self._accesses.get(name, _NO_ACCESS)
-                self._accesses[name] = AccessCounters(now, earlier.access_count + 1)
-
+        self._accesses.add(namespace, key, now)
         self._thread.wake()
 
     def note_damage(self, result: object) -> None:
@@ -119,10 +108,12 @@ class StoreWriter:
         self._file.check_in_place(connection)
         connection.execute("BEGIN IMMEDIATE")
         check_version(connection)
+        postpone(connection, [])
 
         # First the accesses, which were counted by the keys from before the changes.
         self._write_accesses(connection)
         results = [run_in_savepoint(connection, job.work) for job in jobs]
+        add_postponed(connection)
 
         # A change to a file that was moved is not acknowledged, nor one whose log is gone since.
         self._file.check_in_place(connection)
@@ -142,11 +133,8 @@ class StoreWriter:
 
     def _write_accesses(self, connection: sqlite3.Connection) -> None:
         # Taken out before they are written: if that fails, they are lost, which is best effort.
-        with self._counting:
-            accesses, self._accesses = self._accesses, {}
-
-        for (namespace, key), access in accesses.items():
-            count_access(connection, namespace, key, access)
+        for namespace, accesses in self._accesses.take().items():
+            run(connection, count_accesses, namespace, accesses)
 
     def _rest(self) -> None:
         """Do what is due while no change waits: a second after the last one, and every second."""

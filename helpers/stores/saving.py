@@ -1,0 +1,315 @@
+"""Writing memories with all that is derived from them.
+
+The memory index, the tags and the counters are written as the difference between what is stored of
+a memory and what follows from it.
+"""
+
+import logging
+from collections import Counter
+from functools import lru_cache
+from typing import NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.stores.deriving import (
+    INDEX_COLUMNS,
+    Counted,
+    IndexRow,
+    build_index_row,
+    count_indexed,
+    get_rank_score,
+    list_tags,
+)
+from abilities.helpers.stores.entries import Occasion, StoreRules, build_entry, save_entry
+from abilities.helpers.stores.finding import Found
+from abilities.helpers.stores.history import Entry
+from abilities.helpers.stores.linking import delete_links
+from abilities.helpers.stores.mending import mend_row, propose_names
+from abilities.helpers.stores.model import AccessCounters, Row, hash_row, verify_saved
+from abilities.helpers.stores.past import find_last_version
+from abilities.helpers.stores.recall_index import change_terms, remove_doc
+from abilities.helpers.stores.reranking import refresh_stale_ranks, update_ranks
+from abilities.helpers.stores.transaction import Columns, Transaction
+
+_log = logging.getLogger("abilities")
+
+_COLUMNS = (*Row._fields, "hash")
+_NAMES = ", ".join(_COLUMNS)
+_INSERT = f"INSERT INTO memories ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_UPDATE = f"""
+UPDATE memories SET {", ".join(f"{name} = ?" for name in _COLUMNS)} WHERE namespace = ? AND key = ?
+"""
+_DELETE = "DELETE FROM memories WHERE namespace = ? AND key = ?"
+_SELECT = f"SELECT {_NAMES} FROM memories WHERE namespace = ? AND key = ?"
+_IS_TAKEN = """
+SELECT 1 FROM memories WHERE namespace = ? AND key = ? AND (namespace, key) <> (?, ?)
+UNION ALL SELECT 1 FROM memories WHERE namespace = ? AND id = ? AND (namespace, key) <> (?, ?)
+"""
+
+_ACCESSES = ("accessed_at", "access_count", "doc")
+_SHELVED = ", ".join((*INDEX_COLUMNS, *_ACCESSES))
+_DELETE_SHELVED = f"DELETE FROM shelf WHERE namespace = ? AND id = ? RETURNING {_SHELVED}"
+_DELETE_STRAY = f"DELETE FROM shelf WHERE namespace = ? AND key = ? RETURNING {_SHELVED}"
+_ADD_TAG = "INSERT INTO tags (namespace, tag, archived, accessed_at, id) VALUES (?, ?, ?, ?, ?)"
+_DELETE_TAGS = "DELETE FROM tags WHERE namespace = ? AND id = ? RETURNING tag, archived"
+_COUNT = """
+INSERT INTO counters AS c (namespace, name, archived, value, number) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (namespace, name, archived, value) DO UPDATE SET number = c.number + excluded.number
+"""
+_CLEAR_COUNT = """
+DELETE FROM counters
+WHERE namespace = ? AND name = ? AND archived = ? AND value = ? AND number = 0
+"""
+_COUNT_MEMORIES = """
+SELECT coalesce(sum(number), 0) FROM counters WHERE namespace = ? AND name = 'all'
+"""
+
+
+class Shelved(NamedTuple):
+    """What only the memory index knows of a memory: its access counters, and its number."""
+
+    counters: AccessCounters
+    doc: int
+
+
+@lru_cache(maxsize=8)
+def _write_shelve(own: tuple[tuple[str, str], ...]) -> str:
+    """Return the statement that writes a row of the memory index.
+
+    ``own`` are columns of the engine's own, each with what it takes from the row of the memory.
+    """
+    columns = ("namespace", *INDEX_COLUMNS, *_ACCESSES)
+    given = ["m.namespace", *("?" for _ in columns[1:]), *(source for _, source in own)]
+    names = [*columns, *(name for name, _ in own)]
+    updated = [name for name in names if name not in ("namespace", "id")]
+    return f"""
+    INSERT INTO shelf ({", ".join(names)}) SELECT {", ".join(given)}
+    FROM memories AS m WHERE m.namespace = ? AND m.key = ?
+    ON CONFLICT (namespace, id) DO UPDATE SET
+    {", ".join(f"{name} = excluded.{name}" for name in updated)}
+    """
+
+
+async def check_quota(transaction: Transaction, namespace: str, quota: int | None) -> None:
+    """Check that a namespace may hold one more memory. Raises Refused: storage_quota."""
+    if quota is None:
+        return
+
+    ((count,),) = await transaction.fetch(_COUNT_MEMORIES, namespace)
+    if count >= quota:
+        raise Refused("storage_quota")
+
+
+async def save_memory(
+    transaction: Transaction,
+    found: Found,
+    after: Row,
+    entry: Entry,
+    rules: StoreRules,
+    counters: AccessCounters | None = None,
+) -> Row:
+    """Write a memory's row and all that is derived from it, except its own links; return the row.
+
+    It has the namespace's next version, which ``entry`` tells of. ``counters`` are the memory's new
+    access counters; without them, it keeps those that it has. Raises Refused if what was written
+    cannot be read: invalid_stored_value.
+    """
+    before, values = found.row, (*after, hash_row(after))
+    if before is None:
+        await transaction.run(_INSERT, *values)
+    else:
+        await transaction.run(_UPDATE, *values, before.namespace, before.key)
+
+    await save_entry(transaction, entry, rules.history)
+    await _index_memory(transaction, found, after, counters)
+
+    # A new memory may have links already: they may lead to a key that does not exist yet.
+    score = get_rank_score(after)
+    if found.has_links and (before is None or score != get_rank_score(before)):
+        await update_ranks(transaction, after)
+    if found.has_old_marks:
+        await refresh_stale_ranks(transaction, after.namespace)
+
+    await _verify(transaction, after)
+    return after
+
+
+async def _verify(transaction: Transaction, row: Row) -> None:
+    ((*saved, stored_hash),) = await transaction.fetch(_SELECT, row.namespace, row.key)
+    verify_saved(Row._make(saved), stored_hash)
+
+
+async def _index_memory(
+    transaction: Transaction, found: Found, after: Row, counters: AccessCounters | None
+) -> None:
+    """Let the indexes follow a memory whose row was written."""
+    indexed = found.row
+    await transaction.save_words(indexed, after)
+
+    # An import can replace a memory by one with another id, and damage can take its row in the
+    # memory index.
+    doc = found.free_doc if found.doc is None else found.doc
+    if indexed is not None and (indexed.id != after.id or found.doc is None):
+        await unindex_memory(transaction, indexed.namespace, indexed.id)
+        indexed = None
+
+    shelved = Shelved(counters or found.counters or AccessCounters(after.created_at, 0), doc)
+    if indexed is None:
+        await shelve(transaction, after, shelved)
+    else:
+        await _reshelve(transaction, indexed, after, shelved)
+
+    known = None if found.doc is None else found.row
+    await change_terms(transaction, known, after, doc, found.recall_state)
+
+
+async def shelve(transaction: Transaction, row: Row, shelved: Shelved) -> None:
+    """Add a memory to the memory index, the tags and the counters."""
+    await write_index_row(transaction, row, shelved)
+    await add_tags(transaction, row, shelved.counters.accessed_at)
+    await _count(transaction, _count_all(row))
+
+
+async def _reshelve(transaction: Transaction, before: Row, after: Row, shelved: Shelved) -> None:
+    """Let the memory index, the tags and the counters follow a change of a memory."""
+    await write_index_row(transaction, after, shelved)
+    if (before.tags, before.archived) != (after.tags, after.archived):
+        await transaction.fetch(_DELETE_TAGS, after.namespace, after.id)
+        await add_tags(transaction, after, shelved.counters.accessed_at)
+
+    amounts = _count_all(after)
+    amounts.subtract(_count_all(before))
+    await _count(transaction, amounts)
+
+
+async def write_index_row(transaction: Transaction, row: Row, shelved: Shelved) -> None:
+    """Write a memory's row in the memory index, whose counters are left to the caller."""
+    text = _write_shelve(transaction.shelf_columns)
+    values = (*build_index_row(row), *shelved.counters, shelved.doc)
+    await transaction.run(text, *values, row.namespace, row.key)
+
+
+async def add_tags(transaction: Transaction, row: Row, accessed_at: str) -> None:
+    """Write a memory's tags into the tag index, which has none of it."""
+    rows: list[Columns] = []
+    for tag in list_tags(row):
+        rows.append((row.namespace, tag, row.archived, accessed_at, row.id))
+    if rows:
+        await transaction.run_many(_ADD_TAG, rows)
+
+
+async def unindex_memory(
+    transaction: Transaction, namespace: str, memory_id: str, key: str | None = None
+) -> Shelved | None:
+    """Remove a memory from the memory index, the tags and the counters.
+
+    ``key`` finds a row of the index whose id damage has changed. What is removed is what is stored,
+    whatever the memory is now. Returns what only the memory index knew.
+    """
+    found = await transaction.fetch(_DELETE_SHELVED, namespace, memory_id)
+    if not found and key is not None:
+        found = await transaction.fetch(_DELETE_STRAY, namespace, key)
+
+    amounts: Counter[Counted] = Counter()
+    shelved: Shelved | None = None
+    ids = {memory_id}
+    for columns in found:
+        *values, accessed_at, access_count, doc = columns
+        index_row = IndexRow._make(values)
+        ids.add(index_row.id)
+        amounts.subtract(count_indexed(namespace, index_row))
+        shelved = Shelved(AccessCounters(accessed_at, access_count), doc)
+
+    for name in sorted(ids):
+        for tag, archived in await transaction.fetch(_DELETE_TAGS, namespace, name):
+            amounts[Counted(namespace, "tag", archived, tag)] -= 1
+
+    await _count(transaction, amounts)
+    return shelved
+
+
+def _count_all(row: Row) -> Counter[Counted]:
+    amounts = count_indexed(row.namespace, build_index_row(row))
+    for tag in list_tags(row):
+        amounts[Counted(row.namespace, "tag", row.archived, tag)] += 1
+
+    return amounts
+
+
+async def _count(transaction: Transaction, amounts: Counter[Counted]) -> None:
+    rows: list[Columns] = [(*counted, amounts[counted]) for counted in sorted(amounts)]
+    rows = [row for row in rows if row[-1]]
+    if rows:
+        await transaction.run_many(_COUNT, rows)
+
+    # Unlike types and importances, there can be any number of tags.
+    gone = [row[:-1] for row in rows if row[1] == "tag" and row[-1] < 0]
+    if gone:
+        await transaction.run_many(_CLEAR_COUNT, gone)
+
+
+async def delete_memory(transaction: Transaction, found: Found, row: Row) -> None:
+    """Delete a memory with its links. The links of others to it stay, to a missing memory."""
+    await unindex_memory(transaction, row.namespace, row.id)
+    await transaction.save_words(row, None)
+    if found.doc is not None:
+        await change_terms(transaction, row, None, found.doc, found.recall_state)
+    if found.has_links:
+        await delete_links(transaction, row)
+    await transaction.run(_DELETE, row.namespace, row.key)
+
+    if found.has_links:
+        await update_ranks(transaction, row)
+
+
+async def mend_memory(
+    transaction: Transaction, found: Found, now: str, caller: str, rules: StoreRules
+) -> Found:
+    """Write what is readable of a damaged memory anew, with all that is derived from it."""
+    damaged = found.row
+    assert damaged is not None, "what is damaged exists"
+    _log.warning("a damaged memory was mended before it was changed")
+
+    mended = await name_mended(transaction, damaged, mend_row(damaged, now))
+    mended = mended._replace(version=found.next_version)
+    shelved = await unindex_memory(transaction, damaged.namespace, damaged.id, damaged.key)
+    await transaction.run(_UPDATE, *mended, hash_row(mended), damaged.namespace, damaged.key)
+    await _verify(transaction, mended)
+
+    if shelved is None:
+        shelved = Shelved(AccessCounters(mended.created_at, 0), found.free_doc)
+    else:
+        await remove_doc(transaction, mended.namespace, shelved.doc)
+    await transaction.renew_words(mended)
+    await shelve(transaction, mended, shelved)
+    await change_terms(transaction, None, mended, shelved.doc)
+    await update_ranks(transaction, mended)
+
+    # What was damaged cannot come back, so the entry tells nothing of it.
+    last = await find_last_version(transaction, mended.namespace, mended.id)
+    former = mended._replace(version=last or max(int(damaged.version), 0))
+    entry = build_entry(Occasion("mended", now, caller), former, mended, mended.version)
+    await save_entry(transaction, entry, rules.history)
+    return found._replace(
+        row=mended,
+        last_version=mended.version,
+        counters=shelved.counters,
+        doc=shelved.doc,
+        recall_state=None,
+        damage=None,
+    )
+
+
+async def name_mended(transaction: Transaction, damaged: Row, mended: Row) -> Row:
+    """Return a mended row with names that no other memory has."""
+    for proposed in propose_names(mended):
+        if await is_free(transaction, proposed, damaged):
+            return proposed
+
+    raise AssertionError("proposals do not end")
+
+
+async def is_free(transaction: Transaction, row: Row, damaged: Row) -> bool:
+    """Return whether no memory but a damaged one has the key or the id of a row."""
+    stored = (damaged.namespace, damaged.key)
+    by_key, by_id = (row.namespace, row.key), (row.namespace, row.id)
+    return not await transaction.fetch(_IS_TAKEN, *by_key, *stored, *by_id, *stored)

@@ -1,0 +1,822 @@
+"""The history of stores: under several processes and kills, damaged, trimmed, and purged."""
+
+import asyncio
+import os
+import random
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.search.recall import RecallRequest
+from abilities.helpers.search.terms import Language, split_question
+from abilities.helpers.stores import changing, expiry
+from abilities.helpers.stores.changes import Change
+from abilities.helpers.stores.entries import StoreRules
+from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.stores.postgres import engine
+from abilities.helpers.stores.postgres.statements import Connection
+from abilities.helpers.stores.postgres.transaction import bind
+from abilities.helpers.stores.protocol import ServableStore, WriteResult
+from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.stores.timeline import HistoryLimits, MemoryName
+from abilities.helpers.walk import WalkLimits
+from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put
+from tests.stores.test_postgres import open_store as open_database
+from tests.stores.test_stores import find_reason, open_store
+from tests.support.forked import Forked
+from tests.support.permissions import let_others_enter
+from tests.support.places import StorePlace, find_damage, list_cases
+from tests.support.tier import size
+from tests.support.waiting import GIVE_UP_SECONDS
+
+PROCESSES = size("ABILITIES_HISTORY_PROCESSES", quick=4, full=8)
+CONDITIONAL = size("ABILITIES_CONDITIONAL", quick=150, full=10_000)
+"""Conditional updates by all processes together."""
+FOLLOWED = size("ABILITIES_FOLLOWED", quick=60, full=300)
+"""Changes by each process that is followed."""
+KILLS = size("ABILITIES_HISTORY_KILLS", quick=3, full=30)
+NEIGHBORS = size("ABILITIES_PURGE_NEIGHBORS", quick=60, full=2_000)
+"""Memories beside the one that is purged."""
+
+A = MemoryName(key="a")
+DAY = "2026-01-{:02}T00:00:00.000Z"
+SOON = "2026-01-01T12:00:00.000Z"
+PAST = "2020-01-01T00:00:00.000Z"
+
+PREFACE = """
+import asyncio, sys
+from abilities.declarations.faults import Refused
+from abilities.helpers.stores.changes import Change
+from abilities.helpers.stores.opening import open_store
+from tests.stores.behaviours.steps import NAMESPACE, plan
+"""
+
+# Counts up a number in one memory; says after how many conflicts each update was made.
+COUNTER = f"""{PREFACE}
+async def main(url, number):
+    store = open_store(url)
+    for _ in range(int(number)):
+        conflicts = 0
+        while True:
+            (memory,) = await store.read(NAMESPACE, ["shared"])
+            fields, version = {{"content": str(int(memory.row.content) + 1)}}, memory.row.version
+            change = plan("update", "shared", fields=fields, if_version=version)
+            try:
+                await store.change(NAMESPACE, change)
+                break
+            except Refused as refused:
+                assert refused.reason == "version_conflict", refused
+                conflicts += 1
+        print(conflicts, flush=True)
+    await store.close()
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+# Stores batches of memories; says the number of each one that was acknowledged.
+BATCHES = f"""{PREFACE}
+async def main(url, size, number):
+    store, number = open_store(url), int(number)
+    while True:
+        changes = []
+        for n in range(int(size)):
+            fields = {{"type": "core", "content": "x" * (n * 100 + 1)}}
+            changes.append(plan("store", f"{{number}}-{{n}}", fields=fields))
+        outcomes = await store.change_many(NAMESPACE, changes, atomic=True)
+        assert not any(isinstance(outcome, Exception) for outcome in outcomes), outcomes
+        print(number, flush=True)
+        number += 1
+asyncio.run(main(*sys.argv[1:]))
+"""
+BATCH = 20
+
+# Stores memories, and changes and deletes some of the earlier ones.
+WRITER = f"""{PREFACE}
+async def main(url, name, number):
+    store = open_store(url)
+    for n in range(int(number)):
+        await store.change(NAMESPACE, plan("store", f"{{name}}-{{n}}"))
+        if n % 5 == 4:
+            await store.change(NAMESPACE, plan("store", f"{{name}}-{{n - 1}}", caller="again"))
+            await store.change(NAMESPACE, plan("delete", f"{{name}}-{{n - 2}}"))
+    await store.close()
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def run_all(processes: Iterable[Forked]) -> list[bytes]:
+    """Wait for processes; return what they said."""
+    outputs: list[bytes] = []
+    for process in processes:
+        output, _ = await asyncio.to_thread(process.communicate, GIVE_UP_SECONDS * 10)
+        assert process.returncode == 0
+        outputs.append(output)
+
+    return outputs
+
+
+async def read_content(store: ServableStore, key: str, moment: int | str) -> str:
+    memory = await store.read_version(NAMESPACE, MemoryName(key=key), moment)
+    return memory.row.content
+
+
+async def list_versions(store: ServableStore, key: str) -> list[int]:
+    history = await store.read_history(NAMESPACE, MemoryName(key=key), None, 10_000)
+    return [entry.version for entry in history.entries]
+
+
+async def store_versions(store: ServableStore) -> None:
+    """Store six versions of one memory, and then another one."""
+    for number in range(1, 7):
+        await put(store, "a", content=f"text {number}")
+    await put(store, "b")
+
+
+async def test_no_conditional_update_of_several_processes_is_lost(place: StorePlace) -> None:
+    """Each process adds one as often as it succeeds; the sum is that of their successes."""
+    each = CONDITIONAL // PROCESSES
+    async with place.open() as store:
+        await put(store, "shared", content="0")
+
+    outputs = await run_all([Forked(COUNTER, place.url, each) for _ in range(PROCESSES)])
+
+    conflicts = sum(int(line) for output in outputs for line in output.split())
+    assert conflicts > 0, "the processes met each other"
+    async with place.open() as store:
+        (memory,) = await store.read(NAMESPACE, ["shared"])
+        assert isinstance(memory, StoredMemory)
+        assert memory.row.content == str(each * PROCESSES)
+        assert memory.row.version == each * PROCESSES + 1, "a refused update takes no version"
+
+        # Each version has the content that its update wrote: none was written over.
+        for version in random.Random(1).sample(range(1, memory.row.version + 1), 50):
+            assert await read_content(store, "shared", version) == str(version - 1)
+
+
+async def test_a_batch_that_is_killed_is_there_or_not_at_all(place: StorePlace) -> None:
+    chance, acknowledged = random.Random(3), set[int]()
+    async with place.open() as store:
+        await put(store, "first")
+
+    for round_ in range(KILLS):
+        process = Forked(BATCHES, place.url, BATCH, round_ * 1_000_000)
+        acknowledged.add(int(process.stdout.readline()))
+        time.sleep(chance.random() * 0.1)  # so that each round is killed at another moment
+        process.send_signal(signal.SIGKILL)
+        output, _ = process.communicate()
+        acknowledged |= {int(line) for line in output.split(b"\n")[:-1]}
+
+    async with place.open() as store:
+        await put(store, "last")  # it waits for what a server still does
+        lines = await store.list_memories(NAMESPACE, "", "", 1_000_000, archived=False)
+        found: dict[int, int] = {}
+        for line in lines:
+            if line.key not in ("first", "last"):
+                number = int(line.key.partition("-")[0])
+                found[number] = found.get(number, 0) + 1
+
+        assert set(found.values()) == {BATCH}, "all or nothing"
+        assert acknowledged <= found.keys()
+        assert await find_damage(store) == []
+        page = await store.read_changes(NAMESPACE, 0, 1_000_000)
+        assert len(page.changes) == len(lines), "each has its entry"
+
+
+async def test_a_refused_change_of_a_batch_leaves_nothing_behind(place: StorePlace) -> None:
+    async with place.open() as store:
+        await put(store, "a", content="before")
+        changes = [
+            Change("update", DAY.format(2), key="a", fields={"content": "after"}),
+            Change("update", DAY.format(2), key="a", fields={"content": "x"}, if_version=99),
+            Change("delete", DAY.format(2), key="missing"),
+        ]
+
+        together = await store.change_many(NAMESPACE, changes, atomic=True)
+        assert [find_refusal(outcome) for outcome in together] == [
+            "rolled_back",
+            "version_conflict",
+            "rolled_back",
+        ]
+        assert await list_versions(store, "a") == [1]
+
+        apart = await store.change_many(NAMESPACE, changes, atomic=False)
+        refusals = [find_refusal(outcome) for outcome in apart]
+        assert refusals == ["", "version_conflict", "memory_not_found"]
+        assert await list_versions(store, "a") == [2, 1], "what is refused takes no version"
+        assert await find_damage(store) == []
+
+
+def find_refusal(outcome: WriteResult | Exception) -> str:
+    return outcome.reason if isinstance(outcome, Refused) else ""
+
+
+async def test_changes_of_one_call_share_a_transaction(url: str) -> None:
+    """However many calls wait, none is divided among transactions."""
+    async with open_database(url) as store:
+        batches = [[plan("store", f"{b}/{n}") for n in range(50)] for b in range(4)]
+        sent = [store.change_many(NAMESPACE, batch, atomic=True) for batch in batches]
+
+        outcomes = await asyncio.gather(*sent)
+
+        with psycopg.connect(url) as connection:
+            rows = connection.execute(
+                "SELECT count(DISTINCT xmin::text) FROM abilities_data.memories"
+                " GROUP BY split_part(key, '/', 1)"
+            ).fetchall()
+        assert [len(outcome) for outcome in outcomes] == [50] * 4
+        versions = [_get_version(outcome) for batch in outcomes for outcome in batch]
+        assert versions == list(range(1, 201))
+        assert len(rows) == 4
+
+
+@pytest.mark.parametrize(
+    "before", ['\'{"row":{"content":"drei"}}\'', "replace(before, 'text 3', 'drei')"]
+)
+async def test_a_damaged_entry_hides_what_was_before_it_and_no_more(
+    before: str, place: StorePlace
+) -> None:
+    async with place.open() as store:
+        await store_versions(store)
+    place.tamper(f"UPDATE history SET before = {before} WHERE version = 4")
+
+    async with place.open() as store:
+        history = await store.read_history(NAMESPACE, A, None, 10)
+        assert [entry.version for entry in history.entries] == [6, 5]
+        assert (history.has_more, history.earliest) == (False, 4)
+        assert await read_content(store, "a", 4) == "text 4"
+        assert await find_reason(store.read_version(NAMESPACE, A, 3)) == "checksum_mismatch"
+        restoring = store.change(NAMESPACE, Change("restore", PAST, key="a", to_version=2))
+        assert await find_reason(restoring) == "checksum_mismatch"
+
+        assert await find_damage(store) == ["history"]
+        assert await find_reason(store.read_changes(NAMESPACE, 0, 10)) == "done"
+        assert expect_stored(await put(store, "a", content="7")).row.version == 8
+        assert await read_content(store, "a", 6) == "text 6", "the history goes on"
+
+    report = await place.repair()
+
+    assert report.originals is not None
+    assert b"drei" in report.originals.read_bytes()
+    async with place.open() as store:
+        assert await find_damage(store) == []
+        assert await read_content(store, "a", 4) == "text 4"
+        assert await find_reason(store.read_version(NAMESPACE, A, 3)) == "version_not_found"
+        assert (await store.read_history(NAMESPACE, A, None, 10)).earliest == 4
+        assert await list_versions(store, "b") == [7]
+        assert not (await store.read_changes(NAMESPACE, 0, 9)).is_complete
+
+
+@pytest.mark.parametrize(
+    ("place", "damage"),
+    list_cases(
+        [
+            ("UPDATE history SET caller = 'x' WHERE version = 3", [6, 5, 4]),
+            ("UPDATE history SET action = 'deleted' WHERE version = 6", []),
+            ("DELETE FROM history WHERE version = 4", [6, 5]),
+            ("DELETE FROM history WHERE version = 6", []),
+            ("UPDATE history SET id = 'other' WHERE version = 5", [6]),
+        ],
+        sqlite=[
+            ("UPDATE history SET before = CAST(x'ff' AS TEXT) WHERE version = 2", [6, 5, 4, 3])
+        ],
+    ),
+    indirect=["place"],
+)
+async def test_a_repair_keeps_the_entries_that_lead_to_the_present(
+    damage: tuple[str, Sequence[int]], place: StorePlace
+) -> None:
+    statement, kept = damage
+    async with place.open() as store:
+        await store_versions(store)
+        await put(store, "b", kind="delete")
+    place.tamper(statement)
+
+    report = await place.repair()
+
+    assert "history" in [finding.name for finding in report.damage]
+    removed = place.originals.read_text(encoding="utf-8").splitlines()
+    async with place.open() as store:
+        assert await find_damage(store) == []
+        assert await list_versions(store, "a") == kept
+        if kept:
+            assert await read_content(store, "a", min(kept) - 1) == f"text {min(kept) - 1}"
+        assert await list_versions(store, "b") == [8, 7], "other histories are whole"
+        assert len(removed) == 6 - len(kept) - statement.startswith("DELETE")
+        assert not (await store.read_changes(NAMESPACE, 0, 99)).is_complete
+        await put(store, "a", content="x")
+
+
+DAMAGE = {
+    "a version without its entry": (
+        "UPDATE versions SET number = 9",
+        "UPDATE history SET version = 9 WHERE version = 2",
+    ),
+    "a size that is wrong": ("UPDATE versions SET history_bytes = history_bytes + 1",),
+    "a purged memory that is there": (
+        "INSERT INTO purged SELECT namespace, id, 2, '', '' FROM memories",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+async def test_damage_to_the_history_is_found_and_mended(
+    damage: Sequence[str], place: StorePlace
+) -> None:
+    async with place.open() as store:
+        await put(store, "a", content="one")
+        await put(store, "a", content="two")
+    place.tamper(*damage)
+
+    async with place.open() as store:
+        assert await find_damage(store) == ["history"]
+    await place.repair()
+
+    async with place.open() as store:
+        assert await find_damage(store) == []
+        (memory,) = await store.read(NAMESPACE, ["a"])
+        assert isinstance(memory, StoredMemory)
+        assert memory.row.content == "two"
+
+
+async def test_a_repair_of_a_memory_is_told_by_its_history(place: StorePlace) -> None:
+    async with place.open() as store:
+        await put(store, "a", content="one")
+        await put(store, "a", content="two")
+        await put(store, "b")
+        await put(store, "b", kind="purge")
+    place.tamper("UPDATE memories SET content = 'damaged' WHERE key = 'a'")
+
+    await place.repair()
+
+    async with place.open() as store:
+        history = await store.read_history(NAMESPACE, A, None, 10)
+        assert [entry.action for entry in history.entries] == ["mended", "changed", "created"]
+        assert history.earliest == history.entries[0].version
+        reading = store.read_version(NAMESPACE, A, 2)
+        assert await find_reason(reading) == "version_not_found", "what was damaged is unknown"
+        assert await find_damage(store) == []
+        changes = (await store.read_changes(NAMESPACE, 0, 9)).changes
+        assert "purged" in [change.action for change in changes]
+
+
+async def test_a_change_to_a_damaged_memory_is_told_by_its_history(place: StorePlace) -> None:
+    async with place.open() as store:
+        await put(store, "a", content="one")
+    place.tamper("UPDATE memories SET content = 'damaged' WHERE key = 'a'")
+
+    async with place.open() as store:
+        await put(store, "a", content="two")
+        history = await store.read_history(NAMESPACE, A, None, 10)
+        assert [entry.action for entry in history.entries] == ["changed", "mended", "created"]
+        assert await read_content(store, "a", 2) == "damaged", "what was readable is kept"
+        assert await find_damage(store) == []
+
+
+async def test_nothing_of_a_purged_memory_is_left_in_any_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    words = ["Zyqwertine", "Xylokarpose", "Vqpmelung"]
+    # Three characters that nobody else has are a term of the search index, as they are.
+    long_text = "\u02ac\u02ad\u02ae \U0001d7ce\U0001d7cf " + " ".join(
+        f"{words[0]}{n}" for n in range(300)
+    )
+    texts = [*words, words[2].casefold(), "tagqjx", "keyqjx", "catqjx", "metaqjx", "termqjx"]
+    # A pair of characters is a hexadecimal word with an x, which no id of a neighbor holds.
+    texts += ["\u02ac\u02ad\u02ae", "x1d7cf", "\u0250\u0251\u0252", "xe0151"]
+    store = SqliteStore(path)
+    try:
+        for number in range(NEIGHBORS):
+            content = f"{number} " + "common words of neighbors " * (number % 40)
+            await put(store, f"n{number}", content=content, tags=["t"])
+            if number == NEIGHBORS // 2:
+                await store_secrets(store, words, long_text)
+        await put(
+            store, "keyqjx", content=f"{words[2]} at last \u0250\u0251\u0252 \U000e0150\U000e0151"
+        )
+        assert [text for text in texts if not find_files_with(tmp_path, text)] == []
+        texts.append(words[0].casefold())  # SQLite may have written over this one before
+
+        await put(store, "keyqjx", kind="purge")
+
+        await expect_gone(store, tmp_path, texts)
+        assert await find_damage(store) == []
+    finally:
+        await store.close()
+
+    assert [text for text in texts if find_files_with(tmp_path, text)] == []
+
+
+async def store_secrets(store: SqliteStore, words: Sequence[str], long_text: str) -> None:
+    """Let a memory have had texts in all fields, in its row, in its history or in both."""
+    now = DAY.format(2)
+    link = {"key": "n1", "link_weight": 0.5, "type": "association", "term": "termqjx"}
+    fields = {"content": long_text, "metadata": {"metaqjx": 1}, "category": "catqjx"}
+    await put(store, "first", summary=words[1], tags=["tagqjx"])
+    for change in (
+        Change("update", now, key="first", new_key="keyqjx", fields=fields, links=[link]),
+        Change("update", now, key="keyqjx", fields={"content": "short"}),
+        Change("delete", now, key="keyqjx"),
+        Change("restore", now, key="keyqjx", to_version=(await last_version(store)) + 1),
+        Change("append", now, key="keyqjx", fields={"content": words[2]}),
+        Change("update", now, key="keyqjx", fields={"tags": ["t"], "summary": ""}),
+        Change("update", now, key="keyqjx", remove_links=[{"key": "n1", "type": None}]),
+    ):
+        await store.change(NAMESPACE, change)
+
+
+async def last_version(store: SqliteStore) -> int:
+    return (await store.read_changes(NAMESPACE, 0, 1_000_000)).next
+
+
+def find_files_with(folder: Path, text: str) -> list[str]:
+    """Return the files in a folder that hold a text."""
+    return [path.name for path in folder.iterdir() if text.encode() in path.read_bytes()]
+
+
+async def expect_gone(store: SqliteStore, folder: Path, texts: Sequence[str]) -> None:
+    assert [text for text in texts if find_files_with(folder, text)] == []
+    with closing(sqlite3.connect(folder / "m.db")) as connection:
+        for table in ("history", "recall_recent", "shelf", "tags"):
+            rows = str(connection.execute(f"SELECT * FROM {table}").fetchall())
+            assert not any(text in rows for text in texts)
+
+    assert await find_reason(store.read_linked(NAMESPACE, "keyqjx", 0, 1)) == "memory_not_found"
+
+
+async def test_a_purge_is_finished_even_if_its_caller_gives_up(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "m.db") as store:
+        await put(store, "a", content="Zyqwertine")
+        await put(store, "b")
+        purge = asyncio.create_task(put(store, "a", kind="purge"))
+        await asyncio.sleep(0)
+        purge.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await purge
+
+    assert find_files_with(tmp_path, "Zyqwertine") == []
+
+
+async def test_nothing_that_a_query_reads_holds_what_was_purged(url: str) -> None:
+    """Neither tables nor statistics; and tables were cleaned of dead rows."""
+    secrets = ("xylophonist", "quetzalcoatl", "zephyranthes", "jabberwocky", "wunderkammer")
+    first, second, summary, tag, key = secrets
+    async with open_database(url) as store:
+        for number in range(20):
+            await put(store, f"k{number}", content="common", links=[("k1", 0.5)], tags=["t"])
+        await put(store, key, content=first, summary=summary, tags=[tag], links=[("k2", 0.5)])
+        await put(store, key, content=second)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ANALYZE")
+        assert find_texts(url, secrets)
+
+        await store.change(NAMESPACE, plan("purge", key))
+
+    assert find_texts(url, secrets) == []
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0"
+        ).fetchall()
+    assert {table for (table,) in rows} >= set(engine.CLEANED_TABLES)
+
+
+def find_texts(url: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return which tables and statistics hold which texts, or words that search has of them."""
+    found: list[tuple[str, str]] = []
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables"
+            " WHERE table_schema LIKE 'abilities%' OR table_name = 'pg_stats'"
+        ).fetchall()
+        for (table,) in rows:
+            for text in texts:
+                pattern = f"%{text[:6]}%"
+                query = f"SELECT count(*) FROM {table} AS t WHERE t::text ILIKE %s"
+                counted = connection.execute(query.encode(), (pattern,)).fetchone()
+                if counted != (0,):
+                    found.append((table, text))
+
+    return found
+
+
+async def test_what_is_too_old_is_forgotten_along_with_the_writes(place: StorePlace) -> None:
+    """Without being told to, in every 256th version."""
+    async with place.open(history=HistoryLimits(days=3)) as store:
+        for day in range(1, 11):
+            await put(store, "a", now=DAY.format(day), content=str(day))
+        for number in range(245):
+            await put(store, f"n{number}", now=DAY.format(10))
+        assert len(await list_versions(store, "a")) == 10
+
+        await put(store, "last", now=DAY.format(10))
+
+        assert await list_versions(store, "a") == [10, 9, 8, 7], "three days before the tenth"
+        assert await read_content(store, "a", 6) == "6"
+        page = await store.read_changes(NAMESPACE, 5, 10_000)
+        assert not page.is_complete
+        assert (await store.read_changes(NAMESPACE, 6, 10_000)).is_complete
+        assert await find_damage(store) == []
+
+
+async def test_the_history_stays_as_small_as_allowed(place: StorePlace) -> None:
+    """It is trimmed in every 256th version, and its newest part is whole."""
+    most = 100_000
+    async with place.open(history=HistoryLimits(max_bytes=most)) as store:
+        for number in range(256):
+            await put(store, "a", content=f"{number} " + "x" * 2_000)
+        assert most - 5_000 < await check_size(place, store) <= most
+        for number in range(256, 300):
+            await put(store, "a", content=f"{number} " + "x" * 2_000)
+        assert await check_size(place, store) < most + 50 * 2_500
+
+        await store.compact(DAY.format(2))
+
+        assert most - 5_000 < await check_size(place, store) <= most
+        versions = await list_versions(store, "a")
+        assert versions == [*range(300, 300 - len(versions), -1)], "the oldest ones went"
+        assert await find_damage(store) == []
+
+
+async def check_size(place: StorePlace, store: ServableStore) -> int:
+    """Return the bytes of the history of the only memory, which are counted right."""
+    ((size_now, forgotten),) = place.fetch("SELECT history_bytes, forgotten FROM versions")
+    found = await store.read_history(NAMESPACE, A, None, 1_000)
+
+    assert size_now == sum(entry.size for entry in found.entries)
+    assert found.earliest == forgotten
+    oldest = await read_content(store, "a", found.earliest)
+    assert oldest.startswith(f"{found.earliest - 1} ")
+    assert not (await store.read_changes(NAMESPACE, 0, 9)).is_complete
+    assert (await store.read_changes(NAMESPACE, forgotten, 9)).is_complete
+    return int(size_now)
+
+
+async def test_a_store_that_keeps_no_history_gives_versions_all_the_same(
+    place: StorePlace,
+) -> None:
+    async with place.open(history=HistoryLimits(days=0)) as store:
+        await put(store, "a")
+        assert (await put(store, "a", content="x")).version == 2
+        assert await list_versions(store, "a") == []
+        assert not (await store.read_changes(NAMESPACE, 0, 10)).is_complete
+        page = await store.read_changes(NAMESPACE, 1, 10)
+        again = await store.read_changes(NAMESPACE, page.next, 9)
+        assert (page.next, again.is_complete) == (2, True)
+        await put(store, "a", kind="delete")
+        deleted = store.read_history(NAMESPACE, A, None, 1)
+        assert await find_reason(deleted) == "memory_not_found"
+        assert await find_damage(store) == []
+
+
+async def test_without_history_a_changed_memory_loses_what_was_kept_before(
+    place: StorePlace,
+) -> None:
+    """It cannot be told apart from a gap."""
+    async with place.open() as store:
+        await put(store, "a", content="one")
+        memory_id = expect_stored(await put(store, "b", links=[("a", 0.5)])).row.id
+    async with place.open(history=HistoryLimits(days=0)) as store:
+        assert (await put(store, "a", content="two")).version == 3
+        await store.change(NAMESPACE, plan("update", "a", new_key="c"))
+    async with place.open() as store:
+        await put(store, "c", content="three")
+
+        found = await store.read_history(NAMESPACE, MemoryName(key="c"), None, 9)
+        other = await store.read_history(NAMESPACE, MemoryName(id=memory_id), None, 9)
+
+        assert ([entry.version for entry in found.entries], found.earliest) == ([5], 4)
+        assert other.entries == ()
+        page = await store.read_changes(NAMESPACE, 2, 9)
+        assert ([change.version for change in page.changes], page.is_complete) == ([5], False)
+        assert await find_damage(store) == []
+
+
+async def test_who_follows_the_changes_misses_none_of_several_writers(place: StorePlace) -> None:
+    """Versions come in their order, and lead to what is there."""
+    async with place.open() as store:
+        await put(store, "first")
+        writers = [Forked(WRITER, place.url, f"w{n}", FOLLOWED) for n in range(PROCESSES)]
+        since, copy = 0, dict[str, tuple[str, int]]()
+
+        is_writing = True
+        while is_writing:
+            is_writing = any(writer.poll() is None for writer in writers)
+            has_more = True
+            while has_more:
+                page = await store.read_changes(NAMESPACE, since, 5)
+                assert page.is_complete
+                for change in page.changes:
+                    assert change.version > since
+                    since = change.version
+                    copy[change.id] = (change.key, change.version)
+                    if change.action == "deleted":
+                        del copy[change.id]
+                since, has_more = page.next, page.has_more
+            await asyncio.sleep(0)
+
+        await run_all(writers)
+        lines = await store.list_memories(NAMESPACE, "", "", 10_000, archived=True)
+        memories = await store.read(NAMESPACE, [line.key for line in lines])
+        present = [(m.row.key, m.row.version) for m in memories if isinstance(m, StoredMemory)]
+        assert sorted(copy.values()) == present
+        assert len(present) == 1 + PROCESSES * (FOLLOWED - FOLLOWED // 5)
+
+
+async def test_a_follower_misses_no_change_that_commits_late(url: str) -> None:
+    """A transaction that has its version and stays open holds up all later versions."""
+    async with open_database(url) as store, open_database(url) as later:
+        await put(store, "first")
+        gate, has_changed = asyncio.Event(), asyncio.Event()
+
+        async def change_slowly(connection: Connection) -> WriteResult:
+            change = plan("store", "late")
+            result = await bind(changing.apply_change)(connection, NAMESPACE, change, StoreRules())
+            has_changed.set()
+            await gate.wait()
+            return result
+
+        loop = store.engine.loop
+        server = store.engine.server
+        slow = asyncio.create_task(loop.run(server.write(NAMESPACE, change_slowly)))
+        await loop.run(has_changed.wait())
+        quick = asyncio.create_task(put(later, "quick"))
+        await asyncio.sleep(0.1)
+        page = await later.read_changes(NAMESPACE, 0, 10)
+        assert [change.key for change in page.changes] == ["first"]
+        assert not quick.done()
+
+        loop.call_soon(gate.set)
+        await asyncio.gather(slow, quick)
+        page = await later.read_changes(NAMESPACE, page.next, 10)
+
+        assert [change.key for change in page.changes] == ["late", "quick"]
+
+
+async def recall_names(store: ServableStore, request: RecallRequest) -> list[str]:
+    recalled = await store.recall(NAMESPACE, request, 1_000, (0,))
+    return [entry.name for ranking in recalled.rankings for entry in ranking.entries]
+
+
+async def test_every_read_sees_what_expired_as_archived(place: StorePlace) -> None:
+    """Each read is the first after the end; a damaged memory that expired stays damaged."""
+    question = RecallRequest((split_question("rose", Language()),))
+    reads: dict[str, Callable[[ServableStore], Awaitable[object]]] = {
+        "read": lambda store: store.read(NAMESPACE, ["a"]),
+        "read_linked": lambda store: store.read_linked(NAMESPACE, "a", 0, 9),
+        "walk": lambda store: store.walk(NAMESPACE, "b", WalkLimits(1, 9, 9)),
+        "query": lambda store: store.query(NAMESPACE, Query()),
+        "recall": lambda store: recall_names(store, question),
+        "read_stats": lambda store: store.read_stats(NAMESPACE),
+        "list": lambda store: store.list_memories(NAMESPACE, "", "", 9, archived=False),
+        "read_history": lambda store: store.read_history(NAMESPACE, A, None, 1),
+        "read_changes": lambda store: store.read_changes(NAMESPACE, 0, 9),
+    }
+    async with place.open() as store:
+        await put(store, "b", links=[("a", 0.5)])
+        await put(store, "d", content="damaged", expires_at=SOON)
+        place.tamper("UPDATE memories SET summary = 'x' WHERE key = 'd'")
+
+        for name, read in reads.items():
+            await put(store, "a", content="rose", expires_at=SOON, archived=False)
+            before = await read(store)
+            rows = place.fetch("SELECT archived FROM memories ORDER BY key")
+
+            assert rows == [(1,), (0,), (0,)], name
+            assert repr(await read(store)) == repr(before), name
+
+        assert await find_reason(store.read_linked(NAMESPACE, "d", 0, 9)) == "checksum_mismatch"
+
+
+async def test_many_memories_expire_in_several_transactions(
+    place: StorePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged one among them stays as it is, and holds up none."""
+    monkeypatch.setattr(expiry, "MOST_EXPIRED", 4)
+    fields = {"type": "core", "content": "x", "expires_at": SOON}
+    async with place.open() as store:
+        await put(store, "stays")
+        changes = [plan("store", f"k{number}", fields=fields) for number in range(23)]
+        await store.change_many(NAMESPACE, changes, atomic=True)
+        place.tamper("UPDATE memories SET content = 'other' WHERE key = 'k3'")
+
+        stats = await store.read_stats(NAMESPACE)
+
+        assert (stats.total, stats.archived) == (2, 22)
+        page = await store.read_changes(NAMESPACE, 24, 99)
+        assert {(change.action, change.caller) for change in page.changes} == {
+            ("expired", "expiry")
+        }
+        assert await find_reason(store.read_linked(NAMESPACE, "k3", 0, 1)) == "checksum_mismatch"
+
+    if place.engine == "postgres":
+        counts = place.fetch(
+            "SELECT count(*) FROM memories WHERE archived > 0 GROUP BY xmin::text ORDER BY 1"
+        )
+        assert counts == [(3,), (3,), (4,), (4,), (4,), (4,)]
+
+
+async def test_reads_go_on_where_what_expired_cannot_be_archived(url: str) -> None:
+    async with open_database(url) as store:
+        await put(store, "a", content="rose", expires_at=SOON)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only"
+            " = on', current_database()); END $$"
+        )
+
+    async with open_database(url) as store:
+        memories = [(await store.read(NAMESPACE, ["a"]))[0] for _ in range(2)]
+
+        assert [_get_archived(memory) for memory in memories] == [0, 0]
+
+
+async def test_a_store_that_cannot_be_written_is_read_though_memories_expired(
+    tmp_path: Path, unprivileged: None
+) -> None:
+    user, path = os.geteuid(), tmp_path / "m.db"
+    if os.getuid() == 0:
+        os.seteuid(0)
+    let_others_enter(tmp_path)
+    tmp_path.chmod(0o777)
+    async with open_store(path) as store:
+        await put(store, "a", expires_at=SOON)
+    path.chmod(0o444)
+    Path(f"{path}-lock").chmod(0o444)
+    os.seteuid(user)
+
+    async with open_store(path) as store:
+        memory = await store.read_linked(NAMESPACE, "a", 0, 1)
+        assert memory.row.expires_at == SOON
+
+
+async def test_memories_of_a_prefix_are_listed_by_code_points(place: StorePlace) -> None:
+    """Whatever the prefix ends with."""
+    last = chr(sys.maxunicode)
+    keys = ["a", "a\ud7ff", "a\ud7ffx", "a\ue000", f"a{last}", f"a{last}b", "b", f"{last}z"]
+    async with place.open() as store:
+        await store.change_many(NAMESPACE, [plan("store", key) for key in keys], atomic=True)
+        list_keys = partial(store.list_memories, NAMESPACE, archived=False)
+
+        for prefix in ("", "a", "a\ud7ff", f"a{last}", last, last * 2, "zz"):
+            lines = await list_keys(prefix=prefix, after="", limit=100)
+            assert [line.key for line in lines] == [
+                key for key in sorted(keys) if key.startswith(prefix)
+            ]
+
+
+async def test_memories_of_a_prefix_are_a_range_of_the_index(url: str) -> None:
+    async with open_database(url) as store:
+        await put(store, "a")
+    with psycopg.connect(url) as connection:
+        connection.execute("SET enable_seqscan = off")
+        connection.execute("SET enable_bitmapscan = off")
+        plan_lines = connection.execute(
+            "EXPLAIN SELECT key FROM abilities_data.memories WHERE namespace = 'n'"
+            " AND archived <= 0 AND key >= 'a' AND key > '' AND key < 'b' ORDER BY key LIMIT 9"
+        ).fetchall()
+    text = "\n".join(line for (line,) in plan_lines)
+    assert "memories_pkey" in text and "Sort" not in text
+
+
+async def test_what_a_batch_did_to_the_search_index_is_right_whatever_was_refused(
+    place: StorePlace,
+) -> None:
+    """Texts of a batch are indexed together, unless a change in it depends on them."""
+    now, chance = DAY.format(2), random.Random(5)
+    async with place.open() as store:
+        for round_ in range(size("ABILITIES_BATCHES", quick=25, full=250)):
+            changes: list[Change] = []
+            for number in range(8):
+                key = f"k{chance.randrange(6)}"
+                fields = {"type": "core", "content": f"content {round_} {number}"}
+                condition = chance.choice([None, None, 1])
+                change = chance.choice(
+                    [
+                        Change("store", now, key=key, new_id=str(uuid4()), fields=fields),
+                        Change("update", now, key=key, fields=fields, if_version=condition),
+                        Change("delete", now, key=key, if_version=condition),
+                        Change("update", now, key=key, new_key=f"k{chance.randrange(6)}"),
+                    ]
+                )
+                changes.append(change)
+
+            await store.change_many(NAMESPACE, changes, atomic=chance.random() < 0.3)
+            assert await find_damage(store) == []
+
+
+def _get_version(outcome: WriteResult | Exception) -> int:
+    assert isinstance(outcome, WriteResult)
+    return outcome.version
+
+
+def _get_archived(memory: StoredMemory | Exception) -> int:
+    assert isinstance(memory, StoredMemory)
+    return memory.row.archived

@@ -1,0 +1,128 @@
+"""Where a store of each engine lies, so that one test is about both.
+
+A test that takes the fixture `place` runs on each engine; one of a single engine, or whose SQL
+differs, chooses with `list_cases`.
+"""
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+from typing_extensions import override
+
+from abilities.cli.main import main
+from abilities.helpers.stores.opening import open_store, repair_store
+from abilities.helpers.stores.originals import RepairReport
+from abilities.helpers.stores.protocol import ServableStore
+
+ENGINES = ("sqlite", "postgres")
+
+
+class StorePlace(ABC):
+    """A place for one store, empty at first, and a folder for other files."""
+
+    engine: ClassVar[str]
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+
+    @asynccontextmanager
+    async def open(self, **options: Any) -> AsyncGenerator[ServableStore]:
+        """Open the store; any number of stores may be open at once."""
+        store = open_store(self.url, **options)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    def tamper(self, *statements: str) -> None:
+        """Change the store behind its back; each statement changes one row or more."""
+        with self.connect() as connection:
+            for statement in statements:
+                assert connection.execute(statement).rowcount > 0, statement
+
+    def fetch(self, statement: str) -> list[Any]:
+        """Return the rows of a statement, whatever the store says of them."""
+        with self.connect() as connection:
+            rows: list[Any] = connection.execute(statement).fetchall()
+            return rows
+
+    def run(self, *arguments: str | Path, stdin: bytes | None = None) -> Result:
+        """Run a command on the store, in this process."""
+        environment = {
+            "ABILITIES_STORE_URL": self.url,
+            "ABILITIES_WORKSPACE_DIR": str(self.folder),
+        }
+        return CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, env=environment)
+
+    async def repair(self, *, dry_run: bool = False) -> RepairReport:
+        """Mend the store; what was damaged is kept in `originals`."""
+        return await repair_store(self.url, self.originals, lambda _: None, dry_run=dry_run)
+
+    @property
+    def originals(self) -> Path:
+        """The file for what a repair replaced."""
+        return self.folder / "originals.jsonl"
+
+    @abstractmethod
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        """Connect to the database itself; each statement is committed at once."""
+
+
+class FilePlace(StorePlace):
+    """A file for a store."""
+
+    engine = "sqlite"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"sqlite:///{path}", path.parent)
+        self.path = path
+
+    @override
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+            yield connection
+
+
+class DatabasePlace(StorePlace):
+    """A database for a store."""
+
+    engine = "postgres"
+
+    @override
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("SET search_path = abilities_data")
+            yield connection
+
+
+async def find_damage(store: ServableStore) -> list[str]:
+    """Return the names of what a full check finds damaged."""
+    findings = await store.check(lambda _: None, full=True)
+    return [finding.name for finding in findings if finding.state == "damaged"]
+
+
+def list_cases(
+    both: Iterable[Any] = (), *, sqlite: Iterable[Any] = (), postgres: Iterable[Any] = ()
+) -> list[Any]:
+    """Return pairs of an engine and a value: of both, and what only one engine has.
+
+    They are the parameters of ``place``, which is indirect, and of a value.
+    """
+    common = list(both)
+    named = zip(ENGINES, (sqlite, postgres), strict=True)
+    return [
+        pytest.param(engine, value, id=f"{engine}-{value}")
+        for engine, own in named
+        for value in (*common, *own)
+    ]
