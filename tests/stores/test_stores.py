@@ -221,12 +221,16 @@ async def test_a_page_of_links_is_one_range_of_an_index(side: Side, tmp_path: Pa
 
 async def test_accesses_that_were_counted_before_a_rename_are_kept(place: StorePlace) -> None:
     async with place.open() as store:
-        written = await put(store, "old")
-        assert written.stored is not None
+        await check_accesses_before_a_rename(store)
 
-        store.count_access(NAMESPACE, "old", "2026-01-03T00:00:00.000Z")
-        await put(store, "new", kind="update", id=written.stored.row.id)
-        renamed = await store.read_linked(NAMESPACE, "new", 0, 1)
+
+async def check_accesses_before_a_rename(store: ServableStore) -> None:
+    written = await put(store, "old")
+    assert written.stored is not None
+
+    store.count_access(NAMESPACE, "old", "2026-01-03T00:00:00.000Z")
+    await put(store, "new", kind="update", id=written.stored.row.id)
+    renamed = await store.read_linked(NAMESPACE, "new", 0, 1)
 
     assert (renamed.accessed_at, renamed.access_count) == ("2026-01-03T00:00:00.000Z", 1)
 
