@@ -118,6 +118,7 @@ def _build_memory(
 ) -> JsonObject:
     row = memory.row
     start, end, _ = section
+    is_cut = chars is not None and start + chars < end
     if chars is not None:
         end = min(end, start + chars)
     content = row.content[start:end]
@@ -132,7 +133,8 @@ def _build_memory(
 
     if start:
         record["starts_at"] = start
-    if row.content[end:].strip():
+    # What follows a whole passage is worth a request only if it is more than space.
+    if is_cut or row.content[end:].strip():
         resume = Piece(row.content).resume(end)
         target = {"type": "stored", "key": row.key, "resume": resume}
         record["next"] = format_target(target, is_full)

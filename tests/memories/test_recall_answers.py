@@ -183,6 +183,19 @@ def check_record(record: Payload, entry: RankedEntry, result: RecallResult) -> N
         assert record["content"]
 
 
+def test_a_content_that_is_cut_among_spaces_says_how_it_goes_on() -> None:
+    memory = build_memory("k", "word" + "\t" * 4_000)
+    entry = RankedEntry("k", False, SCORE_ONE, SCORE_ONE, None, ("word",))
+    result = RecallResult([Ranking((entry,), ())], {"k": memory}, {})
+    bound = RecallBound(TOKEN_BYTES * 1_200, MOST_BYTES, False, ("json",))
+
+    payload = answer({"queries": ["word"], "max_tokens": 1_200}, result, bound)
+
+    ((record,),) = list_records(payload)
+    assert len(record["content"]) < len(memory.row.content)
+    assert "next" in record
+
+
 @many
 @given(results(), st.integers(1_200, 16_000))
 def test_memories_are_taken_in_turns_whole_as_long_as_they_fit(
