@@ -15,7 +15,6 @@ from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language
 from abilities.helpers.stores import (
     changing,
-    entries,
     exporting,
     importing,
     listing,
@@ -29,7 +28,14 @@ from abilities.helpers.stores import (
 from abilities.helpers.stores.changes import BatchOptions, Change, Outcome, list_outcomes
 from abilities.helpers.stores.changing import BatchUndone
 from abilities.helpers.stores.engine import OPERATOR, READ_SECONDS, Engine
-from abilities.helpers.stores.entries import StoreRules
+from abilities.helpers.stores.entries import (
+    MOST_TRIMMED,
+    StoreRules,
+    group_entries,
+    import_entries,
+    list_namespaces,
+    trim,
+)
 from abilities.helpers.stores.expiry import FIRST_DUE, DueMemory, MemoriesDue
 from abilities.helpers.stores.history import DamagedEntry, Entry
 from abilities.helpers.stores.marks import write_mark
@@ -310,13 +316,13 @@ class SqlStore(ServableStore):
     @override
     async def compact(self, now: str) -> int:
         forgotten = 0
-        for namespace in await self._read(OPERATOR, entries.list_namespaces):
-            work = partial(entries.trim, namespace=namespace, limits=self._rules.history, now=now)
+        for namespace in await self._read(OPERATOR, list_namespaces):
+            work = partial(trim, namespace=namespace, limits=self._rules.history, now=now)
             is_unfinished = True
             while is_unfinished:
                 number = await self._engine.write(namespace, work, is_patient=True)
                 forgotten += number
-                is_unfinished = number == entries.MOST_TRIMMED
+                is_unfinished = number == MOST_TRIMMED
 
         return forgotten
 
@@ -327,10 +333,10 @@ class SqlStore(ServableStore):
         return await self._read(OPERATOR, exporting.read_entries, after, limit)
 
     @override
-    async def import_entries(self, entries_: Sequence[Entry]) -> int:
+    async def import_entries(self, entries: Sequence[Entry]) -> int:
         stored = 0
-        for owner, group in entries.group_entries(entries_).items():
-            work = partial(entries.import_entries, entries=group, limits=self._rules.history)
+        for owner, group in group_entries(entries).items():
+            work = partial(import_entries, entries=group, limits=self._rules.history)
             stored += await self._engine.write(owner.namespace, work, is_patient=True)
 
         return stored

@@ -720,10 +720,11 @@ async def test_many_memories_expire_in_several_transactions(
         assert await find_reason(store.read_linked(NAMESPACE, "k3", 0, 1)) == "checksum_mismatch"
 
     if place.engine == "postgres":
-        counts = place.fetch(
-            "SELECT count(*) FROM memories WHERE archived > 0 GROUP BY xmin::text ORDER BY 1"
-        )
-        assert counts == [(3,), (3,), (4,), (4,), (4,), (4,)]
+        counts = place.fetch("SELECT count(*) FROM memories WHERE archived > 0 GROUP BY xmin::text")
+        # Random ids decide which of the six transactions meets the damaged one.
+        assert sum(number for (number,) in counts) == 22
+        assert len(counts) == 6
+        assert max(counts) == (4,)
 
 
 async def test_reads_go_on_where_what_expired_cannot_be_archived(url: str) -> None:

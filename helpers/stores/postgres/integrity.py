@@ -4,16 +4,22 @@ from collections.abc import Callable
 
 from abilities.helpers.stores.checking import check_rows
 from abilities.helpers.stores.examining import EngineIndex
+from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.search_text import fold_searchable
 
+
+def _is_findable(row: Row, folded: str | None) -> bool:
+    return folded == fold_searchable(row)
+
+
 INDEX = EngineIndex(
     is_indexed="s.key = m.key",
     is_known="s.namespace = m.namespace AND (s.id = m.id OR s.key = m.key)",
     searched="(SELECT w.folded FROM words AS w WHERE w.namespace = m.namespace AND w.id = m.id)",
-    is_findable=lambda row, folded: bool(folded == fold_searchable(row)),
+    is_findable=_is_findable,
 )
 
 

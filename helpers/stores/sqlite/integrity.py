@@ -5,16 +5,22 @@ from collections.abc import Callable
 
 from abilities.helpers.stores.checking import build_finding, check_rows
 from abilities.helpers.stores.examining import EngineIndex
+from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.sqlite import schema
 from abilities.helpers.stores.sqlite.search import compare_index
 from abilities.helpers.stores.sqlite.transaction import run
 
+
+def _is_findable(_: Row, has_entry: int) -> bool:
+    return bool(has_entry)
+
+
 INDEX = EngineIndex(
     is_indexed="s.memory = m.rowid",
     is_known="s.memory = m.rowid",
     searched="EXISTS (SELECT 1 FROM search_docsize AS d WHERE d.id = m.rowid)",
-    is_findable=lambda _, has_entry: bool(has_entry),
+    is_findable=_is_findable,
 )
 """What the search index has of each memory is compared in sums alone, by `compare_index`."""
 
