@@ -169,6 +169,18 @@ FIGURES = {
         full={"IMPORTED": 200_000},
         quick={"IMPORTED": 10_000},
     ),
+    19: Figure(
+        "10,000 conditional updates by 8 processes, none lost; who follows changes misses none; "
+        "both loops of stdio answer 3,000 sequences with the same bytes",
+        [
+            "tests/stores/test_store_history.py",
+            "tests/surfaces/test_stdio_loops.py",
+            "-k",
+            "conditional or follows or same_bytes",
+        ],
+        full={"CONDITIONAL": 10_000, "FOLLOWED": 1_000, "INPUTS": 3_000},
+        quick={"CONDITIONAL": 500, "FOLLOWED": 100, "INPUTS": 150},
+    ),
 }
 
 

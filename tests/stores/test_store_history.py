@@ -42,11 +42,11 @@ from tests.support.waiting import GIVE_UP_SECONDS
 
 PROCESSES = size("ABILITIES_HISTORY_PROCESSES", quick=4, full=8)
 CONDITIONAL = {
-    "sqlite": size("ABILITIES_CONDITIONAL", quick=150, full=10_000),
-    "postgres": size("ABILITIES_CONDITIONAL", quick=150, full=2_000),
+    "sqlite": size("ABILITIES_CONDITIONAL", quick=150, full=3_000),
+    "postgres": size("ABILITIES_CONDITIONAL", quick=150, full=600),
 }
 """Conditional updates by all processes together; those of a server take longer."""
-FOLLOWED = size("ABILITIES_FOLLOWED", quick=60, full=300)
+FOLLOWED = size("ABILITIES_FOLLOWED", quick=60, full=120)
 """Changes by each process that is followed."""
 KILLS = size("ABILITIES_HISTORY_KILLS", quick=3, full=30)
 NEIGHBORS = size("ABILITIES_PURGE_NEIGHBORS", quick=60, full=2_000)
@@ -796,7 +796,7 @@ async def test_what_a_batch_did_to_the_search_index_is_right_whatever_was_refuse
     """Texts of a batch are indexed together, unless a change in it depends on them."""
     now, chance = DAY.format(2), random.Random(5)
     async with place.open() as store:
-        for round_ in range(size("ABILITIES_BATCHES", quick=25, full=250)):
+        for round_ in range(size("ABILITIES_BATCHES", quick=25, full=80)):
             changes: list[Change] = []
             for number in range(8):
                 key = f"k{chance.randrange(6)}"

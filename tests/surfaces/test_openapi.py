@@ -13,7 +13,7 @@ from abilities import Settings
 from tests.support.sources import ROOT
 from tests.support.tier import size
 
-EXAMPLES = str(size("ABILITIES_API_EXAMPLES", quick=1, full=5))
+EXAMPLES = str(size("ABILITIES_API_EXAMPLES", quick=1, full=3))
 """How many requests are generated per operation and phase; `make torture` generates more."""
 
 

@@ -203,7 +203,7 @@ SEQUENCES = st.one_of(
 )
 LOTS = trying(
     deadline=None,
-    max_examples=size("ABILITIES_INPUTS", quick=150, full=3_000),
+    max_examples=size("ABILITIES_INPUTS", quick=150, full=700),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
