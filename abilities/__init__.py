@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from abilities.declarations.fields import Arguments
     from abilities.declarations.model import Model
     from abilities.declarations.records import Record
-    from abilities.definition import Ability, Context, ability
+    from abilities.decorator import ability
+    from abilities.definition import Ability, Context
     from abilities.errors import AbilityError
     from abilities.helpers.files.file_text import FileText
     from abilities.helpers.reply.render import render
@@ -58,7 +59,7 @@ _MODULES = {
     "Record": "abilities.declarations.records",
     "Refused": "abilities.declarations.faults",
     "Settings": "abilities.settings",
-    "ability": "abilities.definition",
+    "ability": "abilities.decorator",
     "parse_text": "abilities.helpers.reply.text",
     "render": "abilities.helpers.reply.render",
 }

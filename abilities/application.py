@@ -2,14 +2,17 @@
 
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from typing_extensions import override
 
 from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
-from abilities.definition import Context
+from abilities.definition import Ability, Context
 from abilities.helpers.files.confinement import Policy
 from abilities.helpers.files.lister import FileLister
 from abilities.helpers.files.reader import FileReader
@@ -18,12 +21,20 @@ from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.memory.recalling import SecondRanking
 from abilities.helpers.stores import opening
-from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.stores.protocol import (
+    HistoryStore,
+    MarkableStore,
+    MemoryStore,
+    ServableStore,
+)
 from abilities.helpers.workers import WorkerPool
 from abilities.offer import Offer, build_offer
 from abilities.registry import AbilityRegistry
 from abilities.replies import Reply
 from abilities.settings import Settings
+
+if TYPE_CHECKING:
+    from abilities.helpers.embedder import Embedder
 
 MAX_ROOTS = 1_000
 """Optional roots that an application remembers before it forgets those that never existed."""
@@ -66,15 +77,18 @@ class OptionalRoots:
                 del self._roots[place]
 
 
-def _open_second_ranking(settings: Settings) -> SecondRanking | None:
-    """Return what ranks by meaning, if that is set. Raises ValueError if it is not installed."""
-    if not settings.embedder:
+def _open_second_ranking(embedder: "Embedder | str | None") -> SecondRanking | None:
+    """Return what ranks by meaning, if anything does.
+
+    Raises ValueError for the name of an embedder that is not installed, TypeError for what is none.
+    """
+    if not embedder:
         return None
 
     # Imported here, because few use it.
     from abilities.embedders import open_ranking
 
-    return open_ranking(settings.embedder)
+    return open_ranking(embedder)
 
 
 def open_store(settings: Settings) -> ServableStore:
@@ -90,6 +104,10 @@ def open_store(settings: Settings) -> ServableStore:
     )
 
 
+def _keeps_history(store: MemoryStore | None) -> bool:
+    return store is None or isinstance(store, HistoryStore)
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What an open application makes once, and all of its views share."""
@@ -97,23 +115,29 @@ class Resources:
     offer: Offer
     problems: list[str]
     policy: Policy
-    store: ServableStore
+    store: MemoryStore
     second_ranking: SecondRanking | None = None
     workers: WorkerPool = field(default_factory=WorkerPool)
     optional_roots: OptionalRoots = field(default_factory=OptionalRoots)
 
     @classmethod
-    def open(cls, settings: Settings) -> Self:
-        """Make the resources.
+    def open(
+        cls,
+        settings: Settings,
+        abilities: Sequence[Ability],
+        store: MemoryStore | None,
+        embedder: "Embedder | None",
+    ) -> Self:
+        """Make the resources; without a store and an embedder, those of the settings.
 
         Raises ValueError for an embedder that is not installed, for a store that cannot be used,
-        and for tools that do not exist.
+        and as `build_offer` does.
         """
-        second_ranking = _open_second_ranking(settings)
+        second_ranking = _open_second_ranking(embedder or settings.embedder)
 
         # The store comes first: if it cannot be used, no plugin is imported in vain.
-        store = open_store(settings)
-        offer, problems = build_offer(settings)
+        store = store or open_store(settings)
+        offer, problems = build_offer(settings, abilities, keeps_history=_keeps_history(store))
         return cls(offer, problems, settings.policy, store, second_ranking)
 
     async def close(self) -> None:
@@ -202,22 +226,27 @@ class Abilities:
         self._resources = resources
         self._middleware = middleware
 
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, settings: Settings | None = None) -> AsyncGenerator[Self]:
+    @staticmethod
+    def open(
+        settings: Settings | None = None,
+        *,
+        abilities: Sequence[Ability] = (),
+        store: MemoryStore | None = None,
+        embedder: "Embedder | None" = None,
+    ) -> "Opening":
         """Open the application: ``async with Abilities.open(Settings(...)) as abilities``.
 
-        Raises ValueError for a root that must not be shared or does not exist, and for a store that
-        cannot be used.
-        """
-        settings = settings or Settings()
-        settings.check_roots()
+        ``settings`` are those of the environment by default. ``abilities`` are the application's
+        own, which are offered beside the others. ``store`` and ``embedder`` take the place of those
+        of the settings; the store is closed with the application.
 
-        resources = Resources.open(settings)
-        try:
-            yield cls(resources, settings, resources.build_context(settings))
-        finally:
-            await resources.close()
+        What is returned can be given to `load_tools` of any framework instead, which opens it.
+
+        Entering it raises ValueError for a root that must not be shared or does not exist, for a
+        store that cannot be used, and for an ability whose name is taken; TypeError for what is
+        none.
+        """
+        return Opening(settings or Settings(), tuple(abilities), store, embedder)
 
     async def call(self, name: str, arguments: JsonObject | None = None) -> JsonObject:
         """Call an ability and return its answer as a JSON-able dict.
@@ -278,12 +307,18 @@ class Abilities:
         await self._resources.store.ping()
 
     async def remember_tokens(self) -> None:
-        """Let the store remember, for good, that tokens of a server were made. Raises Refused."""
-        await self._resources.store.set_mark("tokens")
+        """Let the store remember, for good, that tokens of a server were made. Raises Refused.
+
+        A store of one's own need not remember it; then the file of the tokens alone tells.
+        """
+        store = self._resources.store
+        if isinstance(store, MarkableStore):
+            await store.set_mark("tokens")
 
     async def recall_tokens(self) -> bool:
         """Return whether the store remembers tokens. Raises Refused."""
-        return await self._resources.store.has_mark("tokens")
+        store = self._resources.store
+        return isinstance(store, MarkableStore) and await store.has_mark("tokens")
 
     def for_namespace(self, namespace: str, *, read_only: bool = False) -> Self:
         """Return a view for another namespace; with ``read_only``, one that changes nothing.
@@ -341,3 +376,51 @@ class Abilities:
     def __repr__(self) -> str:
         mode = ", read-only" if self.context.read_only else ""
         return f"<Abilities: {len(self.offered)} in namespace {self.context.namespace!r}{mode}>"
+
+
+class Opening(AbstractAsyncContextManager[Abilities]):
+    """An application that is yet to be opened, by ``async with``; made by `Abilities.open`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        abilities: Sequence[Ability],
+        store: MemoryStore | None,
+        embedder: "Embedder | None",
+    ) -> None:
+        self.settings = settings
+        self._abilities = abilities
+        self._store = store
+        self._embedder = embedder
+        self._opened: AbstractAsyncContextManager[Abilities] | None = None
+
+    def build_registry(self) -> AbilityRegistry:
+        """Return the abilities that will be offered. Raises ValueError, TypeError as entering."""
+        keeps_history = _keeps_history(self._store)
+        offer, _ = build_offer(self.settings, self._abilities, keeps_history=keeps_history)
+        return offer.registry
+
+    @override
+    async def __aenter__(self) -> Abilities:
+        self._opened = self._open()
+        return await self._opened.__aenter__()
+
+    @override
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._opened is not None, "it was entered"
+        await self._opened.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[Abilities]:
+        # A generator, because the event loop ends one that nobody holds any more.
+        self.settings.check_roots()
+        resources = Resources.open(self.settings, self._abilities, self._store, self._embedder)
+        try:
+            yield Abilities(resources, self.settings, resources.build_context(self.settings))
+        finally:
+            await resources.close()

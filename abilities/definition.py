@@ -5,7 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeGuard, get_type_hints
+from typing import Any, Self, TypeGuard
 
 from pydantic import BaseModel
 
@@ -160,6 +160,11 @@ class Ability:
         if not callable(self.run):
             raise TypeError("an ability's run is an async function")
 
+    def __call__(self, *arguments: Any, **named: Any) -> Awaitable[Any]:
+        """Call the function as it was written, for tests: nothing is validated or bounded."""
+        function: Callable[..., Awaitable[Any]] = inspect.unwrap(self.run)
+        return function(*arguments, **named)
+
     def describe_beside(self, offered: Container[str]) -> Self:
         """Return the ability as it is described beside the abilities of these names."""
         for name, sentence in self.see_also.items():
@@ -201,63 +206,6 @@ def _check_text(what: str, text: str, max_chars: int) -> None:
     printable = text.replace("\n", "").replace("\t", "")
     if has_surrogate(text) or has_control_character(printable):
         raise ValueError(f"the {what} holds a control character or a surrogate")
-
-
-def ability(
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    read_only: bool = False,
-    idempotent: bool = False,
-    destructive: bool = False,
-    resource: str | None = None,
-) -> Callable[[Run], Ability]:
-    """Make an Ability of an async function ``run(context, arguments) -> answer``.
-
-    By default the name is the function's, the title is made of the name, and the description is the
-    function's docstring. The models are the function's annotations.
-
-    The decorator raises TypeError if the function is not async or lacks annotations, and ValueError
-    as `Ability` does.
-    """
-
-    def make_ability(run: Run) -> Ability:
-        models = _find_models(run)
-        chosen_name = name or run.__name__
-
-        return Ability(
-            name=chosen_name,
-            title=title or chosen_name.replace("_", " ").capitalize(),
-            description=description or inspect.getdoc(run) or "",
-            input=models.input,
-            answer=models.answer,
-            run=run,
-            read_only=read_only,
-            idempotent=idempotent,
-            destructive=destructive,
-            resource=resource,
-        )
-
-    return make_ability
-
-
-class _Models(NamedTuple):
-    input: type[BaseModel]
-    answer: type[BaseModel]
-
-
-def _find_models(run: Run) -> _Models:
-    """Return the models of a function's second parameter and of what it returns."""
-    hints = get_type_hints(run)  # resolves annotations that are strings
-    answer = hints.pop("return", None)
-
-    if inspect.iscoroutinefunction(run) and len(hints) > 1:
-        _, arguments, *_ = hints.values()
-        if _is_model(arguments) and _is_model(answer):
-            return _Models(arguments, answer)
-
-    raise TypeError("an ability is 'async def run(context: Context, arguments: Model) -> Model'")
 
 
 def _is_model(hint: object) -> TypeGuard[type[BaseModel]]:

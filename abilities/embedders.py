@@ -11,9 +11,16 @@ GROUP = "abilities.embedders"
 """The entry point group; each entry point is an embedder, or makes one without arguments."""
 
 
-def open_ranking(name: str) -> RankingByMeaning:
-    """Return the ranking by an embedder. Raises ValueError if none has this name."""
-    return RankingByMeaning(open_embedder(name))
+def open_ranking(embedder: Embedder | str) -> RankingByMeaning:
+    """Return the ranking by an embedder, or by that of an entry point.
+
+    Raises ValueError if no entry point has this name, and TypeError for what is no embedder.
+    """
+    if isinstance(embedder, str):
+        return RankingByMeaning(open_embedder(embedder))
+
+    _check(embedder)
+    return RankingByMeaning(EmbedderThread(lambda: embedder))
 
 
 def open_embedder(name: str, seconds: float = EMBED_SECONDS) -> EmbedderThread:
@@ -43,7 +50,10 @@ def _load(point: EntryPoint) -> Embedder:
     if isinstance(loaded, type) or (callable(loaded) and not hasattr(loaded, "embed")):
         loaded = loaded()
 
-    if not callable(getattr(loaded, "embed", None)):
-        raise TypeError("an embedder must have a method 'embed'")
-
+    _check(loaded)
     return cast(Embedder, loaded)
+
+
+def _check(embedder: object) -> None:
+    if not callable(getattr(embedder, "embed", None)):
+        raise TypeError("an embedder must have a method 'embed'")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import cast, get_args
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.fields import OutputFormat
@@ -20,7 +20,7 @@ from abilities.errors import AbilityError
 from abilities.helpers.reply.encoding import json_bytes, json_size, text_size
 from abilities.helpers.reply.render import Format, render
 from abilities.replies import Reply
-from abilities.validation import validate_arguments
+from abilities.validation import validate_answer, validate_arguments
 
 MAX_FAULT_BYTES = 16_000
 """A larger fault, such as one with long lists of choices, is answered without its details."""
@@ -176,16 +176,10 @@ def _check_type(ability: Ability, answer: object) -> None:
     if isinstance(answer, ability.answer):
         return
 
-    name = ability.answer.__name__
     if not isinstance(answer, dict):
-        raise TypeError(f"the answer is neither a {name} nor a dict")
+        raise TypeError(f"the answer is neither a {ability.answer.__name__} nor a dict")
 
-    try:
-        ability.answer.model_validate(answer)
-    except ValidationError as error:
-        # What is logged must not hold contents, as the error itself does.
-        places = [mistake["loc"] for mistake in error.errors(include_input=False)[:3]]
-        raise ValueError(f"the answer is not what {name} declares, at {places}") from None
+    validate_answer(ability.answer, answer)
 
 
 def _check_numbers(answer: BaseModel | JsonObject, encoded: bytes) -> None:

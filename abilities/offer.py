@@ -1,16 +1,18 @@
 """What is offered: the abilities of a caller, out of those that are registered."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from abilities.builtin.index import list_built_in
 from abilities.builtin.profiles import (
+    NEED_HISTORY,
     explain_unknown_names,
     explain_unknown_tools,
     find_implied,
     select_names,
 )
-from abilities.plugins import add_plugins
+from abilities.definition import Ability
+from abilities.plugins import add_ability, add_plugins
 from abilities.registry import AbilityRegistry
 from abilities.settings import Settings
 
@@ -36,12 +38,18 @@ class Offer(NamedTuple):
         return Offer(self.registry.select(selected), (*self.withheld, *withheld))
 
 
-def build_registry(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
-    """Return all registered abilities, built-in ones first, and problems with plugins.
+def build_registry(
+    settings: Settings, own: Sequence[Ability] = ()
+) -> tuple[AbilityRegistry, list[str]]:
+    """Return all registered abilities, and problems with plugins.
 
-    A problem is a sentence for each plugin that could not be loaded.
+    Built-in ones come first, then the application's own. A problem is a sentence for each plugin
+    that could not be loaded. Raises ValueError, TypeError as `add_ability` does for its own.
     """
     registry = AbilityRegistry(list_built_in(for_kv_memory=settings.compat == "kv-memory"))
+    for ability in own:
+        add_ability(registry, ability)
+
     problems: list[str] = []
     if settings.plugins:
         problems = add_plugins(registry)
@@ -49,21 +57,29 @@ def build_registry(settings: Settings) -> tuple[AbilityRegistry, list[str]]:
     return registry, problems
 
 
-def build_offer(settings: Settings) -> tuple[Offer, list[str]]:
+def build_offer(
+    settings: Settings, own: Sequence[Ability] = (), *, keeps_history: bool = True
+) -> tuple[Offer, list[str]]:
     """Return what the settings offer, and problems as `build_registry` does.
+
+    The application's own abilities are offered whatever ``tools`` names, unless they are disabled.
+    If the store keeps no history, abilities that need one are left out.
 
     A name in ``disabled`` that is no ability is a problem too: somebody believes it to be off. It
     is no error, because the package that declares it may not be installed here.
 
-    Raises ValueError if ``tools`` names what is no profile and no ability.
+    Raises ValueError if ``tools`` names what is no profile and no ability; and what
+    `build_registry` raises.
     """
-    registry, problems = build_registry(settings)
+    registry, problems = build_registry(settings, own)
     names = registry.names
     mistake = explain_unknown_tools(settings.tools, names)
     if mistake is not None:
         raise ValueError(f"tools: {mistake}")
 
     problems += explain_unknown_names(settings.disabled, names)
-    enabled = [name for name in names if name not in settings.disabled]
-    disabled = tuple(name for name in names if name in settings.disabled)
-    return Offer(registry.select(enabled), disabled).narrow(settings.tools), problems
+    off = settings.disabled if keeps_history else (*settings.disabled, *NEED_HISTORY)
+    enabled = [name for name in names if name not in off]
+    disabled = tuple(name for name in names if name in off)
+    tools = [*settings.tools, *(ability.name for ability in own)]
+    return Offer(registry.select(enabled), disabled).narrow(tools), problems

@@ -69,9 +69,22 @@ def _add_abilities(registry: AbilityRegistry, point: EntryPoint) -> None:
         if not isinstance(value, Ability):
             raise TypeError("an entry point must be an Ability or a list of them")
 
-        ability = _copy(value)
-        check_schemas(ability)
-        registry.add(ability)
+        add_ability(registry, value)
+
+
+def add_ability(registry: AbilityRegistry, ability: object) -> None:
+    """Add an ability that is not built in.
+
+    Raises TypeError for what is no Ability, and ValueError for a name that is taken or a schema
+    that cannot be published.
+    """
+    if not isinstance(ability, Ability):
+        name = getattr(ability, "__name__", repr(ability)[:100])
+        raise TypeError(f"{name} is no ability; write @ability above its function")
+
+    ability = _copy(ability)
+    check_schemas(ability)
+    registry.add(ability)
 
 
 def _copy(value: Ability) -> Ability:

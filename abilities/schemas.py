@@ -82,9 +82,10 @@ def build_model_schema(model: type[BaseModel]) -> JsonObject:
 
 def check_schemas(ability: Ability) -> None:
     """Raise ValueError, or whatever building them raises, for schemas that cannot be published."""
-    for schema in (build_input_schema(ability), build_output_schema(ability)):
-        if schema.get("type") != "object" or "properties" not in schema:
-            raise ValueError("an ability's input and answer must be models of objects")
+    taken, answered = build_input_schema(ability), build_output_schema(ability)
+    is_sendable = "properties" in taken and answered.get("type") == "object"
+    if taken.get("type") != "object" or not is_sendable:
+        raise ValueError("an ability's input and answer must be models of objects")
 
     build_exact_schema(ability, nullable=True)
 
@@ -222,11 +223,12 @@ def _check_expansion(schema: JsonObject, definitions: JsonObject) -> None:
         raise ValueError("the schema is too large, or refers to itself")
 
 
-def _simplify(node: object, definitions: JsonObject, form: Form) -> Any:
+def _simplify(node: object, definitions: JsonObject, form: Form, *, is_field: bool = False) -> Any:
     """Return a part of a schema in plain form.
 
     References are replaced by what they refer to, because not every client follows them. What tells
-    a model nothing is dropped: generated titles, and null as another way to leave a field out.
+    a model nothing is dropped: generated titles, and null as another way to leave a field out. An
+    item that is null is none of those.
     """
     if isinstance(node, list):
         items = cast(list[object], node)
@@ -236,7 +238,9 @@ def _simplify(node: object, definitions: JsonObject, form: Form) -> Any:
     if schema is None:
         return node
 
-    schema = _drop_null(_inline_reference(schema, definitions))
+    schema = _inline_reference(schema, definitions)
+    if is_field:
+        schema = _drop_null(schema)
     schema = _settle_form(_inline_reference(schema, definitions), form)
 
     simple: JsonObject = {}
@@ -245,7 +249,7 @@ def _simplify(node: object, definitions: JsonObject, form: Form) -> Any:
             # These keys are names of fields, and a field may be named "title" too.
             fields: JsonObject = value
             simple[key] = {
-                name: _simplify(field, definitions, form)
+                name: _simplify(field, definitions, form, is_field=True)
                 for name, field in fields.items()
                 if form != "brief" or UNOFFERED not in field
             }

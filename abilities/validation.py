@@ -1,4 +1,4 @@
-"""Checking the arguments of a call; after a failure, finding out all that is wrong with them.
+"""Checking arguments and answers; after a failure, finding out all that is wrong with arguments.
 
 Good arguments cost nothing but pydantic's validation. What is wrong is explained by the ability's
 published schema, so that plugins' abilities teach as the built-in ones do.
@@ -73,6 +73,17 @@ def validate_arguments(model: type[M], arguments: object) -> M:
         errors = error.errors(include_url=False)
 
     raise Refused.from_mistakes(_Request(model, arguments).find_mistakes(errors))
+
+
+def validate_answer(model: type[M], answer: object) -> M:
+    """Return an answer as its model. Raises ValueError, whose text holds nothing of the answer."""
+    try:
+        return model.model_validate(answer)
+    except ValidationError as error:
+        # What is logged must not hold contents, as the error itself does.
+        places = [mistake["loc"] for mistake in error.errors(include_input=False)[:3]]
+
+    raise ValueError(f"the answer is not what {model.__name__} declares, at {places}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,9 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import find_namespace
-from abilities.application import Abilities
+from abilities.adapters.host import Source, find_namespace
 from abilities.declarations.values import JsonObject
 from abilities.extras import Needs
-from abilities.settings import Settings
 
 with Needs("agent_framework"):
     from agent_framework import FunctionInvocationContext, FunctionTool, MiddlewareFailure
@@ -20,7 +18,7 @@ _PLACE = "pass function_invocation_kwargs={'namespace': …} to agent.run()"
 
 
 def load_tools(
-    source: Abilities | Settings | None = None,
+    source: Source = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,

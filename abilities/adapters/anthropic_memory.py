@@ -9,12 +9,10 @@ from typing import TypeVar
 
 from typing_extensions import override
 
-from abilities.adapters.host import check_namespace
+from abilities.adapters.host import Source, check_namespace
 from abilities.adapters.memory_files import FolderListing, MemoryFolder, VersionedText
-from abilities.application import Abilities
 from abilities.errors import AbilityError
 from abilities.extras import Needs
-from abilities.settings import Settings
 
 with Needs("anthropic_memory"):
     from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
@@ -48,7 +46,7 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
 
     def __init__(
         self,
-        source: Abilities | Settings | None = None,
+        source: Source = None,
         *,
         namespace: str | int | None = None,
         require_namespace: bool = False,
@@ -92,7 +90,7 @@ class MemoryTool(BetaAbstractMemoryTool):
 
     def __init__(
         self,
-        source: Abilities | Settings | None = None,
+        source: Source = None,
         *,
         namespace: str | int | None = None,
         require_namespace: bool = False,

@@ -8,20 +8,18 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
 from typing_extensions import override
 
 from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import check_namespace
+from abilities.adapters.host import Source, check_namespace
 from abilities.adapters.strict import build_strict_schema, leave_out_null
-from abilities.application import Abilities
 from abilities.declarations.values import JsonObject
 from abilities.extras import Needs
 from abilities.replies import Reply
-from abilities.settings import Settings
 
 with Needs("crewai"):
     from crewai.tools import BaseTool, ToolFailure
 
 
 def load_tools(
-    source: Abilities | Settings | None = None,
+    source: Source = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,

@@ -7,14 +7,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from abilities.adapters.documents import parse_document
-from abilities.adapters.host import Host
-from abilities.application import Abilities
+from abilities.adapters.host import Host, Source
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability
-from abilities.offer import build_offer
 from abilities.replies import Reply
 from abilities.schemas import build_input_schema
-from abilities.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +67,7 @@ class Function:
 
 
 def load_functions(
-    source: Abilities | Settings | None = None,
+    source: Source = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,
@@ -80,8 +77,9 @@ def load_functions(
 ) -> list[Function]:
     """Return the abilities as functions, for sync and async code on any event loop.
 
-    ``source`` is an open application, or settings (by default those of the environment) from which
-    one is opened at the first call; it stays open, on one background loop, until the process ends.
+    ``source`` is an open application, or what `Abilities.open` returns, settings (by default those
+    of the environment) or abilities of one's own, from which one is opened at the first call; it
+    stays open, on one background loop, until the process ends.
     ``only`` names the functions to load, ``read_only`` leaves out those that change something.
     With ``require_namespace`` a call that names no namespace raises ValueError instead of using
     that of the settings; ``place`` says where to name one. ``caller`` is who the history, logs and
@@ -90,15 +88,8 @@ def load_functions(
     Raises KeyError for a name in ``only`` that is not offered, ValueError for a root that must not
     be shared or does not exist, and for tools in the settings that do not exist.
     """
-    if isinstance(source, Abilities):
-        registry = source.registry
-    else:
-        source = source or Settings()
-        source.check_roots()
-        registry = build_offer(source)[0].registry
-
     host = Host(source, caller, required=place if require_namespace else None)
-    chosen = registry.only(*(only or ()), read_only=read_only)
+    chosen = host.build_registry().only(*(only or ()), read_only=read_only)
     return [Function.from_ability(ability, host) for ability in chosen]
 
 

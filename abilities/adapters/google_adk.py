@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import find_namespace
-from abilities.application import Abilities
+from abilities.adapters.host import Source, find_namespace
 from abilities.declarations.values import JsonObject
 from abilities.extras import Needs
-from abilities.settings import Settings
 
 with Needs("google_adk"):
     from google.adk.tools import BaseTool, ToolContext
@@ -20,7 +18,7 @@ _PLACE = "set 'namespace' in the state of the session"
 
 
 def load_tools(
-    source: Abilities | Settings | None = None,
+    source: Source = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,

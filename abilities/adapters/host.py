@@ -3,34 +3,42 @@
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar, cast
 
-from abilities.application import Abilities
+from abilities.application import Abilities, Opening
 from abilities.declarations.memory import parse_namespace
+from abilities.definition import Ability
+from abilities.registry import AbilityRegistry
 from abilities.replies import Reply
 from abilities.settings import Settings
 
 T = TypeVar("T")
 Work = Coroutine[Any, Any, T]
 
+Source = Abilities | Opening | Settings | Sequence[Ability] | None
+"""The application behind tools: open, or to be opened at the first call.
+
+`Abilities.open` returns the latter; settings, or abilities of one's own beside the settings of the
+environment, or nothing stand for it.
+"""
+
 
 class Host:
     """Calls abilities for a framework, whose name the history, logs and metrics show as ``caller``.
 
-    ``source`` is an open application, or the settings from which one is opened at the first call.
-    That one stays open, on one background loop, as long as this object, or until the process ends.
+    What was not open before stays open, on one background loop, as long as this object, or until
+    the process ends. Raises ValueError for settings with a root that must not be shared or does not
+    exist.
 
     With ``required`` each call must name a namespace. It is a phrase that says where to name one,
     for the error that is raised otherwise.
     """
 
-    def __init__(
-        self, source: Abilities | Settings, caller: str, *, required: str | None = None
-    ) -> None:
-        self._source = source
+    def __init__(self, source: Source, caller: str, *, required: str | None = None) -> None:
+        self._source = _prepare(source)
         self._caller = caller
         self._required = required
         self._lock = threading.Lock()
@@ -38,6 +46,17 @@ class Host:
         self._view: Abilities | None = None
         self._process = os.getpid()
         self._stack = AsyncExitStack()
+
+    def build_registry(self) -> AbilityRegistry:
+        """Return the abilities that are offered, without opening what is not open.
+
+        Raises ValueError for tools in the settings that do not exist, and as `Abilities.open` for
+        abilities of one's own.
+        """
+        if isinstance(self._source, Abilities):
+            return self._source.registry
+
+        return self._source.build_registry()
 
     async def call(self, name: str, arguments: object, namespace: str | int | None = None) -> Reply:
         """Call an ability for a model; may be awaited on any event loop.
@@ -95,7 +114,7 @@ class Host:
             if self._opening is None or _has_failed(self._opening):
                 # Never closed: the application lasts as long as this, or the process.
                 self._stack = AsyncExitStack()
-                entering = self._stack.enter_async_context(Abilities.open(self._source))
+                entering = self._stack.enter_async_context(self._source)
                 self._opening = _submit_to_background(entering)
 
         if self._opening.done():
@@ -103,6 +122,18 @@ class Host:
 
         # A caller that is cancelled must not cancel the opening, for which others wait too.
         return await asyncio.shield(asyncio.wrap_future(self._opening))
+
+
+def _prepare(source: Source) -> Abilities | Opening:
+    """Return an application that is open, or can be opened."""
+    if source is None or isinstance(source, Settings):
+        source = Abilities.open(source)
+    elif isinstance(source, Sequence):
+        source = Abilities.open(abilities=source)
+
+    if isinstance(source, Opening):
+        source.settings.check_roots()
+    return source
 
 
 def check_namespace(namespace: str | int | None, place: str) -> None:

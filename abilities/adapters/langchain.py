@@ -9,18 +9,16 @@ from pydantic import BaseModel, PrivateAttr
 from typing_extensions import override
 
 from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import find_namespace
-from abilities.application import Abilities
+from abilities.adapters.host import Source, find_namespace
 from abilities.declarations.values import JsonObject
 from abilities.replies import Reply
-from abilities.settings import Settings
 
 _PLACE = "pass context={'namespace': …} or config={'configurable': {'namespace': …}} to the run"
 """Where a run names its namespace."""
 
 
 def load_tools(
-    source: Abilities | Settings | None = None,
+    source: Source = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,
@@ -57,7 +55,7 @@ class AbilitiesToolkit(BaseToolkit):
     @classmethod
     def load(
         cls,
-        source: Abilities | Settings | None = None,
+        source: Source = None,
         *,
         only: Sequence[str] | None = None,
         read_only: bool = False,

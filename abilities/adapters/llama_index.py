@@ -7,12 +7,10 @@ from typing import Any
 from typing_extensions import override
 
 from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import find_namespace
-from abilities.application import Abilities
+from abilities.adapters.host import Source, find_namespace
 from abilities.declarations.values import JsonObject
 from abilities.extras import Needs
 from abilities.replies import Reply
-from abilities.settings import Settings
 
 with Needs("llama_index"):
     from llama_index.core.tools import FunctionTool, ToolMetadata, ToolOutput
@@ -28,7 +26,7 @@ _PLACE = "set 'namespace' in the store of the Context of the run"
 
 
 def load_tools(
-    source: Abilities | Settings | None = None,
+    source: Source = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,

@@ -7,8 +7,7 @@ agent writes is found by every ability, has a history, and can be undone.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from abilities.adapters.host import Host
-from abilities.application import Abilities
+from abilities.adapters.host import Host, Source
 from abilities.declarations.faults import Fault
 from abilities.declarations.limits import (
     MAX_KEY_CHARS,
@@ -20,7 +19,6 @@ from abilities.declarations.memory import is_key, parse_namespace
 from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
 from abilities.errors import AbilityError
-from abilities.settings import Settings
 
 MAX_FILES = 5_000
 """Files that a list looks at; a folder with more of them is not listed to its end."""
@@ -65,16 +63,12 @@ class MemoryFolder:
 
     def __init__(
         self,
-        source: Abilities | Settings | None,
+        source: Source,
         caller: str,
         *,
         root: str = "/memories",
         namespace: str | int | None = None,
     ) -> None:
-        if not isinstance(source, Abilities):
-            source = source or Settings()
-            source.check_roots()
-
         self.host = Host(source, caller)
         self._namespace = None if namespace is None else parse_namespace(namespace)
         self._root = root.rstrip("/") + "/"

@@ -5,10 +5,8 @@ from functools import partial
 from typing import Any
 
 from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import find_namespace
-from abilities.application import Abilities
+from abilities.adapters.host import Source, find_namespace
 from abilities.extras import Needs
-from abilities.settings import Settings
 
 with Needs("openai_agents"):
     from agents import FunctionTool, Tool
@@ -20,7 +18,7 @@ _PLACE = "give Runner.run() a context with a key or attribute 'namespace'"
 
 
 def load_tools(
-    source: Abilities | Settings | None = None,
+    source: Source = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,

@@ -7,10 +7,8 @@ from typing import Any
 from pydantic_core import SchemaValidator, core_schema
 
 from abilities.adapters.functions import Function, load_functions
-from abilities.adapters.host import find_namespace
-from abilities.application import Abilities
+from abilities.adapters.host import Source, find_namespace
 from abilities.extras import Needs
-from abilities.settings import Settings
 
 with Needs("pydantic_ai"):
     from pydantic_ai import RunContext, Tool, ToolFailed, ToolReturn
@@ -23,7 +21,7 @@ _PLACE = "give agent.run() deps with a key or attribute 'namespace'"
 
 
 def load_tools(
-    source: Abilities | Settings | None = None,
+    source: Source = None,
     *,
     only: Sequence[str] | None = None,
     read_only: bool = False,

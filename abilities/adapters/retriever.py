@@ -11,13 +11,11 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 from typing_extensions import override
 
-from abilities.adapters.host import Host, check_namespace
-from abilities.application import Abilities
+from abilities.adapters.host import Host, Source, check_namespace
 from abilities.declarations.faults import Fault
 from abilities.declarations.limits import MAX_QUESTION_CHARS, MAX_RECALL_TOKENS
 from abilities.declarations.values import JsonObject
 from abilities.errors import AbilityError
-from abilities.settings import Settings
 
 
 class AbilitiesRetriever(BaseRetriever):
@@ -38,7 +36,7 @@ class AbilitiesRetriever(BaseRetriever):
     raises AbilityError if nothing can be read, or a filter is wrong.
     """
 
-    source: Abilities | Settings | None = Field(default=None, exclude=True, repr=False)
+    source: Source = Field(default=None, exclude=True, repr=False)
     k: int = Field(default=4, ge=1, description="The most documents that are returned.")
     namespace: str | int | None = None
     require_namespace: bool = False
@@ -52,10 +50,6 @@ class AbilitiesRetriever(BaseRetriever):
             check_namespace(self.namespace, "pass namespace=… to AbilitiesRetriever()")
 
         source = self.source
-        if not isinstance(source, Abilities):
-            source = source or Settings()
-            source.check_roots()
-
         self._host = Host(source, "langchain")
 
     @override

@@ -32,6 +32,8 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
 }
 """The names in each profile but `ALL`; a profile offers those of them that are registered."""
 
+NEED_HISTORY = ("memory_history", "memory_restore", "memory_changes")
+"""What is offered only beside a store that keeps earlier versions."""
 
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "read": (

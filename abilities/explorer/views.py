@@ -34,7 +34,8 @@ from abilities.declarations.file_list import FileListInput
 from abilities.declarations.memory import LinkData, Memory
 from abilities.declarations.memory_history import ChangeEntry
 from abilities.declarations.values import JsonObject
-from abilities.definition import Context, ability
+from abilities.decorator import ability
+from abilities.definition import Context
 from abilities.helpers.files.file_text import format_modified_at
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.lister import Listing

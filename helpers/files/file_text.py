@@ -38,6 +38,11 @@ class FileText(NamedTuple):
     piece: Piece
 
     @property
+    def text(self) -> str:
+        """The text of the requested part, up to what was asked for at most."""
+        return self.piece.text
+
+    @property
     def modified_at(self) -> str:
         """Last modification, RFC 3339 UTC in milliseconds."""
         return format_modified_at(self.stat)

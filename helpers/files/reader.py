@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import NamedTuple, NoReturn, Self
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_READ_CHARS
 from abilities.declarations.reasons import Reason
 from abilities.helpers.batch import ItemT, ResultT, SecondStep, Worker
 from abilities.helpers.files.confinement import Policy, open_file
@@ -304,6 +305,14 @@ class FileReader:
             return session.read(parse_path(path), max_chars)
 
         return await self.map(read_path, paths)
+
+    async def read_one(self, path: object, max_chars: int = MAX_READ_CHARS) -> FileText:
+        """Read one path, up to some characters. Raises Refused, which fails the whole call."""
+        (outcome,) = await self.read([path], max_chars)
+        if isinstance(outcome, Exception):
+            raise outcome
+
+        return outcome
 
     async def map(
         self,

@@ -25,7 +25,7 @@ from abilities.helpers.stores.changes import Kind
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.protocol import (
     Backlinks,
-    HistoryStore,
+    MemoryStore,
     Stats,
     WalkResult,
     WriteResult,
@@ -104,7 +104,7 @@ class MemoryHelper:
     def __init__(
         self,
         namespace: str,
-        store: HistoryStore,
+        store: MemoryStore,
         agent: Root,
         policy: Policy,
         workers: WorkerPool,

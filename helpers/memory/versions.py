@@ -5,7 +5,7 @@ from typing import NamedTuple
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
 from abilities.helpers.stores.model import DamagedMemory, StoredMemory
-from abilities.helpers.stores.protocol import HistoryStore
+from abilities.helpers.stores.protocol import HistoryStore, MemoryStore
 from abilities.helpers.stores.query import MemoryLine
 from abilities.helpers.stores.timeline import (
     ChangePage,
@@ -64,15 +64,26 @@ class VersionPair(NamedTuple):
 
 
 class Versions:
-    """What a namespace knows of its past."""
+    """What a namespace knows of its past.
 
-    def __init__(self, namespace: str, store: HistoryStore) -> None:
+    Of a store that keeps no history nothing is known: its methods raise
+    Refused("version_not_found").
+    """
+
+    def __init__(self, namespace: str, store: MemoryStore) -> None:
         self._namespace = namespace
         self._store = store
 
+    @property
+    def _past(self) -> HistoryStore:
+        if isinstance(self._store, HistoryStore):
+            return self._store
+
+        raise Refused("version_not_found")
+
     async def read(self, name: MemoryName, before: int | None, limit: int) -> MemoryHistory:
         """Return a page of a memory's history. Raises Refused: memory_not_found, id_not_found."""
-        return await self._store.read_history(self._namespace, name, before, limit)
+        return await self._past.read_history(self._namespace, name, before, limit)
 
     async def is_deleted(self, key: str) -> bool:
         """Return whether a key names a memory that was deleted. Raises Refused."""
@@ -81,7 +92,7 @@ class Versions:
 
     async def read_at(self, key: str, time: str) -> StoredMemory:
         """Return a memory with all its links as it was at a time. Raises Refused."""
-        return await self._store.read_version(self._namespace, MemoryName(key=key), time)
+        return await self._past.read_version(self._namespace, MemoryName(key=key), time)
 
     async def list_memories(
         self, prefix: str, after: str, limit: int, *, archived: bool
@@ -93,7 +104,7 @@ class Versions:
 
     async def read_changes(self, since: int, limit: int) -> ChangePage:
         """Return what changed after a version. Raises Refused."""
-        return await self._store.read_changes(self._namespace, since, limit)
+        return await self._past.read_changes(self._namespace, since, limit)
 
     async def read_timeline(
         self, before: int | None, limit: int, chosen: TimelineFilter
@@ -109,7 +120,7 @@ class Versions:
             at_once = limit + 1  # one more tells whether more follow
 
         while looked_at < _MAX_LOOKED_AT:
-            changes = await self._store.read_latest_changes(self._namespace, before, at_once)
+            changes = await self._past.read_latest_changes(self._namespace, before, at_once)
             for change in changes:
                 if len(found) == limit:
                     return TimelinePage(tuple(found), before)
@@ -137,11 +148,11 @@ class Versions:
         memory: StoredMemory | None = None
         before: StoredMemory | None = None
         if entry.action != "deleted":
-            memory = await self._store.read_version(self._namespace, name, version)
+            memory = await self._past.read_version(self._namespace, name, version)
         if entry.action == "mended":
             before = memory  # nobody knows what was there before the damage
         elif entry.previous:
-            before = await self._store.read_version(self._namespace, name, entry.previous)
+            before = await self._past.read_version(self._namespace, name, entry.previous)
 
         return VersionPair(memory, before)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, utc_now
 from abilities.helpers.stores.changes import Change, Kind
-from abilities.helpers.stores.protocol import HistoryStore, WriteResult
+from abilities.helpers.stores.protocol import MemoryStore, WriteResult
 
 _NOT_VALUES = frozenset(
     {
@@ -46,7 +46,7 @@ class Write(NamedTuple):
 class Writer:
     """Changes the memories of one namespace; ``caller`` is who the history says made it."""
 
-    def __init__(self, namespace: str, store: HistoryStore, caller: str) -> None:
+    def __init__(self, namespace: str, store: MemoryStore, caller: str) -> None:
         self._namespace = namespace
         self._store = store
         self._caller = caller

@@ -5,7 +5,7 @@ versions, `CheckableStore` an integrity check, and `MarkableStore` marks.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from abilities.declarations.memory import Direction
 from abilities.helpers.search.rankings import Ranking
@@ -261,6 +261,7 @@ class TransferableStore(MemoryStore, Protocol):
         ...
 
 
+@runtime_checkable
 class HistoryStore(MemoryStore, Protocol):
     """A store that keeps what its changes replaced, within its `HistoryLimits`."""
 
@@ -326,6 +327,7 @@ class CheckableStore(MemoryStore, Protocol):
         ...
 
 
+@runtime_checkable
 class MarkableStore(MemoryStore, Protocol):
     """A store that remembers facts for good; a backup has them too, and an export has none."""
 

@@ -99,6 +99,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     ),
     "validation": ("declarations", "schemas"),
     "replies": ("declarations", "helpers.reply"),
+    "decorator": ("declarations", "definition", "validation"),
     "embedders": ("helpers.embedder", "helpers.memory"),
     "plugins": ("declarations", "definition", "registry", "schemas"),
     "schemas": ("declarations", "definition"),
@@ -133,11 +134,12 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.walk",
         "validation",
     ),
-    "offer": ("builtin", "plugins", "registry", "settings"),
+    "offer": ("builtin", "definition", "plugins", "registry", "settings"),
     "application": (
         "declarations",
         "definition",
         "embedders",
+        "helpers.embedder",
         "helpers.files",
         "helpers.memory",
         "helpers.stores",
@@ -151,6 +153,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "abilities": (
         "application",
         "declarations",
+        "decorator",
         "definition",
         "errors",
         "helpers.files",
@@ -185,7 +188,6 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "extras",
         "helpers.reply",
         "instructions",
-        "offer",
         "prompts",
         "registry",
         "replies",
@@ -194,15 +196,12 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     ),
     "adapters.deepagents": (
         "adapters",
-        "application",
         "declarations",
         "errors",
         "extras",
-        "settings",
     ),
     "adapters.langgraph_store": (
         "adapters",
-        "application",
         "declarations",
         "definition",
         "errors",
@@ -210,12 +209,12 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.memory",
         "helpers.search",
         "helpers.stores",
-        "settings",
     ),
     "explorer": (
         "adapters",
         "builtin",
         "declarations",
+        "decorator",
         "definition",
         "helpers.files",
         "helpers.memory",
@@ -355,7 +354,9 @@ def list_public_definitions(module: Module) -> Iterator[tuple[str, bool]]:
             continue
 
         name = f"{parent}.{node.name}"
-        overrides = any("override" in ast.unparse(mark) for mark in node.decorator_list)
+        # An overload is documented where it is written out.
+        marks = [ast.unparse(mark) for mark in node.decorator_list]
+        overrides = any("override" in mark or mark == "overload" for mark in marks)
         yield name, overrides or ast.get_docstring(node) is not None
 
         if isinstance(node, ast.ClassDef):

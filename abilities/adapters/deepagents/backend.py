@@ -4,15 +4,13 @@ from deepagents.backends import CompositeBackend, StateBackend
 
 from abilities.adapters.deepagents.files import MEMORIES, FileBackend
 from abilities.adapters.deepagents.memories import MemoryBackend
-from abilities.adapters.host import check_namespace
-from abilities.application import Abilities
-from abilities.settings import Settings
+from abilities.adapters.host import Source, check_namespace
 
 _SCRATCH = "/scratch/"
 
 
 def create_backend(
-    source: Abilities | Settings | None = None,
+    source: Source = None,
     *,
     namespace: str | int | None = None,
     require_namespace: bool = False,

@@ -22,14 +22,12 @@ from typing_extensions import override
 from abilities.adapters.deepagents.memories import CALLER, describe, list_level
 from abilities.adapters.deepagents.paths import escape_file, find_folder, find_name, strip, widen
 from abilities.adapters.deepagents.synchronous import SynchronousBackend
-from abilities.adapters.host import Host
+from abilities.adapters.host import Host, Source
 from abilities.adapters.memory_files import MemoryFile
-from abilities.application import Abilities
 from abilities.declarations.limits import MAX_ITEMS, MAX_LISTED_FILES, MAX_READ_CHARS
 from abilities.declarations.memory import parse_namespace
 from abilities.declarations.values import JsonObject
 from abilities.errors import AbilityError
-from abilities.settings import Settings
 
 MAX_FILES = 10_000
 """Files that `glob` looks at; narrower paths and patterns find the rest."""
@@ -63,15 +61,11 @@ class FileBackend(SynchronousBackend):
 
     def __init__(
         self,
-        source: Abilities | Settings | None = None,
+        source: Source = None,
         *,
         namespace: str | int | None = None,
         memories: str = MEMORIES,
     ) -> None:
-        if not isinstance(source, Abilities):
-            source = source or Settings()
-            source.check_roots()
-
         super().__init__(Host(source, CALLER))
         self._namespace = None if namespace is None else parse_namespace(namespace)
         self._read_only = READ_ONLY.format(memories=memories)

@@ -24,10 +24,9 @@ from deepagents.backends.utils import (
 from typing_extensions import override
 
 from abilities.adapters.deepagents.synchronous import SynchronousBackend
+from abilities.adapters.host import Source
 from abilities.adapters.memory_files import MemoryFile, MemoryFolder
-from abilities.application import Abilities
 from abilities.errors import AbilityError
-from abilities.settings import Settings
 
 CALLER = "deepagents"
 
@@ -40,7 +39,7 @@ class MemoryBackend(SynchronousBackend):
 
     def __init__(
         self,
-        source: Abilities | Settings | None = None,
+        source: Source = None,
         *,
         namespace: str | int | None = None,
     ) -> None:

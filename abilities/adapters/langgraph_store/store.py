@@ -6,12 +6,10 @@ from collections.abc import Iterable, Sequence
 from langgraph.store.base import BaseStore, Op, Result, TTLConfig
 from typing_extensions import override
 
-from abilities.adapters.host import Host, check_namespace
+from abilities.adapters.host import Host, Source, check_namespace
 from abilities.adapters.langgraph_store.batches import check_operations, run_batch
-from abilities.application import Abilities
 from abilities.declarations.faults import Fault, Refused
 from abilities.errors import AbilityError
-from abilities.settings import Settings
 
 _BATCHES_AT_ONCE = 16
 
@@ -36,7 +34,7 @@ class AbilitiesStore(BaseStore):
 
     def __init__(
         self,
-        source: Abilities | Settings | None = None,
+        source: Source = None,
         *,
         namespace: str | int | None = None,
         require_namespace: bool = False,
@@ -45,10 +43,6 @@ class AbilitiesStore(BaseStore):
     ) -> None:
         if require_namespace:
             check_namespace(namespace, "pass namespace=… to AbilitiesStore()")
-        if not isinstance(source, Abilities):
-            source = source or Settings()
-            source.check_roots()
-
         self.ttl_config = ttl
         self._host = Host(source, "langgraph")
         self._namespace = namespace

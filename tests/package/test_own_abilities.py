@@ -1,0 +1,281 @@
+"""What an application hands over where it opens: abilities, a store and an embedder of its own."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+import httpx
+import pytest
+from mcp import Client
+from pydantic import Field
+
+from abilities import Abilities, Ability, AbilityError, Context, Refused, Settings, ability
+from abilities.adapters.functions import load_functions
+from abilities.adapters.langchain import load_tools
+from abilities.adapters.mcp import create_server
+from abilities.builtin.profiles import NEED_HISTORY
+from abilities.helpers.stores.protocol import MemoryStore
+from abilities.schemas import build_input_schema, build_output_schema
+from abilities.server.app import create_app
+from examples.own_ability import word_count
+from examples.store.volatile_store import VolatileStore
+
+
+@dataclass
+class Found:
+    name: str
+    rank: int
+
+
+@ability
+async def find(
+    name: Annotated[str, Field(max_length=9, description="What to find.")],
+    ranks: list[int],
+    deep: bool = False,
+) -> list[Found]:
+    """Find something."""
+    return [Found(name, rank) for rank in ranks if rank > 1 or deep]
+
+
+@ability
+async def measure(kind: str = "") -> dict[str, float | None]:
+    """Measure something."""
+    return cast(Any, {"": {"width": 1.5, "height": None}, "wrong": {"width": "x"}, "none": 3}[kind])
+
+
+@ability(name="sleep_now", read_only=True)
+async def sleep(context: Context) -> int | None:
+    """Answer nothing."""
+    return None if context.namespace else 1
+
+
+STORE = {"op": "store", "type": "core", "key": "a", "content": "It rains."}
+
+OWN = (word_count, find, measure, sleep)
+
+
+class CoreStore:
+    """A store of the core alone: it forwards what `MemoryStore` names, and has nothing else."""
+
+    def __init__(self) -> None:
+        self._store = VolatileStore()
+        self.is_closed = False
+
+    @property
+    def queue_size(self) -> int:
+        return self._store.queue_size
+
+    async def close(self) -> None:
+        self.is_closed = True
+        await self._store.close()
+
+
+def _forward(name: str) -> Any:
+    return property(lambda core: getattr(core._store, name))
+
+
+for _name in vars(MemoryStore):
+    if not _name.startswith("_") and not hasattr(CoreStore, _name):
+        setattr(CoreStore, _name, _forward(_name))
+
+
+class Doubles:
+    """An embedder: texts about rain are alike."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def embed(self, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
+        self.texts += texts
+        return [[1.0, float("rain" in text)] for text in texts]
+
+
+@pytest.fixture
+def settings(roots: Settings) -> Settings:
+    assert roots.workspace_dir is not None
+    (roots.workspace_dir / "poem.txt").write_text("roses are red")
+    return roots.model_copy(update={"tools": ("lean",), "plugins": False})
+
+
+@asynccontextmanager
+async def serve_http(abilities: Abilities) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=create_app(abilities))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("own", "arguments", "answer"),
+    [
+        (word_count, {"paths": ["poem.txt"]}, {"poem.txt": 3}),
+        (find, {"name": "x", "ranks": [1, 2]}, {"result": [{"name": "x", "rank": 2}]}),
+        (measure, {}, {"width": 1.5, "height": None}),
+        (sleep, {}, {}),
+    ],
+)
+async def test_a_plain_function_answers_alike_everywhere(
+    own: Ability, arguments: dict[str, Any], answer: dict[str, Any], settings: Settings
+) -> None:
+    opening = Abilities.open(settings, abilities=OWN)
+    tools = load_tools(opening, only=[own.name])
+    assert (await tools[0].ainvoke(arguments)) is not None
+
+    async with Abilities.open(settings, abilities=OWN) as abilities:
+        (function,) = load_functions(abilities, only=[own.name])
+        async with (
+            serve_http(abilities) as http,
+            Client(create_server(abilities.with_middleware(pass_on))) as mcp,
+        ):
+            posted = await http.post(f"/api/abilities/{own.name}", json=arguments)
+            answered = await mcp.call_tool(own.name, arguments)
+
+        assert await abilities.call(own.name, arguments) == answer
+        assert (await function.call(arguments)).payload == answer
+        assert posted.json() == answer
+        assert answered.content[0].text == posted.text  # type: ignore[union-attr]
+
+
+async def pass_on(_: str, call: Any) -> Any:
+    return await call()
+
+
+async def test_own_abilities_are_offered_beside_every_profile(settings: Settings) -> None:
+    async with Abilities.open(settings, abilities=OWN) as abilities:
+        names = abilities.registry.names
+        for_token = abilities.for_caller("token", tools=["files"]).registry.names
+    assert names == ["file_list", "read", "recall", "remember", *(own.name for own in OWN)]
+    assert for_token == ["file_list"]
+
+    off = settings.model_copy(update={"disabled": ("find",)})
+    async with Abilities.open(off, abilities=OWN) as abilities:
+        assert "find" not in abilities.registry
+        assert "find" in abilities.context.disabled
+
+    listed = load_functions([find], only=["find"])
+    assert (await listed[0].call({"name": "x", "ranks": [2]})).payload["result"][0]["rank"] == 2
+
+
+async def test_what_cannot_be_offered_is_refused_where_it_is_handed_over(
+    settings: Settings,
+) -> None:
+    async def plain(context: Context) -> int:
+        return 1
+
+    @ability
+    async def recall(query: str) -> str:
+        """Takes a name that is taken."""
+        return query
+
+    for wrong, error, words in (
+        (plain, TypeError, "plain is no ability; write @ability above"),
+        (recall, ValueError, "already an ability named recall"),
+    ):
+        with pytest.raises(error, match=words):
+            load_tools(Abilities.open(settings, abilities=[cast(Ability, wrong)]))
+        with pytest.raises(error, match=words):
+            async with Abilities.open(settings, abilities=[cast(Ability, wrong)]):
+                pytest.fail("it was opened")
+
+
+async def test_arguments_and_results_of_a_plain_function_are_checked(settings: Settings) -> None:
+    async with Abilities.open(settings, abilities=OWN) as abilities:
+        sent = {"name": "x", "ranks": "[1, 2]", "deep": "true"}
+        assert len((await abilities.call("find", sent))["result"]) == 2
+
+        for name, arguments, reason in (
+            ("find", {"name": "x" * 10, "ranks": []}, "too_long"),
+            ("find", {"ranks": [1], "name": 3}, "wrong_type"),
+            ("find", {"nam": "x", "ranks": [1]}, "unknown_argument"),
+            ("word_count", {"paths": ["none"]}, "not_found"),
+            ("measure", {"kind": "wrong"}, "internal"),
+            ("measure", {"kind": "none"}, "internal"),
+        ):
+            with pytest.raises(AbilityError) as caught:
+                await abilities.call(name, arguments)
+            assert caught.value.fault.reason == reason, (name, arguments)
+
+
+async def test_an_ability_is_called_like_its_function_in_a_test(settings: Settings) -> None:
+    async with Abilities.open(settings) as abilities:
+        assert await word_count(abilities.context, ["poem.txt"]) == {"poem.txt": 3}
+        with pytest.raises(Refused):
+            await word_count(abilities.context, ["none"])
+    assert await find("x", ranks=[2]) == [Found("x", 2)]
+
+
+def test_schemas_say_what_a_plain_function_takes_and_answers() -> None:
+    taken = build_input_schema(find)
+    assert taken["required"] == ["name", "ranks"]
+    assert taken["properties"]["name"] == {
+        "type": "string",
+        "maxLength": 9,
+        "description": "What to find.",
+    }
+    number = {"anyOf": [{"type": "number"}, {"type": "null"}]}
+    assert build_output_schema(measure)["additionalProperties"] == number
+    assert build_output_schema(sleep)["properties"] == {"result": {"type": "integer"}}
+    assert "context" not in build_input_schema(word_count)["properties"]
+
+
+def test_a_function_that_is_no_ability_is_told_why() -> None:
+    async def untyped(a) -> int:  # type: ignore[no-untyped-def]
+        """No type."""
+        return 1
+
+    async def many(*names: str) -> int:
+        """Names without end."""
+        return 1
+
+    async def silent(a: int):  # type: ignore[no-untyped-def]
+        """No result."""
+
+    async def unsendable(a: int) -> Context:
+        """A result that is no JSON."""
+        raise NotImplementedError
+
+    for function, words in (
+        (untyped, "untyped has no type for a"),
+        (many, "many takes names without a name of its own"),
+        (silent, "silent says nothing of its result"),
+        (unsendable, "unsendable has a result that cannot be sent"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            ability(function)
+
+
+async def test_a_store_of_the_core_serves_what_it_can(settings: Settings) -> None:
+    store = CoreStore()
+    every = settings.model_copy(update={"tools": ("all",)})
+    opening = Abilities.open(every, store=cast(MemoryStore, store))
+    assert not {*opening.build_registry().names}.intersection(NEED_HISTORY)
+
+    async with opening as abilities:
+        assert not {*abilities.registry.names}.intersection(NEED_HISTORY)
+        await abilities.call("remember", {"operations": [STORE]})
+        found = await abilities.call("recall", {"queries": ["Does it rain?"]})
+        assert found["results"][0]["memories"][0]["key"] == "a"
+
+        with pytest.raises(AbilityError) as caught:
+            await abilities.call("memory_get", {"key": "a", "as_of": "2026-01-01T00:00:00.000Z"})
+        assert caught.value.fault.reason == "version_not_found"
+
+        await abilities.remember_tokens()
+        assert not await abilities.recall_tokens()
+        async with serve_http(abilities) as http:
+            assert (await http.get("/readyz")).status_code == 200
+            assert (await http.get("/explorer/api/timeline")).status_code != 500
+
+    assert store.is_closed
+
+
+async def test_an_embedder_of_ones_own_ranks(settings: Settings) -> None:
+    embedder = Doubles()
+    async with Abilities.open(settings, embedder=embedder) as abilities:
+        await abilities.call("remember", {"operations": [{**STORE, "content": "Much rain."}]})
+        await abilities.call("recall", {"queries": ["rain"]})
+    assert "rain" in embedder.texts
+
+    with pytest.raises(TypeError, match="embed"):
+        async with Abilities.open(settings, embedder=cast(Any, object())):
+            pytest.fail("it was opened")
