@@ -10,10 +10,8 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.search.terms import Language
 from abilities.helpers.stores import queries
 from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.postgres.conninfo import build_conninfo
+from abilities.helpers.stores.postgres.pool import build_conninfo
 from abilities.helpers.stores.postgres.server import Server
-from abilities.helpers.stores.postgres.statements import Connection
-from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.query import MemoryPage, Query
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from benchmarks.generate import NAMESPACE, prepare_store
@@ -123,10 +121,5 @@ async def measure_postgresql_pages(base: Path, rounds: int, size: int) -> list[M
 
 def prepare_query(server: Server, query: Query) -> Callable[[], Awaitable[MemoryPage]]:
     """Return a function that runs a query in a snapshot of its own."""
-    run = partial(run_on, query)
+    run = partial(queries.run_query, namespace=NAMESPACE, query=query)
     return lambda: server.read(NAMESPACE, run)
-
-
-async def run_on(query: Query, connection: Connection) -> MemoryPage:
-    """Run a query on a connection."""
-    return await bind(queries.run_query)(connection, NAMESPACE, query)

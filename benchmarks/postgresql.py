@@ -17,13 +17,13 @@ from abilities.helpers.search.terms import Language
 from abilities.helpers.stores import reads
 from abilities.helpers.stores.model import LinkRecord
 from abilities.helpers.stores.model import Row as MemoryRow
-from abilities.helpers.stores.postgres.conninfo import build_conninfo
+from abilities.helpers.stores.postgres.pool import build_conninfo
 from abilities.helpers.stores.postgres.server import Server
-from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.postgres.transaction import PostgresTransaction, bind
+from abilities.helpers.stores.postgres.transaction import PostgresTransaction
 from abilities.helpers.stores.protocol import WalkResult
 from abilities.helpers.stores.recall_check import rebuild_index
+from abilities.helpers.stores.transaction import Transaction
 from abilities.helpers.stores.walking import walk
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import NAMESPACE, prepare_store
@@ -62,7 +62,7 @@ COPIED = {
 }
 """The tables of a database, and where their rows come from in a generated store, in their order."""
 
-_Read = Callable[[Connection], Coroutine[Any, Any, WalkResult]]
+_Read = Callable[[Transaction], Coroutine[Any, Any, WalkResult]]
 
 
 async def measure_postgresql(
@@ -104,7 +104,7 @@ async def create_database(server: str, base: Path, size: int) -> str:
     await asyncio.to_thread(copy_rows, file, url)
     async with await psycopg.AsyncConnection.connect(url) as connection:
         await connection.execute("SET search_path = abilities_data, public")
-        await bind(rebuild_index)(connection, NAMESPACE)
+        await rebuild_index(PostgresTransaction(connection), NAMESPACE)
 
     return url
 
@@ -195,7 +195,7 @@ class Reader:
 
         def read() -> Coroutine[Any, Any, object]:
             chosen = next(turns)
-            return self.server.read(NAMESPACE, lambda c: bind(reads.read_ids)(c, NAMESPACE, chosen))
+            return self.server.read(NAMESPACE, lambda t: reads.read_ids(t, NAMESPACE, chosen))
 
         return read
 
@@ -232,10 +232,10 @@ class Reader:
 
 
 def prepare_walk(root: str, limits: WalkLimits) -> _Read:
-    """Return a function that walks from a root on a connection."""
+    """Return a function that walks from a root in a transaction."""
 
-    async def start(connection: Connection) -> WalkResult:
-        return await bind(walk)(connection, NAMESPACE, root, limits, "out")
+    async def start(transaction: Transaction) -> WalkResult:
+        return await walk(transaction, NAMESPACE, root, limits, "out")
 
     return start
 

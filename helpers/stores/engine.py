@@ -4,7 +4,6 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from abilities.helpers.stores.marks import read_mark
 from abilities.helpers.stores.protocol import IntegrityFinding, Mark
 from abilities.helpers.stores.transaction import Transaction
 
@@ -89,3 +88,19 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Finish the calls that have begun and release everything."""
         ...
+
+
+_WRITE_MARK = """
+INSERT INTO marks (name) SELECT CAST(? AS text)
+WHERE NOT EXISTS (SELECT 1 FROM marks WHERE name = ?)
+"""
+
+
+async def write_mark(transaction: Transaction, mark: Mark) -> None:
+    """Set a mark. Setting it again changes nothing."""
+    await transaction.run(_WRITE_MARK, mark, mark)
+
+
+async def read_mark(transaction: Transaction, mark: Mark) -> bool:
+    """Return whether a mark is set."""
+    return bool(await transaction.fetch("SELECT 1 FROM marks WHERE name = ?", mark))

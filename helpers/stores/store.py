@@ -27,7 +27,7 @@ from abilities.helpers.stores import (
 )
 from abilities.helpers.stores.changes import BatchOptions, Change, Outcome, list_outcomes
 from abilities.helpers.stores.changing import BatchUndone
-from abilities.helpers.stores.engine import OPERATOR, READ_SECONDS, Engine
+from abilities.helpers.stores.engine import OPERATOR, READ_SECONDS, Engine, write_mark
 from abilities.helpers.stores.entries import (
     MOST_TRIMMED,
     StoreRules,
@@ -38,7 +38,6 @@ from abilities.helpers.stores.entries import (
 )
 from abilities.helpers.stores.expiry import FIRST_DUE, DueMemory, MemoriesDue
 from abilities.helpers.stores.history import DamagedEntry, Entry
-from abilities.helpers.stores.marks import write_mark
 from abilities.helpers.stores.model import DamagedMemory, IncomingMemory, StoredMemory
 from abilities.helpers.stores.protocol import (
     Backlinks,

@@ -9,7 +9,8 @@ import pytest
 
 from abilities.helpers.stores import model, transaction
 from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.stores.postgres import integrity, statements
+from abilities.helpers.stores.postgres import integrity
+from abilities.helpers.stores.postgres import transaction as postgres_transaction
 from abilities.helpers.stores.postgres.store import PostgresStore
 from abilities.helpers.stores.protocol import IntegrityFinding
 from tests.stores.behaviours import put
@@ -39,7 +40,7 @@ class Turns:
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
-    monkeypatch.setattr(statements, "PORTION", PORTION)
+    monkeypatch.setattr(postgres_transaction, "PORTION", PORTION)
     monkeypatch.setattr(transaction, "PORTION", PORTION)
     turns = Turns()
     hash_values = model.hash_values

@@ -18,9 +18,8 @@ from abilities.helpers.search.terms import Language, split_question, weigh_terms
 from abilities.helpers.stores import recall_index
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
-from abilities.helpers.stores.postgres.statements import Select
 from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.postgres.transaction import PostgresTransaction, bind
+from abilities.helpers.stores.postgres.transaction import PostgresTransaction
 from abilities.helpers.stores.protocol import Recalled, ServableStore
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.recall_check import rebuild_index
@@ -376,12 +375,8 @@ async def test_a_question_with_two_hops_takes_five_trips(
         await put(store, f"m{number}", content=content, links=[(f"m{number + 1}", 0.5)])
 
     trips: list[str | bytes] = []
-    send, fetch = Select.send, PostgresTransaction.fetch
+    fetch = PostgresTransaction.fetch
     fetch_each = PostgresTransaction.fetch_each
-
-    async def note_and_send(select: Select[Any], *arguments: Any) -> Any:
-        trips.append(select.text)
-        return await send(select, *arguments)
 
     async def note_and_fetch(transaction: PostgresTransaction, text: str, *values: object) -> Any:
         trips.append(text)
@@ -391,14 +386,12 @@ async def test_a_question_with_two_hops_takes_five_trips(
         trips.append(statements[0][0])
         return await fetch_each(transaction, *statements)
 
-    monkeypatch.setattr(Select, "send", note_and_send)
     monkeypatch.setattr(PostgresTransaction, "fetch", note_and_fetch)
     monkeypatch.setattr(PostgresTransaction, "fetch_each", note_and_fetch_each)
     recalled = await store.recall(NAMESPACE, RecallRequest((ask("river"),)), 8_000, (0,))
     await store.close()
 
-    # The first one, which begins to read, travels with the second.
-    assert len([text for text in trips if "begin_read" not in str(text)]) == 5
+    assert len(trips) == 5
     assert len(recalled.memories) == 64
 
 
@@ -419,7 +412,7 @@ async def test_rebuilding_the_index_counts_no_memory_again(url: str, tmp_path: P
 
     async with await psycopg.AsyncConnection.connect(url) as connection:
         await connection.execute("SET search_path = abilities_data")
-        await bind(rebuild_index)(connection, NAMESPACE)
+        await rebuild_index(PostgresTransaction(connection), NAMESPACE)
         counted = await connection.execute(_CHANGED_ROWS, ("counters",))
         shelved = await connection.execute(_CHANGED_ROWS, ("shelf",))
         numbers = await connection.execute("SELECT doc FROM shelf ORDER BY doc")

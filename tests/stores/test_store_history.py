@@ -24,12 +24,11 @@ from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.entries import StoreRules
 from abilities.helpers.stores.model import StoredMemory
 from abilities.helpers.stores.postgres import engine
-from abilities.helpers.stores.postgres.statements import Connection
-from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.protocol import ServableStore, WriteResult
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.timeline import HistoryLimits, MemoryName
+from abilities.helpers.stores.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put
 from tests.stores.test_postgres import open_store as open_database
@@ -639,9 +638,9 @@ async def test_a_follower_misses_no_change_that_commits_late(url: str) -> None:
         await put(store, "first")
         gate, has_changed = asyncio.Event(), asyncio.Event()
 
-        async def change_slowly(connection: Connection) -> WriteResult:
+        async def change_slowly(transaction: Transaction) -> WriteResult:
             change = plan("store", "late")
-            result = await bind(changing.apply_change)(connection, NAMESPACE, change, StoreRules())
+            result = await changing.apply_change(transaction, NAMESPACE, change, StoreRules())
             has_changed.set()
             await gate.wait()
             return result

@@ -6,11 +6,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from abilities.helpers.stores.postgres.statements import Select
 from abilities.helpers.stores.postgres.transaction import PostgresTransaction
 
 _WAITING = (
-    (Select, "_execute"),
     (PostgresTransaction, "fetch"),
     (PostgresTransaction, "fetch_each"),
 )

@@ -18,11 +18,10 @@ from abilities.helpers.stores.engine import OPERATOR, Engine, Work
 from abilities.helpers.stores.entries import StoreRules
 from abilities.helpers.stores.originals import OriginalsFile, RepairReport
 from abilities.helpers.stores.postgres import integrity
-from abilities.helpers.stores.postgres.conninfo import build_conninfo
 from abilities.helpers.stores.postgres.loop import LoopThread
+from abilities.helpers.stores.postgres.pool import build_conninfo
 from abilities.helpers.stores.postgres.repair import RepairedDatabase
 from abilities.helpers.stores.postgres.server import Server
-from abilities.helpers.stores.postgres.transaction import bind
 from abilities.helpers.stores.postgres.write_queue import WriteJob, WriteQueue
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.repairing import repair_rows
@@ -112,7 +111,7 @@ class PostgresEngine(Engine):
         """
         try:
             async with asyncio.timeout(seconds):
-                return await self.loop.run(self.server.read(whose, bind(work), now=now))
+                return await self.loop.run(self.server.read(whose, work, now=now))
         except TimeoutError:
             raise Refused("timeout") from None
 
@@ -122,7 +121,7 @@ class PostgresEngine(Engine):
     ) -> ResultT:
         # The queue works on another loop, so the future must be one that crosses threads.
         done: Future[ResultT] = Future()
-        self.loop.call_soon(self._queue.add, namespace, WriteJob(bind(work), done, size))
+        self.loop.call_soon(self._queue.add, namespace, WriteJob(work, done, size))
 
         waiting = asyncio.wrap_future(done)
         if not is_patient:
@@ -203,7 +202,7 @@ class PostgresEngine(Engine):
     async def _flush_accesses(self) -> None:
         by_namespace = self._accesses.take()
         for namespace, accesses in by_namespace.items():
-            work = partial(bind(count_accesses), namespace=namespace, accesses=accesses)
+            work = partial(count_accesses, namespace=namespace, accesses=accesses)
 
             # Counting is best effort, and the error is in the log.
             with suppress(Refused):

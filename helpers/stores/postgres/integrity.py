@@ -6,7 +6,7 @@ from abilities.helpers.stores.checking import check_rows
 from abilities.helpers.stores.examining import EngineIndex
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.postgres.statements import Connection
-from abilities.helpers.stores.postgres.transaction import bind
+from abilities.helpers.stores.postgres.transaction import PostgresTransaction
 from abilities.helpers.stores.protocol import IntegrityFinding
 from abilities.helpers.stores.search_text import fold_searchable
 
@@ -30,4 +30,4 @@ async def check_store(
 
     ``progress`` is called with the number of rows that were checked since the last call.
     """
-    return await bind(check_rows)(connection, INDEX, progress)
+    return await check_rows(PostgresTransaction(connection), INDEX, progress)

@@ -1,4 +1,4 @@
-"""A pool of connections to a PostgreSQL database whose schema is in place."""
+"""Connections to a PostgreSQL database whose schema is in place."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from abilities.declarations.faults import Refused
@@ -15,6 +16,7 @@ from abilities.helpers.stores.postgres.migration import migrate
 from abilities.helpers.stores.postgres.statements import Connection
 
 MAX_CONNECTIONS = 8
+CONNECT_SECONDS = 5
 WAIT_SECONDS = 5
 """Longest wait for a connection; a server that cannot be reached is reported within this time."""
 LOCK_SECONDS = 3
@@ -27,6 +29,17 @@ PROBE_SECONDS = 1.0
 """Longest wait for a connection of its own when it is asked whether the server answers."""
 IDLE_SECONDS = 60
 """After this time an unused connection is closed; one always stays open."""
+
+_DEFAULTS: dict[str, str | int | None] = {
+    "connect_timeout": CONNECT_SECONDS,
+    # A silent server is given up after 5 + 3 * 2 seconds, or 10 if it owes an acknowledgment.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "application_name": "agent-abilities",
+}
+"""Parameters that a URL may override: libpq notices within seconds that a server has vanished."""
 
 _SESSION_SETTINGS = f"""
 SET search_path = abilities_data, public;
@@ -43,6 +56,40 @@ SELECT set_config('synchronous_commit', 'on', false)
 Repeatable read is for reads, whose transactions begin by themselves; those that begin explicitly
 are read committed. A search of one caller must not take several processors from the others.
 """
+
+
+def build_conninfo(url: str) -> str:
+    """Return a URL as libpq's parameters, with our defaults for what the URL leaves open.
+
+    If it names several hosts, connections go to the one that can be written to. Raises ValueError
+    for a URL that libpq cannot read.
+    """
+    try:
+        requested = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        message = "is not a PostgreSQL URL, for example 'postgresql://user@host/database'"
+        raise ValueError(message) from error
+
+    # A standby accepts connections too, but no changes.
+    parameters = dict(_DEFAULTS)
+    if _count_hosts(requested) > 1:
+        parameters["target_session_attrs"] = "read-write"
+    parameters.update(requested)
+
+    return make_conninfo("", **parameters)
+
+
+def accept_any_host(conninfo: str) -> str | None:
+    """Return parameters for connections to any of the hosts, or None if there is only one."""
+    if _count_hosts(conninfo_to_dict(conninfo)) == 1:
+        return None
+
+    return make_conninfo(conninfo, target_session_attrs="any")
+
+
+def _count_hosts(parameters: dict[str, str | int | None]) -> int:
+    hosts = str(parameters.get("host", ""))
+    return hosts.count(",") + 1
 
 
 class Pool:

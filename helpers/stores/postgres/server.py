@@ -2,51 +2,39 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import NamedTuple, TypeVar
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
 
 import psycopg
-from psycopg import AsyncCursor
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
+from abilities.helpers.stores.engine import Work
 from abilities.helpers.stores.expiry import MemoriesDue
-from abilities.helpers.stores.postgres.conninfo import accept_any_host
 from abilities.helpers.stores.postgres.errors import is_conflict, translate_for_read
-from abilities.helpers.stores.postgres.pool import Pool
+from abilities.helpers.stores.postgres.pool import Pool, accept_any_host
 from abilities.helpers.stores.postgres.statements import (
     BEGIN_READ,
     EXPECT_VERSION,
     LOCK_AND_EXPECT_VERSION,
     Connection,
 )
+from abilities.helpers.stores.postgres.transaction import PostgresTransaction
 from abilities.helpers.turns import TurnSlots
 
 ResultT = TypeVar("ResultT")
-Work = Callable[[Connection], Awaitable[ResultT]]
-"""What a transaction does on its connection. It may run more than once."""
 
 MAX_ATTEMPTS = 4
 """How often a change is tried that PostgreSQL gives up because of another transaction."""
 SEEK_SECONDS = 0.1
 """Between two attempts to find a leader."""
-
-_log = logging.getLogger("abilities")
-
-
 READS = 6
 """Reads that run at a time; the other connections are for changes."""
-
 OWN_READS = 4
 """Reads of one namespace at a time."""
 
-
-class _ReadScope(NamedTuple):
-    """Whose memories are read, and when; without a time, all stay as they are."""
-
-    namespace: str
-    now: str | None
+_log = logging.getLogger("abilities")
 
 
 class Server:
@@ -89,13 +77,13 @@ class Server:
         leader and the choice of the next one, any host that can be reached answers.
         """
         async with self._slots.take(namespace):
-            return await self._read(_ReadScope(namespace, now), work)
+            return await self._read(namespace, work, now)
 
-    async def _read(self, reading: _ReadScope, work: Work[ResultT]) -> ResultT:
+    async def _read(self, namespace: str, work: Work[ResultT], now: str | None) -> ResultT:
         # As long as the leader is sought, a read does not wait for it again.
         if self._any_host is None or self._seeking is None:
             try:
-                return await _run_in_snapshot(self._leader, reading, work)
+                return await _run_in_snapshot(self._leader, namespace, work, now)
             except Refused as error:
                 if error.reason != "unavailable":
                     raise
@@ -104,7 +92,7 @@ class Server:
                 if self._any_host is None:
                     raise
 
-        return await _run_in_snapshot(self._any_host, reading, work)
+        return await _run_in_snapshot(self._any_host, namespace, work, now)
 
     async def probe(self) -> None:
         """Check that a host answers to more connections than those in use. Raises Refused."""
@@ -145,14 +133,12 @@ class Server:
             await LOCK_AND_EXPECT_VERSION.execute(connection, f"abilities:{namespace}")
             yield connection
 
-    @asynccontextmanager
-    async def own_connection(self) -> AsyncGenerator[Connection]:
+    def own_connection(self) -> AbstractAsyncContextManager[Connection]:
         """Make a connection that commits each statement, for one that no transaction may hold.
 
         The pool must be prepared. Raises Refused.
         """
-        async with self._leader.own_connection() as connection:
-            yield connection
+        return self._leader.own_connection()
 
     async def write(self, namespace: str, work: Work[ResultT]) -> ResultT:
         """Do work in a transaction, the only one that changes the namespace. Raises Refused.
@@ -191,39 +177,40 @@ class Server:
         self._seeking = None
 
 
-async def _run_in_snapshot(pool: Pool, reading: _ReadScope, work: Work[ResultT]) -> ResultT:
+async def _run_in_snapshot(
+    pool: Pool, namespace: str, work: Work[ResultT], now: str | None
+) -> ResultT:
     # All statements of a pipeline are one transaction, without a BEGIN or an end of their own, and
     # the check of the version travels with the first statement of the work:
     # https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
     try:
         async with pool.connection() as connection, connection.pipeline():
-            if reading.now is None:
+            if now is None:
                 await EXPECT_VERSION.execute(connection)
-                return await work(connection)
+                return await work(PostgresTransaction(connection))
 
-            return await _run_unless_due(connection, reading, work)
+            return await _run_unless_due(connection, namespace, work, now)
     except Refused as error:
         raise translate_for_read(error) from error.__cause__
 
 
 async def _run_unless_due(
-    connection: Connection, reading: _ReadScope, work: Work[ResultT]
+    connection: Connection, namespace: str, work: Work[ResultT], now: str
 ) -> ResultT:
     """Do work. Raises MemoriesDue after it, even if the work raised Refused."""
-    beginning = await BEGIN_READ.send(connection, *reading)
+    beginning = await connection.execute(BEGIN_READ, (namespace, now))
+    result: ResultT | Refused
     try:
-        result = await work(connection)
-    except Refused:
-        await _check_due(beginning)
-        raise
+        result = await work(PostgresTransaction(connection))
+    except Refused as error:
+        result = error
 
-    await _check_due(beginning)
-    return result
-
-
-async def _check_due(beginning: AsyncCursor[bool]) -> None:
-    if await beginning.fetchone():
+    ((has_due,),) = await beginning.fetchall()
+    if has_due:
         raise MemoriesDue
+    if isinstance(result, Refused):
+        raise result
+    return result
 
 
 async def _run_and_commit(connection: Connection, namespace: str, work: Work[ResultT]) -> ResultT:
@@ -238,7 +225,7 @@ async def _run_and_commit(connection: Connection, namespace: str, work: Work[Res
     try:
         async with connection.pipeline(), connection.transaction():
             await LOCK_AND_EXPECT_VERSION.execute(connection, f"abilities:{namespace}")
-            result = await work(connection)
+            result = await work(PostgresTransaction(connection))
             warnings.clear()  # those of the work; from here on they are the commit's
     finally:
         connection.remove_notice_handler(warnings.append)

@@ -3,19 +3,21 @@
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TypeVar
 
+import psycopg
 from psycopg import AsyncCursor
 from psycopg.rows import TupleRow
 from typing_extensions import override
 
 from abilities.helpers.stores.model import Row
-from abilities.helpers.stores.postgres.savepoints import run_in_savepoint
-from abilities.helpers.stores.postgres.statements import Connection, stream
+from abilities.helpers.stores.postgres.errors import translate_postgres_error
+from abilities.helpers.stores.postgres.statements import Connection
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import fold_searchable
 from abilities.helpers.stores.searching import Matches, Numbers, SearchPlan
 from abilities.helpers.stores.transaction import (
+    PORTION,
     Columns,
     ForEach,
     Reached,
@@ -23,9 +25,7 @@ from abilities.helpers.stores.transaction import (
     Transaction,
 )
 
-Parameters = ParamSpec("Parameters")
 ResultT = TypeVar("ResultT")
-
 
 _TRANSLATIONS = (
     (r"\s+INDEXED BY \w+", ""),  # PostgreSQL chooses indexes itself
@@ -42,6 +42,15 @@ INSERT INTO words (namespace, id, folded) VALUES (?, ?, ?)
 ON CONFLICT (namespace, id) DO UPDATE SET folded = excluded.folded
 """
 _DELETE_WORDS = "DELETE FROM words WHERE namespace = ? AND id = ?"
+
+_ERRORS_OF_ONE_CHANGE = (
+    psycopg.DataError,
+    psycopg.IntegrityError,
+    psycopg.ProgrammingError,
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.LockNotAvailable,
+)
+"""What a change's values cause, or a statement of it that takes too long."""
 
 
 @lru_cache(maxsize=1_024)
@@ -120,7 +129,15 @@ class PostgresTransaction(Transaction):
     async def attempt(
         self, work: Callable[[Transaction], Awaitable[ResultT]]
     ) -> ResultT | Exception:
-        return await run_in_savepoint(self.connection, lambda _: work(self))
+        try:
+            async with self.connection.transaction():
+                return await work(self)
+        except _ERRORS_OF_ONE_CHANGE as error:
+            return translate_postgres_error(error)
+        except psycopg.Error:
+            raise
+        except Exception as error:
+            return error
 
     @override
     async def save_words(self, before: Row | None, after: Row | None) -> None:
@@ -139,8 +156,13 @@ class PostgresTransaction(Transaction):
         await self.run(_SAVE_WORDS, row.namespace, row.id, fold_searchable(row))
 
     @override
-    def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:
-        return stream(self.connection, _translate(text), *values)
+    async def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:
+        # A named cursor is one on the server; others would fetch all rows at once.
+        async with self.connection.cursor("abilities_stream") as cursor:
+            cursor.itersize = PORTION
+            await cursor.execute(_translate(text), values or None)
+            async for row in cursor:
+                yield row
 
 
 def _flatten(statement: Statement | ForEach) -> tuple[str, Sequence[object]]:
@@ -160,16 +182,3 @@ def _build_like_pattern(search: str) -> str:
     """Return a LIKE pattern for texts that contain another one literally."""
     escaped = re.sub(r"([\\%_])", r"\\\1", search)
     return f"%{escaped}%"
-
-
-def bind(
-    function: Callable[Concatenate[Transaction, Parameters], Awaitable[ResultT]],
-) -> Callable[Concatenate[Connection, Parameters], Awaitable[ResultT]]:
-    """Return a function of a transaction as one of a connection."""
-
-    def run(
-        connection: Connection, /, *args: Parameters.args, **kwargs: Parameters.kwargs
-    ) -> Awaitable[ResultT]:
-        return function(PostgresTransaction(connection), *args, **kwargs)
-
-    return run

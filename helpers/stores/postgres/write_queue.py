@@ -8,9 +8,9 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.postgres.savepoints import run_in_savepoint
-from abilities.helpers.stores.postgres.server import Server, Work
-from abilities.helpers.stores.postgres.statements import Connection
+from abilities.helpers.stores.engine import Work
+from abilities.helpers.stores.postgres.server import Server
+from abilities.helpers.stores.transaction import Transaction
 
 MAX_BATCH = 64
 """Changes per transaction: few enough that another process has its turn within a second."""
@@ -98,11 +98,11 @@ class WriteQueue:
 
     async def _run_batch(self, namespace: str, batch: Sequence[WriteJob[object]]) -> list[object]:
         """Run jobs in one transaction; return a result or an exception for each that was run."""
-        results = await self._attempt(namespace, batch)
-        if not isinstance(results, Exception):
-            return results
-        if len(batch) == 1 or not _may_concern_one_job(results):
-            return [results] * len(batch)
+        try:
+            return await self._server.write(namespace, partial(_run_each, batch))
+        except Exception as error:  # of any kind: the callers wait, and the task must go on
+            if len(batch) == 1 or not _may_concern_one_job(error):
+                return [error] * len(batch)
 
         # One of the jobs may have caused it: then that one fails alone.
         alone: list[object] = []
@@ -110,15 +110,6 @@ class WriteQueue:
             alone += await self._run_batch(namespace, [job])
 
         return alone
-
-    async def _attempt(
-        self, namespace: str, batch: Sequence[WriteJob[object]]
-    ) -> list[object] | Exception:
-        work = partial(_run_each, batch)
-        try:
-            return await self._server.write(namespace, work)
-        except Exception as error:  # of any kind: the callers wait, and the task must go on
-            return error
 
 
 def _take_batch(jobs: Sequence[WriteJob[object]]) -> list[WriteJob[object]]:
@@ -135,7 +126,7 @@ def _take_batch(jobs: Sequence[WriteJob[object]]) -> list[WriteJob[object]]:
     return batch
 
 
-async def _run_each(batch: Sequence[WriteJob[object]], connection: Connection) -> list[object]:
+async def _run_each(batch: Sequence[WriteJob[object]], transaction: Transaction) -> list[object]:
     """Run each job in a savepoint of its own, so that one that fails leaves the others alone.
 
     When time is over, the jobs that are left are not run. The first always is.
@@ -151,7 +142,7 @@ async def _run_each(batch: Sequence[WriteJob[object]], connection: Connection) -
             results.append(None)  # which nobody waits for
             continue
 
-        result = await run_in_savepoint(connection, job.work)
+        result = await transaction.attempt(job.work)
         results.append(result)
 
     return results

@@ -4,7 +4,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,10 +20,7 @@ from abilities.helpers.stores.sqlite.copying import (
     set_journal_mode,
 )
 from abilities.helpers.stores.sqlite.errors import is_disk_full, translate_sqlite_error
-from abilities.helpers.stores.sqlite.file import (
-    StoreFile,
-    connect_to_file,
-)
+from abilities.helpers.stores.sqlite.file import StoreFile, connect_to_file
 from abilities.helpers.stores.sqlite.integrity import check_search_index, check_store
 from abilities.helpers.stores.sqlite.schema import is_store, read_version
 
@@ -57,19 +54,12 @@ def backup(store: Path, target: Path, progress: Progress) -> list[IntegrityFindi
     if target.exists():
         raise FileExistsError(target)
 
-    file = StoreFile(store)
-    source = file.open(writing=False)
-    try:
-        with _copy_and_check(source, target, progress) as (copy, damage):
-            if not can_be_mended(damage):
-                raise UnsoundCopy(damage)
-            set_journal_mode(copy, "DELETE")
+    with closing(StoreFile(store)) as file, closing(file.open(writing=False)) as source:
+        with _copy_and_check(source, target, "DELETE", progress) as (copy, damage):
             os.link(copy, target)
+
         sync_folder(target.parent)
         return damage
-    finally:
-        source.close()
-        file.close()
 
 
 class RestoredStore(NamedTuple):
@@ -89,23 +79,15 @@ def restore(copy: Path, store: Path, progress: Progress, *, replace: bool) -> Re
     if store.exists() and not replace:
         raise FileExistsError(store)
 
-    source = connect_to_file(copy, "ro")
-    try:
+    with closing(connect_to_file(copy, "ro")) as source, translate_copy_errors():
         if not is_store(source):
             raise NotAStore(copy)
 
         read_version(source)
-        with _copy_and_check(source, store, progress) as (new_store, damage):
-            if not can_be_mended(damage):
-                raise UnsoundCopy(damage)
-            set_journal_mode(new_store, "WAL")
+        with _copy_and_check(source, store, "WAL", progress) as (new_store, damage):
             aside = name_replaced_store(store) if store.exists() else None
             StoreFile(store).install(new_store, aside=aside)
             return RestoredStore(aside, damage)
-    except sqlite3.Error as error:
-        raise translate_sqlite_error(error) from error
-    finally:
-        source.close()
 
 
 def can_be_mended(damage: list[IntegrityFinding]) -> bool:
@@ -121,16 +103,19 @@ def name_replaced_store(store: Path) -> Path:
 
 @contextmanager
 def _copy_and_check(
-    source: sqlite3.Connection, destination: Path, progress: Progress
+    source: sqlite3.Connection, destination: Path, journal_mode: str, progress: Progress
 ) -> Generator[tuple[Path, list[IntegrityFinding]]]:
     """Yield a copy in the destination's folder, to be linked, and its damage; remove it at last.
 
-    Raises Refused, storage_full for example; OSError.
+    Raises Refused, storage_full for example; UnsoundCopy; OSError.
     """
     with translate_copy_errors(), reserve_new_file(destination) as copy:
         copy_database(source, copy, progress)
 
         damage = [finding for finding in check_copy(copy) if finding.state == "damaged"]
+        if not can_be_mended(damage):
+            raise UnsoundCopy(damage)
+        set_journal_mode(copy, journal_mode)
         yield copy, damage
 
 
@@ -152,12 +137,7 @@ def check_copy(path: Path) -> list[IntegrityFinding]:
 
     Of a store of an older version only the file and the search index are checked.
     """
-    connection = connect_to_file(path, "rw")
-    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-    try:
+    with closing(connect_to_file(path, "rw")) as connection, translate_copy_errors():
+        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         read_version(connection)
         return [*check_store(connection, lambda _: None), check_search_index(connection)]
-    except sqlite3.Error as error:
-        raise translate_sqlite_error(error) from error
-    finally:
-        connection.close()

@@ -6,7 +6,7 @@ import re
 import secrets
 import sqlite3
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 OWNER_ONLY = 0o600
@@ -28,15 +28,14 @@ def copy_database(source: sqlite3.Connection, copy: Path, progress: Progress) ->
     def report(status: int, remaining: int, pages: int) -> None:
         progress(1 - remaining / max(pages, 1))
 
-    target = sqlite3.connect(copy, isolation_level=None)
-    try:
+    with closing(sqlite3.connect(copy, isolation_level=None)) as target:
         # In one snapshot, so that a write by another process does not make the copy start again.
         source.execute("BEGIN")
-        source.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # takes the snapshot
-        source.backup(target, pages=_PAGES, progress=report)
-    finally:
-        target.close()
-        source.execute("ROLLBACK")
+        try:
+            source.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # takes the snapshot
+            source.backup(target, pages=_PAGES, progress=report)
+        finally:
+            source.execute("ROLLBACK")
 
     sync_file(copy)
 
@@ -46,12 +45,9 @@ def set_journal_mode(path: Path, mode: str) -> None:
 
     With "DELETE" a store is one file, which a folder that cannot be written serves too.
     """
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_mode = {mode}")
-    finally:
-        connection.close()
 
 
 def sync_file(path: Path) -> None:
@@ -92,18 +88,15 @@ def reserve_new_file(path: Path) -> Generator[Path]:
 
 
 def _remove_unfinished(folder: Path) -> None:
-    for path in _list_folder(folder):
+    paths: list[Path] = []
+    with suppress(PermissionError):  # files may be made there all the same
+        paths += folder.iterdir()
+
+    for path in paths:
         if _UNFINISHED.fullmatch(path.name):
             # Others may remove it first, or it belongs to another user.
             with suppress(OSError):
                 _remove_if_abandoned(path)
-
-
-def _list_folder(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except PermissionError:  # files may be made there all the same
-        return []
 
 
 def _remove_if_abandoned(path: Path) -> None:

@@ -17,17 +17,19 @@ from typing import TypeVar
 from typing_extensions import override
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.engine import OPERATOR, Engine, Work
+from abilities.helpers.stores.engine import OPERATOR, Engine, Work, read_mark
 from abilities.helpers.stores.expiry import MemoriesDue, has_due
 from abilities.helpers.stores.protocol import IntegrityFinding, Mark
-from abilities.helpers.stores.sqlite.damaged_texts import replace_damage
-from abilities.helpers.stores.sqlite.errors import translate_for_read
-from abilities.helpers.stores.sqlite.file import StoreFile
+from abilities.helpers.stores.sqlite.errors import (
+    translate_for_read,
+    translate_os_error,
+    translate_sqlite_error,
+)
+from abilities.helpers.stores.sqlite.file import StoreFile, connect_to_file, has_traces
 from abilities.helpers.stores.sqlite.integrity import check_search_index, check_store
 from abilities.helpers.stores.sqlite.log import StoreConnection
-from abilities.helpers.stores.sqlite.marks import read_mark
-from abilities.helpers.stores.sqlite.ping import StorePing
-from abilities.helpers.stores.sqlite.reader import StoreReader
+from abilities.helpers.stores.sqlite.reader import StoreReader, replace_damage
+from abilities.helpers.stores.sqlite.schema import read_version
 from abilities.helpers.stores.sqlite.search import begin_merging, go_on_merging, has_terms
 from abilities.helpers.stores.sqlite.transaction import run
 from abilities.helpers.stores.sqlite.writer import StoreWriter
@@ -50,7 +52,6 @@ class SqliteEngine(Engine):
         # One connection per thread, opened and used by it alone.
         connect = partial(self.connect, writing=False)
         self.reader = StoreReader(connect, self.file.check_in_place, self._close)
-        self._ping = StorePing(connect, self.file.check_in_place, self._close)
         self.writer = StoreWriter(self.file, partial(self.connect, writing=True), self._close)
 
     @property
@@ -133,11 +134,31 @@ class SqliteEngine(Engine):
     @override
     async def has_mark(self, mark: Mark) -> bool:
         # Not on the reader, which may be busy with a migration for minutes.
-        return await asyncio.to_thread(read_mark, self.file.path, mark)
+        return await asyncio.to_thread(self._has_mark, mark)
+
+    def _has_mark(self, mark: Mark) -> bool:
+        """Look at the store as it is: nothing is created, and nothing migrated."""
+        path = self.file.path
+        try:
+            if not path.exists():
+                if has_traces(path):
+                    raise Refused("storage_moved")
+                return False
+
+            with closing(connect_to_file(path, "ro")) as connection:
+                read_version(connection)
+                return run(connection, read_mark, mark)
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise translate_sqlite_error(error) from error
+        except OSError as error:
+            raise translate_os_error(error) from error
 
     @override
     async def ping(self) -> None:
-        await self._ping.run()
+        try:
+            await self.reader.ping()
+        except Refused as error:
+            raise translate_for_read(error) from error.__cause__
 
     @override
     async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
@@ -161,7 +182,6 @@ class SqliteEngine(Engine):
     @override
     async def close(self) -> None:
         self.file.interrupt()
-        await self._ping.close()
         await self.reader.close()
         await self.writer.close()
         self.file.close()

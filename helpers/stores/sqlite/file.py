@@ -6,7 +6,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -56,17 +56,13 @@ def connect_to_file(path: Path, mode: str) -> StoreConnection:
 
 def has_traces(path: Path) -> bool:
     """Return whether there was a database at a path: its log or the id of its store is left."""
-    lock_path, wal_path = _name_lock(path), _name_log(path)
+    lock_path = _name_lock(path)
     has_id = lock_path.exists() and lock_path.stat().st_size > 0
-    return has_id or wal_path.exists()
+    return has_id or path.with_name(f"{path.name}-wal").exists()
 
 
 def _name_lock(path: Path) -> Path:
     return path.with_name(f"{path.name}-lock")
-
-
-def _name_log(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
 
 
 class StoreFile:
@@ -231,14 +227,12 @@ class StoreFile:
         Leaving the WAL mode does that. SQLite allows it only if nobody else has the database open.
         Raises Refused("busy").
         """
-        connection = connect_to_file(self.path, "rw")
-        try:
-            connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.Error as error:
-            raise translate_sqlite_error(error) from error
-        finally:
-            connection.close()
+        with closing(connect_to_file(self.path, "rw")) as connection:
+            try:
+                connection.execute("PRAGMA journal_mode = DELETE")
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.Error as error:
+                raise translate_sqlite_error(error) from error
 
     def _open_lock_file(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -285,14 +279,10 @@ class StoreFile:
             self.check_in_place(connection)
             yield
 
-    def _has_store_id(self) -> bool:
-        assert self._lock_descriptor is not None
-        return bool(os.pread(self._lock_descriptor, 64, 0))
-
     def _write_store_id(self) -> None:
         """Write an id into the lock file, if it has none: now a missing database is a moved one."""
         assert self._lock_descriptor is not None
-        if not self._has_store_id():
+        if not os.pread(self._lock_descriptor, 64, 0):
             store_id = secrets.token_hex(16)
             os.pwrite(self._lock_descriptor, store_id.encode(), 0)
             os.fsync(self._lock_descriptor)

@@ -5,16 +5,19 @@ import math
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
+from typing_extensions import override
+
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.sqlite.damaged_texts import read_texts
+from abilities.declarations.reasons import Reason
+from abilities.helpers.stores.engine import OPERATOR
 from abilities.helpers.stores.sqlite.errors import attempt, release_statements
 from abilities.helpers.stores.sqlite.log import StoreConnection
 from abilities.helpers.stores.sqlite.schema import check_version
-from abilities.helpers.stores.sqlite.thread import BatchingThread, JobBatch
+from abilities.helpers.stores.sqlite.thread import StoreThread, ThreadJob
 from abilities.helpers.turns import turn_owner
 
 Result = TypeVar("Result")
@@ -25,6 +28,9 @@ Turn = tuple[str, str]
 OPEN_SECONDS = 9.0
 """How long a read waits for the store to be opened, which takes minutes if it is migrated."""
 
+PING_SECONDS = 1.0
+"""How long a ping waits for the store."""
+
 TURN_SECONDS = 0.01
 """After that long a read makes way for another caller's, and begins anew on the second thread."""
 
@@ -34,8 +40,12 @@ OWN_TURN_SECONDS = 1.0
 WATCH_SECONDS = 0.005
 """How often it is looked whether a read is late."""
 
+# No lone surrogates: what no hash covers is shown, and bound to the next statement.
+replace_damage = partial(str, encoding="utf-8", errors="replace")
+"""The text factory that puts a mark in place of each byte that damage has made other than UTF-8."""
 
-class ReadingThread:
+
+class ReadingThread(StoreThread):
     """Serves one read after another, and interrupts those that are late.
 
     If it makes way, a read whose turn is over and behind which others wait is late too. A second
@@ -48,19 +58,13 @@ class ReadingThread:
         name: str,
         connect: Callable[[], StoreConnection],
         check_in_place: Callable[[StoreConnection], None],
-        close: Callable[[StoreConnection], None],
+        disconnect: Callable[[StoreConnection], None],
         *,
         makes_way: bool,
     ) -> None:
+        super().__init__(name, connect, disconnect)
         self._makes_way = makes_way
-        self._connect = connect
         self._check_in_place = check_in_place
-        self._close = close
-        self._connection: StoreConnection | None = None
-        self._thread = BatchingThread[None](
-            name, self._read_batch, lambda: None, self._end, max_jobs=1
-        )
-
         self._watcher = threading.Thread(target=self._watch, name=f"{name}-watcher", daemon=True)
         self._is_reading = threading.Event()
         self._is_ended = False
@@ -69,64 +73,54 @@ class ReadingThread:
         self._whose: Turn = ("", "")
         self._looking = threading.Lock()  # no read is interrupted that began after the look
 
-    @property
-    def queue_size(self) -> int:
-        """How many reads are queued."""
-        return self._thread.queue_size
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has opened the store."""
-        return self._connection is not None
-
     async def open(self) -> None:
         """Open the store if it is not open yet. Raises Refused."""
-        await self._thread.run("", lambda _: self._open(), is_patient=True)
+        await self.run(OPERATOR, lambda _: None, is_patient=True)
 
-    async def run(self, namespace: str, work: Work[Result], deadline: float) -> Result:
+    async def read(self, namespace: str, work: Work[Result], deadline: float) -> Result:
         """Return what a read of a namespace finds. Raises Refused, timeout if it was late."""
         whose = (namespace, turn_owner.get())
-        return await self._thread.run(
+        return await self.run(
             namespace,
-            lambda _: self._run_in_snapshot(work, whose, deadline),
+            lambda connection: self._run_in_snapshot(connection, work, whose, deadline),
             is_patient=True,  # the deadline ends its wait
         )
 
-    async def close(self) -> None:
-        """Finish the queued reads, then end the thread."""
-        await self._thread.close()
-
-    def _read_batch(self, jobs: JobBatch[None]) -> list[object]:
+    @override
+    def _run_batch(self, jobs: Iterator[ThreadJob]) -> list[object]:
+        """Run the next job alone."""
         self._is_reading.set()
         try:
-            return [attempt(partial(job.work, None)) for job in jobs]
+            return [attempt(lambda: next(jobs).work(self._open()))]
         finally:
             self._is_reading.clear()
 
-    def _run_in_snapshot(self, work: Work[Result], whose: Turn, deadline: float) -> Result:
+    @override
+    def _open(self) -> StoreConnection:
+        connection = super()._open()
+        if self._watcher.ident is None:
+            self._watcher.start()
+
+        return connection
+
+    def _run_in_snapshot(
+        self, connection: StoreConnection, work: Work[Result], whose: Turn, deadline: float
+    ) -> Result:
         if time.monotonic() >= deadline:
             raise Refused("timeout")
 
-        connection = self._open()
         self._check_in_place(connection)
         connection.execute("BEGIN")
         try:
             check_version(connection)
             self._whose = whose
-            return self._run_until(deadline, partial(read_texts, connection, work))
+            return self._run_until(deadline, partial(_read_texts, connection, work))
         except Exception as error:
             release_statements(error)
             raise
         finally:
             if connection.in_transaction:  # an error of the disk has ended it already
                 connection.execute("ROLLBACK")
-
-    def _open(self) -> StoreConnection:
-        if self._connection is None:
-            self._connection = self._connect()
-            self._watcher.start()
-
-        return self._connection
 
     def _run_until(self, deadline: float, work: Callable[[], Result]) -> Result:
         self._end_of_read = deadline
@@ -144,8 +138,8 @@ class ReadingThread:
             time.sleep(WATCH_SECONDS)
 
             with self._looking:
-                if self._connection is not None and self._is_late():
-                    self._connection.interrupt()
+                if self.connection is not None and self._is_late():
+                    self.connection.interrupt()
 
     def _is_late(self) -> bool:
         now = time.monotonic()
@@ -158,33 +152,56 @@ class ReadingThread:
         seconds = now - self._began_at
         if seconds >= OWN_TURN_SECONDS and self.queue_size > 0:
             return True
-        return seconds >= TURN_SECONDS and self._thread.has_others(*self._whose)
+        return seconds >= TURN_SECONDS and self._queue.has_others(*self._whose)
 
+    @override
     def _end(self) -> None:
-        if self._connection is None:
-            return
+        if self.connection is not None:
+            self._is_ended = True
+            self._is_reading.set()
+            self._watcher.join()
 
-        self._is_ended = True
-        self._is_reading.set()
-        self._watcher.join()
-        self._close(self._connection)
+        super()._end()
+
+
+def _read_texts(connection: sqlite3.Connection, work: Work[Result]) -> Result:
+    """Return what a read finds; it is done a second time if it meets a damaged text.
+
+    Its hash reveals such a text, and its neighbors do not fail. SQLite's own way to decode takes a
+    quarter of the time of one that replaces what is damaged, so that is the way that is tried
+    first.
+    """
+    try:
+        return work(connection)
+    except sqlite3.OperationalError as error:
+        if not str(error).startswith("Could not decode to UTF-8"):
+            raise
+
+    connection.text_factory = replace_damage
+    try:
+        return work(connection)
+    finally:
+        connection.text_factory = str
 
 
 class StoreReader:
     """Two reading threads: all reads begin on the first one, and long ones go on to the second.
 
-    Both open the store at its first read.
+    Both open the store at its first read. A third one answers pings, whatever the others do.
     """
 
     def __init__(
         self,
         connect: Callable[[], StoreConnection],
         check_in_place: Callable[[StoreConnection], None],
-        close: Callable[[StoreConnection], None],
+        disconnect: Callable[[StoreConnection], None],
     ) -> None:
-        name = "abilities-store-reader"
-        self._first = ReadingThread(name, connect, check_in_place, close, makes_way=True)
-        self._second = ReadingThread(f"{name}-2", connect, check_in_place, close, makes_way=False)
+        def make_thread(name: str, *, makes_way: bool = False) -> ReadingThread:
+            return ReadingThread(name, connect, check_in_place, disconnect, makes_way=makes_way)
+
+        self._first = make_thread("abilities-store-reader", makes_way=True)
+        self._second = make_thread("abilities-store-reader-2")
+        self._pinged = make_thread("abilities-store-ping")
 
     @property
     def queue_size(self) -> int:
@@ -210,11 +227,26 @@ class StoreReader:
         except TimeoutError:
             raise Refused("timeout") from None
 
+    async def ping(self) -> None:
+        """Raise Refused if the store cannot be read: busy while it is opened, and others.
+
+        It is a timeout if there is no answer within `PING_SECONDS`.
+        """
+        deadline = time.monotonic() + PING_SECONDS
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                await self._pinged.read(OPERATOR, lambda _: None, deadline)
+        except TimeoutError:
+            reason: Reason = "timeout"
+            if self._pinged.connection is None:
+                reason = "busy"  # opening takes minutes if the store is migrated
+            raise Refused(reason) from None
+
     async def _open(self, seconds: float | None) -> None:
         """Open the store on both threads. Raises Refused, busy if it takes too long."""
         # Not when a read is first long: it would wait for that, and a process whose threads and
         # descriptors depend on its load is hard to watch.
-        if self._second.is_open:
+        if self._second.connection is not None:
             return
 
         try:
@@ -226,14 +258,14 @@ class StoreReader:
 
     async def _run_in_turns(self, namespace: str, work: Work[Result], deadline: float) -> Result:
         try:
-            return await self._first.run(namespace, work, deadline)
+            return await self._first.read(namespace, work, deadline)
         except Refused as error:
             if error.reason != "timeout" or time.monotonic() >= deadline:
                 raise
 
-        return await self._second.run(namespace, work, deadline)
+        return await self._second.read(namespace, work, deadline)
 
     async def close(self) -> None:
         """Finish the queued reads, then end the threads."""
-        await self._first.close()
-        await self._second.close()
+        for thread in (self._pinged, self._first, self._second):
+            await thread.close()

@@ -1,17 +1,17 @@
-"""A daemon thread that runs jobs in batches, for callers on any number of event loops."""
+"""A daemon thread with a connection of its own, for callers on any number of event loops."""
 
 import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.stores.sqlite.log import StoreConnection
 from abilities.helpers.turns import TurnQueue, take_turn
 
 Result = TypeVar("Result")
-Resource = TypeVar("Resource")
 Settlement = tuple["asyncio.Future[Any]", object]
 """A caller's future, and the result or exception for it."""
 
@@ -27,97 +27,35 @@ WAIT_SECONDS = 9.0
 """How long a caller waits until its job begins; a call has ten seconds in all."""
 
 
-class ThreadJob(NamedTuple, Generic[Resource]):
+class ThreadJob(NamedTuple):
     """Work to be done on the thread, and the future of the caller that waits for it."""
 
-    work: Callable[[Resource], object]
+    work: Callable[[StoreConnection], object]
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"  # of whatever the work returns, which differs from job to job
 
 
-class JobBatch(Generic[Resource]):
-    """The jobs of a batch, which are taken one after another while it runs.
+class StoreThread:
+    """Runs queued jobs in batches, on a connection to a store.
 
-    So the next one is always of the namespace whose turn it is, and a batch of slow jobs is short.
-    """
-
-    def __init__(
-        self,
-        first: ThreadJob[Resource],
-        queue: TurnQueue[ThreadJob[Resource]],
-        max_jobs: int,
-    ) -> None:
-        self.taken = [first]
-        self.is_last = False
-        self._queue = queue
-        self._max_jobs = max_jobs
-
-    def __iter__(self) -> Iterator[ThreadJob[Resource]]:
-        """Yield the first job, and those that wait, for `BATCH_SECONDS` at most."""
-        end = time.monotonic() + BATCH_SECONDS
-        yield self.taken[0]
-
-        while len(self.taken) < self._max_jobs and time.monotonic() < end and self._take():
-            yield self.taken[-1]
-
-    def take_all(self) -> None:
-        """Take all jobs that wait, without running them."""
-        while self._take():
-            pass
-
-    def _take(self) -> bool:
-        if self.is_last:
-            return False
-
-        try:
-            job = self._queue.get_nowait()
-        except Empty:
-            return False
-
-        if job is None:
-            self.is_last = True
-            return False
-
-        self.taken.append(job)
-        return True
-
-
-class _Wait:
-    """The wait of a job until it begins, or until its caller gives up; whichever comes first."""
-
-    def __init__(self) -> None:
-        self._is_over = threading.Lock()
-
-    def end(self) -> bool:
-        """End the wait; return False if it was over already."""
-        return self._is_over.acquire(blocking=False)
-
-
-class BatchingThread(Generic[Resource]):
-    """Passes queued jobs to ``run_batch``, which iterates over them, up to ``max_jobs``.
-
-    ``run_batch`` gives each job's work the resource that it needs, such as a connection, and
-    returns one result or exception per job; or a single exception, which all waiting jobs get. Jobs
-    are run even if their callers were cancelled. ``idle`` is called whenever a second passes
-    without a job, and ``end`` once, after the last one. All three run on the thread, which starts
-    with the first job and ends with `close`.
+    ``connect`` makes the connection when it is first needed, and ``disconnect`` closes it. Jobs are
+    run even if their callers were cancelled. The thread starts with the first job and ends with
+    `close`.
     """
 
     def __init__(
         self,
         name: str,
-        run_batch: Callable[[JobBatch[Resource]], Sequence[object] | Exception],
-        idle: Callable[[], None],
-        end: Callable[[], None],
-        max_jobs: int = MAX_BATCH,
+        connect: Callable[[], StoreConnection],
+        disconnect: Callable[[StoreConnection], None],
     ) -> None:
-        self._queue: TurnQueue[ThreadJob[Resource]] = TurnQueue()
-        self._run_batch = run_batch
-        self._idle = idle
-        self._end = end
-        self._max_jobs = max_jobs
+        self.connection: StoreConnection | None = None
+        self._connect = connect
+        self._disconnect = disconnect
+        self._queue: TurnQueue[ThreadJob] = TurnQueue()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._starting = threading.Lock()
+        self._is_last = False  # whether the end of the queue was met
         self._ended = threading.Event()
 
     @property
@@ -125,12 +63,12 @@ class BatchingThread(Generic[Resource]):
         """How many jobs are queued."""
         return len(self._queue)
 
-    def has_others(self, namespace: str, caller: str) -> bool:
-        """Return whether a job of another namespace or caller is queued."""
-        return self._queue.has_others(namespace, caller)
-
     async def run(
-        self, namespace: str, work: Callable[[Resource], Result], *, is_patient: bool = False
+        self,
+        namespace: str,
+        work: Callable[[StoreConnection], Result],
+        *,
+        is_patient: bool = False,
     ) -> Result:
         """Queue work of a namespace and wait for its result.
 
@@ -141,20 +79,18 @@ class BatchingThread(Generic[Resource]):
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
-        wait = _Wait()
+        wait = threading.Lock()  # taken by what ends the wait: the work, or the caller's patience
 
-        def begin_work(resource: Resource) -> Result:
-            if not wait.end():
+        def begin_work(connection: StoreConnection) -> Result:
+            if not wait.acquire(blocking=False):
                 raise Refused("busy")  # nobody hears it: the caller was told
-            return work(resource)
+            return work(connection)
 
         def give_up() -> None:
-            if wait.end() and not future.done():
+            if wait.acquire(blocking=False) and not future.done():
                 future.set_exception(Refused("busy"))
 
-        if self._thread.ident is None:
-            self.wake()
-
+        self.wake()
         self._queue.put(namespace, ThreadJob(begin_work, loop, future))
         timer = None
         if not is_patient:
@@ -170,7 +106,10 @@ class BatchingThread(Generic[Resource]):
         return result
 
     def wake(self) -> None:
-        """Start the thread if it has not started yet, so that ``idle`` will be called."""
+        """Start the thread if it has not started yet, so that `rest` will be called."""
+        if self._thread.ident is not None:
+            return
+
         # Callers on several event loops may all find it not started, and a thread starts only once.
         with self._starting:
             if self._thread.ident is None:
@@ -186,38 +125,80 @@ class BatchingThread(Generic[Resource]):
         # The last jobs may take a while: wait for them without blocking the event loop.
         await asyncio.get_running_loop().run_in_executor(None, self._ended.wait)
 
+    def _run_batch(self, jobs: Iterator[ThreadJob]) -> Sequence[object] | Exception:
+        """Run jobs; return a result or exception for each, or one exception for all that wait."""
+        raise NotImplementedError
+
+    def _rest(self) -> None:
+        """Do what is due whenever a second passes without a job."""
+
+    def _end(self) -> None:
+        """End the work of the thread, after the last job."""
+        if self.connection is not None:
+            self._disconnect(self.connection)
+
+    def _open(self) -> StoreConnection:
+        if self.connection is None:
+            self.connection = self._connect()
+
+        return self.connection
+
     def _serve(self) -> None:
-        is_open = True
         try:
-            while is_open:
-                is_open = self._serve_batch()
+            while not self._is_last:
+                job = self._take(IDLE_SECONDS)
+                if job is not None:
+                    self._serve_batch(job)
+                elif not self._is_last:
+                    self._rest()
 
             self._end()
         finally:
             self._ended.set()
 
-    def _serve_batch(self) -> bool:
-        """Run the next batch, or what is due without one; return whether the thread goes on."""
-        try:
-            first = self._queue.get(timeout=IDLE_SECONDS)
-        except Empty:
-            self._idle()
-            return True
+    def _serve_batch(self, first: ThreadJob) -> None:
+        taken = [first]
+        results = self._run_batch(self._take_batch(taken))
 
-        if first is None:
-            return False
-
-        batch = JobBatch(first, self._queue, self._max_jobs)
-        results = self._run_batch(batch)
         if isinstance(results, Exception):
-            batch.take_all()
-            results = [results] * len(batch.taken)
+            while (job := self._take(0)) is not None:
+                taken.append(job)
+            results = [results] * len(taken)
 
-        _deliver(batch.taken, results)
-        return not batch.is_last
+        _deliver(taken, results)
+
+    def _take_batch(self, taken: list[ThreadJob]) -> Iterator[ThreadJob]:
+        """Yield the job that was taken, and those that wait, for `BATCH_SECONDS` at most.
+
+        Each is taken only when the one before it was run. So the next one is always of the
+        namespace whose turn it is, and a batch of slow jobs is short.
+        """
+        end = time.monotonic() + BATCH_SECONDS
+        yield taken[0]
+
+        while len(taken) < MAX_BATCH and time.monotonic() < end:
+            job = self._take(0)
+            if job is None:
+                break
+
+            taken.append(job)
+            yield job
+
+    def _take(self, seconds: float) -> ThreadJob | None:
+        """Return the next job; None if there is none within some seconds, or none any more."""
+        if self._is_last:
+            return None
+
+        try:
+            job = self._queue.get(timeout=seconds)
+        except Empty:
+            return None
+
+        self._is_last = job is None
+        return job
 
 
-def _deliver(batch: Sequence[ThreadJob[Resource]], results: Sequence[object]) -> None:
+def _deliver(batch: Sequence[ThreadJob], results: Sequence[object]) -> None:
     """Give each caller its result, waking each event loop only once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Settlement]] = {}
     for job, result in zip(batch, results, strict=True):

@@ -15,8 +15,14 @@ from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.query import Query
 from abilities.helpers.stores.search_text import fold_searchable
 from abilities.helpers.stores.searching import Numbers, SearchPlan
-from abilities.helpers.stores.sqlite.savepoints import run_in_savepoint
-from abilities.helpers.stores.sqlite.search import add_text, remove_indexed_text, remove_text
+from abilities.helpers.stores.sqlite.errors import release_statements, translate_sqlite_error
+from abilities.helpers.stores.sqlite.search import (
+    add_text,
+    list_postponed,
+    postpone,
+    remove_indexed_text,
+    remove_text,
+)
 from abilities.helpers.stores.sqlite.search_plan import plan_search
 from abilities.helpers.stores.transaction import Columns, Transaction
 
@@ -37,10 +43,17 @@ _TRANSLATIONS = (
     (r"\bFILTER\(([\w.]+)\)", r"+\1"),
 )
 
+_ROWS = re.compile(r"\bROWS\(\?\) AS (\w+) \(([^)]*)\)")
+
 _ROWID = "SELECT rowid FROM memories WHERE namespace = ? AND key = ?"
 
-
-_ROWS = re.compile(r"\bROWS\(\?\) AS (\w+) \(([^)]*)\)")
+_ERRORS_OF_ONE_CHANGE = (
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+"""What a change's values cause; any other error ends the whole transaction."""
 
 
 @lru_cache(maxsize=512)
@@ -120,7 +133,7 @@ class SqliteTransaction(Transaction):
         async def wait(transaction: Transaction) -> ResultT:
             return await work(transaction)
 
-        return run_in_savepoint(self._connection, lambda connection: run(connection, wait))
+        return run_in_savepoint(self._connection, lambda: run(self._connection, wait))
 
     @override
     async def save_words(self, before: Row | None, after: Row | None) -> None:
@@ -188,6 +201,36 @@ def bind_raw(text: str, values: Sequence[object]) -> tuple[str, Sequence[object]
             bound.append(value)
 
     return "".join(words), bound
+
+
+def run_in_savepoint(
+    connection: sqlite3.Connection, work: Callable[[], ResultT]
+) -> ResultT | Exception:
+    """Do work that leaves the rest of the transaction alone if it fails; return its exception then.
+
+    An error of the database itself is raised, and fails the whole transaction.
+    """
+    waiting = list_postponed(connection)
+
+    def undo(error: Exception) -> None:
+        release_statements(error)
+        connection.execute("ROLLBACK TO change")
+        postpone(connection, waiting)
+
+    connection.execute("SAVEPOINT change")
+    try:
+        result: ResultT | Exception = work()
+    except _ERRORS_OF_ONE_CHANGE as error:
+        undo(error)
+        result = translate_sqlite_error(error)
+    except (sqlite3.Error, UnicodeDecodeError):
+        raise
+    except Exception as error:
+        undo(error)
+        result = error
+
+    connection.execute("RELEASE change")
+    return result
 
 
 def run(
