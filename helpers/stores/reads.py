@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.best_links import LINK_COLUMNS, BestLinks
 from abilities.helpers.stores.linking import select_sound
 from abilities.helpers.stores.model import LinkRecord, LinkRow, Row, StoredMemory, verify_row
 from abilities.helpers.stores.protocol import Backlinks
+from abilities.helpers.stores.ranking import LINK_COLUMNS, BestLinks
 from abilities.helpers.stores.transaction import Columns, Transaction
 
 COLUMNS = ", ".join(f"m.{name}" for name in Row._fields)

@@ -22,10 +22,10 @@ from abilities.helpers.search.recall import (
     rank,
 )
 from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links, keep_best
-from abilities.helpers.stores.best_links import LINK_COLUMNS, BestLinks, Pages, Wanted
 from abilities.helpers.stores.model import LinkRecord, StoredMemory, rank_link
 from abilities.helpers.stores.protocol import Recalled
 from abilities.helpers.stores.queries import select_passing
+from abilities.helpers.stores.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
 from abilities.helpers.stores.reads import read
 from abilities.helpers.stores.recall_index import Changes, RecentChange, collect, merge
 from abilities.helpers.stores.transaction import Columns, ForEach, Transaction
@@ -240,7 +240,7 @@ class _LinkReader:
         """
         limit = _ALL if self._filters.archived else MOST_OUTGOING
         few = ForEach(_FEW_INCOMING, keys, (self._namespace, self._namespace))
-        (pages,), (rows,) = await self._best.fetch_beside([Wanted("target", keys, limit)], few)
+        (pages,), (rows,) = await self._best.fetch([Wanted("target", keys, limit)], few)
         if self._filters.archived:
             outgoing = await self._rank_all(pages)
         else:
@@ -255,7 +255,7 @@ class _LinkReader:
         limit = MOST_OUTGOING
         while wanted := [key for key in keys if key not in ends]:
             if limit > MOST_OUTGOING:
-                (pages,) = await self._best.fetch([Wanted("target", wanted, limit)])
+                (pages,), _ = await self._best.fetch([Wanted("target", wanted, limit)])
             present: dict[str, list[LinkRecord]] = {}
             for key in wanted:
                 records = map(LinkRecord._make, pages[key])

@@ -22,12 +22,11 @@ from abilities.helpers.stores.deriving import (
 from abilities.helpers.stores.entries import Occasion, StoreRules, build_entry, save_entry
 from abilities.helpers.stores.finding import Found
 from abilities.helpers.stores.history import Entry
-from abilities.helpers.stores.linking import delete_links
+from abilities.helpers.stores.linking import delete_links, refresh_stale_ranks, update_ranks
 from abilities.helpers.stores.mending import mend_row, propose_names
 from abilities.helpers.stores.model import AccessCounters, Row, hash_row, verify_saved
 from abilities.helpers.stores.past import find_last_version
 from abilities.helpers.stores.recall_index import change_terms, remove_doc
-from abilities.helpers.stores.reranking import refresh_stale_ranks, update_ranks
 from abilities.helpers.stores.transaction import Columns, Transaction
 
 _log = logging.getLogger("abilities")

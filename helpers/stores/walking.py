@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
-from abilities.helpers.stores.best_links import BestLinks, Wanted
 from abilities.helpers.stores.model import LinkRecord, StoredMemory
 from abilities.helpers.stores.protocol import WalkResult
-from abilities.helpers.stores.ranking import Side
+from abilities.helpers.stores.ranking import BestLinks, Side, Wanted
 from abilities.helpers.stores.reads import read
 from abilities.helpers.stores.transaction import Columns, Reached, Transaction
 from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
@@ -255,7 +254,8 @@ class _WalkLinks:
 
     async def _fetch(self, wanted: Sequence[Wanted]) -> None:
         """Fetch links and keep them."""
-        for each, pages in zip(wanted, await self._best.fetch(wanted), strict=True):
+        fetched, _ = await self._best.fetch(wanted)
+        for each, pages in zip(wanted, fetched, strict=True):
             for key, page in pages.items():
                 self._known[key].learn(each.side, each.limit, page)
 
