@@ -402,7 +402,7 @@ class Opening(AbstractAsyncContextManager[Abilities]):
 
     @override
     async def __aenter__(self) -> Abilities:
-        self._opened = self._open()
+        self._opened = _open(self.settings, self._abilities, self._store, self._embedder)
         return await self._opened.__aenter__()
 
     @override
@@ -415,12 +415,18 @@ class Opening(AbstractAsyncContextManager[Abilities]):
         assert self._opened is not None, "it was entered"
         await self._opened.__aexit__(kind, error, traceback)
 
-    @asynccontextmanager
-    async def _open(self) -> AsyncGenerator[Abilities]:
-        # A generator, because the event loop ends one that nobody holds any more.
-        self.settings.check_roots()
-        resources = Resources.open(self.settings, self._abilities, self._store, self._embedder)
-        try:
-            yield Abilities(resources, self.settings, resources.build_context(self.settings))
-        finally:
-            await resources.close()
+
+@asynccontextmanager
+async def _open(
+    settings: Settings,
+    abilities: Sequence[Ability],
+    store: MemoryStore | None,
+    embedder: "Embedder | None",
+) -> AsyncGenerator[Abilities]:
+    """Keep an application open; the event loop ends a generator that nobody holds any more."""
+    settings.check_roots()
+    resources = Resources.open(settings, abilities, store, embedder)
+    try:
+        yield Abilities(resources, settings, resources.build_context(settings))
+    finally:
+        await resources.close()

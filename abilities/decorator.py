@@ -123,7 +123,9 @@ def _read_signature(function: Function) -> _Signature:
 
     arguments = [name for name in parameters if hints.get(name) is not Context]
     contexts = [name for name in parameters if name not in arguments]
-    fields = {name: _read_field(function, parameters[name], hints) for name in arguments}
+    fields: dict[str, Any] = {
+        name: _read_field(function, parameters[name], hints) for name in arguments
+    }
     model: type[BaseModel] = create_model(
         f"{function.__name__}_arguments", __base__=Arguments, **fields
     )

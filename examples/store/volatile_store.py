@@ -32,9 +32,8 @@ from abilities.helpers.stores.examining import EngineIndex
 from abilities.helpers.stores.expiry import MemoriesDue, has_due
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.protocol import IntegrityFinding
-from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.query import Matches, Numbers, Query, SearchPlan
 from abilities.helpers.stores.search_text import fold_searchable
-from abilities.helpers.stores.searching import Matches, Numbers, SearchPlan
 from abilities.helpers.stores.store import SqlStore
 from abilities.helpers.stores.timeline import HistoryLimits
 from abilities.helpers.stores.transaction import Columns, Transaction

@@ -2,13 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, TypeVar, cast
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import SCORES
 from abilities.declarations.values import JsonObject
-from abilities.helpers.stores.model import IncomingMemory, LinkRow, Row, dump_sorted_json
+from abilities.helpers.stores.model import (
+    IncomingMemory,
+    LinkRecord,
+    LinkRow,
+    Row,
+    dump_sorted_json,
+)
+
+LinkT = TypeVar("LinkT", LinkRow, LinkRecord)
 
 Kind = Literal["store", "update", "append", "archive", "delete", "restore", "expire", "purge"]
 Outcome = Literal["added", "replaced", "unchanged", "kept"]
@@ -255,18 +263,23 @@ def rename_links(links: Sequence[LinkRow], old_key: str, new_key: str) -> list[L
 
     # Those with the new key first: of equal weights the first one stays.
     for link in sorted(links, key=lambda link: (old_key in (link.source, link.target), link)):
-        new_link = link
-        if link.source == old_key:
-            new_link = new_link._replace(source=new_key)
-        if link.target == old_key:
-            new_link = new_link._replace(target=new_key)
-
+        new_link = rename_link(link, old_key, new_key)
         name = (new_link.source, new_link.target, new_link.type)
         existing = renamed.get(name)
         if existing is None or existing.weight < new_link.weight:
             renamed[name] = new_link
 
     return sorted(renamed.values())
+
+
+def rename_link(link: LinkT, old_key: str, new_key: str) -> LinkT:
+    """Return a link with a new key at the ends that have the old one."""
+    if link.source == old_key:
+        link = link._replace(source=new_key)
+    if link.target == old_key:
+        link = link._replace(target=new_key)
+
+    return link
 
 
 def _index_links(links: Sequence[LinkRow]) -> dict[tuple[str, str], LinkRow]:
@@ -318,8 +331,8 @@ def list_outcomes(settled: Sequence[Outcome | BaseException]) -> list[Outcome | 
     """
     outcomes: list[Outcome | Exception] = []
     for outcome in settled:
-        is_own = is_passing(outcome) or _concerns_one_memory(outcome)
-        if isinstance(outcome, BaseException) and not is_own:
+        is_own = isinstance(outcome, Refused) and outcome.reason in _OWN_REASONS
+        if isinstance(outcome, BaseException) and not is_own and not is_passing(outcome):
             raise outcome
         outcomes.append(cast(Outcome | Exception, outcome))
 
@@ -329,8 +342,3 @@ def list_outcomes(settled: Sequence[Outcome | BaseException]) -> list[Outcome | 
 def is_passing(outcome: object) -> bool:
     """Return whether a store refused something only because it could not answer just then."""
     return isinstance(outcome, Refused) and outcome.reason in _PASSING_REASONS
-
-
-def _concerns_one_memory(error: object) -> bool:
-    """Return whether a memory was refused by itself, and not because the store cannot answer."""
-    return isinstance(error, Refused) and error.reason in _OWN_REASONS

@@ -1,8 +1,6 @@
 """Making changes, in a transaction that alone changes their namespace."""
 
 from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.stores.changes import (
@@ -23,7 +21,6 @@ from abilities.helpers.stores.entries import (
     save_relinked,
 )
 from abilities.helpers.stores.expiry import DueMemory, MemoriesDue, list_due
-from abilities.helpers.stores.finding import Found, find_by_id, find_by_key
 from abilities.helpers.stores.forgetting import purge_memory
 from abilities.helpers.stores.history import name_action
 from abilities.helpers.stores.linking import LinkMoves, move_links, save_links
@@ -34,7 +31,15 @@ from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.reads import load_memory, read_all_links, read_links_to
 from abilities.helpers.stores.requests import check_change
 from abilities.helpers.stores.restoring import restore_memory
-from abilities.helpers.stores.saving import check_quota, delete_memory, mend_memory, save_memory
+from abilities.helpers.stores.saving import (
+    Found,
+    check_quota,
+    delete_memory,
+    find_by_id,
+    find_by_key,
+    mend_memory,
+    save_memory,
+)
 from abilities.helpers.stores.timeline import MemoryName
 from abilities.helpers.stores.transaction import Transaction
 
@@ -75,10 +80,14 @@ async def apply_changes(
     for place, change in enumerate(changes):
         # What is due is judged once per call.
         ignores = ignore_due or place > 0
-        work = partial(
-            _apply_one, namespace=namespace, change=change, rules=rules, ignore_due=ignores
-        )
-        outcome = await transaction.attempt(work)
+
+        async def apply(
+            transaction: Transaction, change: Change = change, ignores: bool = ignores
+        ) -> WriteResult:
+            check_change(namespace, change)
+            return await apply_change(transaction, namespace, change, rules, ignore_due=ignores)
+
+        outcome = await transaction.attempt(apply)
         if isinstance(outcome, MemoriesDue):
             raise outcome
         if atomic and isinstance(outcome, Exception):
@@ -86,18 +95,6 @@ async def apply_changes(
         outcomes.append(outcome)
 
     return outcomes
-
-
-async def _apply_one(
-    transaction: Transaction,
-    namespace: str,
-    change: Change,
-    rules: StoreRules,
-    *,
-    ignore_due: bool,
-) -> WriteResult:
-    check_change(namespace, change)
-    return await apply_change(transaction, namespace, change, rules, ignore_due=ignore_due)
 
 
 async def apply_change(
@@ -153,23 +150,16 @@ async def expire_memories(
         if found.row is not None and found.damage is None:
             await _merge(transaction, namespace, found, change, rules)
 
-    if not due:
-        return None
-    return due[-1]
+    return due[-1] if due else None
 
 
-class _Named(NamedTuple):
-    """The memory that a change names, which may be deleted; one to create has no id yet."""
+async def _find_changed(
+    transaction: Transaction, namespace: str, change: Change
+) -> tuple[str, Found]:
+    """Return the id of the memory that a change names, and what is found of it, damaged or not.
 
-    id: str
-    found: Found
-
-
-async def _find_changed(transaction: Transaction, namespace: str, change: Change) -> _Named:
-    """Return the memory that a change names, damaged or not.
-
-    Raises Refused: id_not_found, memory_not_found, key_taken if id and key name different memories,
-    purged.
+    A memory to create has no id yet, and of a deleted one only the id is found. Raises Refused:
+    id_not_found, memory_not_found, key_taken if id and key name different memories, purged.
     """
     if change.kind in ("restore", "purge"):
         return await _find_former(transaction, namespace, change)
@@ -180,30 +170,32 @@ async def _find_changed(transaction: Transaction, namespace: str, change: Change
             raise Refused("id_not_found")
         if change.key not in (None, found.row.key):
             raise Refused("key_taken")
-        return _Named(change.id, found)
+        return change.id, found
 
     found = await find_by_key(transaction, namespace, change.key or change.new_id, change.now)
     if found.row is None and change.kind != "store":
         raise Refused("memory_not_found")
 
-    return _Named("" if found.row is None else found.row.id, found)
+    return "" if found.row is None else found.row.id, found
 
 
-async def _find_former(transaction: Transaction, namespace: str, change: Change) -> _Named:
-    """Return the memory that a change names, which may be deleted."""
+async def _find_former(
+    transaction: Transaction, namespace: str, change: Change
+) -> tuple[str, Found]:
+    """Do as `_find_changed`, for a memory that may be deleted."""
     if change.kind == "restore" and change.id:
         await check_unpurged(transaction, namespace, change.id)
 
     named = await find_named(transaction, namespace, MemoryName(change.id, change.key))
     if named.row is None:
-        return _Named(named.id, await find_by_id(transaction, namespace, named.id, change.now))
+        return named.id, await find_by_id(transaction, namespace, named.id, change.now)
 
     found = await find_by_key(transaction, namespace, named.row.key, change.now)
     if change.kind == "purge" and change.key not in (None, named.row.key):
         # A key that a memory no longer has must not destroy it.
         raise Refused("key_taken" if change.id else "memory_not_found")
 
-    return _Named(named.id, found)
+    return named.id, found
 
 
 async def _delete(

@@ -2,11 +2,10 @@
 
 from abilities.helpers.stores.changes import Change
 from abilities.helpers.stores.entries import delete_history, take_version
-from abilities.helpers.stores.finding import Found
 from abilities.helpers.stores.past import find_last_key, list_deleted_before
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.recall_index import merge_recent
-from abilities.helpers.stores.saving import delete_memory
+from abilities.helpers.stores.saving import Found, delete_memory
 from abilities.helpers.stores.transaction import Transaction
 
 _ADD_PURGED = """

@@ -13,7 +13,6 @@ from abilities.helpers.stores.entries import (
     add_entries,
     build_entry,
 )
-from abilities.helpers.stores.finding import Found, find_by_id, find_by_key
 from abilities.helpers.stores.history import Entry
 from abilities.helpers.stores.linking import save_links
 from abilities.helpers.stores.mending import mend_row
@@ -21,7 +20,14 @@ from abilities.helpers.stores.model import AccessCounters, IncomingMemory, LinkR
 from abilities.helpers.stores.past import check_unpurged, find_last_version
 from abilities.helpers.stores.reads import read_all_links
 from abilities.helpers.stores.requests import check_incoming
-from abilities.helpers.stores.saving import check_quota, mend_memory, save_memory
+from abilities.helpers.stores.saving import (
+    Found,
+    check_quota,
+    find_by_id,
+    find_by_key,
+    mend_memory,
+    save_memory,
+)
 from abilities.helpers.stores.timeline import HistoryLimits
 from abilities.helpers.stores.transaction import Transaction
 

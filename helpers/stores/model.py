@@ -3,7 +3,7 @@
 import math
 from collections.abc import Container, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import orjson
 
@@ -148,8 +148,8 @@ def hash_row(row: Row) -> int:
     return hash_values(row[:-1])
 
 
-def verify_row(row: Row, stored_hash: int) -> Row:
-    """Return the row if it is as it was written and its values are possible.
+def verify_row(row: Row, stored_hash: int) -> None:
+    """Check that a row is as it was written, and that its values are possible.
 
     Raises Refused: checksum_mismatch, invalid_stored_value.
     """
@@ -162,8 +162,6 @@ def verify_row(row: Row, stored_hash: int) -> Row:
         raise Refused("checksum_mismatch")
     if not is_fraction(row.score) or row.type not in TYPES or row.importance not in IMPORTANCES:
         raise Refused("invalid_stored_value")
-
-    return row
 
 
 def verify_saved(row: Row, stored_hash: int) -> None:
@@ -226,18 +224,8 @@ class LinkRecord(NamedTuple):
 
         rank = rank_link(link.weight, target_score)
         back_rank = rank_link(link.weight, source_score)
-        link_hash = hash_values((*link, rank, back_rank))
-
-        return cls(
-            link.source,
-            link.target,
-            link.type,
-            link.weight,
-            link.term,
-            rank,
-            back_rank,
-            link_hash,
-        )
+        values = (*link, rank, back_rank)
+        return cls(*values, hash_values(values))
 
     @property
     def row(self) -> LinkRow:
@@ -247,7 +235,10 @@ class LinkRecord(NamedTuple):
     @property
     def is_sound(self) -> bool:
         """Whether the link is as it was written and its weight is from 0 to 1."""
-        return is_sound_link(self)
+        try:
+            return hash_values(self[:-1]) == self.hash and 0 <= self.weight <= 1
+        except TypeError:  # damage can turn any value into one of another type
+            return False
 
     def to_walk_link(self, invalid: Container[str], *, incoming: bool = False) -> WalkLink:
         """Return the link as a walk sees it from its source, or from its target if ``incoming``.
@@ -258,7 +249,7 @@ class LinkRecord(NamedTuple):
         if incoming:
             key, rank = self.source, self.back_rank
 
-        if not is_sound_link(self) or key in invalid:
+        if not self.is_sound or key in invalid:
             # Damage can give a value any type; the rank is below that of absent targets.
             return WalkLink(str(key), 0.0, str(self.type), -2, "invalid", incoming=incoming)
 
@@ -267,17 +258,6 @@ class LinkRecord(NamedTuple):
             state = "absent"
 
         return WalkLink(key, self.weight, self.type, rank, state, incoming)
-
-
-def is_sound_link(columns: tuple[Any, ...]) -> bool:
-    """Return whether a link is as it was written and its weight is from 0 to 1.
-
-    The columns are those of a `LinkRecord`, which takes longer to make than to check.
-    """
-    try:
-        return bool(hash_values(columns[:-1]) == columns[-1] and 0 <= columns[3] <= 1)
-    except TypeError:  # damage can turn any value into one of another type
-        return False
 
 
 def rank_link(weight: float, score: float | None) -> int:

@@ -1,20 +1,21 @@
-"""Queries, totals and statistics of a store, in a snapshot of the caller."""
+"""Queries and statistics of a store, in a snapshot of the caller."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from abilities.helpers.stores.filters import select_matching
-from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.search.recall import Filters
+from abilities.helpers.stores.model import IMPORTANCES, TYPES, StoredMemory
 from abilities.helpers.stores.protocol import Stats
-from abilities.helpers.stores.query import MemoryPage, Position, Query
+from abilities.helpers.stores.query import Matches, MemoryPage, Numbers, Position, Query, SearchPlan
 from abilities.helpers.stores.reads import read_ids
-from abilities.helpers.stores.searching import Matches, Numbers, SearchPlan
-from abilities.helpers.stores.stats import build_stats
 from abilities.helpers.stores.transaction import Statement, Transaction
 
 _SORT_COLUMNS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
 
+_HAS_TAG = "EXISTS (SELECT 1 FROM tags WHERE namespace = s.namespace AND id = s.id AND tag = ?)"
 _COUNTER = """
 SELECT coalesce(sum(number), 0) FROM counters
 WHERE namespace = ? AND name = ? AND value = ? AND archived <= ?
@@ -26,24 +27,79 @@ _TOP_TAGS = """
 SELECT value, number FROM counters WHERE namespace = ? AND name = 'tag' AND archived = 0
 ORDER BY number DESC, value LIMIT 10
 """
-_OLDEST = "SELECT created_at FROM shelf WHERE namespace = ? ORDER BY created_at LIMIT 1"
-_NEWEST = "SELECT created_at FROM shelf WHERE namespace = ? ORDER BY created_at DESC LIMIT 1"
+_OLDEST = "SELECT min(created_at) FROM shelf WHERE namespace = ?"
+_NEWEST = "SELECT max(created_at) FROM shelf WHERE namespace = ?"
 _MOST_ACCESSED = """
 SELECT id FROM shelf INDEXED BY shelf_count WHERE namespace = ? AND access_count > 0
 ORDER BY access_count DESC, id LIMIT 1
 """
 
 
+class Condition(NamedTuple):
+    """A condition in SQL on rows of the memory index, ``s``, and the values that it binds."""
+
+    text: str
+    values: list[str | int]
+
+    @property
+    def filter(self) -> str:
+        """The condition for rows that are found by their names: no index serves it then."""
+        return re.sub(r"\bs\.(\w+) (=|>=) \?", r"FILTER(s.\1) \2 ?", self.text)
+
+
+def select_passing(filters: Filters) -> Condition:
+    """Return the condition of memories that pass filters; the namespace is left to the caller."""
+    query = Query(
+        type=filters.type,
+        category=filters.category,
+        importance=filters.importance,
+        archived=filters.archived,
+    )
+    condition = _select_matching(query, filters.tags)
+    if filters.changed_since is None:
+        return condition
+
+    text = f"{condition.text} AND s.updated_at >= ?"
+    return Condition(text, [*condition.values, filters.changed_since])
+
+
+def _select_matching(query: Query, tags: Iterable[str]) -> Condition:
+    """Return the condition of a query's filters, with ``tags`` in place of its own."""
+    conditions = ["true"]
+    values: list[str | int] = []
+
+    if not query.archived:
+        conditions.append("s.archived = 0")
+
+    for tag in tags:
+        conditions.append(_HAS_TAG)
+        values.append(tag)
+
+    for name, value in query.filters:
+        conditions.append(f"s.{name} = ?")
+        values.append(value)
+
+    return Condition(" AND ".join(conditions), values)
+
+
 class _Selection(NamedTuple):
     """The memories that match: the FROM and WHERE clauses, and the values to bind.
 
-    The clauses consist of our own names only; what the caller gave is bound.
+    The clauses consist of our own names only; what the caller gave is bound. ``column`` is what the
+    memories are sorted by, and ``name`` their id, which orders ties.
     """
 
     source: str
     condition: str
     values: list[str | int]
-    is_sorted_by_tags: bool = False
+    column: str
+    name: str
+
+    @property
+    def positions(self) -> str:
+        """The statement for the positions of these memories."""
+        columns = f"{self.column} AS value, {self.name} AS id"
+        return f"SELECT {columns} FROM {self.source} WHERE {self.condition}"
 
 
 async def run_query(transaction: Transaction, namespace: str, query: Query) -> MemoryPage:
@@ -113,12 +169,13 @@ def _select(namespace: str, query: Query, matches: Matches) -> _Selection:
         if not query.archived:
             conditions.append("t.archived = 0")
 
-    filters = select_matching(query, tags)
+    filters = _select_matching(query, tags)
     conditions += [matches.condition, filters.text]
     values += [*matches.values, *filters.values]
     # Within a tag, its index is sorted by access, so that this order needs no sorting.
-    is_sorted = is_by_tag and query.sort_by == "accessed_at"
-    return _Selection(source, " AND ".join(conditions), values, is_sorted)
+    table = "t" if is_by_tag and query.sort_by == "accessed_at" else "s"
+    column = _SORT_COLUMNS[_SORT_COLUMNS.index(query.sort_by)]
+    return _Selection(source, " AND ".join(conditions), values, f"{table}.{column}", f"{table}.id")
 
 
 async def _count_total(
@@ -130,7 +187,7 @@ async def _count_total(
     if plan.total is not None:
         return plan.total
 
-    source, condition, values, _ = _select(namespace, query, plan.found)
+    source, condition, values, *_ = _select(namespace, query, plan.found)
     rows = await transaction.fetch(f"SELECT count(*) FROM {source} WHERE {condition}", *values)
     ((total,),) = rows
     return int(total)
@@ -140,20 +197,17 @@ async def _sort(
     transaction: Transaction, query: Query, found: _Selection
 ) -> tuple[int, list[Position]]:
     """Return how many memories match, and the positions of a page, after finding all of them."""
-    behind, values = _select_behind(query, "value", "id")
-    order = _order(query, "value", "id")
+    page = _select_page(query, "value", "id")
     rows = await transaction.fetch(
         f"""
-        WITH found AS MATERIALIZED ({_select_positions(query, found)})
+        WITH found AS MATERIALIZED ({found.positions})
         SELECT matching.number, page.value, page.id
         FROM (SELECT count(*) AS number FROM found) AS matching LEFT JOIN (
-            SELECT value, id FROM found WHERE {behind} ORDER BY {order} LIMIT ? OFFSET ?
+            SELECT value, id FROM found WHERE {page.text}
         ) AS page ON true ORDER BY {_order(query, "page.value", "page.id")}
         """,
         *found.values,
-        *values,
-        query.limit + 1,
-        query.offset,
+        *page.values,
     )
     (total, *_), *_ = rows
     return int(total), [Position(value, name) for _, value, name in rows if name is not None]
@@ -161,38 +215,24 @@ async def _sort(
 
 async def _go_along(transaction: Transaction, query: Query, met: _Selection) -> list[Position]:
     """Return the positions of a page, of memories that are met in its order."""
-    behind, values = _select_behind(query, *_name_columns(query, met))
-    rows = await transaction.fetch(
-        f"{_select_positions(query, met)} AND {behind}"
-        f" ORDER BY {_order(query, *_name_columns(query, met))} LIMIT ? OFFSET ?",
-        *met.values,
-        *values,
-        query.limit + 1,
-        query.offset,
-    )
-    return [Position(*columns) for columns in rows]
+    page = _select_page(query, met.column, met.name)
+    text = f"{met.positions} AND {page.text}"
+    return [
+        Position(*columns) for columns in await transaction.fetch(text, *met.values, *page.values)
+    ]
 
 
-def _name_columns(query: Query, selection: _Selection) -> tuple[str, str]:
-    """Return the column that a query sorts by, and that of ids, which orders ties."""
-    table = "t" if selection.is_sorted_by_tags else "s"
-    column = _SORT_COLUMNS[_SORT_COLUMNS.index(query.sort_by)]  # the SQL holds our own names only
-    return f"{table}.{column}", f"{table}.id"
+def _select_page(query: Query, column: str, name: str) -> Condition:
+    """Return the condition of what a page goes on behind, with the order and the bounds of it."""
+    text = "true"
+    values: list[str | int] = []
+    if query.after is not None:
+        comparison = "<" if query.descending else ">"
+        text = f"({column}, {name}) {comparison} (?, ?)"
+        values += query.after
 
-
-def _select_positions(query: Query, selection: _Selection) -> str:
-    column, name = _name_columns(query, selection)
-    source, condition, *_ = selection
-    return f"SELECT {column} AS value, {name} AS id FROM {source} WHERE {condition}"
-
-
-def _select_behind(query: Query, column: str, name: str) -> tuple[str, Iterable[object]]:
-    """Return the condition of what a page goes on behind, and its values."""
-    if query.after is None:
-        return "true", ()
-
-    comparison = "<" if query.descending else ">"
-    return f"({column}, {name}) {comparison} (?, ?)", query.after
+    text = f"{text} ORDER BY {_order(query, column, name)} LIMIT ? OFFSET ?"
+    return Condition(text, [*values, query.limit + 1, query.offset])
 
 
 def _order(query: Query, column: str, name: str) -> str:
@@ -204,21 +244,29 @@ async def read_stats(transaction: Transaction, namespace: str) -> Stats:
     """Return the statistics of a namespace."""
     statements = (_COUNTERS, _TOP_TAGS, _OLDEST, _NEWEST, _MOST_ACCESSED)
     fetched = await transaction.fetch_each(*((text, namespace) for text in statements))
-    counters, tags, oldest, newest, accessed = fetched
+    counters, tags, ((oldest,),), ((newest,),), accessed = fetched
 
     most_accessed: StoredMemory | None = None
     for memory in await read_ids(transaction, namespace, [name for (name,) in accessed]):
         if isinstance(memory, StoredMemory):
             most_accessed = memory
 
-    numbers: dict[tuple[str, int, str], int] = {}
+    numbers: Counter[tuple[str, int, str]] = Counter()
     for name, archived, value, number in counters:
         numbers[name, archived, value] = number
 
-    span = (_get_time(oldest), _get_time(newest))
-    top_tags = [(tag, number) for tag, number in tags]
-    return build_stats(numbers, span, most_accessed, top_tags)
+    by_importance: dict[str, int] = {}
+    for name in reversed(IMPORTANCES):  # the highest first, as replies show them
+        by_importance[name] = numbers["importance", 0, str(IMPORTANCES.index(name))]
 
-
-def _get_time(rows: Sequence[Sequence[str]]) -> str | None:
-    return rows[0][0] if rows else None
+    return Stats(
+        total=numbers["all", 0, ""],
+        by_type={name: numbers["type", 0, name] for name in TYPES},
+        by_importance=by_importance,
+        archived=numbers["all", 1, ""],
+        size_bytes=numbers["size", 0, ""] + numbers["size", 1, ""],
+        oldest=oldest,
+        newest=newest,
+        most_accessed=most_accessed,
+        top_tags=tuple((tag, number) for tag, number in tags),
+    )

@@ -1,4 +1,4 @@
-"""A query: which memories to return, in which order; and how a memory is listed."""
+"""A query: which memories to return, how an engine finds them, and how they are listed."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -70,6 +70,38 @@ class Query:
 
         ((name, value),) = filters
         return name, str(value)
+
+
+class Numbers(NamedTuple):
+    """How many memories a namespace holds: in all, not archived ones, and that match at most."""
+
+    size: int
+    visible: int
+    fewest: int
+
+
+class Matches(NamedTuple):
+    """Memories that have all terms, as rows of the memory index, ``s``, in SQL.
+
+    Without a ``source``, the caller chooses the tables, and ``condition`` is on ``s`` alone.
+    """
+
+    condition: str
+    values: tuple[str, ...]
+    source: str = ""
+
+
+class SearchPlan(NamedTuple):
+    """How all matches are found, and how they are met along an order until a page is full.
+
+    ``are_few`` says that finding and sorting all of them takes less; ``total`` is how many memories
+    match if that is known.
+    """
+
+    found: Matches
+    met: Matches
+    are_few: bool = False
+    total: int | None = None
 
 
 class MemoryPage(NamedTuple):

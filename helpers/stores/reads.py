@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.best_links import LINK_COLUMNS, BestLinks
 from abilities.helpers.stores.linking import select_sound
 from abilities.helpers.stores.model import LinkRecord, LinkRow, Row, StoredMemory, verify_row
 from abilities.helpers.stores.protocol import Backlinks
+from abilities.helpers.stores.ranking import LINK_COLUMNS, BestLinks
 from abilities.helpers.stores.transaction import Columns, Transaction
 
 COLUMNS = ", ".join(f"m.{name}" for name in Row._fields)
@@ -40,25 +40,33 @@ async def read(
 
     A Refused stands for each one that is missing or damaged.
     """
-    # A repeated key is read and verified once.
-    rows = await transaction.fetch(_BY_KEY, namespace, list(dict.fromkeys(keys)))
-    memories: dict[str, StoredMemory | Exception] = {}
-    for memory, stored_hash in map(_parse, rows):
-        memories[memory.row.key] = _verify(memory, stored_hash)
-
-    return [memories.get(key) or Refused("memory_not_found") for key in keys]
+    return await _read(transaction, _BY_KEY, "key", namespace, keys)
 
 
 async def read_ids(
     transaction: Transaction, namespace: str, ids: Sequence[str]
 ) -> list[StoredMemory | Exception]:
     """Return memories by id, in that order, without their links; as `read` does."""
-    rows = await transaction.fetch(_COUNTED_BY_ID, namespace, list(ids))
-    memories: dict[str, StoredMemory | Exception] = {}
-    for memory, stored_hash in map(_parse, rows):
-        memories[memory.row.id] = _verify(memory, stored_hash)
+    return await _read(transaction, _COUNTED_BY_ID, "id", namespace, ids)
 
-    return [memories.get(name) or Refused("memory_not_found") for name in ids]
+
+async def _read(
+    transaction: Transaction, text: str, column: str, namespace: str, names: Sequence[str]
+) -> list[StoredMemory | Exception]:
+    """Return memories by the names that they have in a column."""
+    # A repeated one is read and verified once.
+    memories: dict[str, StoredMemory | Exception] = {}
+    for columns in await transaction.fetch(text, namespace, list(dict.fromkeys(names))):
+        memory, stored_hash = _parse(columns)
+        name = getattr(memory.row, column)
+        try:
+            verify_row(memory.row, stored_hash)
+        except Refused as error:
+            memories[name] = error
+        else:
+            memories[name] = memory
+
+    return [memories.get(name) or Refused("memory_not_found") for name in names]
 
 
 def _parse(columns: Columns) -> tuple[StoredMemory, int]:
@@ -66,15 +74,6 @@ def _parse(columns: Columns) -> tuple[StoredMemory, int]:
     accessed_at, access_count, outgoing, incoming, stored_hash, *values = columns
     row = Row._make(values)
     return StoredMemory(row, (), outgoing, accessed_at, access_count, incoming), stored_hash
-
-
-def _verify(memory: StoredMemory, stored_hash: int) -> StoredMemory | Refused:
-    try:
-        verify_row(memory.row, stored_hash)
-    except Refused as error:
-        return error
-
-    return memory
 
 
 async def read_linked(

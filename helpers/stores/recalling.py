@@ -16,17 +16,19 @@ from abilities.helpers.search.recall import (
     FetchLinks,
     FetchMatching,
     FetchPassing,
+    Filters,
     IndexBlocks,
     RecallRequest,
     rank,
 )
-from abilities.helpers.stores.filters import select_passing
-from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links, keep_best
+from abilities.helpers.stores.model import LinkRecord, StoredMemory, rank_link
 from abilities.helpers.stores.protocol import Recalled
+from abilities.helpers.stores.queries import select_passing
+from abilities.helpers.stores.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
 from abilities.helpers.stores.reads import read
 from abilities.helpers.stores.recall_index import Changes, RecentChange, collect, merge
-from abilities.helpers.stores.recall_links import read_links
-from abilities.helpers.stores.transaction import Transaction
+from abilities.helpers.stores.transaction import Columns, ForEach, Transaction
 
 _SIZE = """
 SELECT number FROM counters WHERE namespace = ? AND name = 'all' AND archived = 0 AND value = ''
@@ -53,9 +55,31 @@ _MATCHING = "SELECT s.doc FROM shelf AS s WHERE s.namespace = ? AND {} LIMIT ?"
 _PASSING = """
 SELECT s.doc FROM shelf AS s INDEXED BY shelf_doc WHERE s.namespace = ? AND s.doc = ANY (?) AND {}
 """
+_FEW_INCOMING = f"""
+SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_incoming
+WHERE l.namespace = ? AND EXISTS (
+    SELECT 1 FROM link_counts AS c WHERE c.namespace = ? AND c.key = asked.key
+    AND c.incoming BETWEEN 1 AND {MOST_INCOMING}
+) AND l.target = asked.key LIMIT {MOST_INCOMING}
+"""
+_PASSING_KEYS = """
+SELECT m.key FROM memories AS m CROSS JOIN shelf AS s
+WHERE m.namespace = ? AND m.key = ANY (?) AND m.score BETWEEN 0 AND 1
+    AND s.namespace = m.namespace AND s.id = m.id AND {}
+"""
+_SCORES = """
+SELECT key, score FROM memories
+WHERE namespace = ? AND key = ANY (?) AND score BETWEEN 0 AND 1
+"""
 
 FIRST_BATCH = 64
 """Memories that are loaded at first, as many short ones as fit by default; then twice as many."""
+
+_ALL = 2**62
+"""More links than any memory has."""
+
+Ends = dict[str, float]
+"""The keys of the memories at the other ends of links, with the best weights."""
 
 
 def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[str]:
@@ -142,7 +166,7 @@ async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> obj
                 named.append((doc, key))
             return dict(named)
         case FetchLinks(filters, keys):
-            return await read_links(transaction, namespace, filters, keys)
+            return await _LinkReader(transaction, namespace, filters).read(keys)
 
 
 async def _fetch_blocks(
@@ -193,3 +217,123 @@ def count_bytes(memory: StoredMemory | Exception) -> int:
 
     # Of a long content, an answer shows a passage.
     return len(memory.row.content[:MAX_CONTENT_CHARS].encode())
+
+
+class _LinkReader:
+    """Reads the links along which `recall` spreads: their other ends pass its filters."""
+
+    def __init__(self, transaction: Transaction, namespace: str, filters: Filters) -> None:
+        self._transaction = transaction
+        self._namespace = namespace
+        self._filters = filters
+        self._best = BestLinks(transaction, namespace)
+        self._passing: dict[str, bool] = {}
+
+        condition = select_passing(filters)
+        self._passes = _PASSING_KEYS.format(condition.filter)
+        self._values = condition.values
+
+    async def read(self, keys: Sequence[str]) -> dict[str, Links]:
+        """Return the links of memories whose other ends pass the filters.
+
+        These are the best ones that a memory has, and all that lead to it, if they are few.
+        """
+        limit = _ALL if self._filters.archived else MOST_OUTGOING
+        few = ForEach(_FEW_INCOMING, keys, (self._namespace, self._namespace))
+        (pages,), (rows,) = await self._best.fetch([Wanted("target", keys, limit)], few)
+        if self._filters.archived:
+            outgoing = await self._rank_all(pages)
+        else:
+            outgoing = await self._choose_best(keys, pages)
+
+        incoming = await self._choose_incoming(keys, rows)
+        return {key: Links(outgoing[key], incoming[key]) for key in keys}
+
+    async def _choose_best(self, keys: Sequence[str], pages: Pages) -> dict[str, Ends]:
+        """Return the best links of memories; the first ones of each are known."""
+        ends: dict[str, Ends] = {}
+        limit = MOST_OUTGOING
+        while wanted := [key for key in keys if key not in ends]:
+            if limit > MOST_OUTGOING:
+                (pages,), _ = await self._best.fetch([Wanted("target", wanted, limit)])
+            present: dict[str, list[LinkRecord]] = {}
+            for key in wanted:
+                records = map(LinkRecord._make, pages[key])
+                present[key] = [link for link in records if link.is_sound and link.rank >= 0]
+            await self._look_up(link.target for links in present.values() for link in links)
+
+            for key, links in present.items():
+                passing = [link for link in links if self._passing.get(link.target, True)]
+                is_complete = len(pages[key]) < limit or len(links) < limit
+                if is_complete or len(passing) >= MOST_OUTGOING:
+                    ends[key] = _collect((each.target, each.weight) for each in passing)
+            limit *= 4
+
+        return ends
+
+    async def _rank_all(self, pages: Pages) -> dict[str, Ends]:
+        """Return the best links of memories, those to archived memories among them.
+
+        Stored ranks know no archived targets, so that all links have to be read.
+        """
+        sound = {
+            key: [link for link in map(LinkRecord._make, page) if link.is_sound]
+            for key, page in pages.items()
+        }
+        targets = sorted({link.target for links in sound.values() for link in links})
+        scores: dict[str, float] = {}
+        for key, score in await self._transaction.fetch(_SCORES, self._namespace, targets):
+            scores[key] = score
+
+        await self._look_up(scores)
+        ends: dict[str, Ends] = {}
+        for key, links in sound.items():
+            ranked: list[tuple[int, float, str]] = []
+            for link in links:
+                if link.target in scores and self._passing.get(link.target, True):
+                    rank = rank_link(link.weight, scores[link.target])
+                    ranked.append((-rank, -link.weight, link.target))
+            ends[key] = _collect((target, -weight) for _, weight, target in sorted(ranked))
+
+        return ends
+
+    async def _choose_incoming(
+        self, keys: Sequence[str], rows: Sequence[Columns]
+    ) -> dict[str, Ends]:
+        """Return the links that lead to memories, of those to which few lead."""
+        records: list[LinkRecord] = []
+        for _, *columns in rows:
+            record = LinkRecord._make(columns)
+            if not record.is_sound:
+                continue
+
+            is_there = self._best.is_present("source", record.source, record.back_rank)
+            if is_there or self._filters.archived:
+                records.append(record)
+
+        await self._look_up(record.source for record in records)
+        ends: dict[str, Ends] = {key: {} for key in keys}
+        for record in records:
+            if self._passing.get(record.source, True):
+                keep_best(ends[record.target], record.source, record.weight)
+
+        return ends
+
+    async def _look_up(self, keys: Iterable[str]) -> None:
+        """Find out which memories pass the filters, if not all that are present do."""
+        unknown = sorted({key for key in keys if key not in self._passing})
+        if unknown and not self._filters.pass_all:
+            values = (self._namespace, unknown, *self._values)
+            found = {key for (key,) in await self._transaction.fetch(self._passes, *values)}
+            self._passing |= {key: key in found for key in unknown}
+
+
+def _collect(links: Iterable[tuple[str, float]]) -> Ends:
+    """Return the ends of the first links, up to the number that is followed."""
+    ends: Ends = {}
+    for place, (key, weight) in enumerate(links):
+        if place == MOST_OUTGOING:
+            break
+        keep_best(ends, key, weight)
+
+    return ends

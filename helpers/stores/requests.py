@@ -4,14 +4,12 @@ Validated requests never have such values; developers who call a store themselve
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from typing import cast
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import has_surrogate
 from abilities.helpers.stores.changes import Change, create_row, merge_change
 from abilities.helpers.stores.model import IncomingMemory
-from abilities.helpers.stores.query import Query
 
 
 def check_values(*values: object) -> None:
@@ -39,12 +37,6 @@ def check_names(namespace: object, *keys: object) -> None:
             raise Refused("wrong_type")
 
         check_values(name)
-
-
-def check_query(namespace: object, query: Query) -> None:
-    """Check the values of a query. Raises Refused as `check_values`."""
-    check_names(namespace)
-    check_values(astuple(query))
 
 
 def check_change(namespace: str, change: Change) -> None:

@@ -8,14 +8,13 @@ from abilities.helpers.stores.entries import (
     StoreRules,
     build_entry,
 )
-from abilities.helpers.stores.finding import Found, find_by_key
 from abilities.helpers.stores.history import State, list_restored, restore_links, restore_row
 from abilities.helpers.stores.linking import save_links
 from abilities.helpers.stores.model import Row, StoredMemory
 from abilities.helpers.stores.past import read_earlier, read_state
 from abilities.helpers.stores.protocol import WriteResult
 from abilities.helpers.stores.reads import read_all_links
-from abilities.helpers.stores.saving import check_quota, save_memory
+from abilities.helpers.stores.saving import Found, check_quota, find_by_key, save_memory
 from abilities.helpers.stores.transaction import Transaction
 
 

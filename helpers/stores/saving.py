@@ -1,4 +1,4 @@
-"""Writing memories with all that is derived from them.
+"""Writing memories with all that is derived from them, after what there is of them was found.
 
 The memory index, the tags and the counters are written as the difference between what is stored of
 a memory and what follows from it.
@@ -10,6 +10,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
+from abilities.declarations.reasons import Reason
+from abilities.helpers.stores import ranking
 from abilities.helpers.stores.deriving import (
     INDEX_COLUMNS,
     Counted,
@@ -20,14 +22,12 @@ from abilities.helpers.stores.deriving import (
     list_tags,
 )
 from abilities.helpers.stores.entries import Occasion, StoreRules, build_entry, save_entry
-from abilities.helpers.stores.finding import Found
 from abilities.helpers.stores.history import Entry
-from abilities.helpers.stores.linking import delete_links
+from abilities.helpers.stores.linking import delete_links, refresh_stale_ranks, update_ranks
 from abilities.helpers.stores.mending import mend_row, propose_names
-from abilities.helpers.stores.model import AccessCounters, Row, hash_row, verify_saved
+from abilities.helpers.stores.model import AccessCounters, Row, hash_row, verify_row, verify_saved
 from abilities.helpers.stores.past import find_last_version
-from abilities.helpers.stores.recall_index import change_terms, remove_doc
-from abilities.helpers.stores.reranking import refresh_stale_ranks, update_ranks
+from abilities.helpers.stores.recall_index import INDEX_STATE, IndexState, change_terms, remove_doc
 from abilities.helpers.stores.transaction import Columns, Transaction
 
 _log = logging.getLogger("abilities")
@@ -39,7 +39,7 @@ _UPDATE = f"""
 UPDATE memories SET {", ".join(f"{name} = ?" for name in _COLUMNS)} WHERE namespace = ? AND key = ?
 """
 _DELETE = "DELETE FROM memories WHERE namespace = ? AND key = ?"
-_SELECT = f"SELECT {_NAMES} FROM memories WHERE namespace = ? AND key = ?"
+_READ_BACK = f"SELECT {_NAMES} FROM memories WHERE namespace = ? AND key = ?"
 _IS_TAKEN = """
 SELECT 1 FROM memories WHERE namespace = ? AND key = ? AND (namespace, key) <> (?, ?)
 UNION ALL SELECT 1 FROM memories WHERE namespace = ? AND id = ? AND (namespace, key) <> (?, ?)
@@ -63,12 +63,108 @@ _COUNT_MEMORIES = """
 SELECT coalesce(sum(number), 0) FROM counters WHERE namespace = ? AND name = 'all'
 """
 
+_FIRST_COLUMN = 10
+"""Where the columns of the memory begin."""
+
+_FIND = f"""
+SELECT coalesce(v.number, 0), c.key IS NOT NULL, (
+    SELECT 1 FROM stale_ranks AS r WHERE r.namespace = given.namespace LIMIT 1 OFFSET ?
+) IS NOT NULL OR EXISTS (
+    SELECT 1 FROM stale_ranks AS r
+    WHERE r.namespace = given.namespace AND r.since <= coalesce(v.number, 0) + 1 - ?
+), EXISTS (
+    SELECT 1 FROM memories AS d INDEXED BY memories_due
+    WHERE d.namespace = given.namespace
+    AND d.expires_at <> '' AND d.archived = 0 AND d.expires_at <= given.now
+), (
+    SELECT max(l.doc) FROM shelf AS l WHERE l.namespace = given.namespace
+), {INDEX_STATE}, s.accessed_at, s.access_count, s.doc,
+    {", ".join(f"m.{name}" for name in _COLUMNS)}
+FROM (
+    SELECT CAST(? AS text) AS namespace, CAST(? AS text) AS name, CAST(? AS text) AS now
+) AS given
+LEFT JOIN versions AS v ON v.namespace = given.namespace
+"""
+_BY_KEY = f"""
+{_FIND} LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.key = given.name
+LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id
+LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = given.name
+"""
+_BY_ID = f"""
+{_FIND} LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.id = given.name
+LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id
+LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = m.key
+"""
+
 
 class Shelved(NamedTuple):
-    """What only the memory index knows of a memory: its access counters, and its number."""
+    """What only the memory index knows: access counters, and the number in the recall index."""
 
     counters: AccessCounters
     doc: int
+
+
+class Found(NamedTuple):
+    """The memory or None, and what a change of it has to know of the namespace.
+
+    ``damage`` says why readers refuse the memory. ``has_links`` says whether any link is one of the
+    memory or leads to its key, ``has_old_marks`` that the namespace has marks of stale ranks that
+    it does not keep, and ``has_due`` that memories have expired and are not archived yet.
+    ``shelved`` is what the memory index has of the memory. ``free_doc`` is the number of the next
+    new memory, and ``recall_state`` what the recall index has; it is None after a write to that.
+    """
+
+    row: Row | None
+    last_version: int
+    has_links: bool
+    has_old_marks: bool
+    has_due: bool
+    shelved: Shelved | None
+    free_doc: int
+    recall_state: IndexState | None
+    damage: Reason | None = None
+
+    @property
+    def next_version(self) -> int:
+        """The version that a change gives."""
+        return self.last_version + 1
+
+
+async def find_by_key(transaction: Transaction, namespace: str, key: str, now: str = "") -> Found:
+    """Return what a change finds at a key; by ``now`` it is judged what is due."""
+    return await _find(transaction, _BY_KEY, namespace, key, now)
+
+
+async def find_by_id(
+    transaction: Transaction, namespace: str, memory_id: str, now: str = ""
+) -> Found:
+    """Return what a change finds at an id; by ``now`` it is judged what is due."""
+    return await _find(transaction, _BY_ID, namespace, memory_id, now)
+
+
+async def _find(transaction: Transaction, text: str, *given: str) -> Found:
+    bounds = (ranking.MOST_STALE, ranking.LONGEST_STALE)
+    ((*columns,),) = await transaction.fetch(text, *bounds, *given)
+    version, has_links, has_old_marks, has_due, last_doc, *indexed = columns[:_FIRST_COLUMN]
+    *state, accessed_at, access_count, doc = indexed
+    *values, stored_hash = columns[_FIRST_COLUMN:]
+
+    row: Row | None = None
+    damage: Reason | None = None
+    if stored_hash is not None:  # without a memory, the join returns nulls
+        row = Row._make(values)
+        try:
+            verify_row(row, stored_hash)
+        except Refused as error:
+            damage = error.reason
+
+    shelved: Shelved | None = None
+    if doc is not None:
+        shelved = Shelved(AccessCounters(accessed_at, access_count), doc)
+
+    free_doc = 0 if last_doc is None else last_doc + 1
+    flags = (bool(has_links), bool(has_old_marks), bool(has_due))
+    return Found(row, version, *flags, shelved, free_doc, IndexState._make(state), damage)
 
 
 @lru_cache(maxsize=8)
@@ -106,8 +202,8 @@ async def save_memory(
     entry: Entry,
     rules: StoreRules,
     counters: AccessCounters | None = None,
-) -> Row:
-    """Write a memory's row and all that is derived from it, except its own links; return the row.
+) -> None:
+    """Write a memory's row and all that is derived from it, except its own links.
 
     It has the namespace's next version, which ``entry`` tells of. ``counters`` are the memory's new
     access counters; without them, it keeps those that it has. Raises Refused if what was written
@@ -130,11 +226,10 @@ async def save_memory(
         await refresh_stale_ranks(transaction, after.namespace)
 
     await _verify(transaction, after)
-    return after
 
 
 async def _verify(transaction: Transaction, row: Row) -> None:
-    ((*saved, stored_hash),) = await transaction.fetch(_SELECT, row.namespace, row.key)
+    ((*saved, stored_hash),) = await transaction.fetch(_READ_BACK, row.namespace, row.key)
     verify_saved(Row._make(saved), stored_hash)
 
 
@@ -145,39 +240,35 @@ async def _index_memory(
     indexed = found.row
     await transaction.save_words(indexed, after)
 
+    shelved = found.shelved or Shelved(AccessCounters(after.created_at, 0), found.free_doc)
+    if counters is not None:
+        shelved = shelved._replace(counters=counters)
+
     # An import can replace a memory by one with another id, and damage can take its row in the
     # memory index.
-    doc = found.free_doc if found.doc is None else found.doc
-    if indexed is not None and (indexed.id != after.id or found.doc is None):
+    if indexed is not None and (indexed.id != after.id or found.shelved is None):
         await unindex_memory(transaction, indexed.namespace, indexed.id)
         indexed = None
 
-    shelved = Shelved(counters or found.counters or AccessCounters(after.created_at, 0), doc)
-    if indexed is None:
-        await shelve(transaction, after, shelved)
-    else:
-        await _reshelve(transaction, indexed, after, shelved)
-
-    known = None if found.doc is None else found.row
-    await change_terms(transaction, known, after, doc, found.recall_state)
+    await _shelve(transaction, indexed, after, shelved)
+    known = None if found.shelved is None else found.row
+    await change_terms(transaction, known, after, shelved.doc, found.recall_state)
 
 
-async def shelve(transaction: Transaction, row: Row, shelved: Shelved) -> None:
-    """Add a memory to the memory index, the tags and the counters."""
-    await write_index_row(transaction, row, shelved)
-    await add_tags(transaction, row, shelved.counters.accessed_at)
-    await _count(transaction, _count_all(row))
-
-
-async def _reshelve(transaction: Transaction, before: Row, after: Row, shelved: Shelved) -> None:
-    """Let the memory index, the tags and the counters follow a change of a memory."""
+async def _shelve(
+    transaction: Transaction, before: Row | None, after: Row, shelved: Shelved
+) -> None:
+    """Let the memory index, the tags and the counters follow a memory, or add a new one."""
     await write_index_row(transaction, after, shelved)
-    if (before.tags, before.archived) != (after.tags, after.archived):
-        await transaction.fetch(_DELETE_TAGS, after.namespace, after.id)
-        await add_tags(transaction, after, shelved.counters.accessed_at)
-
     amounts = _count_all(after)
-    amounts.subtract(_count_all(before))
+    if before is None:
+        await add_tags(transaction, after, shelved.counters.accessed_at)
+    else:
+        amounts.subtract(_count_all(before))
+        if (before.tags, before.archived) != (after.tags, after.archived):
+            await transaction.fetch(_DELETE_TAGS, after.namespace, after.id)
+            await add_tags(transaction, after, shelved.counters.accessed_at)
+
     await _count(transaction, amounts)
 
 
@@ -251,8 +342,8 @@ async def delete_memory(transaction: Transaction, found: Found, row: Row) -> Non
     """Delete a memory with its links. The links of others to it stay, to a missing memory."""
     await unindex_memory(transaction, row.namespace, row.id)
     await transaction.save_words(row, None)
-    if found.doc is not None:
-        await change_terms(transaction, row, None, found.doc, found.recall_state)
+    if found.shelved is not None:
+        await change_terms(transaction, row, None, found.shelved.doc, found.recall_state)
     if found.has_links:
         await delete_links(transaction, row)
     await transaction.run(_DELETE, row.namespace, row.key)
@@ -280,7 +371,7 @@ async def mend_memory(
     else:
         await remove_doc(transaction, mended.namespace, shelved.doc)
     await transaction.renew_words(mended)
-    await shelve(transaction, mended, shelved)
+    await _shelve(transaction, None, mended, shelved)
     await change_terms(transaction, None, mended, shelved.doc)
     await update_ranks(transaction, mended)
 
@@ -292,8 +383,7 @@ async def mend_memory(
     return found._replace(
         row=mended,
         last_version=mended.version,
-        counters=shelved.counters,
-        doc=shelved.doc,
+        shelved=shelved,
         recall_state=None,
         damage=None,
     )

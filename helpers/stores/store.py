@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import astuple
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -50,7 +51,7 @@ from abilities.helpers.stores.protocol import (
     WriteResult,
 )
 from abilities.helpers.stores.query import MemoryLine, MemoryPage, Query
-from abilities.helpers.stores.requests import check_change, check_names, check_query, check_values
+from abilities.helpers.stores.requests import check_change, check_names, check_values
 from abilities.helpers.stores.timeline import (
     ChangePage,
     MemoryChange,
@@ -244,7 +245,8 @@ class SqlStore(ServableStore):
 
     @override
     async def query(self, namespace: str, query: Query) -> MemoryPage:
-        check_query(namespace, query)
+        check_names(namespace)
+        check_values(astuple(query))
         return await self._read(namespace, queries.run_query, namespace, query)
 
     @override

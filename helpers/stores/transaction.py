@@ -18,8 +18,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from abilities.helpers.stores.model import Row
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.searching import Numbers, SearchPlan
+from abilities.helpers.stores.query import Numbers, Query, SearchPlan
 
 ResultT = TypeVar("ResultT")
 RecordT = TypeVar("RecordT")

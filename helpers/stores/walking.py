@@ -1,19 +1,16 @@
 """Walks along links, in a snapshot of the caller."""
 
 import heapq
-import math
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
-from abilities.helpers.stores.best_links import BestLinks, Wanted
-from abilities.helpers.stores.model import LinkRecord, StoredMemory
+from abilities.helpers.stores.model import LinkRecord
 from abilities.helpers.stores.protocol import WalkResult
-from abilities.helpers.stores.ranking import Side
+from abilities.helpers.stores.ranking import FIRST_PLACE, BestLinks, Place, Side, Wanted
 from abilities.helpers.stores.reads import read
 from abilities.helpers.stores.transaction import Columns, Reached, Transaction
 from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
@@ -48,20 +45,14 @@ async def walk(
         if isinstance(memories[0], Exception):  # the memory that the walk begins with
             raise memories[0]
 
-        invalid = _find_invalid(keys, memories)
+        invalid: set[str] = set()
+        for name, memory in zip(keys, memories, strict=True):
+            if isinstance(memory, Refused) and memory.reason == "invalid_stored_value":
+                invalid.add(name)
+
         if not invalid:
             return WalkResult(outcome, tuple(memories))
         links.exclude(invalid)
-
-
-def _find_invalid(keys: Sequence[str], memories: Sequence[StoredMemory | Exception]) -> set[str]:
-    """Return the keys of the memories whose scores are impossible."""
-    invalid: set[str] = set()
-    for key, memory in zip(keys, memories, strict=True):
-        if isinstance(memory, Refused) and memory.reason == "invalid_stored_value":
-            invalid.add(key)
-
-    return invalid
 
 
 class _KnownLinks:
@@ -113,16 +104,11 @@ class _KnownLinks:
                 return
 
 
-class _PlacedLink(NamedTuple):
-    """A link, and what it is ordered by among the links of a memory; lower ones come first."""
-
-    place: tuple[float, float, str, str]
-    link: WalkLink
-
-
-def _place(page: Iterable[Columns], side: Side, invalid: Container[str]) -> Iterator[_PlacedLink]:
+def _place(
+    page: Iterable[Columns], side: Side, invalid: Container[str]
+) -> Iterator[tuple[Place, WalkLink]]:
     """Yield the links of a side, which are best first, with their places."""
-    place = (-math.inf, 0.0, "", "")
+    place = FIRST_PLACE
     for row in page:
         link = LinkRecord._make(row).to_walk_link(invalid, incoming=side == "source")
 
@@ -130,7 +116,7 @@ def _place(page: Iterable[Columns], side: Side, invalid: Container[str]) -> Iter
         if link.state != "invalid":
             place = (-link.rank, -link.weight, link.key, link.type)
 
-        yield _PlacedLink(place, link)
+        yield place, link
 
 
 def _make_walk_links(
@@ -162,7 +148,10 @@ class _WalkLinks:
     async def walk(self, key: str, limits: WalkLimits) -> WalkOutcome:
         """Walk from a memory, fetching links until no link is missing."""
         if self._is_remote and not self._known:
-            await self._fetch_first(key, limits)
+            keys: list[str] | Reached = [key]
+            if self._sides == _SIDES["out"]:
+                keys = Reached(self._namespace, key, *limits, _PAGE)
+            await self._fetch([Wanted(side, keys, _PAGE) for side in self._sides])
 
         while True:
             missing: list[LinkRequest] = []
@@ -177,14 +166,6 @@ class _WalkLinks:
         self._invalid.update(keys)
         self._known.clear()  # what they were answered with was made before
         self._rest.clear()
-
-    async def _fetch_first(self, key: str, limits: WalkLimits) -> None:
-        """Fetch the links that can be guessed."""
-        keys: list[str] | Reached = [key]
-        if self._sides == _SIDES["out"]:
-            keys = Reached(self._namespace, key, *limits, _PAGE)
-
-        await self._fetch([Wanted(side, keys, _PAGE) for side in self._sides])
 
     async def _try_walk(
         self, key: str, limits: WalkLimits, missing: list[LinkRequest]
@@ -255,7 +236,8 @@ class _WalkLinks:
 
     async def _fetch(self, wanted: Sequence[Wanted]) -> None:
         """Fetch links and keep them."""
-        for each, pages in zip(wanted, await self._best.fetch(wanted), strict=True):
+        fetched, _ = await self._best.fetch(wanted)
+        for each, pages in zip(wanted, fetched, strict=True):
             for key, page in pages.items():
                 self._known[key].learn(each.side, each.limit, page)
 

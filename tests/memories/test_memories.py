@@ -22,9 +22,8 @@ from abilities.declarations.memories import (
     UpdateMemoryAnswer,
 )
 from abilities.helpers.stores import queries
-from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.query import Matches, Query
 from abilities.helpers.stores.search_text import split_search
-from abilities.helpers.stores.searching import Matches
 from abilities.helpers.stores.sqlite import search_plan
 from tests.support.file_cases import Row
 from tests.support.memory_cases import MEMORY_STORE_ROWS, nest

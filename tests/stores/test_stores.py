@@ -22,12 +22,11 @@ from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import Direction
 from abilities.helpers.stores import store as store_module
-from abilities.helpers.stores.best_links import BestLinks
 from abilities.helpers.stores.changes import Change, Kind, create_row, merge_change
 from abilities.helpers.stores.model import IncomingMemory, StoredMemory
 from abilities.helpers.stores.protocol import ServableStore, WriteResult
 from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.ranking import SIDES, Side
+from abilities.helpers.stores.ranking import SIDES, BestLinks, Side
 from abilities.helpers.stores.sqlite import file, reader, search_plan
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.sqlite.transaction import run

@@ -9,10 +9,10 @@ import pytest
 
 from abilities.helpers.stores import changing, entries, forgetting, history, restoring
 from abilities.helpers.stores.expiry import DueMemory
-from abilities.helpers.stores.finding import Found
 from abilities.helpers.stores.history import Entry, State
 from abilities.helpers.stores.model import dump_sorted_json
 from abilities.helpers.stores.protocol import WriteResult
+from abilities.helpers.stores.saving import Found
 from abilities.helpers.stores.sqlite.store import SqliteStore
 from abilities.helpers.stores.timeline import ChangePage
 from abilities.helpers.stores.transaction import Transaction

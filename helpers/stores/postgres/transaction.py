@@ -13,9 +13,8 @@ from typing_extensions import override
 from abilities.helpers.stores.model import Row
 from abilities.helpers.stores.postgres.errors import translate_postgres_error
 from abilities.helpers.stores.postgres.statements import Connection
-from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.query import Matches, Numbers, Query, SearchPlan
 from abilities.helpers.stores.search_text import fold_searchable
-from abilities.helpers.stores.searching import Matches, Numbers, SearchPlan
 from abilities.helpers.stores.transaction import (
     PORTION,
     Columns,

@@ -4,9 +4,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.query import Matches, Numbers, Query, SearchPlan
 from abilities.helpers.stores.search_text import SEPARATOR
-from abilities.helpers.stores.searching import Matches, Numbers, SearchPlan
 from abilities.helpers.stores.sqlite.search import BYTES_OF_COLUMNS, format_code_point
 
 _SCAN_LIMIT = 1_000

@@ -12,9 +12,8 @@ from typing_extensions import override
 
 from abilities.declarations.values import has_surrogate
 from abilities.helpers.stores.model import Row
-from abilities.helpers.stores.query import Query
+from abilities.helpers.stores.query import Numbers, Query, SearchPlan
 from abilities.helpers.stores.search_text import fold_searchable
-from abilities.helpers.stores.searching import Numbers, SearchPlan
 from abilities.helpers.stores.sqlite.errors import release_statements, translate_sqlite_error
 from abilities.helpers.stores.sqlite.search import (
     add_text,
