@@ -60,8 +60,9 @@ browser: .venv/browser  ## Test the explorer in a real Chromium (apt installs it
 resolve: .venv/resolving  ## Write into docs/compatibility.md what installs together (minutes)
 	@$(BIN)/python -m tools.resolving
 
-reference: .venv/dev  ## Write docs/reference.md from the declarations
+reference: .venv/dev  ## Write docs/reference.md from the declarations, and docs/python.md from docstrings
 	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m tools.python_page
 
 specification: .venv/dev  ## Write docs/specification.md from the requirements and the tests' marks
 	@$(BIN)/python -m tools.specification

@@ -20,7 +20,7 @@ import pytest
 from abilities import Settings
 from tests.support.serving import serving
 from tests.support.sources import list_sources
-from tools import recording, reference, specification
+from tools import python_page, recording, reference, specification
 
 ROOT = Path(__file__).parent.parent.parent
 FRAMEWORKS = ROOT / "examples" / "frameworks"
@@ -283,6 +283,10 @@ def test_the_readme_leads_with_the_two_commands() -> None:
     assert re.findall(r"^\$ make (\w+)", console[0], re.M) == ["demo", "test"]
     targets = re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text(), re.M)
     assert {"demo", "test"} <= set(targets)
+
+
+def test_the_python_page_is_that_of_the_docstrings() -> None:
+    assert python_page.PAGE.read_text() == python_page.page(), "make reference"
 
 
 @pytest.mark.requirement("R3.8.4", "R3.8.5")
