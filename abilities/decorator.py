@@ -111,13 +111,13 @@ def _read_signature(function: Function) -> _Signature:
 
     hints = get_type_hints(function, include_extras=True)  # resolves annotations that are strings
     if "return" not in hints:
-        raise _refuse(function, "says nothing of its result")
+        raise _refuse(function, "has no type for its result")
 
     result = hints.pop("return")
     parameters = inspect.signature(function).parameters
     if len(parameters) == 2 and len(hints) == 2 and _is_model(list(hints.values())[1]):
         if not _is_model(result):
-            raise _refuse(function, "takes a model, and its result is none")
+            raise _refuse(function, "takes a model, so its result must be one too")
 
         return _Signature(list(hints.values())[1], result, function)
 
@@ -146,7 +146,7 @@ def _read_field(
     """Return the type and the default of a parameter, as a field of a model."""
     name = parameter.name
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise _refuse(function, f"takes {name} without a name of its own")
+        raise _refuse(function, f"has a parameter that cannot be given by name: {name}")
     if name not in hints:
         raise _refuse(function, f"has no type for {name}")
 

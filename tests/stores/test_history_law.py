@@ -22,8 +22,8 @@ from tests.support.places import ENGINES
 from tests.support.tier import size
 
 TRIALS = {
-    "sqlite": size("ABILITIES_HISTORY_LAW", quick=5, full=30),
-    "postgres": size("ABILITIES_HISTORY_LAW", quick=2, full=10),
+    "sqlite": size("ABILITIES_HISTORY_LAW", quick=5, full=50),
+    "postgres": size("ABILITIES_HISTORY_LAW", quick=2, full=25),
 }
 SEED = size("ABILITIES_LAW_SEED", quick=1, full=1)
 """What the first trial is made from; 0 chooses a new one, as every block of make torture does."""

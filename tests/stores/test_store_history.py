@@ -795,7 +795,7 @@ async def test_what_a_batch_did_to_the_search_index_is_right_whatever_was_refuse
     """Texts of a batch are indexed together, unless a change in it depends on them."""
     now, chance = DAY.format(2), random.Random(5)
     async with place.open() as store:
-        for round_ in range(size("ABILITIES_BATCHES", quick=25, full=80)):
+        for round_ in range(size("ABILITIES_BATCHES", quick=25, full=250)):
             changes: list[Change] = []
             for number in range(8):
                 key = f"k{chance.randrange(6)}"

@@ -35,7 +35,7 @@ from tests.support.memory_cases import nest
 from tests.support.tier import size
 from tests.support.waiting import gather_in_groups
 
-KILLED_IMPORTS = size("ABILITIES_KILLED_IMPORTS", quick=2, full=4)
+KILLED_IMPORTS = size("ABILITIES_KILLED_IMPORTS", quick=2, full=6)
 BACKUPS = size("ABILITIES_BACKUPS", quick=1, full=5)
 MEMORIES = size("ABILITIES_MEMORIES", quick=500, full=5000)
 NOW = "2026-01-01T00:00:00.000Z"

@@ -38,7 +38,6 @@ THREADS_OF_A_SERVER = Counter(
         "abilities-store-reader-2": 1,
         "abilities-store-reader-2-watcher": 1,
         "abilities-store-ping": 1,
-        "abilities-store-ping-watcher": 1,
         "abilities-worker": THREADS,  # they read files
         "asyncio_0": 1,  # the executor of the loop: asks whether there ever were tokens,
         "asyncio_1": 1,  # and once more if the first request comes at the same moment

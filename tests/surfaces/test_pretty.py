@@ -149,14 +149,14 @@ def test_a_terminal_shows_the_beginning_of_a_long_content_and_a_pipe_all_of_it()
 
 
 @given(width=WIDTHS)
-@trying(max_examples=size("ABILITIES_EXAMPLES", quick=4, full=8), deadline=None)
+@trying(max_examples=size("ABILITIES_EXAMPLES", quick=4, full=15), deadline=None)
 def test_no_line_is_wider_than_the_terminal(answers: Answers, width: int) -> None:
     for answer in answers:
         check_lines(answer, width)
 
 
 @given(width=WIDTHS, text=TEXTS, number=st.integers(0, 99))
-@trying(max_examples=size("ABILITIES_EXAMPLES", quick=150, full=300), deadline=None)
+@trying(max_examples=size("ABILITIES_EXAMPLES", quick=150, full=700), deadline=None)
 def test_whatever_answers_hold_neither_steers_the_terminal_nor_breaks_its_lines(
     answers: Answers, width: int, text: str, number: int
 ) -> None:

@@ -50,7 +50,7 @@ class ReadingThread(StoreThread):
 
     If it makes way, a read whose turn is over and behind which others wait is late too. A second
     thread interrupts, because a handler that SQLite calls would have to wait for the interpreter's
-    lock each time.
+    lock each time. It is left out where reads have no work, and so nothing can be interrupted.
     """
 
     def __init__(
@@ -60,10 +60,12 @@ class ReadingThread(StoreThread):
         check_in_place: Callable[[StoreConnection], None],
         disconnect: Callable[[StoreConnection], None],
         *,
-        makes_way: bool,
+        makes_way: bool = False,
+        is_watched: bool = True,
     ) -> None:
         super().__init__(name, connect, disconnect)
         self._makes_way = makes_way
+        self._is_watched = is_watched
         self._check_in_place = check_in_place
         self._watcher = threading.Thread(target=self._watch, name=f"{name}-watcher", daemon=True)
         self._is_reading = threading.Event()
@@ -98,7 +100,7 @@ class ReadingThread(StoreThread):
     @override
     def _open(self) -> StoreConnection:
         connection = super()._open()
-        if self._watcher.ident is None:
+        if self._is_watched and self._watcher.ident is None:
             self._watcher.start()
 
         return connection
@@ -156,7 +158,7 @@ class ReadingThread(StoreThread):
 
     @override
     def _end(self) -> None:
-        if self.connection is not None:
+        if self._watcher.ident is not None:
             self._is_ended = True
             self._is_reading.set()
             self._watcher.join()
@@ -196,12 +198,10 @@ class StoreReader:
         check_in_place: Callable[[StoreConnection], None],
         disconnect: Callable[[StoreConnection], None],
     ) -> None:
-        def make_thread(name: str, *, makes_way: bool = False) -> ReadingThread:
-            return ReadingThread(name, connect, check_in_place, disconnect, makes_way=makes_way)
-
-        self._first = make_thread("abilities-store-reader", makes_way=True)
-        self._second = make_thread("abilities-store-reader-2")
-        self._pinged = make_thread("abilities-store-ping")
+        name, how = "abilities-store-reader", (connect, check_in_place, disconnect)
+        self._first = ReadingThread(name, *how, makes_way=True)
+        self._second = ReadingThread(f"{name}-2", *how)
+        self._pinged = ReadingThread("abilities-store-ping", *how, is_watched=False)
 
     @property
     def queue_size(self) -> int:
