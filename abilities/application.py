@@ -82,7 +82,7 @@ def _open_second_ranking(embedder: "Embedder | str | None") -> SecondRanking | N
 
     Raises ValueError for the name of an embedder that is not installed, TypeError for what is none.
     """
-    if not embedder:
+    if embedder in (None, ""):
         return None
 
     # Imported here, because few use it.
@@ -133,10 +133,12 @@ class Resources:
         Raises ValueError for an embedder that is not installed, for a store that cannot be used,
         and as `build_offer` does.
         """
-        second_ranking = _open_second_ranking(embedder or settings.embedder)
+        chosen = settings.embedder if embedder is None else embedder
+        second_ranking = _open_second_ranking(chosen)
 
         # The store comes first: if it cannot be used, no plugin is imported in vain.
-        store = store or open_store(settings)
+        if store is None:  # one of the application's own may be false, if it is empty
+            store = open_store(settings)
         offer, problems = build_offer(settings, abilities, keeps_history=_keeps_history(store))
         return cls(offer, problems, settings.policy, store, second_ranking)
 

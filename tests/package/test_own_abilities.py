@@ -56,7 +56,14 @@ STORE = {"op": "store", "type": "core", "key": "a", "content": "It rains."}
 OWN = (word_count, find, measure, sleep)
 
 
-class CoreStore:
+class Empty:
+    """What is false, as an empty container is."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+class CoreStore(Empty):
     """A store of the core alone: it forwards what `MemoryStore` names, and has nothing else."""
 
     def __init__(self) -> None:
@@ -81,7 +88,7 @@ for _name in vars(MemoryStore):
         setattr(CoreStore, _name, _forward(_name))
 
 
-class Doubles:
+class Doubles(Empty):
     """An embedder: texts about rain are alike."""
 
     def __init__(self) -> None:
