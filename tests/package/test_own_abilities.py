@@ -42,7 +42,13 @@ async def find(
 @ability
 async def measure(kind: str = "") -> dict[str, float | None]:
     """Measure something."""
-    return cast(Any, {"": {"width": 1.5, "height": None}, "wrong": {"width": "x"}, "none": 3}[kind])
+    answers: dict[str, Any] = {
+        "": {"width": 1.5, "height": None},
+        "wrong": {"width": "x"},
+        "none": 3,
+    }
+    answer: dict[str, float | None] = answers[kind]
+    return answer
 
 
 @ability(name="sleep_now", read_only=True)
