@@ -25,7 +25,7 @@ async def main() -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "poem.txt").write_text("roses are red")
 
-        opening = Abilities.open(Settings(workspace_dir=folder), abilities=[word_count])
+        opening = Abilities.open(Settings(workspace_dir=Path(folder)), abilities=[word_count])
         async with opening as abilities:
             answer = await abilities.call("word_count", {"paths": ["poem.txt"]})
 
