@@ -20,8 +20,8 @@ from abilities.helpers.files.roots import Root, RootPlace
 from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.memory.recalling import SecondRanking
-from abilities.helpers.stores import opening
-from abilities.helpers.stores.protocol import (
+from abilities.helpers.store import opening
+from abilities.helpers.store.protocol import (
     HistoryStore,
     MarkableStore,
     MemoryStore,

@@ -17,7 +17,7 @@ from abilities.declarations.values import JsonObject, has_control_character, has
 from abilities.helpers.files.globs import Glob
 from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.reply.encoding import json_size
-from abilities.helpers.stores.query import MemoryLine
+from abilities.helpers.store.query import MemoryLine
 from abilities.prompts import find_prompt, list_offered
 from abilities.replies import Reply, build_failed_reply
 

@@ -24,7 +24,7 @@ from abilities.helpers.files.roots import (
 )
 from abilities.helpers.files.secret_names import list_denied
 from abilities.helpers.memory.targets import MEMORY_LAYOUTS, MemoryFiles
-from abilities.helpers.stores.opening import STORE_SUFFIXES, is_store_header
+from abilities.helpers.store.opening import STORE_SUFFIXES, is_store_header
 from abilities.helpers.tokens import TOKEN_SUFFIXES
 from abilities.origins import HOME as HOME
 from abilities.origins import find_settings_file as find_settings_file

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import orjson
 
-from abilities.helpers.stores.deriving import (
+from abilities.helpers.store.deriving import (
     INDEX_COLUMNS,
     Counted,
     build_index_row,
     count_indexed,
     list_tags,
 )
-from abilities.helpers.stores.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_row
-from abilities.helpers.stores.recall_index import change_terms
-from abilities.helpers.stores.search_text import fold_searchable
-from abilities.helpers.stores.sqlite.file import StoreFile
-from abilities.helpers.stores.sqlite.search import add_text
-from abilities.helpers.stores.sqlite.transaction import run
+from abilities.helpers.store.model import IMPORTANCES, TYPES, LinkRecord, LinkRow, Row, hash_row
+from abilities.helpers.store.recall_index import change_terms
+from abilities.helpers.store.search_text import fold_searchable
+from abilities.helpers.store.sqlite.file import StoreFile
+from abilities.helpers.store.sqlite.search import add_text
+from abilities.helpers.store.sqlite.transaction import run
 
 LINKS = 5
 """Links of each memory but the hub."""

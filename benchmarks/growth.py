@@ -12,11 +12,11 @@ import orjson
 
 from abilities import Abilities, Settings
 from abilities.declarations.values import utc_now
-from abilities.helpers.stores.entries import add_entries
-from abilities.helpers.stores.history import Entry, seal
-from abilities.helpers.stores.sqlite.file import StoreFile
-from abilities.helpers.stores.sqlite.store import SqliteStore
-from abilities.helpers.stores.sqlite.transaction import run
+from abilities.helpers.store.entries import add_entries
+from abilities.helpers.store.history import Entry, seal
+from abilities.helpers.store.sqlite.file import StoreFile
+from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.transaction import run
 from abilities.helpers.transfer.importing import ImportOptions, import_memories
 from abilities.helpers.transfer.opening import open_source
 from benchmarks.generate import NAMESPACE, prepare_store

@@ -11,13 +11,13 @@ from uuid import uuid4
 
 from abilities import Abilities, Settings, render
 from abilities.declarations.values import JsonObject
-from abilities.helpers.stores import queries, reads
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.protocol import ServableStore
-from abilities.helpers.stores.query import MemoryPage, Query
-from abilities.helpers.stores.sqlite.store import SqliteStore
-from abilities.helpers.stores.sqlite.transaction import run
-from abilities.helpers.stores.walking import walk
+from abilities.helpers.store import queries, reads
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.store.query import MemoryPage, Query
+from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.transaction import run
+from abilities.helpers.store.walking import walk
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import HUB, HUB_LINKS, NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Timings, Work, run_shuffled

@@ -8,12 +8,12 @@ from uuid import uuid4
 
 from abilities.declarations.values import JsonObject
 from abilities.helpers.search.terms import Language
-from abilities.helpers.stores import queries
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.postgres.pool import build_conninfo
-from abilities.helpers.stores.postgres.server import Server
-from abilities.helpers.stores.query import MemoryPage, Query
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store import queries
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.postgres.pool import build_conninfo
+from abilities.helpers.store.postgres.server import Server
+from abilities.helpers.store.query import MemoryPage, Query
+from abilities.helpers.store.sqlite.store import SqliteStore
 from benchmarks.generate import NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Timings, Work, run_shuffled
 from benchmarks.memories import InlineStore

@@ -14,17 +14,17 @@ import psycopg
 
 from abilities import Settings
 from abilities.helpers.search.terms import Language
-from abilities.helpers.stores import reads
-from abilities.helpers.stores.model import LinkRecord
-from abilities.helpers.stores.model import Row as MemoryRow
-from abilities.helpers.stores.postgres.pool import build_conninfo
-from abilities.helpers.stores.postgres.server import Server
-from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.postgres.transaction import PostgresTransaction
-from abilities.helpers.stores.protocol import WalkResult
-from abilities.helpers.stores.recall_check import rebuild_index
-from abilities.helpers.stores.transaction import Transaction
-from abilities.helpers.stores.walking import walk
+from abilities.helpers.store import reads
+from abilities.helpers.store.model import LinkRecord
+from abilities.helpers.store.model import Row as MemoryRow
+from abilities.helpers.store.postgres.pool import build_conninfo
+from abilities.helpers.store.postgres.server import Server
+from abilities.helpers.store.postgres.store import PostgresStore
+from abilities.helpers.store.postgres.transaction import PostgresTransaction
+from abilities.helpers.store.protocol import WalkResult
+from abilities.helpers.store.recall_check import rebuild_index
+from abilities.helpers.store.transaction import Transaction
+from abilities.helpers.store.walking import walk
 from abilities.helpers.walk import WalkLimits
 from benchmarks.generate import NAMESPACE, prepare_store
 from benchmarks.measure import Measured, Work, run_shuffled

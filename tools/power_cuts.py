@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import pytest
 
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import IntegrityFinding
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.protocol import IntegrityFinding
 from tests.stores.behaviours import NAMESPACE
 from tests.stores.test_stores import fill_store, open_store
 from tests.support.measurements import reached
@@ -36,8 +36,8 @@ import asyncio, sys
 from pathlib import Path
 
 from tests.stores.behaviours import put
-from abilities.helpers.stores.sqlite.engine import SqliteEngine
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.engine import SqliteEngine
+from abilities.helpers.store.sqlite.store import SqliteStore
 
 connect = SqliteEngine.connect
 

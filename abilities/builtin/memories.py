@@ -23,9 +23,9 @@ from abilities.helpers.memory.records import (
     to_memory_data,
 )
 from abilities.helpers.reply.detail import shape_written
-from abilities.helpers.stores.changes import Kind
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.search_text import split_search
+from abilities.helpers.store.changes import Kind
+from abilities.helpers.store.query import Query
+from abilities.helpers.store.search_text import split_search
 
 STORE_DESCRIPTION = """\
 Store a new memory, or update the one with this key or id. Memories persist across sessions.

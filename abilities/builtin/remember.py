@@ -16,7 +16,7 @@ from abilities.helpers.memory.naming import require_name
 from abilities.helpers.memory.remember_answers import build_remember_answer
 from abilities.helpers.memory.writer import Write
 from abilities.helpers.reply.items import format_item
-from abilities.helpers.stores.changes import Kind
+from abilities.helpers.store.changes import Kind
 from abilities.validation import validate_arguments
 
 DESCRIPTION = """\

@@ -14,7 +14,7 @@ from abilities.cli.session import Session, pass_session
 from abilities.cli.store import ADVICE
 from abilities.cli.targets import check_folder, check_store_exists
 from abilities.cli.text import echo, format_count
-from abilities.helpers.stores.sqlite.backup import backup, restore
+from abilities.helpers.store.sqlite.backup import backup, restore
 from abilities.settings import Settings
 
 _BACKUP_NAME = re.compile(r"memories-\d{4}-\d\d-\d\dT\d{6}Z\.db")

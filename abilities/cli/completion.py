@@ -110,8 +110,8 @@ def _list_keys(beginning: str, session: Session, *, archived: bool) -> list[str]
 async def _read_keys(session: Session, beginning: str, *, archived: bool) -> list[str]:
     """Return keys of a store that is read as it is: it is neither created nor migrated."""
     # The commands whose arguments these functions complete start without them.
-    from abilities.helpers.stores.sqlite.file import connect_to_file
-    from abilities.helpers.stores.sqlite.schema import is_outdated
+    from abilities.helpers.store.sqlite.file import connect_to_file
+    from abilities.helpers.store.sqlite.schema import is_outdated
 
     settings = session.settings
     path = settings.store_path

@@ -72,7 +72,7 @@ def end_sentence(text: str) -> str:
 def explain_errors() -> Generator[None]:
     """Turn expected errors of the block into click.ClickException: a sentence, and exit code 1."""
     from abilities.declarations.faults import Refused
-    from abilities.helpers.stores.sqlite.backup import NotAStore, UnsoundCopy
+    from abilities.helpers.store.sqlite.backup import NotAStore, UnsoundCopy
     from abilities.helpers.transfer.export_lines import UnusableLine
 
     try:

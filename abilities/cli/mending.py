@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from abilities.declarations.faults import Fault
-from abilities.helpers.stores.opening import is_store_header
+from abilities.helpers.store.opening import is_store_header
 from abilities.settings import Settings
 
 _HEADER_BYTES = 100

@@ -11,8 +11,8 @@ from abilities.cli.progress import show_progress
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, format_count
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.opening import repair_store
-from abilities.helpers.stores.originals import RepairReport
+from abilities.helpers.store.opening import repair_store
+from abilities.helpers.store.originals import RepairReport
 
 _EXAMPLES = """\b
 Examples:

@@ -15,7 +15,7 @@ from abilities.cli.options import Options
 from abilities.cli.stdout import claim_stdout, divert_stdout
 from abilities.cli.text import echo, format_count
 from abilities.declarations.faults import Fault, Refused
-from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.store.protocol import ServableStore
 from abilities.offer import build_offer
 from abilities.origins import find_origin, list_unknown_variables
 from abilities.registry import AbilityRegistry

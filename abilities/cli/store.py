@@ -16,8 +16,8 @@ from abilities.cli.remarks import SHOWN_REMARKS, report_notes
 from abilities.cli.session import Session, pass_session
 from abilities.cli.targets import check_store_exists, check_target
 from abilities.cli.text import echo, echo_line, format_count
-from abilities.helpers.stores.history import DamagedEntry
-from abilities.helpers.stores.protocol import IntegrityFinding
+from abilities.helpers.store.history import DamagedEntry
+from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.transfer.exporting import ExportOptions, ExportResult, export
 from abilities.helpers.transfer.importing import HISTORY, ImportOptions, import_memories
 from abilities.helpers.transfer.opening import open_source

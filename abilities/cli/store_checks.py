@@ -16,9 +16,9 @@ from abilities.cli.file_checks import check_privacy, check_separation, resolve_p
 from abilities.cli.mending import choose_mend
 from abilities.cli.text import format_count
 from abilities.declarations.faults import Fault, Refused
-from abilities.helpers.stores.protocol import ServableStore
-from abilities.helpers.stores.sqlite.file import connect_to_file
-from abilities.helpers.stores.sqlite.schema import is_outdated
+from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.store.sqlite.file import connect_to_file
+from abilities.helpers.store.sqlite.schema import is_outdated
 from abilities.settings import Settings
 
 MIN_SQLITE = (3, 37, 0)

@@ -1,5 +1,5 @@
 -- The tables that every store has, and words, the search of this one. The keys begin with the namespace. What each
--- column means is told in helpers/stores/sqlite/schema.sql; which indexes there are is for each engine to choose.
+-- column means is told in helpers/store/sqlite/schema.sql; which indexes there are is for each engine to choose.
 
 CREATE TABLE memories (
     namespace TEXT NOT NULL,

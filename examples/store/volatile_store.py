@@ -23,20 +23,20 @@ from typing_extensions import override
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import utc_now
-from abilities.helpers.stores.accesses import AccessBuffer, count_accesses
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.checking import check_rows
-from abilities.helpers.stores.engine import Engine, Work
-from abilities.helpers.stores.entries import StoreRules
-from abilities.helpers.stores.examining import EngineIndex
-from abilities.helpers.stores.expiry import MemoriesDue, has_due
-from abilities.helpers.stores.model import Row
-from abilities.helpers.stores.protocol import IntegrityFinding
-from abilities.helpers.stores.query import Matches, Numbers, Query, SearchPlan
-from abilities.helpers.stores.search_text import fold_searchable
-from abilities.helpers.stores.store import SqlStore
-from abilities.helpers.stores.timeline import HistoryLimits
-from abilities.helpers.stores.transaction import Columns, Transaction
+from abilities.helpers.store.accesses import AccessBuffer, count_accesses
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.checking import check_rows
+from abilities.helpers.store.engine import Engine, Work
+from abilities.helpers.store.entries import StoreRules
+from abilities.helpers.store.examining import EngineIndex
+from abilities.helpers.store.expiry import MemoriesDue, has_due
+from abilities.helpers.store.model import Row
+from abilities.helpers.store.protocol import IntegrityFinding
+from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
+from abilities.helpers.store.search_text import fold_searchable
+from abilities.helpers.store.store import SqlStore
+from abilities.helpers.store.timeline import HistoryLimits
+from abilities.helpers.store.transaction import Columns, Transaction
 
 ResultT = TypeVar("ResultT")
 
@@ -63,7 +63,7 @@ TRANSLATIONS = (
     (r"\bleast\(", "min("),
     (r"\s+INDEXED BY \w+", ""),
 )
-"""What stands for the words of `abilities.helpers.stores.transaction` that are no standard SQL."""
+"""What stands for the words of `abilities.helpers.store.transaction` that are no standard SQL."""
 
 ROWS = re.compile(r"\bROWS\(\?\) AS (\w+) \(([^)]*)\)")
 

@@ -13,8 +13,8 @@ from abilities.helpers.gather.offers import ItemOffer, Leaf, hash_versions
 from abilities.helpers.gather.walks import is_walk
 from abilities.helpers.memory.timeline import describe_line
 from abilities.helpers.reply.detail import LISTED_MEMORY
-from abilities.helpers.stores.model import DamagedMemory
-from abilities.helpers.stores.query import MemoryLine
+from abilities.helpers.store.model import DamagedMemory
+from abilities.helpers.store.query import MemoryLine
 
 ANY = "*"
 """What ends a key that stands for all that begin like it."""

@@ -30,8 +30,8 @@ from abilities.helpers.reply.encoding import json_bytes
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
 from abilities.helpers.search.rankings import RankedEntry
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.recalling import count_bytes
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.recalling import count_bytes
 from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import Range
 

@@ -14,8 +14,8 @@ from abilities.helpers.memory.walk_answers import describe_step, find_rank
 from abilities.helpers.reply.detail import MEMORY
 from abilities.helpers.reply.envelope import FoundItem
 from abilities.helpers.reply.items import Item
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import WalkResult
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.protocol import WalkResult
 from abilities.helpers.text.pieces import slice_text
 from abilities.helpers.walk import Step, WalkLimits
 

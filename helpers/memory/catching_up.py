@@ -17,8 +17,8 @@ from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, find_level
 from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.text import format_text
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.query import Query
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.query import Query
 from abilities.helpers.text.codec import replace_markers
 from abilities.helpers.text.pieces import Piece
 

@@ -21,16 +21,16 @@ from abilities.helpers.memory.recalling import Recalling, RecallResult, SecondRa
 from abilities.helpers.memory.targets import MemoryFiles, Target, parse_target
 from abilities.helpers.memory.versions import SHOWN_LINKS, Versions
 from abilities.helpers.memory.writer import Writer
-from abilities.helpers.stores.changes import Kind
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import (
+from abilities.helpers.store.changes import Kind
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.protocol import (
     Backlinks,
     MemoryStore,
     Stats,
     WalkResult,
     WriteResult,
 )
-from abilities.helpers.stores.query import MemoryPage, Query
+from abilities.helpers.store.query import MemoryPage, Query
 from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE
 from abilities.helpers.walk import WalkLimits

@@ -12,10 +12,10 @@ from abilities.helpers.memory.notes import NotePart
 from abilities.helpers.search.fusion import EntryName, fuse
 from abilities.helpers.search.rankings import Ranking, keep_once
 from abilities.helpers.search.recall import Filters, RecallRequest
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import MemoryStore, Recalled
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.recalling import count_bytes
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.protocol import MemoryStore, Recalled
+from abilities.helpers.store.query import Query
+from abilities.helpers.store.recalling import count_bytes
 
 MAX_COMPARED = 1_000
 """If no more memories than this pass the filters, all are compared with a question.

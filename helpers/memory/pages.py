@@ -11,8 +11,8 @@ from abilities.helpers.memory.records import to_memory_data
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.detail import shape_found
 from abilities.helpers.reply.encoding import json_size
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.query import Position
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.query import Position
 from abilities.helpers.text.pieces import slice_text
 from abilities.helpers.text.ranges import WHOLE
 

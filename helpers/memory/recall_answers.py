@@ -24,7 +24,7 @@ from abilities.helpers.reply.budget import MIN_SHARE
 from abilities.helpers.reply.encoding import json_size, text_size
 from abilities.helpers.reply.render import Format, render
 from abilities.helpers.search.rankings import RankedEntry
-from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.store.model import StoredMemory
 
 INPUT_CHARS = 80
 """How much of a question its record repeats."""

@@ -12,7 +12,7 @@ from abilities.helpers.search.passages import LONGEST_PASSAGE, Section, split_se
 from abilities.helpers.search.ranking import SCORE_ONE
 from abilities.helpers.search.rankings import RankedEntry
 from abilities.helpers.search.terms import Language, split_question, weigh_text
-from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.store.model import StoredMemory
 from abilities.helpers.text.pieces import Piece
 
 

@@ -16,8 +16,8 @@ from abilities.helpers.memory.targets import MemoryFiles
 from abilities.helpers.search.rankings import Entries, Ranking
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import MemoryStore, Recalled
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.protocol import MemoryStore, Recalled
 
 if TYPE_CHECKING:
     # Its models are many, and few calls recall.

@@ -20,8 +20,8 @@ from abilities.helpers.reply.envelope import (
     finish_records,
 )
 from abilities.helpers.reply.items import Item
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import Backlinks, WriteResult
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.protocol import Backlinks, WriteResult
 from abilities.helpers.text.pieces import Piece, slice_text
 from abilities.helpers.text.ranges import WHOLE, Range
 

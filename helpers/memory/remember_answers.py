@@ -9,7 +9,7 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.memory.writer import Outcome, Write
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.encoding import json_size
-from abilities.helpers.stores.protocol import WriteResult
+from abilities.helpers.store.protocol import WriteResult
 
 _RESERVED_BYTES = 512
 """Kept free for the other formats, which may be a little longer than JSON."""

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
-from abilities.helpers.stores.model import DamagedMemory, StoredMemory
-from abilities.helpers.stores.protocol import HistoryStore, MemoryStore
-from abilities.helpers.stores.query import MemoryLine
-from abilities.helpers.stores.timeline import (
+from abilities.helpers.store.model import DamagedMemory, StoredMemory
+from abilities.helpers.store.protocol import HistoryStore, MemoryStore
+from abilities.helpers.store.query import MemoryLine
+from abilities.helpers.store.timeline import (
     ChangePage,
     MemoryChange,
     MemoryHistory,

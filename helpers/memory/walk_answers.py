@@ -13,8 +13,8 @@ from abilities.helpers.reply.detail import MEMORY, choose_shape, is_cut, is_fail
 from abilities.helpers.reply.encoding import json_size
 from abilities.helpers.reply.envelope import Entry, FailedRecord, ReplyRecord, finish_records
 from abilities.helpers.reply.items import Item
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import WalkResult
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.protocol import WalkResult
 from abilities.helpers.text.pieces import slice_text
 from abilities.helpers.text.ranges import WHOLE
 from abilities.helpers.walk import RANK_ONE, Candidate, Step, WalkLimits, WalkOutcome

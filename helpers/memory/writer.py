@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject, utc_now
-from abilities.helpers.stores.changes import Change, Kind
-from abilities.helpers.stores.protocol import MemoryStore, WriteResult
+from abilities.helpers.store.changes import Change, Kind
+from abilities.helpers.store.protocol import MemoryStore, WriteResult
 
 _NOT_VALUES = frozenset(
     {

@@ -17,14 +17,14 @@ from abilities.declarations.limits import (
 )
 from abilities.declarations.memory import SCORES, measure_depth
 from abilities.declarations.values import JsonObject
-from abilities.helpers.stores.model import (
+from abilities.helpers.store.model import (
     IncomingMemory,
     LinkRow,
     Row,
     StoredMemory,
     dump_sorted_json,
 )
-from abilities.helpers.stores.names import make_id, make_key, to_storable
+from abilities.helpers.store.names import make_id, make_key, to_storable
 from abilities.helpers.transfer.export_lines import UnusableLine
 from abilities.helpers.transfer.fitting import shorten
 from abilities.helpers.transfer.foreign import ForeignMemory

@@ -10,8 +10,8 @@ from abilities.declarations.memory import SCORES
 from abilities.declarations.reasons import FAULTS
 from abilities.declarations.transfer import FORMAT, VERSION, ExportedMemory, Heading, drop_defaults
 from abilities.declarations.values import JsonObject, parse_json
-from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, dump_sorted_json
-from abilities.helpers.stores.names import make_id
+from abilities.helpers.store.model import LinkRow, Row, StoredMemory, dump_sorted_json
+from abilities.helpers.store.names import make_id
 
 HEADING = orjson.dumps({"format": FORMAT, "version": VERSION}) + b"\n"
 

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Self
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.history import Entry
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import ServableStore
-from abilities.helpers.stores.timeline import MemoryName
+from abilities.helpers.store.history import Entry
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.store.timeline import MemoryName
 
 _TABLE = """
 CREATE TABLE ends (

@@ -11,9 +11,9 @@ import aiofiles
 
 from abilities.declarations.values import escape_unseen
 from abilities.helpers.durable import AtomicFile
-from abilities.helpers.stores.history import DamagedEntry, Entry
-from abilities.helpers.stores.model import DamagedMemory, StoredMemory
-from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.store.history import DamagedEntry, Entry
+from abilities.helpers.store.model import DamagedMemory, StoredMemory
+from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.transfer.export_lines import HEADING, format_line
 from abilities.helpers.transfer.exported_pasts import ExportedPasts, match_past, read_end
 from abilities.helpers.transfer.history_lines import format_entry

@@ -2,7 +2,7 @@
 
 import math
 
-from abilities.helpers.stores.names import HASH_MARK, hash_text
+from abilities.helpers.store.names import HASH_MARK, hash_text
 
 
 def shorten(text: str, limit: int) -> str:

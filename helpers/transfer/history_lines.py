@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from abilities.declarations.transfer import HistoryLine, Replaced
 from abilities.declarations.values import JsonObject
-from abilities.helpers.stores.history import Entry, seal
-from abilities.helpers.stores.model import Row, dump_sorted_json
+from abilities.helpers.store.history import Entry, seal
+from abilities.helpers.store.model import Row, dump_sorted_json
 from abilities.helpers.transfer.export_lines import UnusableLine, describe_mistake, parse_line_json
 
 _START = b'{"history"'

@@ -9,10 +9,10 @@ from functools import partial
 from typing import NamedTuple
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Outcome, is_passing
-from abilities.helpers.stores.history import Entry
-from abilities.helpers.stores.model import IncomingMemory
-from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.store.changes import Outcome, is_passing
+from abilities.helpers.store.history import Entry
+from abilities.helpers.store.model import IncomingMemory
+from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.transfer.opening import OpenedSource
 from abilities.helpers.transfer.patience import Patience
 from abilities.helpers.transfer.sources import Source, SourceItem

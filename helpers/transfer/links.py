@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from abilities.declarations.limits import MAX_LINK_TERM_CHARS, MAX_LINK_TYPE_CHARS
 from abilities.declarations.values import JsonObject
-from abilities.helpers.stores.model import LinkRow
-from abilities.helpers.stores.names import make_key, to_storable
+from abilities.helpers.store.model import LinkRow
+from abilities.helpers.store.names import make_key, to_storable
 from abilities.helpers.transfer.fitting import clamp_weight, shorten
 from abilities.helpers.transfer.foreign import ForeignLink
 

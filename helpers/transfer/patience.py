@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import is_passing
+from abilities.helpers.store.changes import is_passing
 
 Result = TypeVar("Result")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abilities.declarations.values import as_object
-from abilities.helpers.stores.history import Entry, seal
-from abilities.helpers.stores.model import IncomingMemory
+from abilities.helpers.store.history import Entry, seal
+from abilities.helpers.store.model import IncomingMemory
 from abilities.helpers.transfer.export_lines import (
     UnusableLine,
     complete_fields,

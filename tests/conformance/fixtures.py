@@ -24,7 +24,7 @@ from abilities import (
     ability,
 )
 from abilities.application import Resources
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.offer import Offer
 from abilities.server.app import create_app
 from abilities.server.shutdown import GracefulServer

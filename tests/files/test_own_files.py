@@ -12,7 +12,7 @@ from abilities import Abilities, Settings, render
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.own_files import OwnFiles, OwnPlace
-from abilities.helpers.stores.sqlite.backup import backup
+from abilities.helpers.store.sqlite.backup import backup
 from abilities.helpers.tokens import TokenFile
 
 MEMORY = {"type": "core", "key": "tea", "content": "Ada drinks tea. " * 200}

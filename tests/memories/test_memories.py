@@ -21,10 +21,10 @@ from abilities.declarations.memories import (
     StoreMemoryAnswer,
     UpdateMemoryAnswer,
 )
-from abilities.helpers.stores import queries
-from abilities.helpers.stores.query import Matches, Query
-from abilities.helpers.stores.search_text import split_search
-from abilities.helpers.stores.sqlite import search_plan
+from abilities.helpers.store import queries
+from abilities.helpers.store.query import Matches, Query
+from abilities.helpers.store.search_text import split_search
+from abilities.helpers.store.sqlite import search_plan
 from tests.support.file_cases import Row
 from tests.support.memory_cases import MEMORY_STORE_ROWS, nest
 from tests.support.refusals import check_refusal

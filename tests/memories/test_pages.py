@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, AbilityError, Settings
-from abilities.helpers.stores.model import IMPORTANCES
+from abilities.helpers.store.model import IMPORTANCES
 from tests.support import postgres
 from tests.support.tier import size
 

@@ -19,7 +19,7 @@ from abilities.helpers.reply.render import Format
 from abilities.helpers.search.passages import split_sections
 from abilities.helpers.search.ranking import SCORE_ONE
 from abilities.helpers.search.rankings import RankedEntry, Ranking
-from abilities.helpers.stores.model import Row, StoredMemory
+from abilities.helpers.store.model import Row, StoredMemory
 from abilities.helpers.text.pieces import Piece
 from abilities.helpers.text.ranges import WHOLE
 from tests.support.tier import size

@@ -37,25 +37,25 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.workers",
     ),
     "helpers.reply": ("declarations", "helpers.text"),
-    "helpers.stores": ("declarations", "helpers.durable", "helpers.search", "helpers.walk"),
-    "helpers.stores.sqlite": (
+    "helpers.store": ("declarations", "helpers.durable", "helpers.search", "helpers.walk"),
+    "helpers.store.sqlite": (
         "declarations",
         "helpers.durable",
         "helpers.search",
-        "helpers.stores",
+        "helpers.store",
         "helpers.turns",
     ),
-    "helpers.stores.postgres": (
+    "helpers.store.postgres": (
         "declarations",
         "helpers.search",
-        "helpers.stores",
+        "helpers.store",
         "helpers.turns",
     ),
-    "helpers.stores.opening": (
+    "helpers.store.opening": (
         "helpers.search",
-        "helpers.stores",
-        "helpers.stores.postgres",
-        "helpers.stores.sqlite",
+        "helpers.store",
+        "helpers.store.postgres",
+        "helpers.store.sqlite",
     ),
     "helpers.memory": (
         "declarations",
@@ -63,7 +63,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.files",
         "helpers.reply",
         "helpers.search",
-        "helpers.stores",
+        "helpers.store",
         "helpers.text",
         "helpers.walk",
         "helpers.workers",
@@ -74,11 +74,11 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.memory",
         "helpers.reply",
         "helpers.search",
-        "helpers.stores",
+        "helpers.store",
         "helpers.text",
         "helpers.walk",
     ),
-    "helpers.transfer": ("declarations", "helpers.durable", "helpers.stores"),
+    "helpers.transfer": ("declarations", "helpers.durable", "helpers.store"),
     "errors": ("declarations",),
     "definition": ("declarations", "helpers.files", "helpers.memory", "helpers.reply"),
     "execution": (
@@ -108,15 +108,15 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
     "setting_names": (),
     "store_settings": (
         "helpers.search",
-        "helpers.stores",
-        "helpers.stores.opening",
+        "helpers.store",
+        "helpers.store.opening",
         "setting_errors",
     ),
     "settings": (
         "declarations",
         "helpers.files",
         "helpers.memory",
-        "helpers.stores.opening",
+        "helpers.store.opening",
         "helpers.tokens",
         "origins",
         "setting_names",
@@ -129,7 +129,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.gather",
         "helpers.memory",
         "helpers.reply",
-        "helpers.stores",
+        "helpers.store",
         "helpers.text",
         "helpers.walk",
         "validation",
@@ -142,8 +142,8 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.embedder",
         "helpers.files",
         "helpers.memory",
-        "helpers.stores",
-        "helpers.stores.opening",
+        "helpers.store",
+        "helpers.store.opening",
         "helpers.workers",
         "offer",
         "registry",
@@ -175,7 +175,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "declarations",
         "helpers.files",
         "helpers.reply",
-        "helpers.stores",
+        "helpers.store",
         "prompts",
         "replies",
     ),
@@ -208,7 +208,7 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "extras",
         "helpers.memory",
         "helpers.search",
-        "helpers.stores",
+        "helpers.store",
     ),
     "explorer": (
         "adapters",
@@ -254,9 +254,9 @@ ALLOWED_IMPORTS: dict[str, tuple[str, ...]] = {
         "helpers.files",
         "helpers.memory",
         "helpers.reply",
-        "helpers.stores",
-        "helpers.stores.opening",
-        "helpers.stores.sqlite",
+        "helpers.store",
+        "helpers.store.opening",
+        "helpers.store.sqlite",
         "helpers.tokens",
         "helpers.transfer",
         "helpers.walk",
@@ -463,7 +463,7 @@ def test_memory_is_reached_through_its_helper_alone() -> None:
 
     for module in list_modules():
         imported = list_imports(module.parse())
-        imports_store = any("helpers.stores" in target for target in imported)
+        imports_store = any("helpers.store" in target for target in imported)
 
         if "abilities.helpers.memory.helper" in imported:
             helper_users.add(module.name)

@@ -13,7 +13,7 @@ from abilities import Abilities, Settings
 from abilities.cli import file_checks, settings_checks, store_checks
 from abilities.cli.diagnosis import Diagnosis
 from abilities.cli.doctor import diagnose, summarize
-from abilities.helpers.stores.postgres import pool
+from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import TokenFile
 from tests.support.stores import store_file
 from tests.surfaces.test_cli import run

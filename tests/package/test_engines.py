@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.sources import ROOT
 
-ENGINES = ROOT / "helpers/stores"
+ENGINES = ROOT / "helpers/store"
 SHARED_TABLES = (
     "counters",
     "history",

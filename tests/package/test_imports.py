@@ -56,7 +56,7 @@ COMMANDS = {
         ["call", "file_read_bulk", '{"paths": ["none.txt"]}'],
         OPTIONAL
         | MODELS
-        | {"abilities.helpers.stores.postgres", "abilities.helpers.transfer", "rich"},
+        | {"abilities.helpers.store.postgres", "abilities.helpers.transfer", "rich"},
     ),
     "call of a stored memory": (
         ["call", "get_memory_stats"],

@@ -16,7 +16,7 @@ from abilities.adapters.functions import load_functions
 from abilities.adapters.langchain import load_tools
 from abilities.adapters.mcp import create_server
 from abilities.builtin.profiles import NEED_HISTORY
-from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.store.protocol import MemoryStore
 from abilities.schemas import build_input_schema, build_output_schema
 from abilities.server.app import create_app
 from examples.own_ability import word_count

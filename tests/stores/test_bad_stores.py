@@ -13,7 +13,7 @@ import pytest
 from abilities import Settings
 from abilities.declarations.faults import Fault
 from abilities.declarations.reasons import Reason
-from abilities.helpers.stores.sqlite import file
+from abilities.helpers.store.sqlite import file
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import find_reason, open_store
 from tests.support.permissions import let_others_enter

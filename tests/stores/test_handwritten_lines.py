@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.stores.names import make_id
+from abilities.helpers.store.names import make_id
 from tests.stores.test_memory_jsonl import write_lines
 from tests.stores.test_transfer import read_memories, run
 

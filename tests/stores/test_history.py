@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Change, create_row, merge_change
-from abilities.helpers.stores.history import (
+from abilities.helpers.store.changes import Change, create_row, merge_change
+from abilities.helpers.store.history import (
     Entry,
     State,
     describe_before,
@@ -19,7 +19,7 @@ from abilities.helpers.stores.history import (
     rewind_to_time,
     seal,
 )
-from abilities.helpers.stores.model import LinkRow
+from abilities.helpers.store.model import LinkRow
 
 _texts = st.sampled_from(["a", "b", "ß", "\U0001f9e0"])
 _links = st.fixed_dictionaries(

@@ -11,9 +11,9 @@ from unittest.mock import patch
 import pytest
 
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores import store as store_module
-from abilities.helpers.stores.opening import open_store
-from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.store import store as store_module
+from abilities.helpers.store.opening import open_store
+from abilities.helpers.store.protocol import ServableStore
 from tests.support import postgres
 from tests.support.past_offenses import OFFENSES, Offense
 from tests.support.past_steps import Step, make_steps

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.stores.names import make_key
+from abilities.helpers.store.names import make_key
 from abilities.helpers.transfer.adjustment import adjust
 from abilities.helpers.transfer.export_lines import HEADING, format_line
 from abilities.helpers.transfer.foreign import ForeignMemory

@@ -16,11 +16,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.migration import Block
-from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.sqlite import migration, reader, schema, thread
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.migration import Block
+from abilities.helpers.store.postgres.store import PostgresStore
+from abilities.helpers.store.sqlite import migration, reader, schema, thread
+from abilities.helpers.store.sqlite.store import SqliteStore
 from tests.stores.behaviours.steps import NAMESPACE, TIME, put
 from tests.stores.test_stores import find_reason, open_store
 from tests.stores.test_transfer import run
@@ -50,8 +50,8 @@ def is_last(words):
 OPENER = f"""{DYING}
 import asyncio, sys
 from pathlib import Path
-from abilities.helpers.stores.sqlite import copying, migration
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite import copying, migration
+from abilities.helpers.store.sqlite.store import SqliteStore
 from tests.support import made_up_migration
 made_up_migration.announce(2)
 copying._PAGES = int(sys.argv[2])
@@ -78,7 +78,7 @@ MIGRATOR = f"""{DYING}
 import asyncio, sys
 import psycopg
 from abilities.helpers.search.terms import Language
-from abilities.helpers.stores.postgres import migration
+from abilities.helpers.store.postgres import migration
 from tests.support import made_up_migration
 made_up_migration.announce(2)
 run_block = migration._run_block

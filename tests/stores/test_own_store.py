@@ -9,10 +9,10 @@ import pytest
 
 from abilities import Abilities, Settings, application
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.engine import OPERATOR
-from abilities.helpers.stores.entries import StoreRules
-from abilities.helpers.stores.store import SqlStore
-from abilities.helpers.stores.transaction import Transaction
+from abilities.helpers.store.engine import OPERATOR
+from abilities.helpers.store.entries import StoreRules
+from abilities.helpers.store.store import SqlStore
+from abilities.helpers.store.transaction import Transaction
 from examples.store import volatile_store
 from examples.store.volatile_store import VolatileEngine, VolatileStore
 from tests.stores.behaviours import BEHAVIOURS, NAMESPACE, check, put

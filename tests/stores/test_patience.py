@@ -17,10 +17,10 @@ from abilities.cli import store as commands
 from abilities.cli.main import main
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import Reason
-from abilities.helpers.stores.changes import Outcome
-from abilities.helpers.stores.model import IncomingMemory
-from abilities.helpers.stores.sqlite import file
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store.changes import Outcome
+from abilities.helpers.store.model import IncomingMemory
+from abilities.helpers.store.sqlite import file
+from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.helpers.transfer import patience
 from abilities.helpers.transfer.exporting import ExportOptions, export
 from abilities.helpers.transfer.importing import ImportOptions, import_memories

@@ -20,12 +20,12 @@ from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import FAULTS, SHOWN_REASONS, Reason
-from abilities.helpers.stores.model import LinkRecord, StoredMemory, hash_values
-from abilities.helpers.stores.postgres import pool, search_index, write_queue
-from abilities.helpers.stores.postgres.errors import translate_postgres_error
-from abilities.helpers.stores.postgres.statements import LOCK
-from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.transaction import Transaction
+from abilities.helpers.store.model import LinkRecord, StoredMemory, hash_values
+from abilities.helpers.store.postgres import pool, search_index, write_queue
+from abilities.helpers.store.postgres.errors import translate_postgres_error
+from abilities.helpers.store.postgres.statements import LOCK
+from abilities.helpers.store.postgres.store import PostgresStore
+from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
 from tests.stores.behaviours import NAMESPACE, put
@@ -183,7 +183,7 @@ async def test_several_processes_at_once_make_one_schema(url: str) -> None:
     code = (
         "import asyncio, sys\n"
         "from tests.stores.behaviours import put\n"
-        "from abilities.helpers.stores.postgres.store import PostgresStore\n"
+        "from abilities.helpers.store.postgres.store import PostgresStore\n"
         "async def main():\n"
         "    store = PostgresStore(sys.argv[1])\n"
         "    await put(store, 'k', links=[(sys.argv[2], 0.5)])\n"
@@ -341,7 +341,7 @@ async def test_the_loss_of_a_leader_loses_no_acknowledged_change() -> None:
 WRITER = """
 import asyncio, sys
 from tests.stores.behaviours import put
-from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.store.postgres.store import PostgresStore
 async def main():
     store, name = PostgresStore(sys.argv[1]), sys.argv[2]
     async def write(n):

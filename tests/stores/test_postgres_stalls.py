@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from abilities.declarations.faults import Fault
-from abilities.helpers.stores import store as store_module
-from abilities.helpers.stores.postgres import engine, pool
-from abilities.helpers.stores.postgres.server import OWN_READS
-from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.query import Query
+from abilities.helpers.store import store as store_module
+from abilities.helpers.store.postgres import engine, pool
+from abilities.helpers.store.postgres.server import OWN_READS
+from abilities.helpers.store.postgres.store import PostgresStore
+from abilities.helpers.store.query import Query
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import find_reason

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.stores import model, transaction
-from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.stores.postgres import integrity
-from abilities.helpers.stores.postgres import transaction as postgres_transaction
-from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.protocol import IntegrityFinding
+from abilities.helpers.store import model, transaction
+from abilities.helpers.store.model import IncomingMemory, LinkRow, StoredMemory
+from abilities.helpers.store.postgres import integrity
+from abilities.helpers.store.postgres import transaction as postgres_transaction
+from abilities.helpers.store.postgres.store import PostgresStore
+from abilities.helpers.store.protocol import IntegrityFinding
 from tests.stores.behaviours import put
 from tests.stores.test_postgres_stalls import open_store
 

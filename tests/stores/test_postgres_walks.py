@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from abilities.declarations.memory import Direction
-from abilities.helpers.stores.model import LinkRecord, LinkRow
-from abilities.helpers.stores.postgres.store import PostgresStore
+from abilities.helpers.store.model import LinkRecord, LinkRow
+from abilities.helpers.store.postgres.store import PostgresStore
 from abilities.helpers.walk import Walk, WalkLimits, WalkLink, WalkOutcome
 from tests.stores.behaviours import NAMESPACE, put
 from tests.support import postgres

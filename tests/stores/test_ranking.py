@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from abilities.helpers.stores import ranking
-from abilities.helpers.stores.model import LinkRow
-from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.store import ranking
+from abilities.helpers.store.model import LinkRow
+from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import count_equal_walks

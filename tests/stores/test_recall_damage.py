@@ -7,9 +7,9 @@ import pytest
 from abilities.helpers.search import postings, selection
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import Language, split_question
-from abilities.helpers.stores import recall_index
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.store import recall_index
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.protocol import ServableStore
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import expect_stored, rename
 from tests.stores.test_recall_index import compare

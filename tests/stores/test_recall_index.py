@@ -15,16 +15,16 @@ from abilities.declarations.faults import Refused
 from abilities.helpers.search import postings
 from abilities.helpers.search.recall import Filters, NoteTerms, RecallRequest
 from abilities.helpers.search.terms import Language, split_question, weigh_terms, weigh_text
-from abilities.helpers.stores import recall_index
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.model import IncomingMemory, StoredMemory
-from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.postgres.transaction import PostgresTransaction
-from abilities.helpers.stores.protocol import Recalled, ServableStore
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.recall_check import rebuild_index
-from abilities.helpers.stores.recall_index import PART_BLOCKS, RecentChange
-from abilities.helpers.stores.transaction import Statement
+from abilities.helpers.store import recall_index
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.model import IncomingMemory, StoredMemory
+from abilities.helpers.store.postgres.store import PostgresStore
+from abilities.helpers.store.postgres.transaction import PostgresTransaction
+from abilities.helpers.store.protocol import Recalled, ServableStore
+from abilities.helpers.store.query import Query
+from abilities.helpers.store.recall_check import rebuild_index
+from abilities.helpers.store.recall_index import PART_BLOCKS, RecentChange
+from abilities.helpers.store.transaction import Statement
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.behaviours.steps import plan
 from tests.support.exhaustive_recall import Expected, rank_exhaustively

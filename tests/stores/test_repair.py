@@ -13,9 +13,9 @@ import pytest
 
 from abilities import Abilities, AbilityError, Settings
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.model import IncomingMemory, StoredMemory
-from abilities.helpers.stores.query import Query
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.model import IncomingMemory, StoredMemory
+from abilities.helpers.store.query import Query
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import DAMAGE as DAMAGED_ROWS

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abilities.helpers.stores import queries
-from abilities.helpers.stores.changes import Change, create_row
-from abilities.helpers.stores.model import IncomingMemory, Row, StoredMemory
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.search_text import (
+from abilities.helpers.store import queries
+from abilities.helpers.store.changes import Change, create_row
+from abilities.helpers.store.model import IncomingMemory, Row, StoredMemory
+from abilities.helpers.store.query import Query
+from abilities.helpers.store.search_text import (
     SEPARATOR,
     fold_columns,
     fold_searchable,
     split_search,
 )
-from abilities.helpers.stores.sqlite import search_plan
-from abilities.helpers.stores.sqlite.search import has_terms
-from abilities.helpers.stores.sqlite.store import SqliteStore
-from abilities.helpers.stores.sqlite.transaction import run
+from abilities.helpers.store.sqlite import search_plan
+from abilities.helpers.store.sqlite.search import has_terms
+from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.transaction import run
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=' "'), min_size=1)
 phrases = st.text(st.characters(exclude_categories=["Cs"], exclude_characters='"'), min_size=1)

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from abilities.cli.main import main
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.sqlite import log
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.query import Query
+from abilities.helpers.store.sqlite import log
 from tests.stores.behaviours import NAMESPACE, put
 from tests.stores.test_stores import find_reason, open_store
 from tests.support.forked import Forked
@@ -30,8 +30,8 @@ import asyncio, sys
 from pathlib import Path
 from abilities.declarations.faults import Refused
 from tests.stores.behaviours import NAMESPACE, put
-from abilities.helpers.stores.sqlite import log
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite import log
+from abilities.helpers.store.sqlite.store import SqliteStore
 log.IN_USE_SECONDS = 0.5
 async def attempt(work):
     try:

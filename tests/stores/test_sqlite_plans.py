@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.stores import sqlite
-from abilities.helpers.stores.sqlite import schema
-from abilities.helpers.stores.sqlite.log import StoreConnection
-from abilities.helpers.stores.sqlite.repair import repair
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store import sqlite
+from abilities.helpers.store.sqlite import schema
+from abilities.helpers.store.sqlite.log import StoreConnection
+from abilities.helpers.store.sqlite.repair import repair
+from abilities.helpers.store.sqlite.store import SqliteStore
 from tests.stores import behaviours
 from tests.stores.behaviours.steps import TIME, plan
 

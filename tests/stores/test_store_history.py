@@ -19,16 +19,16 @@ import pytest
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import Language, split_question
-from abilities.helpers.stores import changing, expiry
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.entries import StoreRules
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.postgres import engine
-from abilities.helpers.stores.protocol import ServableStore, WriteResult
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.sqlite.store import SqliteStore
-from abilities.helpers.stores.timeline import HistoryLimits, MemoryName
-from abilities.helpers.stores.transaction import Transaction
+from abilities.helpers.store import changing, expiry
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.entries import StoreRules
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.postgres import engine
+from abilities.helpers.store.protocol import ServableStore, WriteResult
+from abilities.helpers.store.query import Query
+from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.timeline import HistoryLimits, MemoryName
+from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours.steps import NAMESPACE, expect_stored, plan, put
 from tests.stores.test_postgres import open_store as open_database
@@ -59,8 +59,8 @@ PAST = "2020-01-01T00:00:00.000Z"
 PREFACE = """
 import asyncio, sys
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.opening import open_store
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.opening import open_store
 from tests.stores.behaviours.steps import NAMESPACE, plan
 """
 

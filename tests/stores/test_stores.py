@@ -21,15 +21,15 @@ import pytest
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.limits import MAX_ACCESS_COUNT
 from abilities.declarations.memory import Direction
-from abilities.helpers.stores import store as store_module
-from abilities.helpers.stores.changes import Change, Kind, create_row, merge_change
-from abilities.helpers.stores.model import IncomingMemory, StoredMemory
-from abilities.helpers.stores.protocol import ServableStore, WriteResult
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.ranking import SIDES, BestLinks, Side
-from abilities.helpers.stores.sqlite import file, reader, search_plan
-from abilities.helpers.stores.sqlite.store import SqliteStore
-from abilities.helpers.stores.sqlite.transaction import run
+from abilities.helpers.store import store as store_module
+from abilities.helpers.store.changes import Change, Kind, create_row, merge_change
+from abilities.helpers.store.model import IncomingMemory, StoredMemory
+from abilities.helpers.store.protocol import ServableStore, WriteResult
+from abilities.helpers.store.query import Query
+from abilities.helpers.store.ranking import SIDES, BestLinks, Side
+from abilities.helpers.store.sqlite import file, reader, search_plan
+from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.transaction import run
 from abilities.helpers.transfer.export_lines import format_line, parse_line
 from tests.stores import behaviours
 from tests.stores.behaviours import NAMESPACE, put
@@ -692,7 +692,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from tests.stores.behaviours import put
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.declarations.memory import Direction
 async def main():
     store, name = SqliteStore(Path(sys.argv[1])), sys.argv[2]
@@ -778,7 +778,7 @@ INCREMENT = """
 import asyncio, json, sys, time
 from pathlib import Path
 from tests.stores.behaviours import put
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.declarations.memory import Direction
 async def main():
     store, name, seconds = SqliteStore(Path(sys.argv[1])), sys.argv[2], float(sys.argv[3])

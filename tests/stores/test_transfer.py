@@ -20,8 +20,8 @@ from hypothesis import given, settings, strategies
 
 from abilities.cli.main import main
 from abilities.declarations.values import utc_now
-from abilities.helpers.stores.model import IncomingMemory
-from abilities.helpers.stores.names import make_key, to_storable
+from abilities.helpers.store.model import IncomingMemory
+from abilities.helpers.store.names import make_key, to_storable
 from abilities.helpers.transfer import streams
 from abilities.helpers.transfer.adjustment import adjust, adjust_item
 from abilities.helpers.transfer.export_lines import format_line, parse_line
@@ -555,7 +555,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from tests.stores.behaviours import put
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.store import SqliteStore
 async def main():
     store, n = SqliteStore(Path(sys.argv[1])), 0
     while True:

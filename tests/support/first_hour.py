@@ -652,7 +652,7 @@ COMMAND_MISTAKES = [
         "PostgreSQL is not installed",
         "pip install 'agent-abilities[postgres]'",
         variables={STORE: "postgresql://u@localhost/x"},
-        blocked="abilities.helpers.stores.postgres.store",
+        blocked="abilities.helpers.store.postgres.store",
     ),
     Mistake(
         "a demonstration without MCP",

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 IMPORTED = (
     "abilities.cli.main",
     "tests.stores.behaviours",
-    "abilities.helpers.stores.postgres.store",
+    "abilities.helpers.store.postgres.store",
     "abilities.adapters.mcp",
     "abilities.adapters.stdio",
     "abilities.server.app",

@@ -15,18 +15,18 @@ import pytest
 from abilities import execution
 from abilities.cli import backups
 from abilities.declarations.faults import Refused
-from abilities.helpers.stores import changing, saving
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.model import Row, StoredMemory, dump_sorted_json
-from abilities.helpers.stores.protocol import WalkResult, WriteResult
-from abilities.helpers.stores.recall_index import change_terms
-from abilities.helpers.stores.sqlite import transaction
-from abilities.helpers.stores.sqlite.backup import RestoredStore
-from abilities.helpers.stores.sqlite.copying import Progress
-from abilities.helpers.stores.sqlite.search import add_text
-from abilities.helpers.stores.sqlite.store import SqliteStore
-from abilities.helpers.stores.timeline import ChangePage
-from abilities.helpers.stores.transaction import Transaction
+from abilities.helpers.store import changing, saving
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.model import Row, StoredMemory, dump_sorted_json
+from abilities.helpers.store.protocol import WalkResult, WriteResult
+from abilities.helpers.store.recall_index import change_terms
+from abilities.helpers.store.sqlite import transaction
+from abilities.helpers.store.sqlite.backup import RestoredStore
+from abilities.helpers.store.sqlite.copying import Progress
+from abilities.helpers.store.sqlite.search import add_text
+from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.timeline import ChangePage
+from abilities.helpers.store.transaction import Transaction
 from abilities.validation import validate_arguments
 
 Offense = Callable[[pytest.MonkeyPatch], None]

@@ -21,7 +21,7 @@ from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.declarations.values import JsonObject
 from abilities.helpers.memory import helper, writer
-from abilities.helpers.stores.sqlite import search_plan
+from abilities.helpers.store.sqlite import search_plan
 from tests.support.law_model import Moment
 from tests.support.surfaces import environment
 

@@ -6,13 +6,13 @@ No version but the first was published, so that this is what the migration of st
 import sqlite3
 from collections.abc import Callable
 
-from abilities.helpers.stores.migration import Block, Position
-from abilities.helpers.stores.postgres import migration as postgres_migration
-from abilities.helpers.stores.postgres.migration import PostgresMigration, PostgresStage
-from abilities.helpers.stores.postgres.statements import Connection
-from abilities.helpers.stores.sqlite import migration as sqlite_migration
-from abilities.helpers.stores.sqlite import schema
-from abilities.helpers.stores.sqlite.migration import SqliteMigration, SqliteStage
+from abilities.helpers.store.migration import Block, Position
+from abilities.helpers.store.postgres import migration as postgres_migration
+from abilities.helpers.store.postgres.migration import PostgresMigration, PostgresStage
+from abilities.helpers.store.postgres.statements import Connection
+from abilities.helpers.store.sqlite import migration as sqlite_migration
+from abilities.helpers.store.sqlite import schema
+from abilities.helpers.store.sqlite.migration import SqliteMigration, SqliteStage
 
 BLOCK_ROWS = 20
 """Memories of a block, so that a small store has many."""

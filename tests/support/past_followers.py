@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from abilities.helpers.stores.model import StoredMemory
-from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.store.model import StoredMemory
+from abilities.helpers.store.protocol import ServableStore
 
 NAMESPACE = "team"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from abilities.declarations.values import JsonObject
-from abilities.helpers.stores.changes import Change
+from abilities.helpers.store.changes import Change
 from tests.support.law_model import (
     LinkName,
     LinkValue,

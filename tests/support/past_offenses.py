@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from abilities.helpers.stores import changing, entries, forgetting, history, restoring
-from abilities.helpers.stores.expiry import DueMemory
-from abilities.helpers.stores.history import Entry, State
-from abilities.helpers.stores.model import dump_sorted_json
-from abilities.helpers.stores.protocol import WriteResult
-from abilities.helpers.stores.saving import Found
-from abilities.helpers.stores.sqlite.store import SqliteStore
-from abilities.helpers.stores.timeline import ChangePage
-from abilities.helpers.stores.transaction import Transaction
+from abilities.helpers.store import changing, entries, forgetting, history, restoring
+from abilities.helpers.store.expiry import DueMemory
+from abilities.helpers.store.history import Entry, State
+from abilities.helpers.store.model import dump_sorted_json
+from abilities.helpers.store.protocol import WriteResult
+from abilities.helpers.store.saving import Found
+from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.timeline import ChangePage
+from abilities.helpers.store.transaction import Transaction
 
 Offense = Callable[[pytest.MonkeyPatch], None]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from abilities.declarations.values import JsonObject
-from abilities.helpers.stores.changes import Kind
+from abilities.helpers.store.changes import Kind
 
 KINDS: dict[Kind, int] = {
     "store": 30,

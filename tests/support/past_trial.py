@@ -8,11 +8,11 @@ from uuid import UUID
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.values import JsonObject
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.model import LinkRow, Row, StoredMemory, dump_sorted_json
-from abilities.helpers.stores.protocol import ServableStore, WriteResult
-from abilities.helpers.stores.query import MemoryLine
-from abilities.helpers.stores.timeline import MemoryName
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.model import LinkRow, Row, StoredMemory, dump_sorted_json
+from abilities.helpers.store.protocol import ServableStore, WriteResult
+from abilities.helpers.store.query import MemoryLine
+from abilities.helpers.store.timeline import MemoryName
 from abilities.helpers.transfer.exporting import ExportOptions, export
 from abilities.helpers.transfer.importing import ImportOptions, import_memories
 from abilities.helpers.transfer.opening import open_source

@@ -13,7 +13,7 @@ from abilities import Abilities, Ability, AbilityRegistry, Settings
 from abilities.adapters.stdio import serve_pipes
 from abilities.application import Resources
 from abilities.builtin.catalog import BUILT_IN
-from abilities.helpers.stores.opening import open_store
+from abilities.helpers.store.opening import open_store
 from abilities.offer import Offer
 
 GIVE_UP_SECONDS = 60.0

@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 from typing_extensions import override
 
 from abilities.cli.main import main
-from abilities.helpers.stores.opening import open_store, repair_store
-from abilities.helpers.stores.originals import RepairReport
-from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.store.opening import open_store, repair_store
+from abilities.helpers.store.originals import RepairReport
+from abilities.helpers.store.protocol import ServableStore
 
 ENGINES = ("sqlite", "postgres")
 

@@ -9,8 +9,8 @@ import pytest
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
-from abilities.helpers.stores import ranking
-from abilities.helpers.stores.protocol import ServableStore
+from abilities.helpers.store import ranking
+from abilities.helpers.store.protocol import ServableStore
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours import NAMESPACE, put
 from tests.support.walk_oracles import describe

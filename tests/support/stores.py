@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from abilities import Settings
-from abilities.helpers.stores.model import hash_values
+from abilities.helpers.store.model import hash_values
 
 
 def store_file(settings: Settings) -> Path:

@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from abilities.helpers.stores.postgres.transaction import PostgresTransaction
+from abilities.helpers.store.postgres.transaction import PostgresTransaction
 
 _WAITING = (
     (PostgresTransaction, "fetch"),

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from abilities import Settings, parse_text, plugins
 from abilities.builtin.catalog import BUILT_IN
 from abilities.cli.main import main
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store.sqlite.store import SqliteStore
 from tests.support.surfaces import environment
 
 
@@ -62,7 +62,7 @@ def test_a_database_that_cannot_be_reached_is_said_once_and_without_the_pools_wa
 ) -> None:
     script = (
         "from abilities.cli.main import main\n"
-        "from abilities.helpers.stores.postgres import pool\n"
+        "from abilities.helpers.store.postgres import pool\n"
         "pool.WAIT_SECONDS = 1\n"
         "main()"
     )
@@ -318,7 +318,7 @@ def test_a_command_makes_what_it_needs_once(
 def test_a_store_that_is_not_installed_is_needed_only_by_what_opens_it(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "abilities.helpers.stores.postgres.store", None)
+    monkeypatch.setitem(sys.modules, "abilities.helpers.store.postgres.store", None)
     variables = {**environment(settings), "ABILITIES_STORE_URL": "postgresql://localhost/none"}
 
     listed = CliRunner().invoke(main, ["list"], env=variables)

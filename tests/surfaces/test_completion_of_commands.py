@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from abilities import Abilities, Settings
 from abilities.cli.main import main
-from abilities.helpers.stores.sqlite import schema
+from abilities.helpers.store.sqlite import schema
 from tests.support.plugins import write_distribution
 from tests.support.surfaces import environment
 

@@ -25,7 +25,7 @@ from click.testing import CliRunner
 from abilities import Abilities, Settings
 from abilities.adapters.langchain import load_tools
 from abilities.cli.main import main
-from abilities.helpers.stores.postgres import pool
+from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import TokenFile
 from tests.conftest import NOBODY
 from tests.support.first_hour import COMMANDS, PAGE, REQUESTS, Mistake, Request, write_page

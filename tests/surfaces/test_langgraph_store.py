@@ -33,7 +33,7 @@ from abilities.adapters.langgraph_store.filters import passes
 from abilities.adapters.langgraph_store.names import ItemName, find_tag, parse_memory_key
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.declarations.memory import is_key
-from abilities.helpers.stores.sqlite.engine import SqliteEngine
+from abilities.helpers.store.sqlite.engine import SqliteEngine
 from tests.support import postgres
 from tests.support.tier import size
 from tests.support.trips import count_trips

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from abilities import Abilities, Settings
 from abilities.cli.main import main
 from abilities.declarations.faults import Fault
-from abilities.helpers.stores.postgres import pool
+from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import MAX_FILE_BYTES, TokenFile, TokenSet
 from abilities.server import token_memory, token_watch
 from abilities.server.refusals import RefusedRequest

@@ -18,11 +18,11 @@ import pytest
 
 from abilities import Abilities, Settings
 from abilities.cli.store_checks import check_store_answers
-from abilities.helpers.stores import store as store_module
-from abilities.helpers.stores.postgres import pool
-from abilities.helpers.stores.postgres.server import OWN_READS
-from abilities.helpers.stores.postgres.store import PostgresStore
-from abilities.helpers.stores.sqlite.store import SqliteStore
+from abilities.helpers.store import store as store_module
+from abilities.helpers.store.postgres import pool
+from abilities.helpers.store.postgres.server import OWN_READS
+from abilities.helpers.store.postgres.store import PostgresStore
+from abilities.helpers.store.sqlite.store import SqliteStore
 from abilities.server.app import create_app
 from tests.stores.test_postgres_stalls import READS, WAITING, list_processes, locked_tables
 from tests.stores.test_stores import ENDLESS, find_reason

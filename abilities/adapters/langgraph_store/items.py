@@ -16,7 +16,7 @@ from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS, MAX_METADATA_B
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject, format_utc
 from abilities.helpers.memory.writer import Write
-from abilities.helpers.stores.model import Row
+from abilities.helpers.store.model import Row
 
 _SPARE_LIFE = 1.05
 """A life is written this much longer, so that not every read of an item is a write."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from abilities.adapters.langgraph_store.items import StoredItem, parse_item
 from abilities.declarations.faults import Refused
 from abilities.helpers.memory.helper import MemoryHelper
-from abilities.helpers.stores.model import StoredMemory
+from abilities.helpers.store.model import StoredMemory
 
 _log = logging.getLogger("abilities")
 

@@ -20,9 +20,9 @@ from abilities.declarations.limits import MAX_QUESTION_CHARS
 from abilities.declarations.recall import RecallInput
 from abilities.helpers.memory.helper import MemoryHelper
 from abilities.helpers.search.ranking import SCORE_ONE
-from abilities.helpers.stores.model import DamagedMemory, StoredMemory
-from abilities.helpers.stores.names import to_storable
-from abilities.helpers.stores.query import MemoryLine, Query
+from abilities.helpers.store.model import DamagedMemory, StoredMemory
+from abilities.helpers.store.names import to_storable
+from abilities.helpers.store.query import MemoryLine, Query
 
 _FIRST_LOOK = 256
 """Memories that a search looks at before it looks at as many as it may."""

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from abilities.helpers.stores.protocol import (
+from abilities.helpers.store.protocol import (
     CheckableStore,
     HistoryStore,
     MarkableStore,

@@ -9,9 +9,9 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
 from abilities.helpers.search.recall import RecallRequest
 from abilities.helpers.search.terms import split_question
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.protocol import MemoryStore, WriteResult
-from abilities.helpers.stores.query import MemoryLine, Query
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.protocol import MemoryStore, WriteResult
+from abilities.helpers.store.query import MemoryLine, Query
 from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,

@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.stores.query import Query
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.protocol import MemoryStore
+from abilities.helpers.store.query import Query
 from tests.stores.behaviours.steps import (
     NAMESPACE,
     OTHER_NAMESPACE,

@@ -4,11 +4,11 @@ For `tests.stores.behaviours`.
 """
 
 from abilities.declarations.reasons import Reason
-from abilities.helpers.stores.history import Entry, seal, verify_entry
-from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.stores.protocol import HistoryStore, ServableStore
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.timeline import MemoryName
+from abilities.helpers.store.history import Entry, seal, verify_entry
+from abilities.helpers.store.model import IncomingMemory, LinkRow, StoredMemory
+from abilities.helpers.store.protocol import HistoryStore, ServableStore
+from abilities.helpers.store.query import Query
+from abilities.helpers.store.timeline import MemoryName
 from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from abilities.declarations.reasons import Reason
-from abilities.helpers.stores.history import list_changed
-from abilities.helpers.stores.model import LinkRow, Row
-from abilities.helpers.stores.protocol import HistoryStore
-from abilities.helpers.stores.query import Query
-from abilities.helpers.stores.timeline import MemoryName
+from abilities.helpers.store.history import list_changed
+from abilities.helpers.store.model import LinkRow, Row
+from abilities.helpers.store.protocol import HistoryStore
+from abilities.helpers.store.query import Query
+from abilities.helpers.store.timeline import MemoryName
 from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,

@@ -1,7 +1,7 @@
 """What every store must do with links, as behaviors: ranks, pages, totals and walks."""
 
-from abilities.helpers.stores.model import LinkRow
-from abilities.helpers.stores.protocol import MemoryStore
+from abilities.helpers.store.model import LinkRow
+from abilities.helpers.store.protocol import MemoryStore
 from abilities.helpers.walk import WalkLimits
 from tests.stores.behaviours.steps import (
     NAMESPACE,

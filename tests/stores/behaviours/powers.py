@@ -1,7 +1,7 @@
 """The contracts of the optional powers of stores, as behaviors of stores that have them."""
 
-from abilities.helpers.stores.model import IncomingMemory, LinkRow, StoredMemory
-from abilities.helpers.stores.protocol import (
+from abilities.helpers.store.model import IncomingMemory, LinkRow, StoredMemory
+from abilities.helpers.store.protocol import (
     CheckableStore,
     MarkableStore,
     ServableStore,

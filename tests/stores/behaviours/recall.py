@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from abilities.helpers.search.rankings import RankedEntry, Ranking
 from abilities.helpers.search.recall import Filters, RecallRequest
 from abilities.helpers.search.terms import split_question
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.protocol import MemoryStore, Recalled
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.protocol import MemoryStore, Recalled
 from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,

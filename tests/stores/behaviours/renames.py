@@ -1,9 +1,9 @@
 """What every store must do if a memory is given another key, as behaviors."""
 
-from abilities.helpers.stores.changes import Change
-from abilities.helpers.stores.model import LinkRow
-from abilities.helpers.stores.protocol import MemoryStore
-from abilities.helpers.stores.query import Query
+from abilities.helpers.store.changes import Change
+from abilities.helpers.store.model import LinkRow
+from abilities.helpers.store.protocol import MemoryStore
+from abilities.helpers.store.query import Query
 from tests.stores.behaviours.steps import (
     LATER,
     NAMESPACE,

@@ -8,9 +8,9 @@ from abilities.declarations.faults import Refused
 from abilities.declarations.memory import Direction
 from abilities.declarations.reasons import Reason
 from abilities.declarations.values import JsonObject
-from abilities.helpers.stores.changes import Change, Kind
-from abilities.helpers.stores.model import LinkRow, StoredMemory
-from abilities.helpers.stores.protocol import MemoryStore, WriteResult
+from abilities.helpers.store.changes import Change, Kind
+from abilities.helpers.store.model import LinkRow, StoredMemory
+from abilities.helpers.store.protocol import MemoryStore, WriteResult
 from abilities.helpers.walk import WalkLimits
 
 NAMESPACE = "conformance"

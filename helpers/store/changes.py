@@ -1,0 +1,344 @@
+"""What a change and an import do to a memory: pure functions, the same for every store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeVar, cast
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.limits import MAX_LONG_CONTENT_CHARS
+from abilities.declarations.memory import SCORES
+from abilities.declarations.values import JsonObject
+from abilities.helpers.store.model import (
+    IncomingMemory,
+    LinkRecord,
+    LinkRow,
+    Row,
+    dump_sorted_json,
+)
+
+LinkT = TypeVar("LinkT", LinkRow, LinkRecord)
+
+Kind = Literal["store", "update", "append", "archive", "delete", "restore", "expire", "purge"]
+Outcome = Literal["added", "replaced", "unchanged", "kept"]
+"""What became of a memory that was imported."""
+
+PLAIN_FIELDS = ("type", "content", "summary", "category", "importance", "expires_at")
+"""Fields whose columns have the same name and hold the same value."""
+
+FIELD_NAMES = {"score": "memory_score", "scored": "memory_score"}
+"""Columns whose field has another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change to one memory, named by ``id`` or ``key`` or both.
+
+    Only "store" creates a memory. "update" gives it ``new_key``, if no memory has that; "append"
+    adds its ``content`` to the end; "restore" gives it the values and links of its version
+    ``to_version``, or if that is None those from before its last change, and brings it back if it
+    was deleted; "expire" archives it; "purge" deletes it with its history.
+
+    ``fields`` holds only the fields to set, normalized. With ``if_version``, the change is made
+    only if the memory has that version, 0 if there is none. ``new_id`` is the id of a memory that
+    the change creates. The caller chooses it and ``now``, so that repeating a failed transaction
+    gives the same state. ``caller`` is what the history says of who made the change.
+    """
+
+    kind: Kind
+    now: str
+    id: str | None = None
+    key: str | None = None
+    new_id: str = ""
+    fields: JsonObject = field(default_factory=JsonObject)
+    links: Sequence[JsonObject] = ()
+    remove_links: Sequence[JsonObject] = ()
+    new_key: str | None = None
+    if_version: int | None = None
+    to_version: int | None = None
+    caller: str = ""
+
+    @property
+    def linked_keys(self) -> list[str]:
+        """The keys that the change adds links to or removes links to, sorted."""
+        return sorted({link["key"] for link in (*self.links, *self.remove_links)})
+
+
+class MergedMemory(NamedTuple):
+    """A memory after a change.
+
+    ``links`` are its links to the change's `linked_keys`; ``updated`` names the fields that
+    changed. ``replaced`` is the version whose content a "store" replaced; 0 if none.
+    """
+
+    row: Row
+    links: tuple[LinkRow, ...]
+    updated: tuple[str, ...]
+    replaced: int = 0
+
+
+class BatchOptions(NamedTuple):
+    """How to import a batch.
+
+    ``replace`` allows memories to be replaced. ``dry_run`` writes nothing. ``quota`` is the most
+    memories that a namespace may hold; None sets no limit.
+    """
+
+    replace: bool
+    dry_run: bool
+    quota: int | None
+
+
+_OWN_REASONS = (
+    "key_taken",
+    "purged",
+    "storage_quota",
+    "checksum_mismatch",
+    "invalid_stored_value",
+)
+"""Why one memory of an import is refused by itself."""
+
+_PASSING_REASONS = ("busy", "timeout", "unavailable")
+"""Why a store refuses what it may accept when it answers again."""
+
+
+class MergedIncoming(NamedTuple):
+    """The outcome of importing a memory, with its row and links afterwards."""
+
+    outcome: Outcome
+    row: Row
+    links: tuple[LinkRow, ...]
+
+
+def check_version(change: Change, row: Row | None) -> None:
+    """Check that a change meets the version that it names.
+
+    Raises Refused: version_conflict, with the memory's version as ``expected``.
+    """
+    version = 0
+    if row is not None:
+        version = row.version
+
+    if change.if_version not in (None, version):
+        raise Refused("version_conflict", expected={"version": version})
+
+
+def create_row(change: Change, namespace: str) -> Row:
+    """Return the row of a new memory, with defaults in place of the change's fields."""
+    return Row(
+        namespace=namespace,
+        key=change.key or change.new_id,
+        id=change.new_id,
+        type="",
+        content="",
+        summary="",
+        category="",
+        tags="[]",
+        importance="medium",
+        archived=0,
+        score=SCORES["medium"],
+        scored=0,
+        metadata="{}",
+        created_at=change.now,
+        updated_at=change.now,
+    )
+
+
+def merge_change(change: Change, row: Row, links: Sequence[LinkRow]) -> MergedMemory:
+    """Return the memory with the change applied; ``updated_at`` moves only if something changed.
+
+    ``links`` are the memory's links to the change's `linked_keys`, ordered by target and type.
+    """
+    columns = _merge_fields(change, row)
+    merged_row = row._replace(**columns)
+    merged_links = merge_links(change, merged_row.key, links)
+
+    updated = [
+        FIELD_NAMES.get(name, name)
+        for name in columns
+        if getattr(merged_row, name) != getattr(row, name)
+    ]
+    if "importance" in updated and "memory_score" in updated and not merged_row.scored:
+        updated.remove("memory_score")  # nobody set it: it only follows the importance
+    if merged_links != tuple(links):
+        updated.append("links")
+
+    if updated:
+        # A clock that was set back must not make a memory older.
+        merged_row = merged_row._replace(updated_at=max(change.now, row.updated_at))
+
+    replaced = 0
+    if change.kind == "store" and "content" in updated:
+        replaced = row.version
+
+    # Two columns, score and scored, stand for one field, which is named once.
+    return MergedMemory(merged_row, merged_links, tuple(dict.fromkeys(updated)), replaced)
+
+
+def _merge_fields(change: Change, row: Row) -> JsonObject:
+    """Return the columns that a change sets, with their values."""
+    fields = change.fields
+    columns: JsonObject = {name: fields[name] for name in PLAIN_FIELDS if name in fields}
+
+    if change.new_key is not None:
+        columns["key"] = change.new_key
+    if change.kind == "append":
+        columns["content"] = _append(change, row)
+
+    if "tags" in fields:
+        unique_tags = list(dict.fromkeys(fields["tags"]))
+        columns["tags"] = dump_sorted_json(unique_tags)
+
+    # The score may also come in the metadata, but is kept in a column, by which links are ranked.
+    score = fields.get("memory_score")
+    if "metadata" in fields:
+        metadata = dict(fields["metadata"])
+        metadata_score = metadata.pop("memory_score", None)
+        if score is None:
+            score = metadata_score
+        columns["metadata"] = dump_sorted_json(metadata)
+
+    if score is not None:
+        columns["score"] = float(score) + 0.0  # no -0.0, which SQLite gives back as 0.0
+        columns["scored"] = 1
+    elif not row.scored:
+        importance = columns.get("importance", row.importance)
+        columns["score"] = SCORES[importance]  # follows the importance until somebody sets it
+
+    if change.kind == "store":
+        columns["archived"] = 0  # storing over an archived memory restores it
+    elif change.kind in ("archive", "expire"):
+        columns["archived"] = 1
+    elif "archived" in fields:
+        columns["archived"] = int(fields["archived"])
+
+    # What is revived after its end stays, until it gets another one.
+    is_revived = columns.get("archived") == 0
+    if is_revived and "expires_at" not in fields and row.expires_at <= change.now:
+        columns["expires_at"] = ""
+
+    return columns
+
+
+def _append(change: Change, row: Row) -> str:
+    """Return a content with an addition. Raises Refused: too_long."""
+    addition: str = change.fields["content"]
+    appended = row.content + addition
+    if len(appended) > MAX_LONG_CONTENT_CHARS:
+        raise Refused("too_long", "content", expected={"max_length": MAX_LONG_CONTENT_CHARS})
+
+    return appended
+
+
+def merge_links(change: Change, source: str, links: Sequence[LinkRow]) -> tuple[LinkRow, ...]:
+    """Return the links after a change, unique by target and type and in that order."""
+    merged = _index_links(links)
+
+    for removal in change.remove_links:
+        removed_kind = removal.get("type")
+        for target, kind in list(merged):
+            # Without a type, the links of all types are removed.
+            if target == removal["key"] and removed_kind in (None, kind):
+                del merged[target, kind]
+
+    for link in change.links:
+        target, kind = link["key"], link["type"]
+        existing = merged.get((target, kind))
+        term = link.get("term")
+        if term is None:
+            term = existing.term if existing else ""
+
+        weight = float(link["link_weight"]) + 0.0
+        merged[target, kind] = LinkRow(source, target, kind, weight, term)
+
+    return tuple(merged[name] for name in sorted(merged))
+
+
+def rename_links(links: Sequence[LinkRow], old_key: str, new_key: str) -> list[LinkRow]:
+    """Return links with a memory's new key in place of its old one, by source, target and type.
+
+    ``links`` are all links of the memory and all that lead to its old or new key. Two of them may
+    become one; then the heavier stays, or the one that led to the new key already.
+    """
+    renamed: dict[tuple[str, str, str], LinkRow] = {}
+
+    # Those with the new key first: of equal weights the first one stays.
+    for link in sorted(links, key=lambda link: (old_key in (link.source, link.target), link)):
+        new_link = rename_link(link, old_key, new_key)
+        name = (new_link.source, new_link.target, new_link.type)
+        existing = renamed.get(name)
+        if existing is None or existing.weight < new_link.weight:
+            renamed[name] = new_link
+
+    return sorted(renamed.values())
+
+
+def rename_link(link: LinkT, old_key: str, new_key: str) -> LinkT:
+    """Return a link with a new key at the ends that have the old one."""
+    if link.source == old_key:
+        link = link._replace(source=new_key)
+    if link.target == old_key:
+        link = link._replace(target=new_key)
+
+    return link
+
+
+def _index_links(links: Sequence[LinkRow]) -> dict[tuple[str, str], LinkRow]:
+    """Return links by what names them in their memory: target and type."""
+    return {(link.target, link.type): link for link in links}
+
+
+def merge_incoming(
+    incoming: IncomingMemory, row: Row | None, links: Sequence[LinkRow], *, replace: bool
+) -> MergedIncoming:
+    """Compare an incoming memory with the stored one, and return what to keep.
+
+    ``row`` is None if no memory is stored under this key. An equal memory is "unchanged"; one that
+    differs is "replaced" if ``replace`` is set, else the stored one is "kept". If the incoming
+    memory is provisional, the stored id, times, archived state and further links are kept.
+    """
+    new_row, new_links = incoming.stored.row, incoming.stored.links
+    if row is None:
+        return MergedIncoming("added", new_row, new_links)
+
+    if incoming.provisional:
+        new_row = new_row._replace(
+            id=row.id, created_at=row.created_at, updated_at=row.updated_at, archived=row.archived
+        )
+        new_links = tuple((_index_links(links) | _index_links(new_links)).values())
+
+    # The version is the store's own: an import brings none.
+    new_row = new_row._replace(version=row.version)
+
+    if new_row == row and set(new_links) == set(links):
+        return MergedIncoming("unchanged", row, tuple(links))
+
+    if not replace:
+        return MergedIncoming("kept", row, tuple(links))
+
+    # Not before the comparison: an import whose time alone is new would be a change each time.
+    if incoming.provisional:
+        imported_at = incoming.stored.row.updated_at
+        new_row = new_row._replace(updated_at=max(imported_at, row.updated_at))
+
+    return MergedIncoming("replaced", new_row, new_links)
+
+
+def list_outcomes(settled: Sequence[Outcome | BaseException]) -> list[Outcome | Exception]:
+    """Return what became of the memories of an import, in which some may be refused.
+
+    A memory that may be imported when the store answers again is refused too. Raises the first
+    exception that concerns more than one memory.
+    """
+    outcomes: list[Outcome | Exception] = []
+    for outcome in settled:
+        is_own = isinstance(outcome, Refused) and outcome.reason in _OWN_REASONS
+        if isinstance(outcome, BaseException) and not is_own and not is_passing(outcome):
+            raise outcome
+        outcomes.append(cast(Outcome | Exception, outcome))
+
+    return outcomes
+
+
+def is_passing(outcome: object) -> bool:
+    """Return whether a store refused something only because it could not answer just then."""
+    return isinstance(outcome, Refused) and outcome.reason in _PASSING_REASONS

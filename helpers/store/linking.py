@@ -1,0 +1,311 @@
+"""Writing links with their ranks and numbers."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
+from typing import NamedTuple
+
+from abilities.helpers.store import ranking
+from abilities.helpers.store.changes import rename_link, rename_links
+from abilities.helpers.store.deriving import get_rank_score
+from abilities.helpers.store.model import LinkRecord, LinkRow, Row
+from abilities.helpers.store.ranking import LINK_COLUMNS, OWN, RANKS, SIDES, Side, StaleMark
+from abilities.helpers.store.transaction import Columns, Statement, Transaction, split
+
+_RECORD = ", ".join(LinkRecord._fields)
+_PLACES = ", ".join("?" * (len(LinkRecord._fields) + 1))
+_SAVE = f"""
+INSERT INTO links (namespace, {_RECORD}) VALUES ({_PLACES})
+ON CONFLICT (namespace, source, target, type) DO UPDATE SET weight = excluded.weight,
+    term = excluded.term, rank = excluded.rank, back_rank = excluded.back_rank,
+    hash = excluded.hash
+"""
+_DELETE = "DELETE FROM links WHERE namespace = ? AND source = ? AND target = ? AND type = ?"
+_DELETE_FROM = "DELETE FROM links WHERE namespace = ? AND source = ? RETURNING target"
+_SCORES = """
+SELECT key, score FROM memories
+WHERE namespace = ? AND key = ANY (?) AND archived = 0 AND score BETWEEN 0 AND 1
+"""
+_COUNT = """
+INSERT INTO link_counts AS c (namespace, key, outgoing, incoming) VALUES (?, ?, ?, ?)
+ON CONFLICT (namespace, key) DO UPDATE
+SET outgoing = c.outgoing + excluded.outgoing, incoming = c.incoming + excluded.incoming
+"""
+_CLEAR_COUNT = """
+DELETE FROM link_counts WHERE namespace = ? AND key = ? AND outgoing = 0 AND incoming = 0
+"""
+_FROM_INDEX: dict[Side, str] = {
+    "target": f"SELECT namespace, {_RECORD} FROM links INDEXED BY links_incoming",
+    "source": f"SELECT namespace, {_RECORD} FROM links",
+}
+_ALL_AT = {side: f"{text} WHERE namespace = ? AND {side} = ?" for side, text in _FROM_INDEX.items()}
+_SCORED = f"""
+SELECT {LINK_COLUMNS}, t.score, s.score FROM ({{links}}) AS l
+LEFT JOIN memories AS t ON t.namespace = l.namespace AND t.key = l.target
+    AND t.archived = 0 AND t.score BETWEEN 0 AND 1
+LEFT JOIN memories AS s ON s.namespace = l.namespace AND s.key = l.source
+    AND s.archived = 0 AND s.score BETWEEN 0 AND 1
+"""
+_SOME_AT = {side: _SCORED.format(links=f"{text} LIMIT ?") for side, text in _ALL_AT.items()}
+
+
+def _write_behind(side: Side) -> tuple[str, ...]:
+    """Return statements for the links behind a mark: one per range of the index, in its order.
+
+    Each takes the namespace, the key and a limit last.
+    """
+    other, rank = OWN[side], RANKS[OWN[side]]
+    select = f"{_FROM_INDEX[side]} WHERE {{range}} AND namespace = ? AND {side} = ? ORDER BY"
+    order = f"{rank} DESC, weight DESC, {other}, type LIMIT ?"
+    ranges = (
+        f"{rank} = ? AND weight = ? AND ({other}, type) > (?, ?)",
+        f"{rank} = ? AND weight < ?",
+        f"{rank} < ?",
+    )
+    return tuple(
+        _SCORED.format(links=f"{select.format(range=each)} {order}")
+        + f" ORDER BY l.{rank} DESC, l.weight DESC, l.{other}, l.type"
+        for each in ranges
+    )
+
+
+_BEHIND = {side: _write_behind(side) for side in SIDES}
+_UPDATE = """
+UPDATE links SET rank = ?, back_rank = ?, hash = ?
+WHERE namespace = ? AND source = ? AND target = ? AND type = ?
+"""
+_MARK_COLUMNS = ", ".join(StaleMark._fields)
+_MARK = f"""
+INSERT INTO stale_ranks (namespace, {_MARK_COLUMNS}, since)
+VALUES (
+    ?, ?, ?, {2**31 - 1}, 1.0, '', '',
+    coalesce((SELECT number FROM versions WHERE namespace = ?), 0)
+)
+ON CONFLICT (namespace, side, key) DO UPDATE SET last_rank = excluded.last_rank,
+    last_weight = excluded.last_weight, last_key = excluded.last_key,
+    last_type = excluded.last_type, since = excluded.since
+"""
+_MOVE_MARK = """
+UPDATE stale_ranks SET last_rank = ?, last_weight = ?, last_key = ?, last_type = ?
+WHERE namespace = ? AND side = ? AND key = ?
+"""
+_UNMARK = "DELETE FROM stale_ranks WHERE namespace = ? AND side = ? AND key = ?"
+_OLD_MARKS = f"""
+SELECT {_MARK_COLUMNS} FROM (
+    SELECT *, row_number() OVER (ORDER BY since DESC) AS place
+    FROM stale_ranks WHERE namespace = ?
+) AS marks WHERE place > ? OR since <= (SELECT number FROM versions WHERE namespace = ?) - ?
+ORDER BY since LIMIT ?
+"""
+
+LinkName = tuple[str, str, str]
+"""Source, target and type of a link, which name it in its namespace."""
+
+
+class LinkMoves(NamedTuple):
+    """The sound links that a rename replaces, and those that it puts in their place."""
+
+    before: list[LinkRow]
+    after: list[LinkRow]
+
+
+async def save_links(
+    transaction: Transaction, row: Row, before: Sequence[LinkRow], after: Sequence[LinkRow]
+) -> None:
+    """Write the links of a memory that were added, changed or removed."""
+    former, present = set(before), set(after)
+    if former == present:
+        return
+
+    changed = await _rank(transaction, row, sorted(present - former))
+    await _write(
+        transaction, row.namespace, changed, set(map(_name, former)), set(map(_name, present))
+    )
+
+
+async def delete_links(transaction: Transaction, row: Row) -> None:
+    """Delete every link of a memory; the links of others to it stay."""
+    targets = await transaction.fetch(_DELETE_FROM, row.namespace, row.key)
+    gone = [(row.key, target, "") for (target,) in targets]
+    await _count(transaction, row.namespace, [], gone)
+
+
+async def move_links(transaction: Transaction, row: Row, new_key: str) -> LinkMoves:
+    """Give every link of a memory and to it the memory's new key.
+
+    ``row`` is the memory before. Links that led to the new key already find it now. Damaged links
+    move too and stay damaged, unless they would stand in the place of a sound one.
+    """
+    namespace = row.namespace
+    found = await transaction.fetch_each(
+        (_ALL_AT["source"], namespace, row.key),
+        (_ALL_AT["target"], namespace, row.key),
+        (_ALL_AT["target"], namespace, new_key),
+    )
+    records = {LinkRecord._make(columns) for rows in found for _, *columns in rows}
+    sound = await select_sound(transaction, sorted(records))
+    renamed = rename_links(sound, row.key, new_key)
+
+    moved: dict[LinkName, LinkRecord] = {}
+    for record in await _rank(transaction, row._replace(key=new_key), renamed):
+        moved[_name(record)] = record
+
+    stayed = set(map(_name, sound))
+    for record in records:
+        if _name(record) not in stayed:
+            damaged = rename_link(record, row.key, new_key)
+            moved.setdefault(_name(damaged), damaged)
+
+    former = set(map(_name, records))
+    await _write(transaction, namespace, moved.values(), former, moved.keys())
+    return LinkMoves(sound, renamed)
+
+
+async def _rank(transaction: Transaction, row: Row, links: Sequence[LinkRow]) -> list[LinkRecord]:
+    """Return the records of links; memories that are missing or archived have no score.
+
+    ``row`` is one of the memories at their ends, as it is to be.
+    """
+    scores = {row.key: get_rank_score(row)}
+    others = {key for link in links for key in (link.source, link.target)} - scores.keys()
+    if others:
+        for key, score in await transaction.fetch(_SCORES, row.namespace, sorted(others)):
+            scores[key] = score
+
+    records: list[LinkRecord] = []
+    async for portion in split(transaction, links):
+        for link in portion:
+            target_score, source_score = scores.get(link.target), scores.get(link.source)
+            records.append(LinkRecord.build(link, target_score, source_score))
+
+    return records
+
+
+async def select_sound(transaction: Transaction, records: Sequence[LinkRecord]) -> list[LinkRow]:
+    """Return the sound ones of any number of links."""
+    sound: list[LinkRow] = []
+    async for portion in split(transaction, records):
+        sound += [record.row for record in portion if record.is_sound]
+
+    return sound
+
+
+async def _write(
+    transaction: Transaction,
+    namespace: str,
+    records: Iterable[LinkRecord],
+    former: Set[LinkName],
+    present: Set[LinkName],
+) -> None:
+    """Write records, and remove the former links that are present no more."""
+    gone: list[Columns] = [(namespace, *name) for name in sorted(former - present)]
+    if gone:
+        await transaction.run_many(_DELETE, gone)
+
+    rows: list[Columns] = [(namespace, *record) for record in records]
+    if rows:
+        await transaction.run_many(_SAVE, rows)
+
+    await _count(transaction, namespace, present - former, former - present)
+
+
+async def _count(
+    transaction: Transaction, namespace: str, added: Iterable[LinkName], gone: Iterable[LinkName]
+) -> None:
+    """Keep the numbers of links that keys have and that lead to them."""
+    outgoing: Counter[str] = Counter()
+    incoming: Counter[str] = Counter()
+    for names, sign in ((added, 1), (gone, -1)):
+        for source, target, _ in names:
+            outgoing[source] += sign
+            incoming[target] += sign
+
+    rows: list[Columns] = []
+    for key in sorted(outgoing.keys() | incoming.keys()):
+        if outgoing[key] or incoming[key]:
+            rows.append((namespace, key, outgoing[key], incoming[key]))
+    if rows:
+        await transaction.run_many(_COUNT, rows)
+
+    less = [(namespace, key) for _, key, *amounts in rows if min(amounts) < 0]
+    if less:
+        await transaction.run_many(_CLEAR_COUNT, less)
+
+
+def _name(link: LinkRow | LinkRecord) -> LinkName:
+    return link.source, link.target, link.type
+
+
+async def update_ranks(transaction: Transaction, row: Row) -> None:
+    """Update the ranks of the links of a memory and to it, after its score or archived state.
+
+    This includes a memory that was just added or deleted. Ranks at a side where it has many links
+    are marked as stale instead. Damaged links stay as they are.
+    """
+    namespace, most = row.namespace, ranking.MOST_UPDATED + 1
+    at_sides = await transaction.fetch_each(
+        *((_SOME_AT[side], namespace, row.key, most) for side in SIDES)
+    )
+    few = [rows for rows in at_sides if len(rows) < most]
+    await _save_ranks(transaction, namespace, (columns for rows in few for columns in rows))
+
+    for side, rows in zip(SIDES, at_sides, strict=True):
+        if len(rows) == most:
+            await transaction.run(_MARK, namespace, side, row.key, namespace)
+        else:
+            await transaction.run(_UNMARK, namespace, side, row.key)
+
+
+async def refresh_stale_ranks(transaction: Transaction, namespace: str) -> None:
+    """Update some of the ranks behind the marks that a namespace does not keep."""
+    bounds = (ranking.MOST_STALE, namespace, ranking.LONGEST_STALE, ranking.MOST_REFRESHED)
+    marks = await transaction.fetch(_OLD_MARKS, namespace, *bounds)
+    for mark in map(StaleMark._make, marks):
+        if mark.is_sound:
+            await _refresh_behind(transaction, namespace, mark)
+
+
+async def _refresh_behind(transaction: Transaction, namespace: str, mark: StaleMark) -> None:
+    side, key, *last = mark
+    statements: list[Statement] = []
+    for text, values in zip(_BEHIND[side], (last, last[:2], last[:1]), strict=True):
+        given = [*values, namespace, key, ranking.BLOCK]
+        statements.append((text, *given))
+
+    found = await transaction.fetch_each(*statements)
+    links = [columns for rows in found for columns in rows][: ranking.BLOCK]
+    await _save_ranks(transaction, namespace, links)
+
+    if len(links) < ranking.BLOCK:
+        await transaction.run(_UNMARK, namespace, side, key)
+        return
+
+    # The mark moves behind the last sound link, and stays if there is none.
+    for *columns, _, _ in reversed(links):
+        record = LinkRecord._make(columns)
+        if record.is_sound:
+            place = (getattr(record, RANKS[OWN[side]]), record.weight)
+            name = (getattr(record, OWN[side]), record.type)
+            await transaction.run(_MOVE_MARK, *place, *name, namespace, side, key)
+            return
+
+
+async def _save_ranks(transaction: Transaction, namespace: str, links: Iterable[Columns]) -> None:
+    """Write the ranks of sound links that follow from the scores of now.
+
+    ``links`` are records with the scores of their targets and sources. Both ranks are written, so
+    that no link whose place in an index changes has a stale rank left.
+    """
+    # Not in SQL, because the hash of a link covers its ranks, and only Python computes it.
+    rows: list[Columns] = []
+    for *columns, target_score, source_score in links:
+        record = LinkRecord._make(columns)
+        if not record.is_sound:
+            continue
+
+        new = LinkRecord.build(record.row, target_score, source_score)
+        if new != record:
+            name = (namespace, new.source, new.target, new.type)
+            rows.append((new.rank, new.back_rank, new.hash, *name))
+
+    if rows:
+        await transaction.run_many(_UPDATE, rows)

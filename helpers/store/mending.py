@@ -1,0 +1,175 @@
+"""What is left of damaged memories and links: readable values, with defaults in place of others."""
+
+import re
+from collections.abc import Iterator
+from itertools import count
+
+import orjson
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.memory import ID_PATTERN, SCORES, USUAL_LINK_TYPE
+from abilities.declarations.values import JsonObject, as_object
+from abilities.helpers.store.changes import FIELD_NAMES
+from abilities.helpers.store.model import (
+    IMPORTANCES,
+    TYPES,
+    LinkRow,
+    Row,
+    dump_sorted_json,
+    is_fraction,
+    is_tags,
+    verify_saved,
+)
+from abilities.helpers.store.names import make_id, make_key, to_storable
+
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z")
+_NAMESPACE_CHAR = re.compile("[^A-Za-z0-9_.@:+=-]")
+_NAMESPACE_CHARS = 128
+_LOST = "\ufffd"
+"""Stands for a content of which nothing is left, because no content is empty."""
+
+
+def restore_row(row: Row, stored_hash: int, known: JsonObject) -> Row | None:
+    """Return a damaged row exactly as it was written, or None if that cannot be told.
+
+    ``known`` are columns as the store keeps them elsewhere: if the hash fits with those, they are
+    what was written.
+    """
+    restored = row._replace(**known)
+    try:
+        verify_saved(restored, stored_hash)
+    except (Refused, TypeError):
+        return None
+
+    return restored
+
+
+def mend_row(row: Row, now: str) -> Row:
+    """Return a damaged row with each impossible value replaced; what is readable stays.
+
+    A change to a damaged memory begins with this. Damage can give a column any type. ``now`` takes
+    the place of damaged times. The names stay: `propose_names` is for those.
+    """
+    type_, importance = row.type, row.importance
+    if type_ not in TYPES:
+        type_ = "core"
+    if importance not in IMPORTANCES:
+        importance = "medium"
+
+    score, scored = row.score, int(row.scored == 1)
+    if not is_fraction(score):
+        score, scored = SCORES[importance], 0
+
+    return row._replace(
+        type=type_,
+        importance=importance,
+        score=score,
+        scored=scored,
+        archived=int(row.archived == 1),
+        content=_mend_text(row.content) or _LOST,
+        summary=_mend_text(row.summary),
+        category=_mend_text(row.category),
+        tags=_mend_tags(row.tags),
+        metadata=_mend_metadata(row.metadata),
+        created_at=mend_time(row.created_at, now),
+        updated_at=mend_time(row.updated_at, now),
+        expires_at=mend_time(row.expires_at, ""),
+    )
+
+
+def propose_names(row: Row) -> Iterator[Row]:
+    """Yield a damaged row with a namespace, a key and an id that can be ones, again and again.
+
+    Take the first one whose key and id no other memory has: of two memories that damage gave the
+    same name, the second one gets another.
+    """
+    namespace = mend_namespace(row.namespace)
+    key = make_key(_to_text(row.key))
+    memory_id = _mend_text(row.id)
+    if not re.fullmatch(ID_PATTERN[1:-1], memory_id):
+        memory_id = make_id(namespace, key)
+
+    mended = row._replace(namespace=namespace, key=key, id=memory_id)
+    yield mended
+
+    for number in count(2):
+        other_key = make_key(f"{key}\ufffd{number}")
+        other_id = make_id(namespace, other_key)
+        yield mended._replace(key=other_key)
+        yield mended._replace(key=other_key, id=other_id)
+
+
+def mend_namespace(namespace: object) -> str:
+    """Return a namespace that can be one; what is readable of a damaged one stays."""
+    mended = _NAMESPACE_CHAR.sub("_", _to_text(namespace))
+    return mended[:_NAMESPACE_CHARS] or "default"
+
+
+def mend_link(link: LinkRow) -> LinkRow:
+    """Return a damaged link with each impossible value replaced; what is readable stays."""
+    weight = link.weight
+    if not is_fraction(weight):
+        weight = 0.5
+
+    return LinkRow(
+        make_key(_to_text(link.source)),
+        make_key(_to_text(link.target)),
+        _mend_text(link.type) or USUAL_LINK_TYPE,
+        weight,
+        _mend_text(link.term),
+    )
+
+
+def mend_time(time: object, now: str) -> str:
+    """Return a time if it is one, else ``now``."""
+    if isinstance(time, str) and _TIME.fullmatch(time):
+        return time
+
+    return now
+
+
+def list_replaced(damaged: Row | None, mended: Row | None) -> tuple[str, ...]:
+    """Return the fields of a damaged memory whose values were replaced; none without a memory."""
+    replaced: list[str] = []
+    for column in Row._fields:
+        before, after = getattr(damaged, column, None), getattr(mended, column, None)
+        if column != "version" and before != after:
+            replaced.append(FIELD_NAMES.get(column, column))
+
+    return tuple(dict.fromkeys(replaced))  # two columns stand for one field
+
+
+def _to_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode(errors="surrogateescape")
+
+    return ""
+
+
+def _mend_text(value: object) -> str:
+    """Replace bytes that are not UTF-8, which a store returns as lone surrogates."""
+    return to_storable(_to_text(value))
+
+
+def _mend_tags(text: object) -> str:
+    tags = _parse_json(text)
+    if is_tags(tags):
+        return dump_sorted_json(tags)
+
+    return "[]"
+
+
+def _mend_metadata(text: object) -> str:
+    metadata = as_object(_parse_json(text))
+    return dump_sorted_json(metadata or {})
+
+
+def _parse_json(text: object) -> object:
+    try:
+        value: object = orjson.loads(_mend_text(text))
+    except ValueError:
+        return None
+
+    return value

@@ -1,0 +1,107 @@
+"""Open the store that a URL names."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from abilities.helpers.search.terms import Language
+from abilities.helpers.store.originals import RepairReport
+from abilities.helpers.store.protocol import ServableStore
+from abilities.helpers.store.sqlite.schema import is_store_header as is_store_header
+from abilities.helpers.store.sqlite.store import SqliteStore
+from abilities.helpers.store.timeline import HistoryLimits
+
+if TYPE_CHECKING:
+    from abilities.helpers.store.postgres.store import PostgresStore
+
+_SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
+
+DEFAULT_HISTORY = HistoryLimits()
+
+STORE_SUFFIXES = ("-", ".before-")
+"""How the names of files go on that lie beside a store: its log, its lock, its earlier states."""
+
+
+def store_path(url: str) -> Path | None:
+    """Return the absolute path of a store that is a file, or None for a database on a server."""
+    if not url.startswith(_SQLITE):
+        return None
+
+    return Path(url.removeprefix(_SQLITE)).expanduser().absolute()
+
+
+def check_store_url(url: str) -> None:
+    """Raise ValueError, with a sentence that shows the right form, if a store's URL has another."""
+    for scheme in (_SQLITE, *_POSTGRES):
+        if url.startswith(scheme) and url != scheme:
+            return
+
+    raise ValueError(
+        "must be 'sqlite:///' and a path, for example 'sqlite:///~/.abilities/memory.db', "
+        "or 'postgresql://user@host/database'"
+    )
+
+
+def open_store(
+    url: str,
+    *,
+    max_memories: int | None = None,
+    language: str = "english",
+    history: HistoryLimits = DEFAULT_HISTORY,
+) -> ServableStore:
+    """Return the memory store at a URL; it connects when first used.
+
+    ``max_memories`` is the most that one namespace may hold; None sets no limit. ``language`` is
+    that of the recall index if this makes one. ``history`` says how long what changes replaced is
+    kept.
+    Raises ValueError if the URL cannot be used, or if its database driver is not installed.
+    """
+    check_store_url(url)
+    path = store_path(url)
+
+    if path is not None:
+        return SqliteStore(path, max_memories=max_memories, language=language, history=history)
+
+    return _open_postgres(url, max_memories, language, history)
+
+
+async def repair_store(
+    url: str, originals: Path | None, progress: Callable[[int], None], *, dry_run: bool
+) -> RepairReport:
+    """Mend the store at a URL, as `sqlite.repair` and `PostgresStore.repair` say.
+
+    Raises ValueError as `open_store`, FileExistsError, OSError, Refused, UnsoundCopy.
+    """
+    path = store_path(url)
+    if path is not None:
+        from abilities.helpers.store.sqlite.repair import repair
+
+        return await asyncio.to_thread(repair, path, originals, progress, dry_run=dry_run)
+
+    store = _open_postgres(url)
+    try:
+        await store.prepare()
+        return await store.repair(originals, progress, dry_run=dry_run)
+    finally:
+        await store.close()
+
+
+def _open_postgres(
+    url: str,
+    max_memories: int | None = None,
+    language: str = "english",
+    history: HistoryLimits = DEFAULT_HISTORY,
+) -> "PostgresStore":
+    # Imported here, because the driver is an optional dependency.
+    try:
+        from abilities.helpers.store.postgres.store import PostgresStore
+    except ImportError:
+        raise ValueError(
+            "PostgreSQL is not installed; run: pip install 'agent-abilities[postgres]'"
+        ) from None
+
+    return PostgresStore(
+        url, max_memories=max_memories, language=Language(language), history=history
+    )

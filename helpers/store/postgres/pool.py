@@ -1,0 +1,243 @@
+"""Connections to a PostgreSQL database whose schema is in place."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.search.terms import Language
+from abilities.helpers.store.postgres.errors import translate_postgres_error
+from abilities.helpers.store.postgres.migration import migrate
+from abilities.helpers.store.postgres.statements import Connection
+
+MAX_CONNECTIONS = 8
+CONNECT_SECONDS = 5
+WAIT_SECONDS = 5
+"""Longest wait for a connection; a server that cannot be reached is reported within this time."""
+LOCK_SECONDS = 3
+STATEMENT_SECONDS = 5
+CALL_SECONDS = 20.0
+"""Longest time for a whole transaction, in case the connection is lost without an error."""
+OPEN_SECONDS = 9.0
+"""Longest wait for the schema to be brought forward; a call has ten seconds in all."""
+PROBE_SECONDS = 1.0
+"""Longest wait for a connection of its own when it is asked whether the server answers."""
+IDLE_SECONDS = 60
+"""After this time an unused connection is closed; one always stays open."""
+
+_DEFAULTS: dict[str, str | int | None] = {
+    "connect_timeout": CONNECT_SECONDS,
+    # A silent server is given up after 5 + 3 * 2 seconds, or 10 if it owes an acknowledgment.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "application_name": "agent-abilities",
+}
+"""Parameters that a URL may override: libpq notices within seconds that a server has vanished."""
+
+_SESSION_SETTINGS = f"""
+SET search_path = abilities_data, public;
+SET statement_timeout = '{STATEMENT_SECONDS}s';
+SET lock_timeout = '{LOCK_SECONDS}s';
+SET idle_in_transaction_session_timeout = '{4 * STATEMENT_SECONDS}s';
+SET default_transaction_isolation = 'repeatable read';
+SET max_parallel_workers_per_gather = 0;
+SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
+"""
+"""What every session sets. A weaker synchronous_commit could lose acknowledged changes.
+
+Repeatable read is for reads, whose transactions begin by themselves; those that begin explicitly
+are read committed. A search of one caller must not take several processors from the others.
+"""
+
+
+def build_conninfo(url: str) -> str:
+    """Return a URL as libpq's parameters, with our defaults for what the URL leaves open.
+
+    If it names several hosts, connections go to the one that can be written to. Raises ValueError
+    for a URL that libpq cannot read.
+    """
+    try:
+        requested = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        message = "is not a PostgreSQL URL, for example 'postgresql://user@host/database'"
+        raise ValueError(message) from error
+
+    # A standby accepts connections too, but no changes.
+    parameters = dict(_DEFAULTS)
+    if _count_hosts(requested) > 1:
+        parameters["target_session_attrs"] = "read-write"
+    parameters.update(requested)
+
+    return make_conninfo("", **parameters)
+
+
+def accept_any_host(conninfo: str) -> str | None:
+    """Return parameters for connections to any of the hosts, or None if there is only one."""
+    if _count_hosts(conninfo_to_dict(conninfo)) == 1:
+        return None
+
+    return make_conninfo(conninfo, target_session_attrs="any")
+
+
+def _count_hosts(parameters: dict[str, str | int | None]) -> int:
+    hosts = str(parameters.get("host", ""))
+    return hosts.count(",") + 1
+
+
+class Pool:
+    """Connections to the first host that the connection string accepts.
+
+    The schema is created, or brought forward, before the first connection is lent. With ``check``,
+    every connection is tested before it is lent, and replaced if it is lost. ``language`` is for
+    the recall index of a store that is created or has none yet.
+    """
+
+    def __init__(self, conninfo: str, language: Language, *, check: bool = False) -> None:
+        check_connection = None
+        if check:
+            check_connection = AsyncConnectionPool.check_connection
+
+        self._conninfo = conninfo
+        self._language = language
+        self._pool = cast(
+            "AsyncConnectionPool[Connection]",
+            AsyncConnectionPool(
+                conninfo,
+                open=False,
+                min_size=1,  # a call after a quiet time need not wait for a connection
+                max_size=MAX_CONNECTIONS,
+                timeout=WAIT_SECONDS,
+                max_idle=IDLE_SECONDS,
+                reconnect_timeout=WAIT_SECONDS,
+                kwargs={"autocommit": True},  # transactions are begun explicitly
+                configure=_configure,
+                check=check_connection,
+            ),
+        )
+        self._opening: asyncio.Task[None] | None = None
+        self._is_reached = False  # whether the server ever answered
+        self._is_open = False
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a connection."""
+        return self._pool.get_stats().get("requests_waiting", 0)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[Connection]:
+        """Lend a connection that commits each statement, for at most `CALL_SECONDS`.
+
+        Bringing the schema forward may take minutes, and goes on if a caller gives up: then it is
+        Refused("busy"). Raises Refused for every error of the database or the network, those in the
+        caller's block included.
+        """
+        if not self._is_open:
+            await self._wait_until_open(OPEN_SECONDS)
+
+        try:
+            async with asyncio.timeout(CALL_SECONDS), self._pool.connection() as connection:
+                yield connection
+        except PoolTimeout as error:
+            raise await self._explain_wait() from error
+        except (psycopg.Error, OSError) as error:  # TimeoutError is an OSError
+            raise translate_postgres_error(error) from error
+
+    @asynccontextmanager
+    async def own_connection(self) -> AsyncGenerator[Connection]:
+        """Make a connection that is not the pool's, on any event loop. Raises Refused."""
+        try:
+            async with await self._connect() as connection:
+                await _configure(connection)
+                yield connection
+        except (psycopg.Error, OSError) as error:
+            raise translate_postgres_error(error) from error
+
+    async def prepare(self) -> None:
+        """Connect and bring the schema forward, however long it takes. Raises Refused."""
+        await self._wait_until_open(None)
+
+    async def probe(self) -> None:
+        """Check that the server lets us in, by a connection that waits for no other call.
+
+        Raises Refused: busy if the schema is not in place yet, and others, within `PROBE_SECONDS`.
+        """
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                connection = await self._connect()
+            await connection.close()
+        except (psycopg.Error, OSError) as error:
+            raise translate_postgres_error(error) from error
+
+        if not self._is_open:
+            raise Refused("busy")
+
+    async def _explain_wait(self) -> Refused:
+        """Say why there was no connection: the server lets nobody in, or all are in use."""
+        try:
+            await self.probe()
+        except Refused as refused:
+            return refused
+
+        return Refused("busy")
+
+    async def _wait_until_open(self, seconds: float | None) -> None:
+        """Wait for the one task that opens the pool; the next call starts it again if it failed."""
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(_hear)
+
+        # Waiting is cancelled, never the task: others wait for it too.
+        opening = self._opening
+        if seconds is not None:
+            await asyncio.wait([opening], timeout=WAIT_SECONDS)
+            if not opening.done() and not self._is_reached:
+                raise Refused("unavailable")
+            seconds -= WAIT_SECONDS
+
+        await asyncio.wait([opening], timeout=seconds)
+        if not opening.done():
+            raise Refused("busy")
+
+        if self._opening is opening and not self._is_open:
+            self._opening = None
+        await opening
+
+    async def _open(self) -> None:
+        # By a connection of its own: the pool does not tell why it cannot make one.
+        async with self.own_connection() as connection:
+            self._is_reached = True
+            await migrate(connection, self._language)
+
+        await self._pool.open()
+        self._is_open = True
+
+    async def _connect(self) -> Connection:
+        return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+
+
+def _hear(task: asyncio.Task[None]) -> None:
+    """Take note of a task's exception, which nobody may be waiting for any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _configure(connection: Connection) -> None:
+    for statement in _SESSION_SETTINGS.split(";"):
+        await connection.execute(statement.encode())
+
+    await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)

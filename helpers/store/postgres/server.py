@@ -1,0 +1,237 @@
+"""Transactions in a PostgreSQL database, on one host or several."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
+
+import psycopg
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.search.terms import Language
+from abilities.helpers.store.engine import Work
+from abilities.helpers.store.expiry import MemoriesDue
+from abilities.helpers.store.postgres.errors import is_conflict, translate_for_read
+from abilities.helpers.store.postgres.pool import Pool, accept_any_host
+from abilities.helpers.store.postgres.statements import (
+    BEGIN_READ,
+    EXPECT_VERSION,
+    LOCK_AND_EXPECT_VERSION,
+    Connection,
+)
+from abilities.helpers.store.postgres.transaction import PostgresTransaction
+from abilities.helpers.turns import TurnSlots
+
+ResultT = TypeVar("ResultT")
+
+MAX_ATTEMPTS = 4
+"""How often a change is tried that PostgreSQL gives up because of another transaction."""
+SEEK_SECONDS = 0.1
+"""Between two attempts to find a leader."""
+READS = 6
+"""Reads that run at a time; the other connections are for changes."""
+OWN_READS = 4
+"""Reads of one namespace at a time."""
+
+_log = logging.getLogger("abilities")
+
+
+class Server:
+    """A database on one host or several, and its transactions; used on one event loop only."""
+
+    def __init__(self, conninfo: str, language: Language) -> None:
+        self._leader = Pool(conninfo, language)
+        self._any_host: Pool | None = None
+        self._seeking: asyncio.Task[None] | None = None
+        self._slots = TurnSlots(READS, OWN_READS)
+
+        any_host = accept_any_host(conninfo)
+        if any_host is not None:
+            self._any_host = Pool(any_host, language, check=True)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a connection."""
+        return self._leader.waiting + len(self._slots)
+
+    async def prepare(self) -> None:
+        """Connect to the leader and bring the schema forward, however long it takes."""
+        await self._leader.prepare()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._seeking is not None:
+            self._seeking.cancel()
+
+        await self._leader.close()
+        if self._any_host is not None:
+            await self._any_host.close()
+
+    async def read(self, namespace: str, work: Work[ResultT], *, now: str | None = None) -> ResultT:
+        """Do work that sees one snapshot of the database and changes nothing. Raises Refused.
+
+        With ``now``, it raises MemoriesDue if memories of the namespace expired by then.
+
+        Namespaces take turns. While no host accepts changes, for example between the loss of a
+        leader and the choice of the next one, any host that can be reached answers.
+        """
+        async with self._slots.take(namespace):
+            return await self._read(namespace, work, now)
+
+    async def _read(self, namespace: str, work: Work[ResultT], now: str | None) -> ResultT:
+        # As long as the leader is sought, a read does not wait for it again.
+        if self._any_host is None or self._seeking is None:
+            try:
+                return await _run_in_snapshot(self._leader, namespace, work, now)
+            except Refused as error:
+                if error.reason != "unavailable":
+                    raise
+
+                self._start_seeking()
+                if self._any_host is None:
+                    raise
+
+        return await _run_in_snapshot(self._any_host, namespace, work, now)
+
+    async def probe(self) -> None:
+        """Check that a host answers to more connections than those in use. Raises Refused."""
+        try:
+            await self._leader.probe()
+        except Refused as error:
+            if error.reason != "unavailable" or self._any_host is None:
+                raise
+            await self._any_host.probe()
+
+    @asynccontextmanager
+    async def long_snapshot(self) -> AsyncGenerator[Connection]:
+        """Make a connection that sees one snapshot, for work without a time limit. Raises Refused.
+
+        The pool must be prepared; the connection is none of its own, so any loop may be used.
+        Unlike in `read`, there is no pipeline, so that the work can fetch rows in portions.
+        """
+        async with self._leader.own_connection() as connection, connection.transaction():
+            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            await connection.execute("SET LOCAL statement_timeout = 0")
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            await EXPECT_VERSION.execute(connection)
+            yield connection
+
+    @asynccontextmanager
+    async def long_write(self, namespace: str, *, dry_run: bool) -> AsyncGenerator[Connection]:
+        """Make a connection that alone changes a namespace, without a time limit. Raises Refused.
+
+        What was changed is committed with the end of the block, unless it is a dry run. The pool
+        must be prepared.
+        """
+        async with (
+            self._leader.own_connection() as connection,
+            connection.transaction(force_rollback=dry_run),
+        ):
+            for setting in ("statement", "lock", "idle_in_transaction_session"):
+                await connection.execute(f"SET LOCAL {setting}_timeout = 0".encode())
+            await LOCK_AND_EXPECT_VERSION.execute(connection, f"abilities:{namespace}")
+            yield connection
+
+    def own_connection(self) -> AbstractAsyncContextManager[Connection]:
+        """Make a connection that commits each statement, for one that no transaction may hold.
+
+        The pool must be prepared. Raises Refused.
+        """
+        return self._leader.own_connection()
+
+    async def write(self, namespace: str, work: Work[ResultT]) -> ResultT:
+        """Do work in a transaction, the only one that changes the namespace. Raises Refused.
+
+        One lock per namespace, instead of locks on rows, leaves our own changes nothing to deadlock
+        over. Work that PostgreSQL gives up because of somebody else's transaction is tried again.
+        """
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                async with self._leader.connection() as connection:
+                    return await _run_and_commit(connection, namespace, work)
+            except Refused as error:
+                if error.reason == "unavailable":
+                    self._start_seeking()
+                if attempt == MAX_ATTEMPTS or not is_conflict(error):
+                    raise
+
+        raise AssertionError("the last attempt returns or raises")
+
+    def _start_seeking(self) -> None:
+        if self._seeking is None:
+            self._seeking = asyncio.get_running_loop().create_task(self._seek_leader())
+
+    async def _seek_leader(self) -> None:
+        """Try connections until the leader answers; the pool replaces those that are lost."""
+        while True:
+            try:
+                async with self._leader.connection() as connection:
+                    await connection.execute("SELECT 1")
+                break
+            except Refused as error:
+                if error.reason != "unavailable":
+                    break
+                await asyncio.sleep(SEEK_SECONDS)
+
+        self._seeking = None
+
+
+async def _run_in_snapshot(
+    pool: Pool, namespace: str, work: Work[ResultT], now: str | None
+) -> ResultT:
+    # All statements of a pipeline are one transaction, without a BEGIN or an end of their own, and
+    # the check of the version travels with the first statement of the work:
+    # https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-PIPELINING
+    try:
+        async with pool.connection() as connection, connection.pipeline():
+            if now is None:
+                await EXPECT_VERSION.execute(connection)
+                return await work(PostgresTransaction(connection))
+
+            return await _run_unless_due(connection, namespace, work, now)
+    except Refused as error:
+        raise translate_for_read(error) from error.__cause__
+
+
+async def _run_unless_due(
+    connection: Connection, namespace: str, work: Work[ResultT], now: str
+) -> ResultT:
+    """Do work. Raises MemoriesDue after it, even if the work raised Refused."""
+    beginning = await connection.execute(BEGIN_READ, (namespace, now))
+    result: ResultT | Refused
+    try:
+        result = await work(PostgresTransaction(connection))
+    except Refused as error:
+        result = error
+
+    ((has_due,),) = await beginning.fetchall()
+    if has_due:
+        raise MemoriesDue
+    if isinstance(result, Refused):
+        raise result
+    return result
+
+
+async def _run_and_commit(connection: Connection, namespace: str, work: Work[ResultT]) -> ResultT:
+    """Do work and commit it. Raises Refused("unavailable") if a required standby may not have it.
+
+    PostgreSQL reports a commit as done, with a warning, if its wait for a standby is interrupted,
+    for example by statement_timeout:
+    https://www.postgresql.org/docs/current/warm-standby.html#SYNCHRONOUS-REPLICATION-HA
+    """
+    warnings: list[psycopg.errors.Diagnostic] = []
+    connection.add_notice_handler(warnings.append)
+    try:
+        async with connection.pipeline(), connection.transaction():
+            await LOCK_AND_EXPECT_VERSION.execute(connection, f"abilities:{namespace}")
+            result = await work(PostgresTransaction(connection))
+            warnings.clear()  # those of the work; from here on they are the commit's
+    finally:
+        connection.remove_notice_handler(warnings.append)
+
+    if warnings:
+        _log.warning("a commit is in doubt: %s", warnings[0].message_primary)
+        raise Refused("unavailable")
+
+    return result

@@ -1,0 +1,272 @@
+"""Queries and statistics of a store, in a snapshot of the caller."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from abilities.helpers.search.recall import Filters
+from abilities.helpers.store.model import IMPORTANCES, TYPES, StoredMemory
+from abilities.helpers.store.protocol import Stats
+from abilities.helpers.store.query import Matches, MemoryPage, Numbers, Position, Query, SearchPlan
+from abilities.helpers.store.reads import read_ids
+from abilities.helpers.store.transaction import Statement, Transaction
+
+_SORT_COLUMNS = ("created_at", "updated_at", "accessed_at", "importance", "access_count")
+
+_HAS_TAG = "EXISTS (SELECT 1 FROM tags WHERE namespace = s.namespace AND id = s.id AND tag = ?)"
+_COUNTER = """
+SELECT coalesce(sum(number), 0) FROM counters
+WHERE namespace = ? AND name = ? AND value = ? AND archived <= ?
+"""
+_COUNTERS = """
+SELECT name, archived, value, number FROM counters WHERE namespace = ? AND name <> 'tag'
+"""
+_TOP_TAGS = """
+SELECT value, number FROM counters WHERE namespace = ? AND name = 'tag' AND archived = 0
+ORDER BY number DESC, value LIMIT 10
+"""
+_OLDEST = "SELECT min(created_at) FROM shelf WHERE namespace = ?"
+_NEWEST = "SELECT max(created_at) FROM shelf WHERE namespace = ?"
+_MOST_ACCESSED = """
+SELECT id FROM shelf INDEXED BY shelf_count WHERE namespace = ? AND access_count > 0
+ORDER BY access_count DESC, id LIMIT 1
+"""
+
+
+class Condition(NamedTuple):
+    """A condition in SQL on rows of the memory index, ``s``, and the values that it binds."""
+
+    text: str
+    values: list[str | int]
+
+    @property
+    def filter(self) -> str:
+        """The condition for rows that are found by their names: no index serves it then."""
+        return re.sub(r"\bs\.(\w+) (=|>=) \?", r"FILTER(s.\1) \2 ?", self.text)
+
+
+def select_passing(filters: Filters) -> Condition:
+    """Return the condition of memories that pass filters; the namespace is left to the caller."""
+    query = Query(
+        type=filters.type,
+        category=filters.category,
+        importance=filters.importance,
+        archived=filters.archived,
+    )
+    condition = _select_matching(query, filters.tags)
+    if filters.changed_since is None:
+        return condition
+
+    text = f"{condition.text} AND s.updated_at >= ?"
+    return Condition(text, [*condition.values, filters.changed_since])
+
+
+def _select_matching(query: Query, tags: Iterable[str]) -> Condition:
+    """Return the condition of a query's filters, with ``tags`` in place of its own."""
+    conditions = ["true"]
+    values: list[str | int] = []
+
+    if not query.archived:
+        conditions.append("s.archived = 0")
+
+    for tag in tags:
+        conditions.append(_HAS_TAG)
+        values.append(tag)
+
+    for name, value in query.filters:
+        conditions.append(f"s.{name} = ?")
+        values.append(value)
+
+    return Condition(" AND ".join(conditions), values)
+
+
+class _Selection(NamedTuple):
+    """The memories that match: the FROM and WHERE clauses, and the values to bind.
+
+    The clauses consist of our own names only; what the caller gave is bound. ``column`` is what the
+    memories are sorted by, and ``name`` their id, which orders ties.
+    """
+
+    source: str
+    condition: str
+    values: list[str | int]
+    column: str
+    name: str
+
+    @property
+    def positions(self) -> str:
+        """The statement for the positions of these memories."""
+        columns = f"{self.column} AS value, {self.name} AS id"
+        return f"SELECT {columns} FROM {self.source} WHERE {self.condition}"
+
+
+async def run_query(transaction: Transaction, namespace: str, query: Query) -> MemoryPage:
+    """Return a page of matching memories, and how many match."""
+    query, numbers = await _read_numbers(transaction, namespace, query)
+    plan = SearchPlan(Matches("true", ()), Matches("true", ()))
+    if query.search:
+        plan = await transaction.plan_search(namespace, query, numbers)
+
+    total = 0
+    are_few = plan.are_few or numbers.fewest <= transaction.most_sorted
+    if not are_few:
+        total = await _count_total(transaction, namespace, query, numbers, plan)
+        if total <= query.offset:
+            return MemoryPage((), total, (), has_more=False)
+        are_few = total <= transaction.most_sorted
+
+    # Sorting all matches costs their number; meeting them in order costs how far apart they lie.
+    if are_few:
+        total, positions = await _sort(transaction, query, _select(namespace, query, plan.found))
+    else:
+        positions = await _go_along(transaction, query, _select(namespace, query, plan.met))
+
+    # One more than asked for tells whether more follow.
+    has_more = len(positions) > query.limit
+    positions = positions[: query.limit]
+    memories = await read_ids(transaction, namespace, [position.id for position in positions])
+    return MemoryPage(tuple(memories), total, tuple(positions), has_more)
+
+
+async def _read_numbers(
+    transaction: Transaction, namespace: str, query: Query
+) -> tuple[Query, Numbers]:
+    """Return a query whose first tag is the rarest one, and what the counters say of it."""
+    archived = int(query.archived)
+    asked: list[tuple[str, str, int]] = [("all", "", 1), ("all", "", archived)]
+    asked += [("tag", tag, archived) for tag in query.tags]
+    for name, value in query.filters:
+        if name != "category":
+            asked.append((name, str(value), archived))
+
+    statements: list[Statement] = [(_COUNTER, namespace, *counter) for counter in asked]
+    numbers = [int(number) for ((number,),) in await transaction.fetch_each(*statements)]
+
+    size, visible, *others = numbers
+    tags = sorted(zip(others, query.tags, strict=False))
+    query = replace(query, tags=tuple(tag for _, tag in tags))
+    return query, Numbers(size, visible, min(numbers))
+
+
+def _select(namespace: str, query: Query, matches: Matches) -> _Selection:
+    """Build the selection of the memories that match a query.
+
+    SQLite would choose its own order of tables; CROSS JOIN fixes the one that is meant.
+    """
+    source = matches.source or "shelf AS s"
+    conditions = ["s.namespace = ?"]
+    values: list[str | int] = [namespace]
+    tags = list(query.tags)
+
+    is_by_tag = bool(tags) and not matches.source
+    if is_by_tag:
+        source = "tags AS t CROSS JOIN shelf AS s"
+        conditions.append("s.namespace = t.namespace AND s.id = t.id")
+        conditions.append("t.namespace = ? AND t.tag = ?")
+        values += [namespace, tags.pop(0)]
+        if not query.archived:
+            conditions.append("t.archived = 0")
+
+    filters = _select_matching(query, tags)
+    conditions += [matches.condition, filters.text]
+    values += [*matches.values, *filters.values]
+    # Within a tag, its index is sorted by access, so that this order needs no sorting.
+    table = "t" if is_by_tag and query.sort_by == "accessed_at" else "s"
+    column = _SORT_COLUMNS[_SORT_COLUMNS.index(query.sort_by)]
+    return _Selection(source, " AND ".join(conditions), values, f"{table}.{column}", f"{table}.id")
+
+
+async def _count_total(
+    transaction: Transaction, namespace: str, query: Query, numbers: Numbers, plan: SearchPlan
+) -> int:
+    """Return how many memories match: from a counter if one knows it, else by counting them."""
+    if query.counter is not None:
+        return numbers.fewest
+    if plan.total is not None:
+        return plan.total
+
+    source, condition, values, *_ = _select(namespace, query, plan.found)
+    rows = await transaction.fetch(f"SELECT count(*) FROM {source} WHERE {condition}", *values)
+    ((total,),) = rows
+    return int(total)
+
+
+async def _sort(
+    transaction: Transaction, query: Query, found: _Selection
+) -> tuple[int, list[Position]]:
+    """Return how many memories match, and the positions of a page, after finding all of them."""
+    page = _select_page(query, "value", "id")
+    rows = await transaction.fetch(
+        f"""
+        WITH found AS MATERIALIZED ({found.positions})
+        SELECT matching.number, page.value, page.id
+        FROM (SELECT count(*) AS number FROM found) AS matching LEFT JOIN (
+            SELECT value, id FROM found WHERE {page.text}
+        ) AS page ON true ORDER BY {_order(query, "page.value", "page.id")}
+        """,
+        *found.values,
+        *page.values,
+    )
+    (total, *_), *_ = rows
+    return int(total), [Position(value, name) for _, value, name in rows if name is not None]
+
+
+async def _go_along(transaction: Transaction, query: Query, met: _Selection) -> list[Position]:
+    """Return the positions of a page, of memories that are met in its order."""
+    page = _select_page(query, met.column, met.name)
+    text = f"{met.positions} AND {page.text}"
+    return [
+        Position(*columns) for columns in await transaction.fetch(text, *met.values, *page.values)
+    ]
+
+
+def _select_page(query: Query, column: str, name: str) -> Condition:
+    """Return the condition of what a page goes on behind, with the order and the bounds of it."""
+    text = "true"
+    values: list[str | int] = []
+    if query.after is not None:
+        comparison = "<" if query.descending else ">"
+        text = f"({column}, {name}) {comparison} (?, ?)"
+        values += query.after
+
+    text = f"{text} ORDER BY {_order(query, column, name)} LIMIT ? OFFSET ?"
+    return Condition(text, [*values, query.limit + 1, query.offset])
+
+
+def _order(query: Query, column: str, name: str) -> str:
+    direction = "DESC" if query.descending else "ASC"
+    return f"{column} {direction}, {name} {direction}"
+
+
+async def read_stats(transaction: Transaction, namespace: str) -> Stats:
+    """Return the statistics of a namespace."""
+    statements = (_COUNTERS, _TOP_TAGS, _OLDEST, _NEWEST, _MOST_ACCESSED)
+    fetched = await transaction.fetch_each(*((text, namespace) for text in statements))
+    counters, tags, ((oldest,),), ((newest,),), accessed = fetched
+
+    most_accessed: StoredMemory | None = None
+    for memory in await read_ids(transaction, namespace, [name for (name,) in accessed]):
+        if isinstance(memory, StoredMemory):
+            most_accessed = memory
+
+    numbers: Counter[tuple[str, int, str]] = Counter()
+    for name, archived, value, number in counters:
+        numbers[name, archived, value] = number
+
+    by_importance: dict[str, int] = {}
+    for name in reversed(IMPORTANCES):  # the highest first, as replies show them
+        by_importance[name] = numbers["importance", 0, str(IMPORTANCES.index(name))]
+
+    return Stats(
+        total=numbers["all", 0, ""],
+        by_type={name: numbers["type", 0, name] for name in TYPES},
+        by_importance=by_importance,
+        archived=numbers["all", 1, ""],
+        size_bytes=numbers["size", 0, ""] + numbers["size", 1, ""],
+        oldest=oldest,
+        newest=newest,
+        most_accessed=most_accessed,
+        top_tags=tuple((tag, number) for tag, number in tags),
+    )

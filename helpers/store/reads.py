@@ -1,0 +1,146 @@
+"""Reads of memories and their links, in a snapshot of the caller."""
+
+from collections.abc import Iterable, Sequence
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.store.linking import select_sound
+from abilities.helpers.store.model import LinkRecord, LinkRow, Row, StoredMemory, verify_row
+from abilities.helpers.store.protocol import Backlinks
+from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks
+from abilities.helpers.store.transaction import Columns, Transaction
+
+COLUMNS = ", ".join(f"m.{name}" for name in Row._fields)
+"""The columns of a `Row`, from memories AS m."""
+
+_MEMORIES = f"""
+SELECT %s, coalesce(c.outgoing, 0), coalesce(c.incoming, 0), m.hash, {COLUMNS}
+FROM memories AS m %s LEFT JOIN link_counts AS c ON c.namespace = m.namespace AND c.key = m.key
+WHERE m.namespace = ? AND m.%s = ANY (?)
+"""
+_COUNTED = (
+    "coalesce(s.accessed_at, m.created_at), coalesce(s.access_count, 0)",
+    "LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id",
+)
+_BY_KEY = _MEMORIES % ("'', 0", "", "key")
+_COUNTED_BY_KEY = _MEMORIES % (*_COUNTED, "key")
+_COUNTED_BY_ID = _MEMORIES % (*_COUNTED, "id")
+_COUNTERS = "SELECT accessed_at, access_count FROM shelf WHERE namespace = ? AND id = ?"
+_TOTALS = "SELECT outgoing, incoming FROM link_counts WHERE namespace = ? AND key = ?"
+_LINKS = f"""
+SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_name
+WHERE l.namespace = ? AND l.source = ?
+"""
+_BY_NAME = "ORDER BY l.target, l.type"
+
+
+async def read(
+    transaction: Transaction, namespace: str, keys: Sequence[str]
+) -> list[StoredMemory | Exception]:
+    """Return memories by key, in that order, without their links and access counters.
+
+    A Refused stands for each one that is missing or damaged.
+    """
+    return await _read(transaction, _BY_KEY, "key", namespace, keys)
+
+
+async def read_ids(
+    transaction: Transaction, namespace: str, ids: Sequence[str]
+) -> list[StoredMemory | Exception]:
+    """Return memories by id, in that order, without their links; as `read` does."""
+    return await _read(transaction, _COUNTED_BY_ID, "id", namespace, ids)
+
+
+async def _read(
+    transaction: Transaction, text: str, column: str, namespace: str, names: Sequence[str]
+) -> list[StoredMemory | Exception]:
+    """Return memories by the names that they have in a column."""
+    # A repeated one is read and verified once.
+    memories: dict[str, StoredMemory | Exception] = {}
+    for columns in await transaction.fetch(text, namespace, list(dict.fromkeys(names))):
+        memory, stored_hash = _parse(columns)
+        name = getattr(memory.row, column)
+        try:
+            verify_row(memory.row, stored_hash)
+        except Refused as error:
+            memories[name] = error
+        else:
+            memories[name] = memory
+
+    return [memories.get(name) or Refused("memory_not_found") for name in names]
+
+
+def _parse(columns: Columns) -> tuple[StoredMemory, int]:
+    """Return a memory and the hash of its row."""
+    accessed_at, access_count, outgoing, incoming, stored_hash, *values = columns
+    row = Row._make(values)
+    return StoredMemory(row, (), outgoing, accessed_at, access_count, incoming), stored_hash
+
+
+async def read_linked(
+    transaction: Transaction, namespace: str, key: str, offset: int, limit: int
+) -> StoredMemory:
+    """Return one memory with a page of its links.
+
+    Raises Refused: memory_not_found, checksum_mismatch, invalid_stored_value.
+    """
+    rows = await transaction.fetch(_COUNTED_BY_KEY, namespace, [key])
+    if not rows:
+        raise Refused("memory_not_found")
+
+    memory, stored_hash = _parse(rows[0])
+    verify_row(memory.row, stored_hash)
+    return memory._replace(links=await _read_page(transaction, memory.row, limit, offset))
+
+
+async def load_memory(transaction: Transaction, row: Row, limit: int) -> StoredMemory:
+    """Complete a row to a memory, with up to ``limit`` of its links, best first."""
+    counters, totals = await transaction.fetch_each(
+        (_COUNTERS, row.namespace, row.id), (_TOTALS, row.namespace, row.key)
+    )
+    accessed_at, access_count = counters[0] if counters else (row.created_at, 0)
+    outgoing, incoming = totals[0] if totals else (0, 0)
+    links = await _read_page(transaction, row, limit)
+    return StoredMemory(row, links, outgoing, accessed_at, access_count, incoming)
+
+
+async def _read_page(
+    transaction: Transaction, row: Row, limit: int, offset: int = 0
+) -> tuple[LinkRow, ...]:
+    """Return the sound links of a page."""
+    if not limit:  # most callers need none, and save a statement
+        return ()
+
+    best = BestLinks(transaction, row.namespace)
+    return tuple(_select_sound(await best.read("target", row.key, limit, offset)))
+
+
+def _select_sound(records: Iterable[LinkRecord]) -> list[LinkRow]:
+    return [record.row for record in records if record.is_sound]
+
+
+async def read_backlinks(
+    transaction: Transaction, namespace: str, key: str, offset: int, limit: int
+) -> Backlinks:
+    """Return a page of the links to a key, best first, and their total, with the damaged ones."""
+    totals = await transaction.fetch(_TOTALS, namespace, key)
+    _, total = totals[0] if totals else (0, 0)
+    records = await BestLinks(transaction, namespace).read("source", key, limit, offset)
+    return Backlinks(tuple(_select_sound(records)), total)
+
+
+async def read_links_to(
+    transaction: Transaction, namespace: str, source: str, targets: Sequence[str]
+) -> list[LinkRow]:
+    """Return a memory's links to some others, damaged or not, by target and type."""
+    statement = f"{_LINKS} AND l.target = ANY (?) {_BY_NAME}"
+    rows = await transaction.fetch(statement, namespace, source, list(targets))
+    return [LinkRecord._make(columns).row for columns in rows]
+
+
+async def read_all_links(
+    transaction: Transaction, namespace: str, source: str
+) -> tuple[list[LinkRow], int]:
+    """Return all sound links of a memory, by target and type, and the number of damaged ones."""
+    rows = await transaction.fetch(f"{_LINKS} {_BY_NAME}", namespace, source)
+    sound = await select_sound(transaction, list(map(LinkRecord._make, rows)))
+    return sound, len(rows) - len(sound)

@@ -1,0 +1,339 @@
+"""`recall`: answering the requests of a ranking from a store, in a snapshot of the caller."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from abilities.declarations.limits import MAX_CONTENT_CHARS
+from abilities.helpers.search import postings
+from abilities.helpers.search.rankings import Ranking
+from abilities.helpers.search.recall import (
+    Conversation,
+    Fetch,
+    FetchBlocks,
+    FetchKeys,
+    FetchLinks,
+    FetchMatching,
+    FetchPassing,
+    Filters,
+    IndexBlocks,
+    RecallRequest,
+    rank,
+)
+from abilities.helpers.search.spreading import MOST_INCOMING, MOST_OUTGOING, Links, keep_best
+from abilities.helpers.store.model import LinkRecord, StoredMemory, rank_link
+from abilities.helpers.store.protocol import Recalled
+from abilities.helpers.store.queries import select_passing
+from abilities.helpers.store.ranking import LINK_COLUMNS, BestLinks, Pages, Wanted
+from abilities.helpers.store.reads import read
+from abilities.helpers.store.recall_index import Changes, RecentChange, collect, merge
+from abilities.helpers.store.transaction import Columns, ForEach, Transaction
+
+_SIZE = """
+SELECT number FROM counters WHERE namespace = ? AND name = 'all' AND archived = 0 AND value = ''
+"""
+# The parts that there are, one look-up each, and in each of them the postings of the terms.
+_BLOCKS = """
+WITH RECURSIVE parts (part) AS (
+    SELECT min(part) FROM recall_terms WHERE namespace = ?
+    UNION ALL SELECT (
+        SELECT min(n.part) FROM recall_terms AS n WHERE n.namespace = ? AND n.part > parts.part
+    ) FROM parts WHERE parts.part IS NOT NULL
+)
+SELECT t.archived, t.term, t.block, t.docs FROM parts CROSS JOIN recall_terms AS t
+WHERE t.namespace = ? AND t.part = parts.part AND t.archived = ANY (?) AND t.term = ANY (?)
+"""
+_RECENT = """
+SELECT doc, archived, terms, weights FROM recall_recent
+WHERE namespace = ? AND archived = ANY (?) ORDER BY number
+"""
+_KEYS = """
+SELECT doc, key FROM shelf INDEXED BY shelf_doc WHERE namespace = ? AND doc = ANY (?)
+"""
+_MATCHING = "SELECT s.doc FROM shelf AS s WHERE s.namespace = ? AND {} LIMIT ?"
+_PASSING = """
+SELECT s.doc FROM shelf AS s INDEXED BY shelf_doc WHERE s.namespace = ? AND s.doc = ANY (?) AND {}
+"""
+_FEW_INCOMING = f"""
+SELECT {LINK_COLUMNS} FROM links AS l INDEXED BY links_incoming
+WHERE l.namespace = ? AND EXISTS (
+    SELECT 1 FROM link_counts AS c WHERE c.namespace = ? AND c.key = asked.key
+    AND c.incoming BETWEEN 1 AND {MOST_INCOMING}
+) AND l.target = asked.key LIMIT {MOST_INCOMING}
+"""
+_PASSING_KEYS = """
+SELECT m.key FROM memories AS m CROSS JOIN shelf AS s
+WHERE m.namespace = ? AND m.key = ANY (?) AND m.score BETWEEN 0 AND 1
+    AND s.namespace = m.namespace AND s.id = m.id AND {}
+"""
+_SCORES = """
+SELECT key, score FROM memories
+WHERE namespace = ? AND key = ANY (?) AND score BETWEEN 0 AND 1
+"""
+
+FIRST_BATCH = 64
+"""Memories that are loaded at first, as many short ones as fit by default; then twice as many."""
+
+_ALL = 2**62
+"""More links than any memory has."""
+
+Ends = dict[str, float]
+"""The keys of the memories at the other ends of links, with the best weights."""
+
+
+def take_turns(rankings: Sequence[Ranking], starts: Sequence[int]) -> Iterator[str]:
+    """Yield the keys of memories: the first of each ranking, then the second of each, and so on.
+
+    Each ranking begins at its place in ``starts``.
+    """
+    lists = [ranking.entries[start:] for ranking, start in zip(rankings, starts, strict=True)]
+    for place in range(max(map(len, lists), default=0)):
+        for entries in lists:
+            if place < len(entries) and not entries[place].is_note:
+                yield entries[place].name
+
+
+async def recall(
+    transaction: Transaction,
+    namespace: str,
+    request: RecallRequest,
+    room: int,
+    starts: Sequence[int],
+) -> Recalled:
+    """Rank what answers questions, and load memories as long as there is room."""
+    rankings = await _rank(transaction, namespace, request)
+
+    memories: dict[str, StoredMemory | Exception] = {}
+    keys = take_turns(rankings, starts)
+    size = FIRST_BATCH
+    while room >= 0 and (batch := list(islice(keys, size))):
+        found = await read(transaction, namespace, batch)
+        memories.update(zip(batch, found, strict=True))
+
+        room -= sum(map(count_bytes, found))
+        size *= 2
+
+    return Recalled(rankings, memories)
+
+
+async def _rank(
+    transaction: Transaction, namespace: str, request: RecallRequest
+) -> tuple[Ranking, ...]:
+    """Answer the requests of a ranking until it is done."""
+    conversation = rank(request)
+    fetch = _advance(conversation, None)
+    while not isinstance(fetch, _End):
+        answer = await _answer(transaction, namespace, fetch)
+        if transaction.is_remote:
+            # On another thread: ranking may take as long as many other calls.
+            fetch = await asyncio.to_thread(_advance, conversation, answer)
+        else:
+            fetch = _advance(conversation, answer)
+
+    return fetch.rankings
+
+
+class _End(NamedTuple):
+    rankings: tuple[Ranking, ...]
+
+
+def _advance(conversation: Conversation[tuple[Ranking, ...]], answer: Any) -> Fetch | _End:
+    try:
+        return conversation.send(answer)
+    except StopIteration as end:
+        return _End(end.value)
+
+
+async def _answer(transaction: Transaction, namespace: str, fetch: Fetch) -> object:
+    match fetch:
+        case FetchBlocks(terms, archived):
+            return await _fetch_blocks(transaction, namespace, terms, [0, 1][: 1 + archived])
+        case FetchMatching(filters, limit):
+            passing = select_passing(filters)
+            statement = _MATCHING.format(passing.text)
+            values = (namespace, *passing.values, limit + 1)
+            found = await transaction.fetch(statement, *values)
+            return {doc for (doc,) in found} if len(found) <= limit else None
+        case FetchPassing(filters, docs):
+            passing = select_passing(filters)
+            statement = _PASSING.format(passing.text)
+            found = await transaction.fetch(statement, namespace, list(docs), *passing.values)
+            return {doc for (doc,) in found}
+        case FetchKeys(docs):
+            named: list[tuple[int, str]] = []
+            for doc, key in await transaction.fetch(_KEYS, namespace, list(docs)):
+                named.append((doc, key))
+            return dict(named)
+        case FetchLinks(filters, keys):
+            return await _LinkReader(transaction, namespace, filters).read(keys)
+
+
+async def _fetch_blocks(
+    transaction: Transaction, namespace: str, terms: Sequence[str], sides: list[int]
+) -> IndexBlocks:
+    """Return the postings of terms on some sides of the index, with all recent changes in them."""
+    counted, stored, recent = await transaction.fetch_each(
+        (_SIZE, namespace),
+        (_BLOCKS, namespace, namespace, namespace, sides, list(terms)),
+        (_RECENT, namespace, sides),
+    )
+    found: list[dict[str, dict[int, bytes]]] = [{term: {} for term in terms} for _ in (0, 1)]
+    for side, term, block, docs in stored:
+        if docs and len(docs) % postings.POSTING_BYTES == 0:  # not those that are damaged
+            found[side][term][block] = docs
+
+    changes = _find_changes(map(RecentChange._make, recent), terms)
+    for (side, block), by_term in changes.items():
+        for term, weights in by_term.items():
+            by_block = found[side][term]
+            merged = merge(by_block.pop(block, b""), weights)
+            if merged:
+                by_block[block] = merged
+
+    return IndexBlocks(sum(number for (number,) in counted), *found)
+
+
+def _find_changes(recent: Iterable[RecentChange], terms: Sequence[str]) -> Changes:
+    """Return what recent changes mean to terms."""
+    wanted = {term.encode(): term for term in terms}
+    sought = wanted.keys()
+    changes: Changes = {}
+    for change in recent:
+        lines = change.terms.split(b"\n")
+        held = sought & lines
+        if held:
+            weights = dict(zip(lines, change.weights[1::2], strict=False))
+            found = ((wanted[line], weights[line]) for line in held & weights.keys())
+            collect(changes, change.archived, change.doc, found)
+
+    return changes
+
+
+def count_bytes(memory: StoredMemory | Exception) -> int:
+    """Return the bytes of UTF-8 that an answer may show of a content; 0 if it cannot be read."""
+    if isinstance(memory, Exception):
+        return 0
+
+    # Of a long content, an answer shows a passage.
+    return len(memory.row.content[:MAX_CONTENT_CHARS].encode())
+
+
+class _LinkReader:
+    """Reads the links along which `recall` spreads: their other ends pass its filters."""
+
+    def __init__(self, transaction: Transaction, namespace: str, filters: Filters) -> None:
+        self._transaction = transaction
+        self._namespace = namespace
+        self._filters = filters
+        self._best = BestLinks(transaction, namespace)
+        self._passing: dict[str, bool] = {}
+
+        condition = select_passing(filters)
+        self._passes = _PASSING_KEYS.format(condition.filter)
+        self._values = condition.values
+
+    async def read(self, keys: Sequence[str]) -> dict[str, Links]:
+        """Return the links of memories whose other ends pass the filters.
+
+        These are the best ones that a memory has, and all that lead to it, if they are few.
+        """
+        limit = _ALL if self._filters.archived else MOST_OUTGOING
+        few = ForEach(_FEW_INCOMING, keys, (self._namespace, self._namespace))
+        (pages,), (rows,) = await self._best.fetch([Wanted("target", keys, limit)], few)
+        if self._filters.archived:
+            outgoing = await self._rank_all(pages)
+        else:
+            outgoing = await self._choose_best(keys, pages)
+
+        incoming = await self._choose_incoming(keys, rows)
+        return {key: Links(outgoing[key], incoming[key]) for key in keys}
+
+    async def _choose_best(self, keys: Sequence[str], pages: Pages) -> dict[str, Ends]:
+        """Return the best links of memories; the first ones of each are known."""
+        ends: dict[str, Ends] = {}
+        limit = MOST_OUTGOING
+        while wanted := [key for key in keys if key not in ends]:
+            if limit > MOST_OUTGOING:
+                (pages,), _ = await self._best.fetch([Wanted("target", wanted, limit)])
+            present: dict[str, list[LinkRecord]] = {}
+            for key in wanted:
+                records = map(LinkRecord._make, pages[key])
+                present[key] = [link for link in records if link.is_sound and link.rank >= 0]
+            await self._look_up(link.target for links in present.values() for link in links)
+
+            for key, links in present.items():
+                passing = [link for link in links if self._passing.get(link.target, True)]
+                is_complete = len(pages[key]) < limit or len(links) < limit
+                if is_complete or len(passing) >= MOST_OUTGOING:
+                    ends[key] = _collect((each.target, each.weight) for each in passing)
+            limit *= 4
+
+        return ends
+
+    async def _rank_all(self, pages: Pages) -> dict[str, Ends]:
+        """Return the best links of memories, those to archived memories among them.
+
+        Stored ranks know no archived targets, so that all links have to be read.
+        """
+        sound = {
+            key: [link for link in map(LinkRecord._make, page) if link.is_sound]
+            for key, page in pages.items()
+        }
+        targets = sorted({link.target for links in sound.values() for link in links})
+        scores: dict[str, float] = {}
+        for key, score in await self._transaction.fetch(_SCORES, self._namespace, targets):
+            scores[key] = score
+
+        await self._look_up(scores)
+        ends: dict[str, Ends] = {}
+        for key, links in sound.items():
+            ranked: list[tuple[int, float, str]] = []
+            for link in links:
+                if link.target in scores and self._passing.get(link.target, True):
+                    rank = rank_link(link.weight, scores[link.target])
+                    ranked.append((-rank, -link.weight, link.target))
+            ends[key] = _collect((target, -weight) for _, weight, target in sorted(ranked))
+
+        return ends
+
+    async def _choose_incoming(
+        self, keys: Sequence[str], rows: Sequence[Columns]
+    ) -> dict[str, Ends]:
+        """Return the links that lead to memories, of those to which few lead."""
+        records: list[LinkRecord] = []
+        for _, *columns in rows:
+            record = LinkRecord._make(columns)
+            if not record.is_sound:
+                continue
+
+            is_there = self._best.is_present("source", record.source, record.back_rank)
+            if is_there or self._filters.archived:
+                records.append(record)
+
+        await self._look_up(record.source for record in records)
+        ends: dict[str, Ends] = {key: {} for key in keys}
+        for record in records:
+            if self._passing.get(record.source, True):
+                keep_best(ends[record.target], record.source, record.weight)
+
+        return ends
+
+    async def _look_up(self, keys: Iterable[str]) -> None:
+        """Find out which memories pass the filters, if not all that are present do."""
+        unknown = sorted({key for key in keys if key not in self._passing})
+        if unknown and not self._filters.pass_all:
+            values = (self._namespace, unknown, *self._values)
+            found = {key for (key,) in await self._transaction.fetch(self._passes, *values)}
+            self._passing |= {key: key in found for key in unknown}
+
+
+def _collect(links: Iterable[tuple[str, float]]) -> Ends:
+    """Return the ends of the first links, up to the number that is followed."""
+    ends: Ends = {}
+    for place, (key, weight) in enumerate(links):
+        if place == MOST_OUTGOING:
+            break
+        keep_best(ends, key, weight)
+
+    return ends

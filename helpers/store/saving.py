@@ -1,0 +1,405 @@
+"""Writing memories with all that is derived from them, after what there is of them was found.
+
+The memory index, the tags and the counters are written as the difference between what is stored of
+a memory and what follows from it.
+"""
+
+import logging
+from collections import Counter
+from functools import lru_cache
+from typing import NamedTuple
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.reasons import Reason
+from abilities.helpers.store import ranking
+from abilities.helpers.store.deriving import (
+    INDEX_COLUMNS,
+    Counted,
+    IndexRow,
+    build_index_row,
+    count_indexed,
+    get_rank_score,
+    list_tags,
+)
+from abilities.helpers.store.entries import Occasion, StoreRules, build_entry, save_entry
+from abilities.helpers.store.history import Entry
+from abilities.helpers.store.linking import delete_links, refresh_stale_ranks, update_ranks
+from abilities.helpers.store.mending import mend_row, propose_names
+from abilities.helpers.store.model import AccessCounters, Row, hash_row, verify_row, verify_saved
+from abilities.helpers.store.past import find_last_version
+from abilities.helpers.store.recall_index import INDEX_STATE, IndexState, change_terms, remove_doc
+from abilities.helpers.store.transaction import Columns, Transaction
+
+_log = logging.getLogger("abilities")
+
+_COLUMNS = (*Row._fields, "hash")
+_NAMES = ", ".join(_COLUMNS)
+_INSERT = f"INSERT INTO memories ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_UPDATE = f"""
+UPDATE memories SET {", ".join(f"{name} = ?" for name in _COLUMNS)} WHERE namespace = ? AND key = ?
+"""
+_DELETE = "DELETE FROM memories WHERE namespace = ? AND key = ?"
+_READ_BACK = f"SELECT {_NAMES} FROM memories WHERE namespace = ? AND key = ?"
+_IS_TAKEN = """
+SELECT 1 FROM memories WHERE namespace = ? AND key = ? AND (namespace, key) <> (?, ?)
+UNION ALL SELECT 1 FROM memories WHERE namespace = ? AND id = ? AND (namespace, key) <> (?, ?)
+"""
+
+_ACCESSES = ("accessed_at", "access_count", "doc")
+_SHELVED = ", ".join((*INDEX_COLUMNS, *_ACCESSES))
+_DELETE_SHELVED = f"DELETE FROM shelf WHERE namespace = ? AND id = ? RETURNING {_SHELVED}"
+_DELETE_STRAY = f"DELETE FROM shelf WHERE namespace = ? AND key = ? RETURNING {_SHELVED}"
+_ADD_TAG = "INSERT INTO tags (namespace, tag, archived, accessed_at, id) VALUES (?, ?, ?, ?, ?)"
+_DELETE_TAGS = "DELETE FROM tags WHERE namespace = ? AND id = ? RETURNING tag, archived"
+_COUNT = """
+INSERT INTO counters AS c (namespace, name, archived, value, number) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (namespace, name, archived, value) DO UPDATE SET number = c.number + excluded.number
+"""
+_CLEAR_COUNT = """
+DELETE FROM counters
+WHERE namespace = ? AND name = ? AND archived = ? AND value = ? AND number = 0
+"""
+_COUNT_MEMORIES = """
+SELECT coalesce(sum(number), 0) FROM counters WHERE namespace = ? AND name = 'all'
+"""
+
+_FIRST_COLUMN = 10
+"""Where the columns of the memory begin."""
+
+_FIND = f"""
+SELECT coalesce(v.number, 0), c.key IS NOT NULL, (
+    SELECT 1 FROM stale_ranks AS r WHERE r.namespace = given.namespace LIMIT 1 OFFSET ?
+) IS NOT NULL OR EXISTS (
+    SELECT 1 FROM stale_ranks AS r
+    WHERE r.namespace = given.namespace AND r.since <= coalesce(v.number, 0) + 1 - ?
+), EXISTS (
+    SELECT 1 FROM memories AS d INDEXED BY memories_due
+    WHERE d.namespace = given.namespace
+    AND d.expires_at <> '' AND d.archived = 0 AND d.expires_at <= given.now
+), (
+    SELECT max(l.doc) FROM shelf AS l WHERE l.namespace = given.namespace
+), {INDEX_STATE}, s.accessed_at, s.access_count, s.doc,
+    {", ".join(f"m.{name}" for name in _COLUMNS)}
+FROM (
+    SELECT CAST(? AS text) AS namespace, CAST(? AS text) AS name, CAST(? AS text) AS now
+) AS given
+LEFT JOIN versions AS v ON v.namespace = given.namespace
+"""
+_BY_KEY = f"""
+{_FIND} LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.key = given.name
+LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id
+LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = given.name
+"""
+_BY_ID = f"""
+{_FIND} LEFT JOIN memories AS m ON m.namespace = given.namespace AND m.id = given.name
+LEFT JOIN shelf AS s ON s.namespace = m.namespace AND s.id = m.id
+LEFT JOIN link_counts AS c ON c.namespace = given.namespace AND c.key = m.key
+"""
+
+
+class Shelved(NamedTuple):
+    """What only the memory index knows: access counters, and the number in the recall index."""
+
+    counters: AccessCounters
+    doc: int
+
+
+class Found(NamedTuple):
+    """The memory or None, and what a change of it has to know of the namespace.
+
+    ``damage`` says why readers refuse the memory. ``has_links`` says whether any link is one of the
+    memory or leads to its key, ``has_old_marks`` that the namespace has marks of stale ranks that
+    it does not keep, and ``has_due`` that memories have expired and are not archived yet.
+    ``shelved`` is what the memory index has of the memory. ``free_doc`` is the number of the next
+    new memory, and ``recall_state`` what the recall index has; it is None after a write to that.
+    """
+
+    row: Row | None
+    last_version: int
+    has_links: bool
+    has_old_marks: bool
+    has_due: bool
+    shelved: Shelved | None
+    free_doc: int
+    recall_state: IndexState | None
+    damage: Reason | None = None
+
+    @property
+    def next_version(self) -> int:
+        """The version that a change gives."""
+        return self.last_version + 1
+
+
+async def find_by_key(transaction: Transaction, namespace: str, key: str, now: str = "") -> Found:
+    """Return what a change finds at a key; by ``now`` it is judged what is due."""
+    return await _find(transaction, _BY_KEY, namespace, key, now)
+
+
+async def find_by_id(
+    transaction: Transaction, namespace: str, memory_id: str, now: str = ""
+) -> Found:
+    """Return what a change finds at an id; by ``now`` it is judged what is due."""
+    return await _find(transaction, _BY_ID, namespace, memory_id, now)
+
+
+async def _find(transaction: Transaction, text: str, *given: str) -> Found:
+    bounds = (ranking.MOST_STALE, ranking.LONGEST_STALE)
+    ((*columns,),) = await transaction.fetch(text, *bounds, *given)
+    version, has_links, has_old_marks, has_due, last_doc, *indexed = columns[:_FIRST_COLUMN]
+    *state, accessed_at, access_count, doc = indexed
+    *values, stored_hash = columns[_FIRST_COLUMN:]
+
+    row: Row | None = None
+    damage: Reason | None = None
+    if stored_hash is not None:  # without a memory, the join returns nulls
+        row = Row._make(values)
+        try:
+            verify_row(row, stored_hash)
+        except Refused as error:
+            damage = error.reason
+
+    shelved: Shelved | None = None
+    if doc is not None:
+        shelved = Shelved(AccessCounters(accessed_at, access_count), doc)
+
+    free_doc = 0 if last_doc is None else last_doc + 1
+    flags = (bool(has_links), bool(has_old_marks), bool(has_due))
+    return Found(row, version, *flags, shelved, free_doc, IndexState._make(state), damage)
+
+
+@lru_cache(maxsize=8)
+def _write_shelve(own: tuple[tuple[str, str], ...]) -> str:
+    """Return the statement that writes a row of the memory index.
+
+    ``own`` are columns of the engine's own, each with what it takes from the row of the memory.
+    """
+    columns = ("namespace", *INDEX_COLUMNS, *_ACCESSES)
+    given = ["m.namespace", *("?" for _ in columns[1:]), *(source for _, source in own)]
+    names = [*columns, *(name for name, _ in own)]
+    updated = [name for name in names if name not in ("namespace", "id")]
+    return f"""
+    INSERT INTO shelf ({", ".join(names)}) SELECT {", ".join(given)}
+    FROM memories AS m WHERE m.namespace = ? AND m.key = ?
+    ON CONFLICT (namespace, id) DO UPDATE SET
+    {", ".join(f"{name} = excluded.{name}" for name in updated)}
+    """
+
+
+async def check_quota(transaction: Transaction, namespace: str, quota: int | None) -> None:
+    """Check that a namespace may hold one more memory. Raises Refused: storage_quota."""
+    if quota is None:
+        return
+
+    ((count,),) = await transaction.fetch(_COUNT_MEMORIES, namespace)
+    if count >= quota:
+        raise Refused("storage_quota")
+
+
+async def save_memory(
+    transaction: Transaction,
+    found: Found,
+    after: Row,
+    entry: Entry,
+    rules: StoreRules,
+    counters: AccessCounters | None = None,
+) -> None:
+    """Write a memory's row and all that is derived from it, except its own links.
+
+    It has the namespace's next version, which ``entry`` tells of. ``counters`` are the memory's new
+    access counters; without them, it keeps those that it has. Raises Refused if what was written
+    cannot be read: invalid_stored_value.
+    """
+    before, values = found.row, (*after, hash_row(after))
+    if before is None:
+        await transaction.run(_INSERT, *values)
+    else:
+        await transaction.run(_UPDATE, *values, before.namespace, before.key)
+
+    await save_entry(transaction, entry, rules.history)
+    await _index_memory(transaction, found, after, counters)
+
+    # A new memory may have links already: they may lead to a key that does not exist yet.
+    score = get_rank_score(after)
+    if found.has_links and (before is None or score != get_rank_score(before)):
+        await update_ranks(transaction, after)
+    if found.has_old_marks:
+        await refresh_stale_ranks(transaction, after.namespace)
+
+    await _verify(transaction, after)
+
+
+async def _verify(transaction: Transaction, row: Row) -> None:
+    ((*saved, stored_hash),) = await transaction.fetch(_READ_BACK, row.namespace, row.key)
+    verify_saved(Row._make(saved), stored_hash)
+
+
+async def _index_memory(
+    transaction: Transaction, found: Found, after: Row, counters: AccessCounters | None
+) -> None:
+    """Let the indexes follow a memory whose row was written."""
+    indexed = found.row
+    await transaction.save_words(indexed, after)
+
+    shelved = found.shelved or Shelved(AccessCounters(after.created_at, 0), found.free_doc)
+    if counters is not None:
+        shelved = shelved._replace(counters=counters)
+
+    # An import can replace a memory by one with another id, and damage can take its row in the
+    # memory index.
+    if indexed is not None and (indexed.id != after.id or found.shelved is None):
+        await unindex_memory(transaction, indexed.namespace, indexed.id)
+        indexed = None
+
+    await _shelve(transaction, indexed, after, shelved)
+    known = None if found.shelved is None else found.row
+    await change_terms(transaction, known, after, shelved.doc, found.recall_state)
+
+
+async def _shelve(
+    transaction: Transaction, before: Row | None, after: Row, shelved: Shelved
+) -> None:
+    """Let the memory index, the tags and the counters follow a memory, or add a new one."""
+    await write_index_row(transaction, after, shelved)
+    amounts = _count_all(after)
+    if before is None:
+        await add_tags(transaction, after, shelved.counters.accessed_at)
+    else:
+        amounts.subtract(_count_all(before))
+        if (before.tags, before.archived) != (after.tags, after.archived):
+            await transaction.fetch(_DELETE_TAGS, after.namespace, after.id)
+            await add_tags(transaction, after, shelved.counters.accessed_at)
+
+    await _count(transaction, amounts)
+
+
+async def write_index_row(transaction: Transaction, row: Row, shelved: Shelved) -> None:
+    """Write a memory's row in the memory index, whose counters are left to the caller."""
+    text = _write_shelve(transaction.shelf_columns)
+    values = (*build_index_row(row), *shelved.counters, shelved.doc)
+    await transaction.run(text, *values, row.namespace, row.key)
+
+
+async def add_tags(transaction: Transaction, row: Row, accessed_at: str) -> None:
+    """Write a memory's tags into the tag index, which has none of it."""
+    rows: list[Columns] = []
+    for tag in list_tags(row):
+        rows.append((row.namespace, tag, row.archived, accessed_at, row.id))
+    if rows:
+        await transaction.run_many(_ADD_TAG, rows)
+
+
+async def unindex_memory(
+    transaction: Transaction, namespace: str, memory_id: str, key: str | None = None
+) -> Shelved | None:
+    """Remove a memory from the memory index, the tags and the counters.
+
+    ``key`` finds a row of the index whose id damage has changed. What is removed is what is stored,
+    whatever the memory is now. Returns what only the memory index knew.
+    """
+    found = await transaction.fetch(_DELETE_SHELVED, namespace, memory_id)
+    if not found and key is not None:
+        found = await transaction.fetch(_DELETE_STRAY, namespace, key)
+
+    amounts: Counter[Counted] = Counter()
+    shelved: Shelved | None = None
+    ids = {memory_id}
+    for columns in found:
+        *values, accessed_at, access_count, doc = columns
+        index_row = IndexRow._make(values)
+        ids.add(index_row.id)
+        amounts.subtract(count_indexed(namespace, index_row))
+        shelved = Shelved(AccessCounters(accessed_at, access_count), doc)
+
+    for name in sorted(ids):
+        for tag, archived in await transaction.fetch(_DELETE_TAGS, namespace, name):
+            amounts[Counted(namespace, "tag", archived, tag)] -= 1
+
+    await _count(transaction, amounts)
+    return shelved
+
+
+def _count_all(row: Row) -> Counter[Counted]:
+    amounts = count_indexed(row.namespace, build_index_row(row))
+    for tag in list_tags(row):
+        amounts[Counted(row.namespace, "tag", row.archived, tag)] += 1
+
+    return amounts
+
+
+async def _count(transaction: Transaction, amounts: Counter[Counted]) -> None:
+    rows: list[Columns] = [(*counted, amounts[counted]) for counted in sorted(amounts)]
+    rows = [row for row in rows if row[-1]]
+    if rows:
+        await transaction.run_many(_COUNT, rows)
+
+    # Unlike types and importances, there can be any number of tags.
+    gone = [row[:-1] for row in rows if row[1] == "tag" and row[-1] < 0]
+    if gone:
+        await transaction.run_many(_CLEAR_COUNT, gone)
+
+
+async def delete_memory(transaction: Transaction, found: Found, row: Row) -> None:
+    """Delete a memory with its links. The links of others to it stay, to a missing memory."""
+    await unindex_memory(transaction, row.namespace, row.id)
+    await transaction.save_words(row, None)
+    if found.shelved is not None:
+        await change_terms(transaction, row, None, found.shelved.doc, found.recall_state)
+    if found.has_links:
+        await delete_links(transaction, row)
+    await transaction.run(_DELETE, row.namespace, row.key)
+
+    if found.has_links:
+        await update_ranks(transaction, row)
+
+
+async def mend_memory(
+    transaction: Transaction, found: Found, now: str, caller: str, rules: StoreRules
+) -> Found:
+    """Write what is readable of a damaged memory anew, with all that is derived from it."""
+    damaged = found.row
+    assert damaged is not None, "what is damaged exists"
+    _log.warning("a damaged memory was mended before it was changed")
+
+    mended = await name_mended(transaction, damaged, mend_row(damaged, now))
+    mended = mended._replace(version=found.next_version)
+    shelved = await unindex_memory(transaction, damaged.namespace, damaged.id, damaged.key)
+    await transaction.run(_UPDATE, *mended, hash_row(mended), damaged.namespace, damaged.key)
+    await _verify(transaction, mended)
+
+    if shelved is None:
+        shelved = Shelved(AccessCounters(mended.created_at, 0), found.free_doc)
+    else:
+        await remove_doc(transaction, mended.namespace, shelved.doc)
+    await transaction.renew_words(mended)
+    await _shelve(transaction, None, mended, shelved)
+    await change_terms(transaction, None, mended, shelved.doc)
+    await update_ranks(transaction, mended)
+
+    # What was damaged cannot come back, so the entry tells nothing of it.
+    last = await find_last_version(transaction, mended.namespace, mended.id)
+    former = mended._replace(version=last or max(int(damaged.version), 0))
+    entry = build_entry(Occasion("mended", now, caller), former, mended, mended.version)
+    await save_entry(transaction, entry, rules.history)
+    return found._replace(
+        row=mended,
+        last_version=mended.version,
+        shelved=shelved,
+        recall_state=None,
+        damage=None,
+    )
+
+
+async def name_mended(transaction: Transaction, damaged: Row, mended: Row) -> Row:
+    """Return a mended row with names that no other memory has."""
+    for proposed in propose_names(mended):
+        if await is_free(transaction, proposed, damaged):
+            return proposed
+
+    raise AssertionError("proposals do not end")
+
+
+async def is_free(transaction: Transaction, row: Row, damaged: Row) -> bool:
+    """Return whether no memory but a damaged one has the key or the id of a row."""
+    stored = (damaged.namespace, damaged.key)
+    by_key, by_id = (row.namespace, row.key), (row.namespace, row.id)
+    return not await transaction.fetch(_IS_TAKEN, *by_key, *stored, *by_id, *stored)

@@ -1,0 +1,335 @@
+"""The file of an SQLite store: its creation, its lock, and the detection of a moved file."""
+
+import fcntl
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+from abilities.declarations.faults import Refused
+from abilities.helpers.durable import sync_folder
+from abilities.helpers.store.protocol import IntegrityFinding
+from abilities.helpers.store.sqlite import schema
+from abilities.helpers.store.sqlite.copying import OWNER_ONLY, reserve_new_file
+from abilities.helpers.store.sqlite.errors import (
+    translate_opening,
+    translate_os_error,
+    translate_sqlite_error,
+)
+from abilities.helpers.store.sqlite.log import (
+    KEPT_BYTES,
+    StoreConnection,
+    check_log,
+    check_unopened_log,
+    measure_log,
+    save_log,
+    shrink_log,
+)
+from abilities.helpers.store.sqlite.migration import migrate
+
+BUSY_SECONDS = 5.0
+"""How long to wait for a lock that another process holds."""
+
+MIGRATION_SECONDS = 600.0
+"""How long to wait for it if both migrate the store; the longest block copies all of it."""
+
+
+def connect_to_file(path: Path, mode: str) -> StoreConnection:
+    """Connect to an existing database; ``mode`` is SQLite's "ro" or "rw".
+
+    Transactions are begun and ended explicitly. One thread may create the connection and another
+    one use it. Raises Refused("storage_moved") if the log of a database in use was removed.
+    """
+    check_unopened_log(path)
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=StoreConnection,
+    )
+
+
+def has_traces(path: Path) -> bool:
+    """Return whether there was a database at a path: its log or the id of its store is left."""
+    lock_path = _name_lock(path)
+    has_id = lock_path.exists() and lock_path.stat().st_size > 0
+    return has_id or path.with_name(f"{path.name}-wal").exists()
+
+
+def _name_lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}-lock")
+
+
+class StoreFile:
+    """The file of a store, with the lock file beside it.
+
+    The lock file holds the store's id once the database is in place. If there is a lock file with
+    an id, or a write-ahead log, but no database, then the store was moved away, and no new one is
+    created in its place.
+    """
+
+    def __init__(self, path: Path, language: str = "english") -> None:
+        self.path = path
+        self._language = language  # of the recall index, if this makes one
+        # Not the database itself: a lock on it would go with it when it is moved.
+        self._lock_path = _name_lock(path)
+        self._lock_descriptor: int | None = None
+        self._identity: tuple[int, int] | None = None  # device and inode of the opened file
+        self._is_closing = False
+
+    def open(self, *, writing: bool) -> StoreConnection:
+        """Return a new connection; create the store if there never was one. Raises Refused."""
+        try:
+            # Readers of an existing store do without the lock file, which may be read-only.
+            if self._lock_descriptor is None and (writing or not self.path.exists()):
+                self._open_lock_file()
+
+            if not self.path.exists():
+                self._create()
+
+            connection = self._connect(writing)
+            if schema.is_outdated(connection):
+                connection.close()
+                self._migrate()
+                connection = self._connect(writing)
+
+            if writing:
+                self._write_store_id()
+            return connection
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise translate_opening(translate_sqlite_error(error), self.path) from error
+        except OSError as error:
+            raise translate_opening(translate_os_error(error), self.path) from error
+
+    def close(self) -> None:
+        """Close the lock file; connections are closed by those who opened them."""
+        if self._lock_descriptor is not None:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
+
+    def interrupt(self) -> None:
+        """Let a migration that another thread makes stop after its block; it is resumed later."""
+        self._is_closing = True
+
+    @contextmanager
+    def lock(self, seconds: float | None = None) -> Generator[None]:
+        """Hold the lock between processes.
+
+        Raises Refused("busy") if others hold it for more than `BUSY_SECONDS`, or ``seconds``.
+        """
+        if self._lock_descriptor is None:
+            self._open_lock_file()
+        assert self._lock_descriptor is not None
+
+        # flock can wait or not, but not wait for a limited time.
+        end = time.monotonic() + (seconds or BUSY_SECONDS)
+        while True:
+            try:
+                fcntl.flock(self._lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise Refused("busy") from None
+                time.sleep(0.0002)
+
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_descriptor, fcntl.LOCK_UN)
+
+    def check_in_place(self, connection: StoreConnection) -> None:
+        """Raise Refused("storage_moved") if the path leads no more to the opened file and log."""
+        self._check_database_in_place()
+        check_log(connection, self.path)
+
+    def save_log(self, connection: StoreConnection) -> None:
+        """Save what was written before the log was removed; the caller holds the lock.
+
+        Raises Refused("storage_moved") if the database itself is not in place.
+        """
+        self._check_database_in_place()
+        save_log(connection, self.path)
+
+    def shrink_log(self, connection: StoreConnection) -> None:
+        """Cut the log if it has become large, and if nobody reads from it just now."""
+        if measure_log(self.path) > KEPT_BYTES:
+            with self.lock():
+                shrink_log(connection)
+
+    def _check_database_in_place(self) -> None:
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            raise Refused("storage_moved") from None
+
+        if (status.st_dev, status.st_ino) != self._identity:
+            raise Refused("storage_moved")
+
+    def check_side_files(self) -> list[IntegrityFinding]:
+        """Report the write-ahead log, and copies of the store that stand beside it."""
+        log_words = f"The write-ahead log holds {measure_log(self.path):,} bytes."
+        findings = [IntegrityFinding("log", "sound", 0, log_words)]
+
+        earlier = sorted(self.path.parent.glob(f"{self.path.name}.before-*"))
+        if earlier:
+            size = sum(path.stat().st_size for path in earlier)
+            words = (
+                f"Copies of the store from before a migration: {len(earlier):,}, {size:,} bytes."
+                " Delete them once all programs work with the new version, for example with rm."
+            )
+            examples = tuple(str(path) for path in earlier[:5])
+            findings.append(IntegrityFinding("before", "note", len(earlier), words, examples))
+
+        copies = self.path.parent.glob(f"{self.path.name}-new-*")
+        names = sorted(path.name for path in copies)
+        if names:
+            words = f"Unfinished copies beside the store: {len(names):,}. You can delete them."
+            examples = tuple(names[:5])
+            findings.append(IntegrityFinding("beside", "note", len(names), words, examples))
+
+        return findings
+
+    def install(self, new_path: Path, *, aside: Path | None) -> None:
+        """Link a finished database into place, after moving the existing one to ``aside``.
+
+        Raises Refused("busy") if a process has the existing one open.
+        """
+        self._open_lock_file()
+        try:
+            with self.lock():
+                self.put_in_place(new_path, aside=aside)
+        finally:
+            self.close()
+
+    def put_in_place(self, new_path: Path, *, aside: Path | None) -> None:
+        """Do as `install`; the caller holds the lock.
+
+        Whenever it is interrupted, there is a whole store in place: the old one or the new one.
+        """
+        if aside is None:
+            os.link(new_path, self.path)  # unlike a rename, it never replaces a file
+        else:
+            self.write_log_back()
+            os.link(self.path, aside)
+            os.rename(new_path, self.path)
+
+        sync_folder(self.path.parent)
+        self._write_store_id()
+
+    def write_log_back(self) -> None:
+        """Write the log back into the database, so that the database can be moved without it.
+
+        Leaving the WAL mode does that. SQLite allows it only if nobody else has the database open.
+        Raises Refused("busy").
+        """
+        with closing(connect_to_file(self.path, "rw")) as connection:
+            try:
+                connection.execute("PRAGMA journal_mode = DELETE")
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.Error as error:
+                raise translate_sqlite_error(error) from error
+
+    def _open_lock_file(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._lock_descriptor = os.open(self._lock_path, flags, OWNER_ONLY)
+
+    def _create(self) -> None:
+        """Create the store under another name, then link it into place: it appears whole."""
+        with self.lock():
+            if self.path.exists():  # another process was faster
+                return
+            if has_traces(self.path):
+                raise Refused("storage_moved")
+
+            with reserve_new_file(self.path) as new_path:
+                schema.create(new_path, self._language)
+                os.link(new_path, self.path)
+
+            sync_folder(self.path.parent)
+            self._write_store_id()
+
+    def _migrate(self) -> None:
+        """Bring an older store to the current version, in place. Raises Refused, OSError."""
+        # SQLite opens a file that it may not write all the same, and would fail after the copy.
+        is_effective = os.access in os.supports_effective_ids
+        if not os.access(self.path, os.W_OK, effective_ids=is_effective):
+            raise Refused("schema_too_old")
+
+        connection = self._connect(writing=True)
+        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+        try:
+            migrate(connection, self.path, partial(self._lock_block, connection))
+        finally:
+            with self.lock(MIGRATION_SECONDS):
+                connection.close()
+
+    @contextmanager
+    def _lock_block(self, connection: StoreConnection) -> Generator[None]:
+        """Hold the lock for a block of a migration. Raises Refused if the store is to be closed."""
+        with self.lock(MIGRATION_SECONDS):
+            if self._is_closing:
+                raise Refused("unavailable")
+            self.check_in_place(connection)
+            yield
+
+    def _write_store_id(self) -> None:
+        """Write an id into the lock file, if it has none: now a missing database is a moved one."""
+        assert self._lock_descriptor is not None
+        if not os.pread(self._lock_descriptor, 64, 0):
+            store_id = secrets.token_hex(16)
+            os.pwrite(self._lock_descriptor, store_id.encode(), 0)
+            os.fsync(self._lock_descriptor)
+
+    def _connect(self, writing: bool) -> StoreConnection:
+        """Return a connection to the existing database, once it was recognized as a store."""
+        status = os.stat(self.path)
+        if status.st_size == 0:  # SQLite would take it for a new database
+            raise Refused("corrupted")
+
+        # A reader may be the last to close, and then SQLite writes the log back into the database.
+        mode = "rw" if writing or os.access(self.path, os.W_OK) else "ro"
+        connection = connect_to_file(self.path, mode)
+        try:
+            _configure(connection, writing)
+            schema.read_version(connection)
+            check_log(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+
+        # Only once: if a later connection meets another file, the store was moved.
+        if self._identity is None:
+            self._identity = (status.st_dev, status.st_ino)
+        return connection
+
+
+def _configure(connection: sqlite3.Connection, writing: bool) -> None:
+    """Set up a connection for durable writes, or for reads alone."""
+    pragmas = [
+        f"busy_timeout = {int(BUSY_SECONDS * 1000)}",
+        "synchronous = FULL",  # what is committed survives a power cut
+        "trusted_schema = OFF",  # a schema that somebody tampered with runs no functions
+        "cell_size_check = ON",  # damaged pages are noticed when they are read
+        "cache_size = -16384",  # in KiB
+        "temp_store = MEMORY",
+    ]
+    if writing:
+        pragmas += [
+            "wal_autocheckpoint = 1000",
+            f"journal_size_limit = {KEPT_BYTES}",
+            "journal_mode = WAL",  # a backup that was put here by hand has another mode
+            "query_only = OFF",
+            "secure_delete = ON",  # what a purge deletes is not left in free pages
+        ]
+    else:  # a reader leaves it to the writer to write the log back
+        pragmas += ["wal_autocheckpoint = 0", "query_only = ON"]
+
+    for pragma in pragmas:
+        connection.execute(f"PRAGMA {pragma}")

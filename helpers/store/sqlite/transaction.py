@@ -1,0 +1,253 @@
+"""A transaction of an SQLite store for the algorithms that all stores share."""
+
+import json
+import re
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import lru_cache
+from itertools import count
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from typing_extensions import override
+
+from abilities.declarations.values import has_surrogate
+from abilities.helpers.store.model import Row
+from abilities.helpers.store.query import Numbers, Query, SearchPlan
+from abilities.helpers.store.search_text import fold_searchable
+from abilities.helpers.store.sqlite.errors import release_statements, translate_sqlite_error
+from abilities.helpers.store.sqlite.search import (
+    add_text,
+    list_postponed,
+    postpone,
+    remove_indexed_text,
+    remove_text,
+)
+from abilities.helpers.store.sqlite.search_plan import plan_search
+from abilities.helpers.store.transaction import Columns, Transaction
+
+Parameters = ParamSpec("Parameters")
+ResultT = TypeVar("ResultT")
+
+_TRANSLATIONS = (
+    (r"\boctet_length\((\w+)\)", r"length(CAST(\1 AS BLOB))"),  # it came with SQLite 3.43
+    (r"\bgreatest\(", "max("),
+    (r"\bleast\(", "min("),
+    (r"= ANY \(\?\)", "IN (SELECT value FROM json_each(?))"),
+    (
+        r"\b(?:TEXTS|NUMBERS)\(\?\) AS (\w+) \((\w+)\)",
+        r"(SELECT value AS \2 FROM json_each(?)) AS \1",
+    ),
+    (r"\bRAW\(([\w.]+)\)", r"CAST(\1 AS BLOB)"),
+    (r"\bJSON_LIST\(", "json_group_array("),
+    (r"\bFILTER\(([\w.]+)\)", r"+\1"),
+)
+
+_ROWS = re.compile(r"\bROWS\(\?\) AS (\w+) \(([^)]*)\)")
+
+_ROWID = "SELECT rowid FROM memories WHERE namespace = ? AND key = ?"
+
+_ERRORS_OF_ONE_CHANGE = (
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+"""What a change's values cause; any other error ends the whole transaction."""
+
+
+@lru_cache(maxsize=512)
+def _translate(text: str) -> str:
+    """Return a statement in SQLite's words."""
+    for pattern, words in _TRANSLATIONS:
+        text = re.sub(pattern, words, text)
+
+    return _ROWS.sub(_select_rows, text)
+
+
+def _select_rows(rows: re.Match[str]) -> str:
+    """Return the objects of a list in JSON as a table."""
+    table, columns = rows.groups()
+    names = [column.split()[0] for column in columns.split(",")]
+    values = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in names)
+    return f"(SELECT {values} FROM json_each(?)) AS {table}"
+
+
+@lru_cache(maxsize=128)
+def _ask_for_one(text: str) -> str:
+    """Return a statement that takes a key behind its values, wherever that stands in it."""
+    numbers = count(1)
+    numbered = re.sub(r"\?", lambda _: f"?{next(numbers)}", _translate(text))
+    return numbered.replace("asked.key", f"?{next(numbers)}")
+
+
+def _bind(values: Sequence[object]) -> Sequence[object]:
+    """Return values as SQLite takes them: a list as JSON."""
+    if list in map(type, values):
+        return [json.dumps(each) if isinstance(each, list) else each for each in values]
+
+    return values
+
+
+class SqliteTransaction(Transaction):
+    """The transaction of a connection. Its methods never wait."""
+
+    shelf_columns = (("memory", "m.rowid"),)
+    most_sorted = 0
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @override
+    async def fetch(self, text: str, *values: object) -> Sequence[Columns]:
+        return self._connection.execute(_translate(text), _bind(values)).fetchall()
+
+    @override
+    async def fetch_for(self, text: str, keys: Sequence[str], *values: object) -> Sequence[Columns]:
+        statement = _ask_for_one(text)
+        given = _bind(values)
+
+        rows: list[Columns] = []
+        for key in keys:
+            found = self._connection.execute(statement, (*given, key)).fetchall()
+            rows += [(key, *columns) for columns in found]
+
+        return rows
+
+    @override
+    async def plan_search(self, namespace: str, query: Query, numbers: Numbers) -> SearchPlan:
+        return plan_search(self._connection, namespace, query, numbers)
+
+    @override
+    async def run(self, text: str, *values: object) -> None:
+        self._connection.execute(_translate(text), _bind(values))
+
+    @override
+    async def run_many(self, text: str, rows: Iterable[Columns]) -> None:
+        self._connection.executemany(_translate(text), rows)
+
+    @override
+    async def attempt(
+        self, work: Callable[[Transaction], Awaitable[ResultT]]
+    ) -> ResultT | Exception:
+        async def wait(transaction: Transaction) -> ResultT:
+            return await work(transaction)
+
+        return run_in_savepoint(self._connection, lambda: run(self._connection, wait))
+
+    @override
+    async def save_words(self, before: Row | None, after: Row | None) -> None:
+        row = after or before
+        former = None if before is None else fold_searchable(before)
+        present = None if after is None else fold_searchable(after)
+        if row is None or former == present:
+            return
+
+        memory = self._find_rowid(row)
+        if former is not None:
+            remove_text(self._connection, memory, former)
+        if present is not None:
+            add_text(self._connection, memory, present)
+
+    @override
+    async def renew_words(self, row: Row) -> None:
+        memory = self._find_rowid(row)
+        remove_indexed_text(self._connection, memory)
+        add_text(self._connection, memory, fold_searchable(row))
+
+    def _find_rowid(self, row: Row) -> int:
+        ((memory,),) = self._connection.execute(_ROWID, (row.namespace, row.key)).fetchall()
+        return int(memory)
+
+    @override
+    async def pause(self) -> None:
+        """Do nothing: the thread is the store's own."""
+
+    @override
+    async def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:
+        for columns in self._connection.execute(_translate(text), _bind(values)):
+            yield columns
+
+
+class RawTransaction(SqliteTransaction):
+    """One that takes texts which damage has made something else than UTF-8, for repairs."""
+
+    @override
+    async def fetch(self, text: str, *values: object) -> Sequence[Columns]:
+        statement, bound = bind_raw(text, values)
+        return await super().fetch(statement, *bound)
+
+    @override
+    async def run(self, text: str, *values: object) -> None:
+        statement, bound = bind_raw(text, values)
+        await super().run(statement, *bound)
+
+    @override
+    def stream(self, text: str, *values: object) -> AsyncIterator[Columns]:
+        statement, bound = bind_raw(text, values)
+        return super().stream(statement, *bound)
+
+
+def bind_raw(text: str, values: Sequence[object]) -> tuple[str, Sequence[object]]:
+    """Return a statement and its values, with lone surrogates as the bytes that they stand for."""
+    first, *parts = text.split("?")
+    words, bound = [first], list[object]()
+    for value, part in zip(values, parts, strict=True):
+        if isinstance(value, str) and has_surrogate(value):
+            words += ["CAST(? AS TEXT)", part]
+            bound.append(value.encode(errors="surrogateescape"))
+        else:
+            words += ["?", part]
+            bound.append(value)
+
+    return "".join(words), bound
+
+
+def run_in_savepoint(
+    connection: sqlite3.Connection, work: Callable[[], ResultT]
+) -> ResultT | Exception:
+    """Do work that leaves the rest of the transaction alone if it fails; return its exception then.
+
+    An error of the database itself is raised, and fails the whole transaction.
+    """
+    waiting = list_postponed(connection)
+
+    def undo(error: Exception) -> None:
+        release_statements(error)
+        connection.execute("ROLLBACK TO change")
+        postpone(connection, waiting)
+
+    connection.execute("SAVEPOINT change")
+    try:
+        result: ResultT | Exception = work()
+    except _ERRORS_OF_ONE_CHANGE as error:
+        undo(error)
+        result = translate_sqlite_error(error)
+    except (sqlite3.Error, UnicodeDecodeError):
+        raise
+    except Exception as error:
+        undo(error)
+        result = error
+
+    connection.execute("RELEASE change")
+    return result
+
+
+def run(
+    connection: sqlite3.Connection,
+    function: Callable[Concatenate[Transaction, Parameters], Coroutine[Any, Any, ResultT]],
+    *args: Parameters.args,
+    **kwargs: Parameters.kwargs,
+) -> ResultT:
+    """Return what a function does in the transaction of a connection, on this thread."""
+    return complete(function(SqliteTransaction(connection), *args, **kwargs))
+
+
+def complete(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Return what work does that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: ResultT = done.value
+        return result
+
+    raise AssertionError("what never waits is done at once")

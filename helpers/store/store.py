@@ -1,0 +1,363 @@
+"""The store: what `ServableStore` promises, over the transactions of an engine."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import astuple
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from typing_extensions import override
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.memory import Direction
+from abilities.declarations.values import utc_now
+from abilities.helpers.search.recall import RecallRequest
+from abilities.helpers.search.terms import Language
+from abilities.helpers.store import (
+    changing,
+    exporting,
+    importing,
+    listing,
+    past,
+    queries,
+    reads,
+    recall_index,
+    recalling,
+    walking,
+)
+from abilities.helpers.store.changes import BatchOptions, Change, Outcome, list_outcomes
+from abilities.helpers.store.changing import BatchUndone
+from abilities.helpers.store.engine import OPERATOR, READ_SECONDS, Engine, write_mark
+from abilities.helpers.store.entries import (
+    MOST_TRIMMED,
+    StoreRules,
+    group_entries,
+    import_entries,
+    list_namespaces,
+    trim,
+)
+from abilities.helpers.store.expiry import FIRST_DUE, DueMemory, MemoriesDue
+from abilities.helpers.store.history import DamagedEntry, Entry
+from abilities.helpers.store.model import DamagedMemory, IncomingMemory, StoredMemory
+from abilities.helpers.store.protocol import (
+    Backlinks,
+    IntegrityFinding,
+    Mark,
+    Recalled,
+    ServableStore,
+    Stats,
+    WalkResult,
+    WriteResult,
+)
+from abilities.helpers.store.query import MemoryLine, MemoryPage, Query
+from abilities.helpers.store.requests import check_change, check_names, check_values
+from abilities.helpers.store.timeline import (
+    ChangePage,
+    MemoryChange,
+    MemoryHistory,
+    MemoryName,
+)
+from abilities.helpers.store.transaction import Transaction
+from abilities.helpers.walk import WalkLimits
+
+Parameters = ParamSpec("Parameters")
+ResultT = TypeVar("ResultT")
+
+EXPIRY_PAUSE_SECONDS = 10.0
+"""After memories could not be archived, reads go on without that for so long."""
+
+
+class SqlStore(ServableStore):
+    """A store whose algorithms are the same for every engine. It is opened when first needed."""
+
+    def __init__(self, engine: Engine, rules: StoreRules) -> None:
+        self._engine = engine
+        self._rules = rules
+        self._no_expiry_until = 0.0
+
+    @property
+    @override
+    def queue_size(self) -> int:
+        return self._engine.queue_size
+
+    @override
+    async def prepare(self) -> None:
+        await self._engine.prepare()
+
+    @override
+    async def change(self, namespace: str, change: Change) -> WriteResult:
+        check_change(namespace, change)
+        work = partial(changing.apply_change, namespace=namespace, change=change, rules=self._rules)
+        return await self._change(namespace, [change], work)
+
+    @override
+    async def change_many(
+        self, namespace: str, changes: Sequence[Change], *, atomic: bool
+    ) -> list[WriteResult | Exception]:
+        check_names(namespace)
+        if not changes:
+            return []
+
+        work = partial(
+            changing.apply_changes,
+            namespace=namespace,
+            changes=changes,
+            rules=self._rules,
+            atomic=atomic,
+        )
+        try:
+            return await self._change(namespace, changes, work)
+        except BatchUndone as undone:
+            return undone.list_outcomes(len(changes))
+
+    async def _change(
+        self,
+        namespace: str,
+        changes: Sequence[Change],
+        work: Callable[..., Coroutine[Any, Any, ResultT]],
+    ) -> ResultT:
+        """Make changes, after the memories that have expired were archived.
+
+        ``work`` takes ``ignore_due``.
+        """
+        if any(change.new_key is not None for change in changes):
+            await self._engine.flush_accesses()
+        if not any(change.kind == "purge" for change in changes):
+            return await self._write_current(namespace, changes, work)
+
+        # It is finished even if the caller is cancelled.
+        return await asyncio.shield(asyncio.create_task(self._purge(namespace, changes, work)))
+
+    async def _purge(
+        self,
+        namespace: str,
+        changes: Sequence[Change],
+        work: Callable[..., Coroutine[Any, Any, ResultT]],
+    ) -> ResultT:
+        result = await self._write_current(namespace, changes, work)
+        await self._engine.clean()
+        return result
+
+    async def _write_current(
+        self,
+        namespace: str,
+        changes: Sequence[Change],
+        work: Callable[..., Coroutine[Any, Any, ResultT]],
+    ) -> ResultT:
+        size = len(changes)
+        try:
+            return await self._engine.write(namespace, work, size=size)
+        except MemoriesDue:
+            await self._expire(namespace, changes[0].now)
+
+        return await self._engine.write(namespace, partial(work, ignore_due=True), size=size)
+
+    async def _expire(self, namespace: str, now: str) -> None:
+        """Archive the memories that expired by ``now``, some in each transaction."""
+        after: DueMemory | None = FIRST_DUE
+        while after is not None:
+            work = partial(
+                changing.expire_memories,
+                namespace=namespace,
+                now=now,
+                after=after,
+                rules=self._rules,
+            )
+            after = await self._engine.write(namespace, work)
+
+    async def _read(
+        self,
+        whose: str,
+        function: Callable[Concatenate[Transaction, Parameters], Coroutine[Any, Any, ResultT]],
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
+    ) -> ResultT:
+        """Return what a function finds in a snapshot, in the turn of a namespace.
+
+        The memories of the namespace that have expired are archived first. If that cannot be done,
+        the read goes on without it.
+        """
+
+        def work(transaction: Transaction) -> Coroutine[Any, Any, ResultT]:
+            return function(transaction, *args, **kwargs)
+
+        if whose == OPERATOR or time.monotonic() < self._no_expiry_until:
+            return await self._engine.read(whose, work, READ_SECONDS)
+
+        end = time.monotonic() + READ_SECONDS
+        now = utc_now()
+        try:
+            return await self._engine.read(whose, work, READ_SECONDS, now=now)
+        except MemoriesDue:
+            await self._try_to_expire(whose, now, end)
+
+        return await self._engine.read(whose, work, end - time.monotonic())
+
+    async def _try_to_expire(self, namespace: str, now: str, end: float) -> None:
+        """Archive what expired as long as there is time for it, for a read."""
+        try:
+            async with asyncio.timeout((end - time.monotonic()) / 2):
+                await self._expire(namespace, now)
+        except (Refused, TimeoutError):
+            self._no_expiry_until = time.monotonic() + EXPIRY_PAUSE_SECONDS
+
+    @override
+    async def list_memories(
+        self, namespace: str, prefix: str, after: str, limit: int, *, archived: bool
+    ) -> list[MemoryLine | DamagedMemory]:
+        check_names(namespace, prefix, after)
+        work = partial(listing.list_memories, archived=archived)
+        return await self._read(namespace, work, namespace, prefix, after, limit)
+
+    @override
+    async def read(self, namespace: str, keys: Sequence[str]) -> list[StoredMemory | Exception]:
+        check_names(namespace, *keys)
+        return await self._read(namespace, reads.read, namespace, keys)
+
+    @override
+    async def read_linked(self, namespace: str, key: str, offset: int, limit: int) -> StoredMemory:
+        check_names(namespace, key)
+        return await self._read(namespace, reads.read_linked, namespace, key, offset, limit)
+
+    @override
+    async def read_backlinks(self, namespace: str, key: str, offset: int, limit: int) -> Backlinks:
+        check_names(namespace, key)
+        return await self._read(namespace, reads.read_backlinks, namespace, key, offset, limit)
+
+    @override
+    async def walk(
+        self, namespace: str, key: str, limits: WalkLimits, direction: Direction = "out"
+    ) -> WalkResult:
+        check_names(namespace, key)
+        return await self._read(namespace, walking.walk, namespace, key, limits, direction)
+
+    @override
+    async def read_language(self) -> Language:
+        return await self._read(OPERATOR, recall_index.read_language)
+
+    @override
+    async def recall(
+        self, namespace: str, request: RecallRequest, room: int, starts: Sequence[int]
+    ) -> Recalled:
+        check_names(namespace)
+        return await self._read(namespace, recalling.recall, namespace, request, room, starts)
+
+    @override
+    async def query(self, namespace: str, query: Query) -> MemoryPage:
+        check_names(namespace)
+        check_values(astuple(query))
+        return await self._read(namespace, queries.run_query, namespace, query)
+
+    @override
+    async def read_stats(self, namespace: str) -> Stats:
+        check_names(namespace)
+        return await self._read(namespace, queries.read_stats, namespace)
+
+    @override
+    async def ping(self) -> None:
+        await self._engine.ping()
+
+    @override
+    async def read_page(
+        self, after: tuple[str, str], limit: int
+    ) -> list[StoredMemory | DamagedMemory]:
+        return await self._read(OPERATOR, exporting.read_page, after, limit)
+
+    @override
+    async def count_memories(self) -> int:
+        return await self._read(OPERATOR, exporting.count_memories)
+
+    @override
+    async def import_batch(
+        self, memories: Sequence[IncomingMemory], *, replace: bool = False, dry_run: bool = False
+    ) -> list[Outcome | Exception]:
+        limits = self._rules.history
+        options = BatchOptions(replace, dry_run, self._rules.quota)
+        if dry_run:
+            return await self._read(OPERATOR, importing.try_imports, memories, options, limits)
+
+        # One write per memory, because a savepoint costs as much as was written since it began.
+        # Those that wait together share a transaction all the same.
+        waiting: list[Awaitable[Outcome]] = []
+        for memory in memories:
+            work = partial(importing.import_memory, incoming=memory, options=options, limits=limits)
+            namespace = memory.stored.row.namespace
+            waiting.append(self._engine.write(namespace, work, is_patient=True))
+
+        settled = await asyncio.gather(*waiting, return_exceptions=True)
+        return list_outcomes(settled)
+
+    @override
+    async def read_history(
+        self, namespace: str, name: MemoryName, before: int | None, limit: int
+    ) -> MemoryHistory:
+        check_values(namespace, name, before)
+        return await self._read(namespace, past.read_history, namespace, name, before, limit)
+
+    @override
+    async def read_version(
+        self, namespace: str, name: MemoryName, moment: int | str
+    ) -> StoredMemory:
+        check_values(namespace, name, moment)
+        return await self._read(namespace, past.read_version, namespace, name, moment)
+
+    @override
+    async def read_changes(self, namespace: str, since: int, limit: int) -> ChangePage:
+        check_names(namespace)
+        return await self._read(namespace, past.read_changes, namespace, since, limit)
+
+    @override
+    async def read_latest_changes(
+        self, namespace: str, before: int | None, limit: int
+    ) -> list[MemoryChange]:
+        check_names(namespace)
+        return await self._read(namespace, past.read_latest_changes, namespace, before, limit)
+
+    @override
+    async def compact(self, now: str) -> int:
+        forgotten = 0
+        for namespace in await self._read(OPERATOR, list_namespaces):
+            work = partial(trim, namespace=namespace, limits=self._rules.history, now=now)
+            is_unfinished = True
+            while is_unfinished:
+                number = await self._engine.write(namespace, work, is_patient=True)
+                forgotten += number
+                is_unfinished = number == MOST_TRIMMED
+
+        return forgotten
+
+    @override
+    async def read_entries(
+        self, after: tuple[str, str, int], limit: int
+    ) -> list[Entry | DamagedEntry]:
+        return await self._read(OPERATOR, exporting.read_entries, after, limit)
+
+    @override
+    async def import_entries(self, entries: Sequence[Entry]) -> int:
+        stored = 0
+        for owner, group in group_entries(entries).items():
+            work = partial(import_entries, entries=group, limits=self._rules.history)
+            stored += await self._engine.write(owner.namespace, work, is_patient=True)
+
+        return stored
+
+    @override
+    async def set_mark(self, mark: Mark) -> None:
+        await self._engine.write(OPERATOR, partial(write_mark, mark=mark))
+
+    @override
+    async def has_mark(self, mark: Mark) -> bool:
+        return await self._engine.has_mark(mark)
+
+    @override
+    async def check(self, progress: Callable[[int], None], *, full: bool) -> list[IntegrityFinding]:
+        return await self._engine.check(progress, full=full)
+
+    @override
+    def count_access(self, namespace: str, key: str, now: str) -> None:
+        self._engine.count_access(namespace, key, now)
+
+    @override
+    async def close(self) -> None:
+        await self._engine.close()

@@ -1,0 +1,251 @@
+"""Walks along links, in a snapshot of the caller."""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
+
+from abilities.declarations.faults import Refused
+from abilities.declarations.memory import Direction
+from abilities.helpers.store.model import LinkRecord
+from abilities.helpers.store.protocol import WalkResult
+from abilities.helpers.store.ranking import FIRST_PLACE, BestLinks, Place, Side, Wanted
+from abilities.helpers.store.reads import read
+from abilities.helpers.store.transaction import Columns, Reached, Transaction
+from abilities.helpers.walk import LinkRequest, Walk, WalkLimits, WalkLink, WalkOutcome
+
+_PAGE = 32
+"""Links of a memory that are fetched before it is known how many are needed."""
+
+_SIDES: dict[Direction, tuple[Side, ...]] = {
+    "out": ("target",),
+    "in": ("source",),
+    "both": ("target", "source"),
+}
+
+
+async def walk(
+    transaction: Transaction,
+    namespace: str,
+    key: str,
+    limits: WalkLimits,
+    direction: Direction = "out",
+) -> WalkResult:
+    """Walk from a memory. Raises Refused if it is missing or damaged itself.
+
+    Links tell nothing about an invalid score of a memory: that is seen when the walk's memories are
+    read. The walk is then repeated without the memories that have one.
+    """
+    links = _WalkLinks(transaction, namespace, direction)
+    while True:
+        outcome = await links.walk(key, limits)
+        keys = [step.key for step in outcome.steps]
+        memories = await read(transaction, namespace, keys)
+        if isinstance(memories[0], Exception):  # the memory that the walk begins with
+            raise memories[0]
+
+        invalid: set[str] = set()
+        for name, memory in zip(keys, memories, strict=True):
+            if isinstance(memory, Refused) and memory.reason == "invalid_stored_value":
+                invalid.add(name)
+
+        if not invalid:
+            return WalkResult(outcome, tuple(memories))
+        links.exclude(invalid)
+
+
+class _KnownLinks:
+    """The links of a memory that were fetched, by the sides of their ranks, best first.
+
+    ``unfinished`` are the sides of which there may be more; ``count`` is how many are known.
+    """
+
+    __slots__ = ("_invalid", "_left", "_merged", "count", "pages", "unfinished")
+
+    def __init__(self, sides: Sequence[Side], invalid: Container[str]) -> None:
+        self._invalid = invalid
+        self.pages: dict[Side, list[Columns]] = {side: [] for side in sides}
+        self.unfinished = list(sides)
+        self.count = 0
+        self._merged: list[WalkLink] = []  # of several sides, as far as it was asked
+        self._left: Iterator[WalkLink] = iter(())
+
+    def learn(self, side: Side, limit: int, page: Sequence[Columns]) -> None:
+        """Keep the next links of a side, of which up to ``limit`` were fetched."""
+        self.pages[side] += page
+        self.count += len(page)
+        if len(page) < limit and side in self.unfinished:
+            self.unfinished.remove(side)
+        if len(self.pages) > 1:
+            self._merged, self._left = [], self._merge()
+
+    def select(self, begin: int, end: int) -> list[WalkLink]:
+        """Return links in their order, up to where others may come."""
+        if len(self.pages) == 1:
+            ((side, page),) = self.pages.items()
+            return _make_walk_links(page[begin:end], side, self._invalid)
+
+        self._merged += islice(self._left, max(0, end - len(self._merged)))
+        return self._merged[begin:end]
+
+    def _merge(self) -> Iterator[WalkLink]:
+        """Yield links until a side has no more of which others may follow."""
+        left = {side == "source": len(self.pages[side]) for side in self.unfinished}
+        if 0 in left.values():
+            return
+
+        # Of links in the same place, outgoing ones come first.
+        sides = [_place(page, side, self._invalid) for side, page in self.pages.items()]
+        for _, link in heapq.merge(*sides, key=itemgetter(0)):
+            yield link
+            left[link.incoming] = left.get(link.incoming, 0) - 1
+            if not left[link.incoming]:
+                return
+
+
+def _place(
+    page: Iterable[Columns], side: Side, invalid: Container[str]
+) -> Iterator[tuple[Place, WalkLink]]:
+    """Yield the links of a side, which are best first, with their places."""
+    place = FIRST_PLACE
+    for row in page:
+        link = LinkRecord._make(row).to_walk_link(invalid, incoming=side == "source")
+
+        # A damaged link stays behind the one before it, whatever its values are now.
+        if link.state != "invalid":
+            place = (-link.rank, -link.weight, link.key, link.type)
+
+        yield place, link
+
+
+def _make_walk_links(
+    rows: Iterable[Columns], side: Side, invalid: Container[str]
+) -> list[WalkLink]:
+    """Return links as a walk sees them."""
+    incoming = side == "source"
+    return [LinkRecord._make(row).to_walk_link(invalid, incoming=incoming) for row in rows]
+
+
+class _WalkLinks:
+    """The links that were fetched so far, and walks over them.
+
+    In the process, a walk waits for the links that it misses. From a remote store they come
+    together: a walk is tried over the known links, those that it misses are fetched in one trip,
+    and it is tried again, until it misses none. Along outgoing links, the first are those that the
+    store guesses the walk to need; usually they are enough. All others come one level at a time.
+    """
+
+    def __init__(self, transaction: Transaction, namespace: str, direction: Direction) -> None:
+        self._is_remote = transaction.is_remote
+        self._namespace = namespace
+        self._sides = _SIDES[direction]
+        self._best = BestLinks(transaction, namespace)
+        self._known = defaultdict[str, _KnownLinks](lambda: _KnownLinks(self._sides, self._invalid))
+        self._rest: dict[LinkRequest, list[WalkLink]] = {}
+        self._invalid: set[str] = set()
+
+    async def walk(self, key: str, limits: WalkLimits) -> WalkOutcome:
+        """Walk from a memory, fetching links until no link is missing."""
+        if self._is_remote and not self._known:
+            keys: list[str] | Reached = [key]
+            if self._sides == _SIDES["out"]:
+                keys = Reached(self._namespace, key, *limits, _PAGE)
+            await self._fetch([Wanted(side, keys, _PAGE) for side in self._sides])
+
+        while True:
+            missing: list[LinkRequest] = []
+            outcome = await self._try_walk(key, limits, missing)
+            if not missing:
+                return outcome
+
+            await self._fetch_missing(missing)
+
+    def exclude(self, keys: Iterable[str]) -> None:
+        """Let walks enter some memories no more."""
+        self._invalid.update(keys)
+        self._known.clear()  # what they were answered with was made before
+        self._rest.clear()
+
+    async def _try_walk(
+        self, key: str, limits: WalkLimits, missing: list[LinkRequest]
+    ) -> WalkOutcome:
+        """Walk over the links; note the requests for those that are not waited for."""
+        conversation = Walk(key, limits).run()
+        try:
+            request = next(conversation)
+            while True:
+                links = self._find(request)
+                while links is None and not self._is_remote:
+                    await self._fetch_next(request)
+                    links = self._find(request)
+                if links is None:
+                    missing.append(request)
+                request = conversation.send(links or [])
+        except StopIteration as end:
+            outcome: WalkOutcome = end.value
+            return outcome
+
+    async def _fetch_next(self, request: LinkRequest) -> None:
+        """Fetch what is requested of a memory, or the next page of its links."""
+        if request.among is not None and not self._best.has_marks:
+            await self._fetch_rest([request])
+            return
+
+        known = self._known[request.key]
+        for side in tuple(known.unfinished):
+            # One more than is needed tells whether these are all.
+            offset = len(known.pages[side])
+            limit = offset * 3 or request.needed + 1
+            page = await self._best.fetch_page(side, request.key, limit, offset)
+            known.learn(side, limit, page)
+
+    def _find(self, request: LinkRequest) -> list[WalkLink] | None:
+        """Return the links that are requested, None if too few are known."""
+        known = self._known[request.key]
+        if request.among is not None:
+            if not known.unfinished:
+                return known.select(request.offset, known.count)
+            return self._rest.get(request)
+
+        if known.unfinished and request.offset >= known.count:
+            return None
+
+        links = known.select(request.offset, request.offset + request.needed)
+        return links if links or not known.unfinished else None
+
+    async def _fetch_missing(self, missing: Sequence[LinkRequest]) -> None:
+        """Fetch what a walk missed: first the links that decide it."""
+        # Stale ranks do not tell which links lead to absent memories, so all are needed.
+        decisive = [each for each in missing if each.among is None or self._best.has_marks]
+        if not decisive:
+            await self._fetch_rest(missing)
+            return
+
+        # A page is three times all before it, so that even ten thousand links take few trips.
+        keys: dict[tuple[Side, int], dict[str, None]] = {}
+        for key, *_ in decisive:
+            known = self._known[key]
+            for side in known.unfinished:
+                keys.setdefault((side, len(known.pages[side])), {})[key] = None
+
+        wanted: list[Wanted] = []
+        for (side, offset), names in keys.items():
+            wanted.append(Wanted(side, list(names), offset * 3 or _PAGE, offset))
+        await self._fetch(wanted)
+
+    async def _fetch(self, wanted: Sequence[Wanted]) -> None:
+        """Fetch links and keep them."""
+        fetched, _ = await self._best.fetch(wanted)
+        for each, pages in zip(wanted, fetched, strict=True):
+            for key, page in pages.items():
+                self._known[key].learn(each.side, each.limit, page)
+
+    async def _fetch_rest(self, requests: Sequence[LinkRequest]) -> None:
+        """Fetch the links that requests have in common: those to the same memories."""
+        by_key = {request.key: self._rest.setdefault(request, []) for request in requests}
+        among = requests[0].among or frozenset()
+        for side in self._sides:
+            pages = await self._best.fetch_rest(side, list(by_key), among, requests[0].needed)
+            for key, page in pages.items():
+                by_key[key] += _make_walk_links(page, side, self._invalid)
