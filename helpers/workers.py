@@ -22,7 +22,6 @@ from abilities.helpers.batch import (
     Batch,
     ItemT,
     ResultT,
-    SecondStep,
     SessionT,
     Worker,
 )
@@ -59,9 +58,8 @@ class WorkerPool:
         open_session: Callable[[Worker], AbstractContextManager[SessionT]],
         function: Callable[[SessionT, ItemT], ResultT],
         items: Sequence[ItemT],
-        second_step: SecondStep | None = None,
     ) -> list[ResultT | Exception]:
-        """Apply ``function(session, item)`` to every item, and then the second step, if any.
+        """Apply ``function(session, item)`` to every item.
 
         Returns results and exceptions in the items' order. ``open_session(worker)`` is entered
         once on each thread that takes part. An item that has not ended after 2 s, or 10 s after
@@ -72,7 +70,7 @@ class WorkerPool:
             return []
 
         done = _Signal()
-        batch = Batch(open_session, function, items, self._breaker, done.set, second_step)
+        batch = Batch(open_session, function, items, self._breaker, done.set)
         self._queue.put("", batch)  # the calls of all namespaces; their callers take turns
         self._start_thread_if_needed()
 

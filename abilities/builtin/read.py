@@ -1,7 +1,6 @@
 """`read`: files, notes, memories and questions in one batch."""
 
-import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 from abilities.builtin.bulk_read_memory import bulk_read_memory
@@ -15,7 +14,6 @@ from abilities.declarations.limits import MAX_READ_TOKENS, TOKEN_BYTES
 from abilities.declarations.read import (
     ITEMS,
     ContinuedItem,
-    FileItem,
     Kind,
     ReadAnswer,
     ReadInput,
@@ -23,16 +21,18 @@ from abilities.declarations.read import (
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.definition import Ability, Context
-from abilities.helpers.gather.answers import build_answer
-from abilities.helpers.gather.asked import CALL_SECONDS, AskedItem, BatchSources
+from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import parse_cursor
+from abilities.helpers.gather.files import ask_for_file, name_glob
 from abilities.helpers.gather.gathering import gather
 from abilities.helpers.gather.lists import is_list
 from abilities.helpers.gather.memories import name_item
 from abilities.helpers.gather.offers import ItemOffer
 from abilities.helpers.gather.plan import build_plan
+from abilities.helpers.gather.sharing import fill_reply
 from abilities.helpers.gather.walks import is_walk
 from abilities.helpers.reply.bound import Bound
+from abilities.helpers.reply.detail import ITEM, choose_shape
 from abilities.helpers.reply.encoding import text_size
 from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item, is_sendable
 from abilities.helpers.reply.render import Format, render
@@ -73,9 +73,9 @@ async def run(context: Context, arguments: ReadInput) -> JsonObject:
         context.lister,
         context.searcher,
         context.memory,
-        bound.max_bytes,
-        asyncio.get_running_loop().time() + CALL_SECONDS,
-        may_list=file_list.name not in context.disabled,
+        max_bytes=bound.max_bytes,
+        max_chars=bound.max_bytes,
+        name_glob=None if file_list.name in context.disabled else name_glob,
         may_recall=recall.name not in context.disabled,
     )
     items = [_try_to_parse(item, context) for item in arguments.items]
@@ -83,7 +83,7 @@ async def run(context: Context, arguments: ReadInput) -> JsonObject:
     found = iter(await gather(valid, sources))
     offers = [next(found) if isinstance(item, AskedItem) else item for item in items]
 
-    return await _answer(context, arguments, offers, bound)
+    return await _answer(context, arguments, offers, bound, sources)
 
 
 def _find_bound(context: Context, arguments: ReadInput) -> Bound:
@@ -96,25 +96,34 @@ def _find_bound(context: Context, arguments: ReadInput) -> Bound:
 
 
 async def _answer(
-    context: Context, arguments: ReadInput, offers: list[ItemOffer], bound: Bound
+    context: Context,
+    arguments: ReadInput,
+    offers: Sequence[ItemOffer],
+    bound: Bound,
+    sources: BatchSources,
 ) -> JsonObject:
     """Return an answer that keeps its bound as it is sent.
 
     Raises Refused: out_of_range if ``max_tokens`` has no room for it, response_too_large if nothing
     has.
     """
-    is_full = (arguments.detail or context.detail) == "full"
+    # In the next request, an item that JSON cannot hold is empty.
+    given = arguments.explicit_arguments()
+    given.pop("plan", None)
+    given["items"] = [item if is_sendable(item) else {} for item in arguments.items]
+    shape = choose_shape(ITEM, arguments.detail or context.detail)
+    request = BulkRequest("items", arguments.items, given, shape)
     most = room = bound.max_bytes
 
     while True:
         bound = bound._replace(max_bytes=room)
-        answered = await build_answer(arguments, offers, bound, context.files, is_full=is_full)
+        answered = await fill_reply(request, offers, bound, sources)
         size = _measure(answered.reply, context)
         if size <= most and not arguments.plan:
             return answered.reply
 
         if size <= most:
-            plan = build_plan(offers, answered)
+            plan = build_plan(offers, answered, given)
             size = _measure(plan, context)  # now and then it is the longer one
             if size <= most:
                 return plan
@@ -152,7 +161,7 @@ def _parse_item(sent: object, context: Context) -> AskedItem:
     if isinstance(sent, str) and not is_sendable(sent):
         raise Refused("invalid_unicode")
     if isinstance(sent, str) and not sent.startswith("{"):
-        return AskedItem("file", sent, text, FileItem.model_construct(file=sent))
+        return ask_for_file(sent)
 
     fields = as_object(unwrap_json(sent))
     if fields is None:

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from abilities.declarations.faults import Refused
 from abilities.declarations.read import Kind, ReadItem
 from abilities.helpers.files.lister import FileLister
-from abilities.helpers.files.reader import FileReader
+from abilities.helpers.files.reader import FileReader, LinesOfFiles
 from abilities.helpers.files.searcher import FileSearcher
 from abilities.helpers.gather.cursors import START, Cursor
 from abilities.helpers.gather.offers import ItemOffer
@@ -58,7 +58,12 @@ class AskedItem:
         return ItemOffer(self.text, self.item, fault=fault)
 
 
-class BatchSources(NamedTuple):
+def _find_deadline() -> float:
+    return asyncio.get_running_loop().time() + CALL_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSources:
     """Where a call's items are gathered from, how much they may bring, and until when."""
 
     files: FileReader
@@ -66,11 +71,14 @@ class BatchSources(NamedTuple):
     searcher: FileSearcher
     memory: MemoryHelper
     max_bytes: int
-    deadline: float
-    may_list: bool = True
-    """Whether the caller may list files, so that a path may be answered with one that is alike."""
+    max_chars: int
+    """Characters of one content at most."""
+    name_glob: Callable[[str], str] | None = None
+    """Returns how to ask for the files of a pattern; None if the caller may not list files."""
     may_recall: bool = True
     """Whether the caller may ask questions, so that a search may be answered with one."""
+    deadline: float = field(default_factory=_find_deadline)
+    known_lines: LinesOfFiles = field(default_factory=LinesOfFiles)
 
     async def wait(self, work: Awaitable[ResultT]) -> ResultT:
         """Return what a part of the call returns. Raises Refused("timeout") if time is over."""

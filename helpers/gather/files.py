@@ -12,10 +12,9 @@ from abilities.declarations.values import JsonObject
 from abilities.helpers.files.file_text import FileText, find_version
 from abilities.helpers.files.file_walk import FoundFile
 from abilities.helpers.files.globs import Glob
-from abilities.helpers.files.granting import measure_wanted
 from abilities.helpers.files.lister import ListingRequest
 from abilities.helpers.files.paths import express_path, parse_path
-from abilities.helpers.files.reader import ReadingSession
+from abilities.helpers.files.reader import OpenFile, ReadingSession
 from abilities.helpers.files.suggesting import MAX_LISTED, suggest_paths
 from abilities.helpers.gather.asked import AskedItem, BatchSources
 from abilities.helpers.gather.cursors import Cursor, count_down, parse_countdown
@@ -29,14 +28,23 @@ from abilities.helpers.gather.offers import (
 )
 from abilities.helpers.reply.detail import FOUND_FILE
 from abilities.helpers.reply.encoding import json_bytes
-from abilities.helpers.reply.items import Item
+from abilities.helpers.reply.items import Item, format_item
+
+_LINE_BYTES = 100
+"""About what a line takes that has not been read; most take less."""
 
 
 class _SizedFile(NamedTuple):
-    """A file that was opened and not read: its version, and about how many bytes are wanted."""
+    """A file that was opened and not read: about how many bytes of it are wanted."""
 
     version: str
     wanted: int
+    size_bytes: int
+
+
+def ask_for_file(path: str) -> AskedItem:
+    """Return the item that a path stands for."""
+    return AskedItem("file", path, format_item(path), FileItem.model_construct(file=path))
 
 
 async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
@@ -44,25 +52,26 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
     if not asked:
         return []
 
-    sure_size = sources.max_bytes // (4 * len(asked))
+    # Most files are small, and read when they are opened: together no more than a reply has room.
+    sure_size = sources.max_bytes // len(asked)
 
     def begin(session: ReadingSession, item: AskedItem) -> FileText | _SizedFile:
         request = parse_path(_get_path(item))
         file = session.open(request)
 
         version = find_version(file.stat)
-        wanted = measure_wanted(file, file.stat.st_size)
+        wanted = _measure_wanted(file, sources.max_chars)
         if wanted > sure_size or version == item.fields.known:
             os.close(file.fd)
-            return _SizedFile(version, wanted)
+            return _SizedFile(version, wanted, file.stat.st_size)
 
-        return session.read_open(file, sources.max_bytes)
+        return session.read_open(file, sources.max_chars)
 
-    outcomes = await sources.files.map(begin, asked)
+    outcomes = await sources.files.map(begin, asked, sources.known_lines)
     mended: dict[int, Refused] = {}
-    if sources.may_list:
+    if sources.name_glob is not None:
         paths = list(map(_get_path, asked))
-        mended = await suggest_paths(paths, outcomes, sources.lister, _name_glob)
+        mended = await suggest_paths(paths, outcomes, sources.lister, sources.name_glob)
 
     offers: list[ItemOffer] = []
     for place, (item, outcome) in enumerate(zip(asked, outcomes, strict=True)):
@@ -71,9 +80,23 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
     return offers
 
 
-def _name_glob(pattern: str) -> str:
+def name_glob(pattern: str) -> str:
     """Return the item that stands for the files of a pattern."""
     return f'{{"glob": {json_bytes(pattern).decode()}}}'
+
+
+def _measure_wanted(file: OpenFile, max_chars: int) -> int:
+    """Return about how many bytes of a file are wanted; how long lines are is not known before."""
+    requested = file.request.range
+    end = file.stat.st_size
+    if requested.end is not None:
+        end = min(end, requested.end)
+    if requested.last_line is not None:
+        end = min(end, (requested.last_line - (requested.first_line or 1) + 1) * _LINE_BYTES)
+    if requested.trailing_lines is not None:
+        end = min(end, requested.trailing_lines * _LINE_BYTES)
+
+    return min(max(end - requested.start, 0), max_chars)
 
 
 def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) -> ItemOffer:
@@ -86,7 +109,7 @@ def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) ->
         found = describe_file(outcome)
         leaf = Leaf(found, measure_piece(found.piece))
     else:
-        leaf = Leaf(UnreadFile(_get_path(item)), outcome.wanted)
+        leaf = Leaf(UnreadFile(_get_path(item), outcome.size_bytes), outcome.wanted)
 
     if not isinstance(item.item, str):
         leaf.continue_at = partial(_continue_file, item)
@@ -139,7 +162,7 @@ async def _gather_glob(item: AskedItem, sources: BatchSources, most: int) -> Ite
     if item.cursor.resume:
         # The file may match no more; it is only read on where its reading was cut.
         path = express_path(position) or position
-        source = UnreadFile(f"{parse_path(path).path}#{item.cursor.resume}")
+        source = UnreadFile(f"{parse_path(path).path}#{item.cursor.resume}", 0)
         offer.leaves.append(_build_leaf(path, position, limit, source, 0))
 
     if not limit:
@@ -182,11 +205,11 @@ async def _look_deeper(pattern: str, sources: BatchSources) -> JsonObject:
     if not listing.files:
         return {}
 
-    return {"did_you_mean": _name_glob(deeper), "finds": len(listing.files)}
+    return {"did_you_mean": name_glob(deeper), "finds": len(listing.files)}
 
 
 def _build_found_leaf(file: FoundFile, left: int) -> Leaf:
-    source = UnreadFile(file.path)
+    source = UnreadFile(file.path, file.stat.st_size)
     return _build_leaf(file.path, file.position, left, source, file.stat.st_size)
 
 

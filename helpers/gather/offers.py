@@ -18,10 +18,11 @@ _VERSION_BYTES = 6
 class UnreadFile:
     """A file that was found, and is read only if there is room for it.
 
-    ``path`` may have a suffix.
+    ``path`` may have a suffix; ``size_bytes`` is the size of the whole file.
     """
 
     path: str
+    size_bytes: int
 
 
 @dataclass(slots=True)
@@ -73,6 +74,16 @@ class ItemOffer:
     def size(self) -> int:
         """About how many bytes all contents take together."""
         return sum(leaf.size for leaf in self.leaves)
+
+    @property
+    def whole_size(self) -> int:
+        """The bytes of the file or memory that the item is a part of; of several, `size`."""
+        if self.group is None and self.leaves:
+            (leaf,) = self.leaves
+            if isinstance(leaf.source, FoundItem | UnreadFile):
+                return leaf.source.size_bytes
+
+        return self.size
 
 
 def measure_piece(piece: Piece) -> int:

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 from abilities.declarations.limits import TOKEN_BYTES
 from abilities.declarations.values import JsonObject, as_object
-from abilities.helpers.gather.answers import Answered
 from abilities.helpers.gather.offers import ItemOffer
-from abilities.helpers.gather.sharing import Filled
+from abilities.helpers.gather.sharing import Answered, Filled
 from abilities.helpers.reply.encoding import json_size
 
 
-def build_plan(offers: Sequence[ItemOffer], answered: Answered) -> JsonObject:
-    """Return the plan of a reply, whose ``next_request`` is the call itself."""
+def build_plan(
+    offers: Sequence[ItemOffer], answered: Answered, arguments: JsonObject
+) -> JsonObject:
+    """Return the plan of a reply, whose ``next_request`` is the call itself: its arguments."""
     reply = answered.reply
     results: list[JsonObject] = []
     for offer, filled, record in zip(offers, answered.filled, reply["results"], strict=True):
@@ -19,7 +20,7 @@ def build_plan(offers: Sequence[ItemOffer], answered: Answered) -> JsonObject:
 
     summary = {**reply["summary"], "reply_bytes": json_size(reply)}
     plan: JsonObject = {"results": results, "summary": summary}
-    plan["next_request"] = answered.request
+    plan["next_request"] = arguments
 
     # Beyond an item's limit nothing was counted.
     more = [index for index, offer in enumerate(offers) if "more" in (offer.group or {})]

@@ -13,28 +13,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from abilities.declarations.faults import Fault
+from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
 from abilities.helpers.files.paths import parse_path
-from abilities.helpers.files.reader import FileReader, ReadingSession
+from abilities.helpers.files.reader import ReadingSession
+from abilities.helpers.gather.asked import BatchSources
 from abilities.helpers.gather.found_file import describe_file, foresee_file
 from abilities.helpers.gather.groups import Group, count_content_bytes
 from abilities.helpers.gather.offers import ItemOffer, Leaf, UnreadFile
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, Allotment, rank
-from abilities.helpers.reply.detail import ITEM, RecordShape, choose_shape, shape_record
+from abilities.helpers.reply.detail import RecordShape, shape_record
 from abilities.helpers.reply.envelope import (
     FailedRecord,
     FoundItem,
     RecordDraft,
     ReplyRecord,
+    assemble_reply,
     build_left_out,
     measure_entry,
+    measure_room,
 )
-from abilities.helpers.reply.items import INPUT_CHARS
+from abilities.helpers.reply.items import INPUT_CHARS, BulkRequest
 
 _AMPLE_BYTES = 8192
 """Room in which there is some for any content: what items need at least is not counted."""
+
+
+_WIDEST_BYTE = 6
+"""Bytes that one of a content may take in a reply: JSON writes U+0001 as an escape of six."""
+
+_FRAME_BYTES = 512
+"""No record of a file takes much more than this beyond its content and its path."""
 
 
 class Filled(NamedTuple):
@@ -45,45 +55,72 @@ class Filled(NamedTuple):
     granted_leaves: int = 0
 
 
-class Sharing:
-    """The room of one reply, given to one offer after another.
+class Answered(NamedTuple):
+    """The reply to a batch, and the records that it is made of."""
 
-    ``room`` is what `measure_room` returns for the call.
+    reply: JsonObject
+    filled: Sequence[Filled]
+
+
+async def fill_reply(
+    request: BulkRequest,
+    offers: Sequence[ItemOffer],
+    bound: Bound,
+    sources: BatchSources | None = None,
+) -> Answered:
+    """Return the reply to a batch, with as much of the offers as its bound allows.
+
+    Files that the offers have not read are read from ``sources``.
     """
+    filled = await _Sharing(request, offers, bound, sources).run()
+    records = [item.record for item in filled]
+    next_items = [record.next_item for record in records if record.next_item is not None]
+    return Answered(assemble_reply(request, records, next_items), filled)
+
+
+class _Sharing:
+    """The room of one reply, given to one offer after another."""
 
     def __init__(
-        self, offers: Sequence[ItemOffer], room: int, bound: Bound, *, is_full: bool
+        self,
+        request: BulkRequest,
+        offers: Sequence[ItemOffer],
+        bound: Bound,
+        sources: BatchSources | None,
     ) -> None:
         self._offers = offers
         self._bound = bound
-        self._is_full = is_full
-        self._shape = choose_shape(ITEM, "full" if is_full else "concise")
+        self._sources = sources
+        self._shape = request.shape
         self._done: list[Filled | None] = [self._settle(offer) for offer in offers]
-        self._left_out = [self._leave_out(offer) for offer in offers]
-        self._reserved = [_measure(record) for record in self._left_out]
+        self._left_out: dict[int, ReplyRecord] = {}
+        self._reserved: list[int] = []
 
         for index, done in enumerate(self._done):
-            if done is not None:
-                self._reserved[index] = _measure(done.record)
+            if done is None:
+                self._left_out[index] = self._leave_out(offers[index])
+            record = self._left_out[index] if done is None else done.record
+            self._reserved.append(_measure(record))
 
-        self._allotment = Allotment(room - sum(self._reserved))
+        self._allotment = Allotment(measure_room(request, bound) - sum(self._reserved))
 
-    async def run(self, reader: FileReader) -> list[Filled]:
+    async def run(self) -> list[Filled]:
         """Return the records of all offers, in their order. Reads files as they are needed."""
         order = self._rank()
 
         for turn, index in enumerate(order):
             if not self._allotment.is_used_up:
-                await self._load(order[turn:], reader)
-                self._done[index] = await self._fill(index, reader)
+                await self._load(order[turn:])
+            if not self._allotment.is_used_up:
+                self._done[index] = await self._fill(index)
 
         return [done or Filled(self._left_out[index]) for index, done in enumerate(self._done)]
 
-    async def _fill(self, index: int, reader: FileReader) -> Filled:
+    async def _fill(self, index: int) -> Filled:
         if self._offers[index].group is None:
             return self._fill_one(index)
 
-        return await self._fill_group(index, reader)
+        return await self._fill_group(index)
 
     def _rank(self) -> list[int]:
         waiting = [index for index, done in enumerate(self._done) if done is None]
@@ -158,12 +195,19 @@ class Sharing:
         return None
 
     def _leave_out(self, offer: ItemOffer) -> ReplyRecord:
-        payload = build_left_out(offer.size, {"input": offer.text}, None, self._shape)
+        payload = build_left_out(offer.whole_size, {"input": offer.text}, None, self._shape)
         return ReplyRecord(payload, next_item=offer.item)
 
-    async def _load(self, order: Sequence[int], reader: FileReader) -> None:
-        """Read the files of the next offer, if any, and of those for which there seems room too."""
-        room = self._allotment.spare
+    async def _load(self, order: Sequence[int]) -> None:
+        """Read the file of the next offer, if any, and of those for which there is room anyway."""
+        offer, allotment = self._offers[order[0]], self._allotment
+        if offer.group is None and isinstance(offer.leaves[0].source, UnreadFile):
+            least = self._measure_least(order[0])
+            if allotment.has_content and least > allotment.spare:
+                allotment.is_used_up = True  # it would be read in vain
+                return
+
+        room = allotment.spare
         unread: list[Leaf] = []
 
         for index in order:
@@ -171,19 +215,29 @@ class Sharing:
             if room < 0 or not unread:
                 break
 
-        await self._read(unread, reader)
+        await self._read(unread)
 
-    async def _read(self, leaves: Sequence[Leaf], reader: FileReader) -> None:
+    async def _read(self, leaves: Sequence[Leaf]) -> None:
         """Put into leaves what reading their files brings."""
+        if not leaves:
+            return
 
+        sources = self._sources
+        assert sources is not None
         # More characters than the reply has bytes are never needed.
+        max_chars = min(sources.max_chars, self._bound.max_bytes)
+
         def read(session: ReadingSession, leaf: Leaf) -> FoundItem:
             assert isinstance(leaf.source, UnreadFile)
-            return describe_file(session.read(parse_path(leaf.source.path), self._bound.max_bytes))
+            return describe_file(session.read(parse_path(leaf.source.path), max_chars))
 
-        if leaves:
-            for leaf, outcome in zip(leaves, await reader.map(read, leaves), strict=True):
-                leaf.source = outcome
+        try:
+            outcomes = await sources.wait(sources.files.map(read, leaves, sources.known_lines))
+        except Refused as error:
+            outcomes = [error] * len(leaves)
+
+        for leaf, outcome in zip(leaves, outcomes, strict=True):
+            leaf.source = outcome
 
     def _fill_one(self, index: int) -> Filled:
         """Return the record of an item with one content."""
@@ -205,7 +259,7 @@ class Sharing:
         record = draft.finish(granted)
         return Filled(record, count_content_bytes(record), 1)
 
-    async def _fill_group(self, index: int, reader: FileReader) -> Filled:
+    async def _fill_group(self, index: int) -> Filled:
         """Return the record of an item with several contents, as many as there is room for."""
         offer = self._offers[index]
         allotment = self._allotment
@@ -216,7 +270,7 @@ class Sharing:
             if isinstance(leaf.source, UnreadFile):
                 unread: list[Leaf] = []
                 _list_unread(offer.leaves[place:], room - group.used, unread)
-                await self._read(unread, reader)
+                await self._read(unread)
 
             draft = self._draft(leaf, leaf.leading, leaf.trailing, self._find_shape(leaf))
             if not group.take(leaf, draft, room):
@@ -256,7 +310,7 @@ class Sharing:
         return ReplyRecord(FailedRecord(fault, leading, trailing, shape).payload)
 
     def _find_shape(self, leaf: Leaf) -> RecordShape | None:
-        return None if self._is_full else leaf.shape
+        return None if self._shape is None else leaf.shape
 
 
 def _find_share(offer: ItemOffer) -> int:
@@ -271,7 +325,7 @@ def _list_unread(leaves: Sequence[Leaf], room: int, unread: list[Leaf]) -> int:
         if isinstance(leaf.source, UnreadFile):
             unread.append(leaf)
 
-        room -= leaf.size
+        room -= _WIDEST_BYTE * leaf.size + _FRAME_BYTES
         if room < 0:
             break
 
