@@ -33,7 +33,7 @@ async def run(context: Context, arguments: FileReadBulkInput) -> JsonObject:
         name_glob=None if file_list.name in context.disabled else _name_glob,
     )
     offers = await gather_files([ask_for_file(path) for path in arguments.paths], sources)
-    return (await fill_reply(request, offers, context.bound, sources)).reply
+    return await fill_reply(request, offers, context.bound, sources)
 
 
 def _name_glob(pattern: str) -> str:

@@ -27,7 +27,7 @@ async def run(context: Context, arguments: MemoryReadBulkInput) -> JsonObject:
     for target, outcome in zip(arguments.targets, outcomes, strict=True):
         offers.append(_build_offer(format_item(target), outcome))
 
-    return (await fill_reply(request, offers, context.bound)).reply
+    return await fill_reply(request, offers, context.bound)
 
 
 def _build_offer(text: str, outcome: MemoryText | Exception) -> ItemOffer:

@@ -117,13 +117,13 @@ async def _answer(
 
     while True:
         bound = bound._replace(max_bytes=room)
-        answered = await fill_reply(request, offers, bound, sources)
-        size = _measure(answered.reply, context)
+        reply = await fill_reply(request, offers, bound, sources)
+        size = _measure(reply, context)
         if size <= most and not arguments.plan:
-            return answered.reply
+            return reply
 
         if size <= most:
-            plan = build_plan(offers, answered, given)
+            plan = build_plan(offers, reply, given)
             size = _measure(plan, context)  # now and then it is the longer one
             if size <= most:
                 return plan

@@ -37,14 +37,17 @@ _LINE_BYTES = 100
 class _SizedFile(NamedTuple):
     """A file that was opened and not read: about how many bytes of it are wanted."""
 
-    version: str
+    stat: os.stat_result
     wanted: int
-    size_bytes: int
+
+
+_PLAIN = FileItem(file="*")
+"""The values of an item that is nothing but a path."""
 
 
 def ask_for_file(path: str) -> AskedItem:
     """Return the item that a path stands for."""
-    return AskedItem("file", path, format_item(path), FileItem.model_construct(file=path))
+    return AskedItem("file", path, format_item(path), _PLAIN)
 
 
 async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
@@ -59,11 +62,11 @@ async def gather_files(asked: Sequence[AskedItem], sources: BatchSources) -> lis
         request = parse_path(_get_path(item))
         file = session.open(request)
 
-        version = find_version(file.stat)
+        known = item.fields.known
         wanted = _measure_wanted(file, sources.max_chars)
-        if wanted > sure_size or version == item.fields.known:
+        if wanted > sure_size or known is not None:
             os.close(file.fd)
-            return _SizedFile(version, wanted, file.stat.st_size)
+            return _SizedFile(file.stat, wanted)
 
         return session.read_open(file, sources.max_chars)
 
@@ -103,13 +106,14 @@ def _build_offer(item: AskedItem, outcome: FileText | _SizedFile | Exception) ->
     if isinstance(outcome, Exception):
         return item.fail(outcome)
 
-    offer = item.begin_offer(outcome.version)
+    version = None if item.fields.known is None else find_version(outcome.stat)
+    offer = item.begin_offer(version)
     offer.is_begun = parse_path(_get_path(item)).range.version is not None
     if isinstance(outcome, FileText):
         found = describe_file(outcome)
         leaf = Leaf(found, measure_piece(found.piece))
     else:
-        leaf = Leaf(UnreadFile(_get_path(item), outcome.size_bytes), outcome.wanted)
+        leaf = Leaf(UnreadFile(_get_path(item), outcome.stat.st_size), outcome.wanted)
 
     if not isinstance(item.item, str):
         leaf.continue_at = partial(_continue_file, item)
@@ -126,6 +130,9 @@ def _continue_file(item: AskedItem, point: str) -> Item:
 
 
 def _get_path(item: AskedItem) -> str:
+    if isinstance(item.item, str):
+        return item.item
+
     assert isinstance(item.fields, FileItem)
     return item.fields.file
 

@@ -106,10 +106,6 @@ class Group:
             self._cursor = Cursor(leaf.position, leaf.source.piece.resume(record.returned_chars))
         self._taken.append(_Taken(leaf, draft, record, measure_entry(record.payload, None)))
 
-    def count_bytes(self) -> int:
-        """Return the bytes of all contents that were taken."""
-        return sum(count_content_bytes(taken.record) for taken in self._taken)
-
     def build(self) -> ReplyRecord:
         """Return the record."""
         records = [taken.record.payload for taken in self._taken]
@@ -149,10 +145,3 @@ class Group:
         reason = "time" if cursor is offer.unfinished else "budget"
         payload["truncation"] = {"reason": reason, "returned_chars": chars, "next": next_item}
         return ReplyRecord(shape_record(payload, self._shape), chars, next_item)
-
-
-def count_content_bytes(record: ReplyRecord) -> int:
-    """Return the bytes of a record's content, in UTF-8."""
-    payload = record.payload
-    content = payload.get("data", payload).get("content") or ""
-    return len(content.encode())

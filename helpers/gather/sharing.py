@@ -11,7 +11,6 @@ belongs to; where items go on is said in room that their first pieces leave.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from abilities.declarations.faults import Fault, Refused
 from abilities.declarations.values import JsonObject
@@ -19,7 +18,7 @@ from abilities.helpers.files.paths import parse_path
 from abilities.helpers.files.reader import ReadingSession
 from abilities.helpers.gather.asked import BatchSources
 from abilities.helpers.gather.found_file import describe_file, foresee_file
-from abilities.helpers.gather.groups import Group, count_content_bytes
+from abilities.helpers.gather.groups import Group
 from abilities.helpers.gather.offers import ItemOffer, Leaf, UnreadFile
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.budget import MIN_SHARE, Allotment, rank
@@ -35,31 +34,14 @@ from abilities.helpers.reply.envelope import (
     measure_room,
 )
 from abilities.helpers.reply.items import INPUT_CHARS, BulkRequest
+from abilities.helpers.text.codec import replace_markers
 
 _AMPLE_BYTES = 8192
 """Room in which there is some for any content: what items need at least is not counted."""
 
 
-_WIDEST_BYTE = 6
-"""Bytes that one of a content may take in a reply: JSON writes U+0001 as an escape of six."""
-
-_FRAME_BYTES = 512
-"""No record of a file takes much more than this beyond its content and its path."""
-
-
-class Filled(NamedTuple):
-    """An item's finished record, and the bytes and the number of the contents in it."""
-
-    record: ReplyRecord
-    granted_bytes: int = 0
-    granted_leaves: int = 0
-
-
-class Answered(NamedTuple):
-    """The reply to a batch, and the records that it is made of."""
-
-    reply: JsonObject
-    filled: Sequence[Filled]
+_FRAME_BYTES = 256
+"""About what the record of a file takes beyond its content."""
 
 
 async def fill_reply(
@@ -67,15 +49,14 @@ async def fill_reply(
     offers: Sequence[ItemOffer],
     bound: Bound,
     sources: BatchSources | None = None,
-) -> Answered:
+) -> JsonObject:
     """Return the reply to a batch, with as much of the offers as its bound allows.
 
     Files that the offers have not read are read from ``sources``.
     """
-    filled = await _Sharing(request, offers, bound, sources).run()
-    records = [item.record for item in filled]
+    records = await _Sharing(request, offers, bound, sources).run()
     next_items = [record.next_item for record in records if record.next_item is not None]
-    return Answered(assemble_reply(request, records, next_items), filled)
+    return assemble_reply(request, records, next_items)
 
 
 class _Sharing:
@@ -92,20 +73,19 @@ class _Sharing:
         self._bound = bound
         self._sources = sources
         self._shape = request.shape
-        self._done: list[Filled | None] = [self._settle(offer) for offer in offers]
+        self._room = measure_room(request, bound)
+        self._allotment = Allotment(0)
+        self._done: list[ReplyRecord | None] = [self._settle(offer) for offer in offers]
+        self._drafts: dict[int, RecordDraft | ReplyRecord] = {}
         self._left_out: dict[int, ReplyRecord] = {}
         self._reserved: list[int] = []
 
-        for index, done in enumerate(self._done):
-            if done is None:
-                self._left_out[index] = self._leave_out(offers[index])
-            record = self._left_out[index] if done is None else done.record
-            self._reserved.append(_measure(record))
-
-        self._allotment = Allotment(measure_room(request, bound) - sum(self._reserved))
-
-    async def run(self) -> list[Filled]:
+    async def run(self) -> list[ReplyRecord]:
         """Return the records of all offers, in their order. Reads files as they are needed."""
+        if self._has_room_for_all():
+            return [done or self._fill_whole(index) for index, done in enumerate(self._done)]
+
+        self._reserve()
         order = self._rank()
 
         for turn, index in enumerate(order):
@@ -114,9 +94,42 @@ class _Sharing:
             if not self._allotment.is_used_up:
                 self._done[index] = await self._fill(index)
 
-        return [done or Filled(self._left_out[index]) for index, done in enumerate(self._done)]
+        return [done or self._left_out[index] for index, done in enumerate(self._done)]
 
-    async def _fill(self, index: int) -> Filled:
+    def _has_room_for_all(self) -> bool:
+        """Return whether all has been read, one content per item, and fits: most replies do."""
+        room = self._room
+        for index, (offer, done) in enumerate(zip(self._offers, self._done, strict=True)):
+            if done is not None:
+                room -= _measure(done)
+                continue
+
+            if offer.group is not None or isinstance(offer.leaves[0].source, UnreadFile):
+                return False
+
+            draft = self._draft_one(index)
+            if isinstance(draft, ReplyRecord):
+                room -= _measure(draft)
+            else:
+                room -= draft.frame_size + draft.content_size
+
+        return room >= 0
+
+    def _fill_whole(self, index: int) -> ReplyRecord:
+        draft = self._draft_one(index)
+        return draft if isinstance(draft, ReplyRecord) else draft.finish(draft.content_size)
+
+    def _reserve(self) -> None:
+        """Reserve for each item what it takes if it is left out."""
+        for index, done in enumerate(self._done):
+            if done is None:
+                self._left_out[index] = self._leave_out(self._offers[index])
+            record = self._left_out[index] if done is None else done
+            self._reserved.append(_measure(record))
+
+        self._allotment.spare = self._room - sum(self._reserved)
+
+    async def _fill(self, index: int) -> ReplyRecord:
         if self._offers[index].group is None:
             return self._fill_one(index)
 
@@ -178,7 +191,7 @@ class _Sharing:
 
         return draft.measure_cost(0).cut + _find_share(offer)
 
-    def _settle(self, offer: ItemOffer) -> Filled | None:
+    def _settle(self, offer: ItemOffer) -> ReplyRecord | None:
         """Return the record of an offer that needs no room for a content; None for any other."""
         if offer.fault is not None:
             fault = Fault.from_exception(offer.fault)
@@ -186,11 +199,11 @@ class _Sharing:
             if fault.code == "INVALID_INPUT":
                 text = text[:INPUT_CHARS]
             failed = FailedRecord(fault, {"input": text}, None, self._shape)
-            return Filled(ReplyRecord(failed.payload))
+            return ReplyRecord(failed.payload)
 
         if offer.is_unchanged:
             payload: JsonObject = {"input": offer.text, "success": True, "unchanged": True}
-            return Filled(ReplyRecord(payload))
+            return ReplyRecord(payload)
 
         return None
 
@@ -215,10 +228,14 @@ class _Sharing:
             if room < 0 or not unread:
                 break
 
-        await self._read(unread)
+        await self._read(unread, allotment.spare)
 
-    async def _read(self, leaves: Sequence[Leaf]) -> None:
-        """Put into leaves what reading their files brings."""
+    async def _read(self, leaves: Sequence[Leaf], room: int) -> None:
+        """Put into leaves what reading their files brings: the first, and others as room is left.
+
+        How much a content takes is only known when it has been read: escapes may take six times as
+        much as the characters they stand for.
+        """
         if not leaves:
             return
 
@@ -227,9 +244,15 @@ class _Sharing:
         # More characters than the reply has bytes are never needed.
         max_chars = min(sources.max_chars, self._bound.max_bytes)
 
-        def read(session: ReadingSession, leaf: Leaf) -> FoundItem:
+        def read(session: ReadingSession, leaf: Leaf) -> FoundItem | UnreadFile:
+            nonlocal room
             assert isinstance(leaf.source, UnreadFile)
-            return describe_file(session.read(parse_path(leaf.source.path), max_chars))
+            if room < 0 and leaf is not leaves[0]:
+                return leaf.source
+
+            found = describe_file(session.read(parse_path(leaf.source.path), max_chars))
+            room -= self._bound.measure_content(replace_markers(found.piece.text)) + _FRAME_BYTES
+            return found
 
         try:
             outcomes = await sources.wait(sources.files.map(read, leaves, sources.known_lines))
@@ -239,27 +262,25 @@ class _Sharing:
         for leaf, outcome in zip(leaves, outcomes, strict=True):
             leaf.source = outcome
 
-    def _fill_one(self, index: int) -> Filled:
+    def _fill_one(self, index: int) -> ReplyRecord:
         """Return the record of an item with one content."""
         offer = self._offers[index]
         reserved = self._reserved[index]
-        (leaf,) = offer.leaves
-        draft = self._draft(leaf, {"input": offer.text}, None, self._shape)
+        draft = self._draft_one(index)
         if isinstance(draft, ReplyRecord):
             self._allotment.spare += reserved - _measure(draft)
             self._allotment.has_content = True
-            return Filled(draft)
+            return draft
 
         granted: int | None = draft.content_size
         if not self._allotment.grant_whole(draft.frame_size + draft.content_size, reserved):
             granted = self._allotment.grant(draft.measure_cost(reserved), _find_share(offer))
         if granted is None:
-            return Filled(self._left_out[index])
+            return self._left_out[index]
 
-        record = draft.finish(granted)
-        return Filled(record, count_content_bytes(record), 1)
+        return draft.finish(granted)
 
-    async def _fill_group(self, index: int) -> Filled:
+    async def _fill_group(self, index: int) -> ReplyRecord:
         """Return the record of an item with several contents, as many as there is room for."""
         offer = self._offers[index]
         allotment = self._allotment
@@ -269,8 +290,9 @@ class _Sharing:
         for place, leaf in enumerate(offer.leaves):
             if isinstance(leaf.source, UnreadFile):
                 unread: list[Leaf] = []
-                _list_unread(offer.leaves[place:], room - group.used, unread)
-                await self._read(unread)
+                left = room - group.used
+                _list_unread(offer.leaves[place:], left, unread)
+                await self._read(unread, left)
 
             draft = self._draft(leaf, leaf.leading, leaf.trailing, self._find_shape(leaf))
             if not group.take(leaf, draft, room):
@@ -280,12 +302,21 @@ class _Sharing:
                 break
 
         if allotment.is_used_up and not group.count:
-            return Filled(self._left_out[index])
+            return self._left_out[index]
 
         record = group.build()
         allotment.spare = room - _measure(record)
         allotment.has_content = True
-        return Filled(record, group.count_bytes(), group.count)
+        return record
+
+    def _draft_one(self, index: int) -> RecordDraft | ReplyRecord:
+        """Return the draft of an item with one content, which has been read."""
+        if index not in self._drafts:
+            offer = self._offers[index]
+            (leaf,) = offer.leaves
+            self._drafts[index] = self._draft(leaf, {"input": offer.text}, None, self._shape)
+
+        return self._drafts[index]
 
     def _draft(
         self,
@@ -325,7 +356,7 @@ def _list_unread(leaves: Sequence[Leaf], room: int, unread: list[Leaf]) -> int:
         if isinstance(leaf.source, UnreadFile):
             unread.append(leaf)
 
-        room -= _WIDEST_BYTE * leaf.size + _FRAME_BYTES
+        room -= leaf.size
         if room < 0:
             break
 

@@ -219,7 +219,7 @@ def test_a_bulk_reply_keeps_its_bound_however_it_is_counted(
             offers.append(ItemOffer(item, item, leaves=[Leaf(_find(item, content), len(content))]))
 
     request = BulkRequest("paths", items, {"paths": items})
-    reply = asyncio.run(fill_reply(request, offers, Bound(6_000, counting))).reply
+    reply = asyncio.run(fill_reply(request, offers, Bound(6_000, counting)))
 
     assert [record["input"] for record in reply["results"]] == items
     if counting != "text":
