@@ -4,8 +4,8 @@ from abilities.builtin.file_list import file_list
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer, FileReadBulkInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.gather.asked import BatchSources
 from abilities.helpers.gather.files import ask_for_file, gather_files
+from abilities.helpers.gather.items import BatchSources
 from abilities.helpers.gather.sharing import fill_reply
 from abilities.helpers.reply.detail import FILE, choose_shape
 from abilities.helpers.reply.encoding import json_bytes

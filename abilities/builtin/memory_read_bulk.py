@@ -3,7 +3,7 @@
 from abilities.declarations.memory_read_bulk import MemoryReadBulkAnswer, MemoryReadBulkInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
-from abilities.helpers.gather.offers import ItemOffer, Leaf, measure_piece
+from abilities.helpers.gather.items import ItemOffer, Leaf, measure_piece
 from abilities.helpers.gather.sharing import fill_reply
 from abilities.helpers.memory.helper import MemoryText
 from abilities.helpers.reply.detail import TARGET, choose_shape

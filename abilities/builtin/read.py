@@ -1,6 +1,7 @@
 """`read`: files, notes, memories and questions in one batch."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import cast
 
 from abilities.builtin.bulk_read_memory import bulk_read_memory
@@ -21,19 +22,33 @@ from abilities.declarations.read import (
 from abilities.declarations.suggestions import suggest_value
 from abilities.declarations.values import JsonObject, as_object, unwrap_json
 from abilities.definition import Ability, Context
-from abilities.helpers.gather.asked import AskedItem, BatchSources
-from abilities.helpers.gather.cursors import parse_cursor
-from abilities.helpers.gather.files import ask_for_file, name_glob
-from abilities.helpers.gather.gathering import gather
-from abilities.helpers.gather.lists import is_list
-from abilities.helpers.gather.memories import name_item
-from abilities.helpers.gather.offers import ItemOffer
-from abilities.helpers.gather.plan import build_plan
+from abilities.helpers.gather.files import (
+    ask_for_file,
+    gather_files,
+    gather_globs,
+    gather_search,
+    name_glob,
+)
+from abilities.helpers.gather.items import (
+    AskedItem,
+    BatchSources,
+    ItemOffer,
+    gather_each,
+    parse_cursor,
+)
+from abilities.helpers.gather.memories import (
+    gather_list,
+    gather_memories,
+    gather_walk,
+    is_list,
+    is_walk,
+    name_item,
+)
+from abilities.helpers.gather.recalls import gather_recall
 from abilities.helpers.gather.sharing import fill_reply
-from abilities.helpers.gather.walks import is_walk
 from abilities.helpers.reply.bound import Bound
 from abilities.helpers.reply.detail import ITEM, choose_shape
-from abilities.helpers.reply.encoding import text_size
+from abilities.helpers.reply.encoding import json_size, text_size
 from abilities.helpers.reply.items import BulkRequest, check_items_size, format_item, is_sendable
 from abilities.helpers.reply.render import Format, render
 from abilities.validation import validate_arguments
@@ -216,3 +231,107 @@ read: Ability = Ability(
     read_only=True,
     idempotent=True,
 )
+
+
+Gather = Callable[[Sequence[AskedItem], BatchSources], Awaitable[list[ItemOffer]]]
+
+
+async def gather(items: Sequence[AskedItem], sources: BatchSources) -> list[ItemOffer]:
+    """Return one offer per item, in their order. Raises nothing for an item that fails."""
+    offers: dict[int, ItemOffer] = {}
+
+    for gather_kind, places in _divide(items):
+        asked = [items[place] for place in places]
+        found = await gather_kind(asked, sources)
+        offers.update(zip(places, found, strict=True))
+
+    return [offers[place] for place in range(len(items))]
+
+
+def _divide(items: Sequence[AskedItem]) -> list[tuple[Gather, list[int]]]:
+    """Return the places of the items by what gathers them."""
+    places: dict[Gather, list[int]] = {}
+    for place, item in enumerate(items):
+        places.setdefault(_find_gather(item), []).append(place)
+
+    return list(places.items())
+
+
+def _find_gather(item: AskedItem) -> Gather:
+    if item.kind == "memory":
+        if is_list(item):
+            return _GATHER_LISTS
+        return _GATHER_WALKS if is_walk(item) else gather_memories
+
+    return _GATHERS[item.kind]
+
+
+_GATHER_LISTS: Gather = partial(gather_each, gather_list)
+_GATHER_WALKS: Gather = partial(gather_each, gather_walk)
+
+_GATHERS: dict[str, Gather] = {
+    "file": gather_files,
+    "glob": gather_globs,
+    "search": partial(gather_each, gather_search),
+    "note": gather_memories,
+    "recall": partial(gather_each, gather_recall),
+}
+
+
+def build_plan(offers: Sequence[ItemOffer], reply: JsonObject, arguments: JsonObject) -> JsonObject:
+    """Return the plan of a reply, whose ``next_request`` is the call itself: its arguments."""
+    results: list[JsonObject] = []
+    for offer, record in zip(offers, reply["results"], strict=True):
+        results.append(_describe(offer, record))
+
+    summary = {**reply["summary"], "reply_bytes": json_size(reply)}
+    plan: JsonObject = {"results": results, "summary": summary}
+    plan["next_request"] = arguments
+
+    # Beyond an item's limit nothing was counted.
+    more = [index for index, offer in enumerate(offers) if "more" in (offer.group or {})]
+    if more:
+        plan["more"] = more
+
+    return plan
+
+
+def _describe(offer: ItemOffer, record: JsonObject) -> JsonObject:
+    """Return what there is of an item, and what its record holds."""
+    described: JsonObject = {"input": record["input"]}
+    reason = _find_reason(record)
+    if reason not in (None, "response_budget"):
+        return {**described, "reason": reason}
+    if offer.is_unchanged:
+        return {**described, "unchanged": True}
+
+    # Estimated sizes may be less than what came of a file that has grown meanwhile.
+    items = record.get("data", record).get("items", ())
+    granted = sum(map(_count_content_bytes, items if offer.group is not None else [record]))
+    size = max(offer.size, granted)
+    described |= {
+        "bytes": size,
+        "tokens": _count_tokens(size),
+        "granted_bytes": granted,
+        "granted_tokens": _count_tokens(granted),
+    }
+    if offer.group is not None:
+        described |= {"items": len(offer.leaves), "granted_items": len(items)}
+
+    return described
+
+
+def _find_reason(record: JsonObject) -> str | None:
+    fault = as_object(record.get("error")) or record
+    reason: str | None = fault.get("reason")
+    return reason
+
+
+def _count_content_bytes(record: JsonObject) -> int:
+    """Return the bytes of a record's content, in UTF-8."""
+    content = record.get("data", record).get("content") or ""
+    return len(content.encode())
+
+
+def _count_tokens(size: int) -> int:
+    return -(-size // TOKEN_BYTES)

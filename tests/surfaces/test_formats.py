@@ -12,7 +12,7 @@ from abilities import Abilities, Settings, parse_text, render
 from abilities.builtin.catalog import BUILT_IN
 from abilities.declarations.fields import OutputFormat
 from abilities.declarations.values import JsonObject
-from abilities.helpers.gather.offers import ItemOffer, Leaf
+from abilities.helpers.gather.items import ItemOffer, Leaf
 from abilities.helpers.gather.sharing import fill_reply
 from abilities.helpers.reply.bound import Bound, Counting
 from abilities.helpers.reply.envelope import FoundItem
