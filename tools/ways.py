@@ -28,7 +28,7 @@ CALLS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Way:
-    """What is entered while it is recorded: functions by their module, and moves between modules."""
+    """What is entered: functions by their module, and how often a call moves between modules."""
 
     def __init__(self) -> None:
         self.modules: dict[str, set[str]] = {}
