@@ -229,8 +229,8 @@ def _print_for_people(name: str, arguments: object, reply: Reply, stdout: TextIO
     # Programs read JSON, and need not wait for these.
     from rich.console import Console
 
-    from abilities.cli.pretty.page import AnsweredCall
-    from abilities.cli.pretty.printing import print_answer
+    from abilities.cli.page import AnsweredCall
+    from abilities.cli.printing import print_answer
 
     # A string that holds the arguments as JSON was accepted too.
     answer = AnsweredCall(name, as_object(unwrap_json(arguments)) or {}, reply.payload)

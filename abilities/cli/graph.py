@@ -109,7 +109,7 @@ def _print(drawing: Drawing, form: str, file: TextIO) -> None:
         # Pictures do not need what prints for people.
         from rich.console import Console
 
-        from abilities.cli.pretty.trees import print_tree
+        from abilities.cli.printing import print_tree
 
         print_tree(drawing, Console(file=file))
 

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from abilities import Abilities, AbilityError, Settings, parse_text, render
-from abilities.cli.pretty.page import AnsweredCall
-from abilities.cli.pretty.printing import print_answer
+from abilities.cli.page import AnsweredCall
+from abilities.cli.printing import print_answer
 from abilities.helpers.files.reader import FileReader
 from abilities.helpers.memory import notes
 from abilities.helpers.search.passages import MAX_PART_CHARS, split_sections

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from abilities import Abilities, Settings, render
 from abilities.builtin.catalog import BUILT_IN
-from abilities.cli.pretty.page import AnsweredCall
-from abilities.cli.pretty.printing import print_answer
+from abilities.cli.page import AnsweredCall
+from abilities.cli.printing import print_answer
 from abilities.server.app import create_app
 from abilities.server.metrics import CallMetrics
 from tests.support.detail_cases import CASES, Case, check_schema, fill, without_changing_values

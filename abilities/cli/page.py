@@ -48,11 +48,13 @@ class AnsweredCall(NamedTuple):
 class Column(NamedTuple):
     """A column of a table; one that ``wraps`` takes what room the others leave.
 
-    A column without any text is left out unless it is ``kept``. Where a table has no room, its rows
-    become lists, and the texts of columns that ``lead`` stand before the others.
+    It shows the first of ``fields`` that a record has. A column without any text is left out unless
+    it is ``kept``. Where a table has no room, its rows become lists, and the texts of columns that
+    ``lead`` stand before the others.
     """
 
     heading: str
+    fields: tuple[str, ...]
     is_right: bool = False
     wraps: bool = False
     leads: bool = False

@@ -1,1 +1,0 @@
-"""Answers of abilities as people read them: tables, trees and sentences on a terminal."""
