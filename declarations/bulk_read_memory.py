@@ -12,7 +12,6 @@ from abilities.declarations.fields import (
     Arguments,
     AskedFormat,
     Boolean,
-    Integer,
     OfferedFormat,
     Offset,
     Unsaid,
@@ -21,20 +20,13 @@ from abilities.declarations.limits import (
     DEFAULT_BREADTH,
     DEFAULT_DEPTH,
     DEFAULT_TOTAL,
-    MAX_BREADTH,
-    MAX_DEPTH,
-    MAX_TOTAL,
 )
-from abilities.declarations.memory import Direction, IsArchived, Key, Memory
+from abilities.declarations.memory import Breadth, Depth, Direction, IsArchived, Key, Memory, Total
 from abilities.declarations.model import Model
 from abilities.declarations.moments import Time
 from abilities.declarations.records import Truncation
 
 RESUME_PATTERN = "^byte=[0-9]{1,18}(@[0-9a-z]{1,32})?$"
-
-Depth = Annotated[int, Field(ge=1, le=MAX_DEPTH), Unsaid("minimum"), Integer]
-Breadth = Annotated[int, Field(ge=1, le=MAX_BREADTH), Unsaid("minimum"), Integer]
-Total = Annotated[int, Field(ge=1, le=MAX_TOTAL), Unsaid("minimum"), Integer]
 
 _FOR_PROGRAMS = Field(json_schema_extra={UNOFFERED: True})
 """Models are not offered a walk by `memory_get`, because `bulk_read_memory` is one."""

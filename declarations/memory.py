@@ -20,14 +20,17 @@ from abilities.declarations.fields import (
     UNSAID,
     Array,
     Checked,
+    Integer,
     Number,
     Object,
     Unsaid,
     build_error,
 )
 from abilities.declarations.limits import (
+    MAX_BREADTH,
     MAX_CATEGORY_CHARS,
     MAX_CONTENT_CHARS,
+    MAX_DEPTH,
     MAX_KEY_CHARS,
     MAX_LINK_TERM_CHARS,
     MAX_LINK_TYPE_CHARS,
@@ -38,6 +41,7 @@ from abilities.declarations.limits import (
     MAX_SUMMARY_CHARS,
     MAX_TAG_CHARS,
     MAX_TAGS,
+    MAX_TOTAL,
 )
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject, has_control_character, has_surrogate
@@ -58,6 +62,11 @@ ID_PATTERN = "^[a-f0-9]{8}-[a-f0-9]{4}-4[a-f0-9]{3}-[89ab][a-f0-9]{3}-[a-f0-9]{1
 
 SCORES = {"high": 0.9, "medium": 0.6, "low": 0.3}
 """The memory_score that an importance stands for, until one is set."""
+
+Depth = Annotated[int, Field(ge=1, le=MAX_DEPTH), Unsaid("minimum"), Integer]
+Breadth = Annotated[int, Field(ge=1, le=MAX_BREADTH), Unsaid("minimum"), Integer]
+Total = Annotated[int, Field(ge=1, le=MAX_TOTAL), Unsaid("minimum"), Integer]
+"""How far a walk goes: links in a row, links of each memory, memories in all."""
 
 
 def parse_namespace(value: object) -> str:

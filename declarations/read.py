@@ -5,7 +5,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from abilities.declarations.bulk_read_memory import Breadth, Depth, Total
 from abilities.declarations.detail import BrokenRule, FailureReason, OptionalDetail
 from abilities.declarations.faults import Fault
 from abilities.declarations.fields import (
@@ -32,7 +31,7 @@ from abilities.declarations.limits import (
     MAX_WEIGHT,
     MIN_READ_TOKENS,
 )
-from abilities.declarations.memory import IsArchived, Key, Text
+from abilities.declarations.memory import Breadth, Depth, IsArchived, Key, Text, Total
 from abilities.declarations.model import Model
 from abilities.declarations.values import JsonObject
 

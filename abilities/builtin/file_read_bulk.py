@@ -1,6 +1,5 @@
 """`file_read_bulk`: many files in one call."""
 
-from abilities.builtin.file_list import file_list
 from abilities.declarations.file_read_bulk import FileReadBulkAnswer, FileReadBulkInput
 from abilities.declarations.values import JsonObject
 from abilities.definition import Ability, Context
@@ -30,7 +29,7 @@ async def run(context: Context, arguments: FileReadBulkInput) -> JsonObject:
         context.memory,
         max_bytes=context.bound.max_bytes,
         max_chars=arguments.max_chars_per_file,
-        name_glob=None if file_list.name in context.disabled else _name_glob,
+        name_glob=None if "file_list" in context.disabled else _name_glob,
     )
     offers = await gather_files([ask_for_file(path) for path in arguments.paths], sources)
     return await fill_reply(request, offers, context.bound, sources)

@@ -11,8 +11,7 @@ from abilities.cli.errors import explain_errors, explain_stop
 from abilities.cli.options import whole_store
 from abilities.cli.progress import show_progress
 from abilities.cli.session import Session, pass_session
-from abilities.cli.store import ADVICE
-from abilities.cli.targets import check_folder, check_store_exists
+from abilities.cli.store import ADVICE, check_folder, check_store_exists
 from abilities.cli.text import echo, format_count
 from abilities.helpers.store.sqlite.backup import backup, restore
 from abilities.settings import Settings

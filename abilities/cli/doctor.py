@@ -8,15 +8,12 @@ from collections import Counter
 import click
 
 from abilities.cli import (
-    embedder_checks,
-    file_checks,
-    namespace_checks,
+    checks,
     secret_checks,
-    settings_checks,
     store_checks,
     token_checks,
 )
-from abilities.cli.diagnosis import Diagnosis, State
+from abilities.cli.checks import Diagnosis, State
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, echo_line, escape_text, format_count
 from abilities.helpers.tokens import TokenFile
@@ -72,17 +69,17 @@ async def diagnose(settings: Settings) -> list[Diagnosis]:
     store = await store_checks.check_store_answers(settings, tokens.namespaces)
 
     return [
-        *settings_checks.check_versions(),
-        *settings_checks.check_user(),
-        *settings_checks.check_settings(settings),
-        *settings_checks.check_deny_list(settings),
-        *file_checks.check_folders(settings),
+        *checks.check_versions(),
+        *checks.check_user(),
+        *checks.check_settings(settings),
+        *checks.check_deny_list(settings),
+        *checks.check_folders(settings),
         *store_checks.check_store_setup(settings),
         *store.diagnoses,
         *await token_checks.check_tokens(settings, remembered=store.remembers_tokens),
-        *namespace_checks.check_namespaces(settings, store.memories),
-        *settings_checks.check_abilities(settings),
-        *await embedder_checks.check_embedder(settings),
+        *checks.check_namespaces(settings, store.memories),
+        *checks.check_abilities(settings),
+        *await checks.check_embedder(settings),
     ]
 
 

@@ -6,8 +6,7 @@ It names paths and reasons, never what a file holds.
 import os
 from collections.abc import Collection, Iterator
 
-from abilities.cli.diagnosis import Diagnosis
-from abilities.cli.file_checks import check_folder
+from abilities.cli.checks import Diagnosis, check_folder
 from abilities.cli.progress import show_progress
 from abilities.cli.text import escape_text, format_count
 from abilities.declarations.faults import Refused

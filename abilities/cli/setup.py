@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from abilities.adapters.tools import describe_tool
+from abilities.builtin.profiles import ALL, PROFILES
 from abilities.cli.completion import complete_tools
 from abilities.cli.errors import explain_errors
 from abilities.cli.options import take_namespace
-from abilities.cli.projects import (
-    create_notes_folder,
-    find_missing_folder,
-    settle_project,
-    settle_workspace,
-)
 from abilities.cli.session import Session, pass_session
 from abilities.cli.text import echo, echo_line, format_count
+from abilities.clients.entry import is_set_here
 from abilities.clients.faults import Unusable
+from abilities.clients.projects import NOTES, name_namespace
 from abilities.clients.table import CLIENTS, Client, Machine, find_hooks_file
+from abilities.declarations.limits import TOKEN_BYTES
 from abilities.extras import format_install, is_installed
-from abilities.settings import split_names
+from abilities.helpers.reply.encoding import json_size, text_size
+from abilities.instructions import build_instructions
+from abilities.offer import build_offer
+from abilities.settings import Settings, split_names
 
 if TYPE_CHECKING:
     from abilities.clients.changes import FileChange, HooksChange, ServerChange
@@ -300,7 +302,7 @@ def _report(edit: "Edit", backup: Path | None) -> None:
 
 def _explain(session: Session, target: _Target, server: "ServerChange") -> None:
     """Say what the server reads, and what to try next."""
-    from abilities.cli.tool_costs import explain_tools
+    from abilities.cli.setup import explain_tools
     from abilities.clients.entry import is_temporary
 
     client, settings = target.client, session.settings
@@ -341,3 +343,79 @@ def _explain(session: Session, target: _Target, server: "ServerChange") -> None:
 
 
 COMMANDS = (setup,)
+
+
+def settle_workspace(session: Session, project: Path | None) -> Session:
+    """Return a session whose workspace is the project, if there is one and none is asked for."""
+    is_named = "workspace_dir" in session.settings.model_fields_set
+
+    # The settings file is for all projects, and says nothing of this one.
+    if project is not None and not is_set_here(session.options, "workspace_dir"):
+        session = session.override({"workspace_dir": project})
+    if project is not None or is_named:
+        _ = session.shareable_settings
+
+    return session
+
+
+def settle_project(session: Session, client: Client, project: Path) -> Session:
+    """Return a session with the namespace and the notes of a project.
+
+    What is asked for comes first, then what the project's entry of the client has already.
+    """
+    # Whoever has not installed MCP is told so before.
+    from abilities.clients.edits import read_server
+
+    server = read_server(client, client.find_file(Machine(), project))
+    known = {} if server is None else server.variables
+
+    if not is_set_here(session.options, "namespace"):
+        namespace = known.get("ABILITIES_NAMESPACE") or name_namespace(project)
+        session = session.override({"namespace": namespace})
+
+    # Settings may name a folder for each namespace already.
+    is_apart = session.settings.agent_root.path != session.settings.agent_dir
+    if not is_set_here(session.options, "agent_dir") and not is_apart:
+        session = session.override({"agent_dir": Path(known.get("ABILITIES_AGENT_DIR") or NOTES)})
+
+    return session
+
+
+def find_missing_folder(session: Session) -> Path | None:
+    """Return the folder of the notes of all projects if the server needs it, and it is missing."""
+    notes = NOTES.expanduser()
+    if session.settings.agent_dir != notes or notes.parent.is_dir():
+        return None
+
+    return notes.parent
+
+
+def create_notes_folder(session: Session) -> None:
+    """Create the folder of the notes of all projects, without which no server starts."""
+    folder = find_missing_folder(session)
+    if folder is not None:
+        folder.mkdir(mode=0o700, parents=True)
+
+
+def explain_tools(client: Client, settings: Settings) -> str:
+    """Return what each profile costs, and the one that is recommended for a client."""
+    costs = [f"{name} {count_tokens(settings, name):,}" for name in (ALL, *PROFILES)]
+
+    advised, reason = "lean", "its model may read all descriptions in every conversation"
+    if client.defers_tools:
+        advised, reason = ALL, "its model reads only the descriptions that it looks for"
+
+    return (
+        f"Tokens of the tools: {', '.join(costs)}. Recommended for {client.title}: "
+        f"--tools {advised}, because {reason}."
+    )
+
+
+def count_tokens(settings: Settings, profile: str) -> int:
+    """Return the tokens of a profile's list of tools and instructions, at 4 bytes each."""
+    chosen = settings.model_copy(update={"tools": (profile,)})
+    registry = build_offer(chosen)[0].registry
+    tools = [describe_tool(ability, chosen) for ability in registry]
+
+    size = json_size({"tools": tools}) + text_size(build_instructions(registry.names))
+    return -(-size // TOKEN_BYTES)

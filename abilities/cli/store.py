@@ -4,6 +4,8 @@ import asyncio
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -12,21 +14,23 @@ import click
 from abilities.cli.errors import explain_errors, explain_stop
 from abilities.cli.options import take_namespace, whole_store
 from abilities.cli.progress import show_progress
-from abilities.cli.remarks import SHOWN_REMARKS, report_notes
 from abilities.cli.session import Session, pass_session
-from abilities.cli.targets import check_store_exists, check_target
 from abilities.cli.text import echo, echo_line, format_count
 from abilities.helpers.store.history import DamagedEntry
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.transfer.exporting import ExportOptions, ExportResult, export
-from abilities.helpers.transfer.importing import HISTORY, ImportOptions, import_memories
-from abilities.helpers.transfer.opening import open_source
+from abilities.helpers.transfer.importing import HISTORY, ImportNote, ImportOptions, import_memories
+from abilities.helpers.transfer.opening import holds_export, open_source
 from abilities.helpers.transfer.patience import Patience
+from abilities.settings import Settings
 
 _OUTCOMES = ("added", "replaced", "unchanged", "kept", "adjusted", "refused")
 """What may become of an imported memory, in the order of the summary."""
 
 _MARKS = {"sound": ("ok", "green"), "note": ("note", "yellow"), "damaged": ("damaged", "red")}
+
+SHOWN_REMARKS = 20
+"""Remarks printed before only new ones are; a million of them would bury the summary."""
 
 ADVICE = "To mend it: abilities repair"
 """What is said where damage is found."""
@@ -272,3 +276,127 @@ def _to_path(file: Path) -> Path | None:
 
 
 COMMANDS = (import_, export_, check)
+
+
+class _Remarks:
+    """Prints the first remarks of an import and the first of each further sentence.
+
+    Of up to 20 sentences it counts how often each was not printed, and all others together.
+    Remarks on kinds of rows are few and come last, so they are all printed.
+    """
+
+    def __init__(self) -> None:
+        self._printed = 0
+        self._left: dict[str, int] = {}
+        self._others = 0
+
+    def add(self, note: ImportNote) -> None:
+        """Print a remark, or count it."""
+        if note.rows is not None:
+            echo(_format_note(note), err=True)
+            return
+
+        is_new = note.words not in self._left and len(self._left) < SHOWN_REMARKS
+        if is_new:
+            self._left[note.words] = 0
+
+        if is_new or self._printed < SHOWN_REMARKS:
+            self._printed += 1
+            echo(_format_note(note), err=True)
+        elif note.words in self._left:
+            self._left[note.words] += 1
+        else:
+            self._others += 1
+
+    def print_rest(self, hint: str) -> None:
+        """Print how many remarks were not printed, by their sentence."""
+        for words, count in self._left.items():
+            if count:
+                echo(f"... and {count:,} more of: {words}", err=True)
+
+        if self._others:
+            echo(f"... and {format_count(self._others, 'other remark')}.", err=True)
+        if self._others or any(self._left.values()):
+            echo(hint, err=True)
+
+
+@contextmanager
+def report_notes(report: Path | None) -> Generator[Callable[[ImportNote], None]]:
+    """Print remarks, equal ones up to a number, and write all of them to ``report`` if given.
+
+    The block calls what it gets with each remark. Raises OSError if the report cannot be written.
+    """
+    # Opened before the import begins, so that a wrong path costs nothing.
+    file = report.open("w", encoding="utf-8") if report else None
+    remarks = _Remarks()
+
+    def report_note(note: ImportNote) -> None:
+        if file:
+            file.write(json.dumps(note._asdict(), ensure_ascii=False) + "\n")
+
+        remarks.add(note)
+
+    try:
+        yield report_note
+    finally:
+        if file:
+            file.close()
+
+    hint = f"All of them are in {report}." if report else "--report FILE writes all of them."
+    remarks.print_rest(hint)
+
+
+def _format_note(note: ImportNote) -> str:
+    place = note.place
+
+    if note.key:
+        place = f"{place} ({note.key})"
+
+    return f"{place}: {note.words}"
+
+
+def check_folder(path: Path) -> None:
+    """Raise click.ClickException if the folder of a new file is missing.
+
+    Such a file is written beside it under another name first, which the system's error would show.
+    """
+    if not path.parent.is_dir():
+        raise click.ClickException(
+            f"there is no folder {path.parent}; create it: mkdir -p {path.parent}"
+        )
+
+
+def check_target(path: Path | None) -> None:
+    """Raise click.ClickException if an export to a file would replace anything but an export.
+
+    None is stdout, which takes everything.
+    """
+    if path is None:
+        return
+
+    check_folder(path)
+
+    # Devices are replaced by files as easily as files are.
+    is_special = Path("/dev") in path.absolute().parents or not path.is_file()
+    if path.exists() and is_special:
+        raise click.ClickException(f"{path} is no ordinary file; to print an export, name none")
+
+    if path.exists() and path.stat().st_size and not holds_export(path):
+        raise click.ClickException(
+            f"{path} already exists, and is no export; nothing was changed. Choose another name."
+        )
+
+
+def check_store_exists(settings: Settings) -> None:
+    """Check that a store's file exists. Raises click.ClickException.
+
+    Whether a database exists shows when it is opened.
+    """
+    path = settings.store_path
+
+    # Without this check, opening the store would create an empty one.
+    if path is not None and not path.exists():
+        raise click.ClickException(
+            f"there is no store at {path}; it is created when it is first used. "
+            "If it is elsewhere, set store_url."
+        )

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from abilities.application import open_store
-from abilities.cli.diagnosis import Diagnosis
-from abilities.cli.file_checks import check_privacy, check_separation, resolve_path
+from abilities.cli.checks import Diagnosis, check_privacy, check_separation, resolve_path
 from abilities.cli.mending import choose_mend
 from abilities.cli.text import format_count
 from abilities.declarations.faults import Fault, Refused

@@ -3,8 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
-from abilities.cli.diagnosis import Diagnosis
-from abilities.cli.file_checks import check_privacy, check_separation
+from abilities.cli.checks import Diagnosis, check_privacy, check_separation
 from abilities.cli.text import format_count
 from abilities.helpers.tokens import TokenFile, TokenSet
 from abilities.settings import Settings

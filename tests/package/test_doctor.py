@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from abilities import Abilities, Settings
-from abilities.cli import file_checks, settings_checks, store_checks
-from abilities.cli.diagnosis import Diagnosis
+from abilities.cli import checks, store_checks
+from abilities.cli.checks import Diagnosis
 from abilities.cli.doctor import diagnose, summarize
 from abilities.helpers.store.postgres import pool
 from abilities.helpers.tokens import TokenFile
@@ -108,7 +108,7 @@ def test_a_directory_that_may_not_be_read(shut: Path, unprivileged: None) -> Non
     workspace = Settings(workspace_dir=shut).workspace_root
     assert workspace is not None
 
-    finding = file_checks.check_folder(workspace)
+    finding = checks.check_folder(workspace)
 
     assert finding.state == "fails" and "cannot read" in finding.words
 
@@ -290,7 +290,7 @@ def test_a_deny_list_of_ones_own_that_lacks_default_names(sound: Settings) -> No
     usual = tuple(name for name in sound.deny if name != "*.kdbx")
 
     def describe(settings: Settings) -> list[str]:
-        return [d.words for d in settings_checks.check_deny_list(settings)]
+        return [d.words for d in checks.check_deny_list(settings)]
 
     assert describe(change_settings(sound, deny=("...", "own.txt"))) == []
     assert describe(change_settings(sound, deny=usual)) == [

@@ -55,7 +55,7 @@ COMMANDS = {
     "call": (
         ["call", "file_read_bulk", '{"paths": ["none.txt"]}'],
         OPTIONAL
-        | MODELS
+        | (MODELS - {"abilities.declarations.read"})  # the items of a batch are those of `read`
         | {"abilities.helpers.store.postgres", "abilities.helpers.transfer", "rich"},
     ),
     "call of a stored memory": (

@@ -1,0 +1,411 @@
+"""What `abilities doctor` checks besides the store: folders, settings, namespaces, the embedder."""
+
+import os
+import platform
+import stat
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from abilities.builtin.profiles import (
+    ALL,
+    explain_unknown_names,
+    explain_unknown_tools,
+    select_names,
+)
+from abilities.cli.stdout import divert_stdout
+from abilities.cli.text import format_count
+from abilities.extras import EXTRAS, USES, Extra, format_install, is_installed
+from abilities.helpers.files.bans import find_ban
+from abilities.helpers.files.deny import DenyList
+from abilities.helpers.files.roots import PLACEHOLDER, RootPlace
+from abilities.helpers.files.secret_names import list_denied
+from abilities.helpers.tokens import TokenFile
+from abilities.offer import build_registry
+from abilities.origins import find_origin, find_settings_file, list_unknown_variables
+from abilities.setting_errors import explain_unknown
+from abilities.settings import HOME, Settings
+
+_SETTINGS = {"store": "store_url", "tokens": "tokens_file"}
+"""The setting that says where each file of ours lies."""
+
+
+State = Literal["ok", "note", "unsafe", "fails"]
+
+
+class Diagnosis(NamedTuple):
+    """One thing that was looked at.
+
+    ``about`` names it, for example "store"; ``words`` say how it is; ``mend`` says what to do about
+    it, which is never empty if the state is "unsafe" or "fails". A "note" is worth knowing, but
+    nothing has to be done.
+    """
+
+    state: State
+    about: str
+    words: str
+    mend: str = ""
+
+
+def check_folders(settings: Settings) -> Iterator[Diagnosis]:
+    """Check that the agent's directory and the workspace can be read and do not overlap."""
+    agent, workspace = settings.agent_root, settings.workspace_root
+    yield check_folder(agent)
+
+    if workspace is None:
+        ban = find_ban(settings.workspace_dir)
+        yield Diagnosis(
+            "note",
+            "workspace directory",
+            f"none: the current directory is {ban}, which is not shared",
+            "start in a project folder, or set workspace_dir",
+        )
+        return
+
+    yield check_folder(workspace)
+
+    # Links must not hide that two names lead to one place.
+    first, second = resolve_path(agent.path), resolve_path(workspace.path)
+
+    if first == second or second in first.parents or first in second.parents:
+        yield Diagnosis(
+            "unsafe",
+            "directories",
+            "the agent directory and the workspace overlap: "
+            "files of one can be read through the other",
+            "set agent_dir and workspace_dir to two folders, neither of them inside the other",
+        )
+
+
+def check_folder(root: RootPlace) -> Diagnosis:
+    """Check that a directory exists, can be read, and cannot be written to by everybody."""
+    about = f"{root.name} directory"
+    path = root.path
+
+    try:
+        root.check()
+    except ValueError as error:
+        mend = f"set {root.setting} to a folder that an agent may read"
+        return Diagnosis("fails", about, str(error), mend)
+
+    if not path.is_dir():
+        return _diagnose_missing(root, about)
+
+    # Opening it is the only sure way to know: there is more to access than permission bits.
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+    except OSError:
+        return Diagnosis("fails", about, f"this user cannot read {path}", f"chmod u+rx {path}")
+
+    if path.stat().st_mode & stat.S_IWOTH:
+        return Diagnosis(
+            "unsafe",
+            about,
+            f"every user can write to {path}, and so tell the agent anything",
+            f"set {root.setting} to a folder of your own, or: chmod o-w {path}",
+        )
+
+    return Diagnosis("ok", about, str(path))
+
+
+def check_privacy(path: Path, about: str, *, secret: bool) -> Iterator[Diagnosis]:
+    """Check that other users cannot change or replace a file, nor read it if it is ``secret``."""
+    if not _can_others_enter(path):
+        return
+
+    mode = path.stat().st_mode
+
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        yield Diagnosis("unsafe", about, f"other users can change {path}", f"chmod 600 {path}")
+    elif secret and mode & (stat.S_IRGRP | stat.S_IROTH):
+        yield Diagnosis("unsafe", about, f"other users can read {path}", f"chmod 600 {path}")
+
+    folder = path.parent
+    folder_mode = folder.stat().st_mode
+
+    # In a sticky folder, such as /tmp, only its owner can replace a file.
+    if folder_mode & stat.S_IWOTH and not folder_mode & stat.S_ISVTX:
+        yield Diagnosis("unsafe", about, f"other users can replace {path}", f"chmod o-w {folder}")
+
+
+def check_separation(path: Path, about: str, settings: Settings) -> Iterator[Diagnosis]:
+    """Check that a file of ours, the "store" or the "tokens", does not lie in a root."""
+    file = resolve_path(path)
+
+    for root in settings.roots:
+        base = resolve_path(root.path)
+
+        if base not in file.parents:
+            continue
+
+        yield Diagnosis(
+            "note",
+            about,
+            f"{path} lies in the {root.name} directory: the abilities refuse to read it, "
+            "but other tools that work there can reach it",
+            f"move it out, for example into {HOME}, and set {_SETTINGS[about]}",
+        )
+
+
+def resolve_path(path: Path) -> Path:
+    """Return the path without symbolic links; it need not exist."""
+    return Path(os.path.realpath(path))
+
+
+def _diagnose_missing(root: RootPlace, about: str) -> Diagnosis:
+    """Describe an optional directory that is not there."""
+    if root.path.exists():
+        return Diagnosis(
+            "fails",
+            about,
+            f"{root.path} is not a directory",
+            f"set {root.setting} to a directory",
+        )
+
+    mend = "to keep notes there: abilities init"
+    if root.name == "workspace":
+        mend = f"to share files: mkdir {root.path}"
+
+    return Diagnosis("ok", about, f"{root.path} does not exist, so nothing is read from it", mend)
+
+
+def _can_others_enter(path: Path) -> bool:
+    """Whether other users can get as far as the file: one closed folder above it keeps them out."""
+    entering = stat.S_IXGRP | stat.S_IXOTH
+    return all(parent.stat().st_mode & entering for parent in path.parents)
+
+
+MAX_NAMESPACES = 50
+"""Namespaces that are examined; a server may have thousands."""
+
+_NEARLY_FULL = 0.9
+
+
+def check_namespaces(settings: Settings, memories: Mapping[str, int]) -> Iterator[Diagnosis]:
+    """Check the folders and the number of memories of each namespace that a token opens.
+
+    ``memories`` counts those of each; it is empty if the store does not answer.
+    """
+    for namespace, count in sorted(memories.items())[:MAX_NAMESPACES]:
+        yield from _check_namespace(settings.for_namespace(namespace), count)
+
+    left = len(memories) - MAX_NAMESPACES
+    if left > 0:
+        words = f"{format_count(left, 'more namespace')} of tokens not examined"
+        yield Diagnosis("ok", "namespaces", words)
+
+
+def _check_namespace(settings: Settings, count: int) -> Iterator[Diagnosis]:
+    about = f"namespace {settings.namespace}"
+    own = [root for root in settings.roots if PLACEHOLDER in str(_get_setting(settings, root))]
+    present = [root for root in own if root.path.is_dir()]
+
+    for root in present:
+        finding = check_folder(root)
+        if finding.state != "ok":
+            yield finding._replace(about=about)
+
+    words = format_count(count, "memory", "memories")
+    missing = [str(root.path) for root in own if root not in present]
+    if missing:
+        words += f"; no files, because there is no {' and no '.join(missing)}"
+
+    if settings.max_memories is not None and count >= settings.max_memories * _NEARLY_FULL:
+        yield Diagnosis(
+            "note",
+            about,
+            f"{words}; max_memories is {settings.max_memories:,}",
+            "raise max_memories, or delete memories, before new ones are refused",
+        )
+    elif missing and not present and not count:
+        mend = f"if its name is right, to share files: mkdir -p {missing[0]}"
+        yield Diagnosis("note", about, words, mend)
+    else:
+        yield Diagnosis("ok", about, words)
+
+
+def _get_setting(settings: Settings, root: RootPlace) -> object:
+    return settings.agent_dir if root.name == "agent" else settings.workspace_dir
+
+
+# The names that no deny list should lack.
+_SECRETS = (
+    ".env", "server.pem", "a.key", "a.p12", "id_rsa", "id_ed25519",
+    ".netrc", ".npmrc", ".pypirc", ".pgpass",
+    ".ssh/config", ".git/config", ".aws/credentials", ".kube/config", ".gnupg/x",
+    ".docker/config.json",
+)  # fmt: skip
+
+
+def check_versions() -> Iterator[Diagnosis]:
+    """Name the versions of the package and of Python, and the extras that are installed."""
+    package = version("agent-abilities")
+    yield Diagnosis(
+        "ok", "version", f"agent-abilities {package} on Python {platform.python_version()}"
+    )
+
+    installed = [extra for extra in EXTRAS if is_installed(extra)]
+    missing: list[Extra] = [extra for extra in EXTRAS if extra not in installed]
+    words = ", ".join(installed) or "none"
+    mend = ""
+
+    if missing:
+        uses = ", ".join(f"{extra} ({USES[extra]})" for extra in missing)
+        words += f"; not installed: {uses}"
+        mend = f"if you need them: {format_install(*missing)}"
+
+    yield Diagnosis("ok", "extras", words, mend)
+
+
+def check_user() -> Iterator[Diagnosis]:
+    """Note that root reads every file."""
+    if os.geteuid() == 0:
+        yield Diagnosis(
+            "note",
+            "user",
+            "this is root, which ignores file permissions",
+            "run abilities as an ordinary user",
+        )
+
+
+def check_settings(settings: Settings) -> Iterator[Diagnosis]:
+    """Say which settings come from where, whether their file is private, and what time it is."""
+    file = find_settings_file()
+    words = str(file) if file.exists() else f"no settings file at {file}"
+    places: list[str] = []
+
+    for name in Settings.model_fields:
+        place = find_origin(name)
+        if place is not None:
+            places.append(f"{name} ({place})")
+
+    if places:
+        words += f"; set are {', '.join(places)}"
+
+    yield Diagnosis("ok", "settings", words)
+    yield from _check_variables()
+
+    if file.exists():
+        # A URL with a user may hold a password too.
+        yield from check_privacy(file, "settings", secret="@" in settings.store_url)
+
+    now = datetime.now(settings.zone).strftime("%Y-%m-%d %H:%M")
+    zone = settings.timezone or "the system's time zone"
+    yield Diagnosis("ok", "time", f"it is {now} in {zone}")
+
+
+def _check_variables() -> Iterator[Diagnosis]:
+    """Name the variables that look like settings and are none."""
+    known = Settings.model_fields.keys()
+
+    for variable, name in list_unknown_variables(known):
+        yield Diagnosis(
+            "note",
+            "settings",
+            f"{variable} is ignored: {name} {explain_unknown(name, known)}",
+            f"correct its name, or: unset {variable}",
+        )
+
+
+def check_deny_list(settings: Settings) -> Iterator[Diagnosis]:
+    """Check that the deny list covers the usual secrets."""
+    deny = DenyList(settings.deny)
+    uncovered = [name for name in _SECRETS if not deny.denies(name)]
+
+    if uncovered:
+        yield Diagnosis(
+            "unsafe",
+            "deny",
+            f"the deny list does not cover {', '.join(uncovered)}",
+            "put '...' into 'deny', which stands for the default list",
+        )
+        return
+
+    missing = set(list_denied()).difference(settings.deny)
+
+    if missing:
+        yield Diagnosis(
+            "note",
+            "deny",
+            f"the deny list lacks {len(missing)} of the {len(list_denied())} default entries",
+            "put '...' into 'deny', which stands for the default list",
+        )
+
+
+def check_abilities(settings: Settings) -> Iterator[Diagnosis]:
+    """Count the abilities that are offered, and report each plugin that did not load."""
+    # Built once with all of them: plugins are discovered only once.
+    with divert_stdout():
+        registry, problems = build_registry(settings)
+    names = registry.names
+    offered = select_names(settings.tools, names).difference(settings.disabled)
+    words = f"{len(offered)} are offered"
+
+    if settings.tools != (ALL,):
+        words += f"; tools: {', '.join(settings.tools)}"
+    if settings.disabled:
+        words += f"; disabled: {', '.join(settings.disabled)}"
+
+    yield Diagnosis("ok", "abilities", words)
+
+    # Somebody believes that these are off.
+    for sentence in explain_unknown_names(settings.disabled, names):
+        yield Diagnosis(
+            "unsafe",
+            "abilities",
+            sentence,
+            "correct the name; in the environment names have commas between them",
+        )
+
+    mistake = explain_unknown_tools(settings.tools, names)
+    if mistake is not None:
+        yield Diagnosis("fails", "abilities", f"tools: {mistake}", "correct the names")
+
+    # What a plugin offered that is gone now; its holder has the rest.
+    for token in TokenFile(settings.tokens_file).load().by_id.values():
+        mistake = explain_unknown_tools(token.tools, names)
+        if mistake is not None:
+            words = f"tools of token {token.id}: {mistake}"
+            yield Diagnosis("note", "tokens", words, "revoke it, and make another")
+
+    for problem in problems:
+        # Only a note: the other abilities work without it.
+        yield Diagnosis(
+            "note",
+            "plugins",
+            problem,
+            "update or remove that package, or set plugins = false",
+        )
+
+
+CHECK_SECONDS = 60.0
+"""How long an embedder may take here: it may load a model first."""
+
+
+async def check_embedder(settings: Settings) -> list[Diagnosis]:
+    """Say whether the embedder answers."""
+    if not settings.embedder:
+        return []
+
+    # Imported here, because few use it.
+    from abilities.embedders import open_embedder
+    from abilities.helpers.embedder import Comparison, EmbedderFailed
+
+    try:
+        embedder = open_embedder(settings.embedder, CHECK_SECONDS)
+    except ValueError as error:
+        mend = "install the package that declares it, or correct the setting"
+        return [Diagnosis("fails", "embedder", str(error), mend)]
+
+    try:
+        with divert_stdout():
+            await embedder.compare([Comparison("a question", ["an answer"])])
+    except EmbedderFailed as error:
+        mend = "until it answers, recall ranks by words alone"
+        return [Diagnosis("fails", "embedder", f"{settings.embedder} fails: {error}", mend)]
+    finally:
+        embedder.close()
+
+    return [Diagnosis("ok", "embedder", f"{settings.embedder} answers")]
