@@ -273,6 +273,20 @@ async def test_a_damaged_file_is_refused_and_left_untouched(path: Path, filled: 
 
 @on_sqlite
 @pytest.mark.usefixtures("next_version")
+async def test_a_damaged_row_is_migrated_as_it_is(
+    filled: StorePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.tamper("UPDATE memories SET key = CAST(x'6BFF' AS TEXT) WHERE key = 'k00001'")
+    monkeypatch.setattr(made_up_migration, "BLOCK_ROWS", COUNT)  # the next block begins behind it
+
+    await migrate(filled)
+
+    check_migrated(filled)
+    assert filled.fetch("SELECT count(*) FROM memories WHERE CAST(key AS BLOB) = x'6BFF'") == [(1,)]
+
+
+@on_sqlite
+@pytest.mark.usefixtures("next_version")
 async def test_a_file_that_cannot_be_written_says_so(
     path: Path, filled: StorePlace, unprivileged: None
 ) -> None:

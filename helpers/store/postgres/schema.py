@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
+from abilities.helpers.store import migration
 from abilities.helpers.store.migration import MigratedStore, SchemaState, check_version, migrate
 from abilities.helpers.store.postgres.transaction import Connection, PostgresTransaction, lock
 from abilities.helpers.store.transaction import Transaction
@@ -118,6 +119,7 @@ async def _create(connection: Connection, language: Language) -> None:
     script = files("abilities.helpers.store.postgres").joinpath("schema.sql")
     await connection.execute(_SET_LANGUAGE, (language.name,))
     await connection.execute(script.read_bytes())
+    await connection.execute(_SAVE_VERSION, (migration.VERSION,))
     await _create_search_index(connection)
 
 

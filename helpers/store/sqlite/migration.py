@@ -4,7 +4,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, closing
 from itertools import count
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from abilities.helpers.store.migration import MigratedStore, Pace, SchemaState
 from abilities.helpers.store.sqlite import schema
 from abilities.helpers.store.sqlite.copying import (
     copy_database,
-    remove_database,
+    reserve_new_file,
     set_journal_mode,
     sync_file,
 )
@@ -85,17 +85,13 @@ def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
 
     Raises Refused("corrupted") if its pages are damaged: nobody could migrate them.
     """
-    # One name for all, because only the holder of the lock makes one: kills leave one file at most.
-    unfinished = path.with_name(f"{path.name}-new-before-{migration.VERSION}")
     pace = Pace()
 
     def report(share: float) -> None:
         if pace.is_due():
             _log.info("Copying the memory store: %d %%", share * 100)
 
-    remove_database(unfinished)
-    try:
-        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with reserve_new_file(path) as unfinished:
         copy_database(connection, unfinished, report)
         _log.info("Checking the copy.")
         _check_copy(unfinished)
@@ -103,11 +99,10 @@ def _keep_copy(connection: sqlite3.Connection, path: Path) -> Path:
         sync_file(unfinished)
 
         copy = _choose_copy_name(path)
-        os.rename(unfinished, copy)
-        sync_folder(path.parent)
-        return copy
-    finally:
-        remove_database(unfinished)
+        os.link(unfinished, copy)
+
+    sync_folder(path.parent)
+    return copy
 
 
 def _choose_copy_name(path: Path) -> Path:
@@ -122,13 +117,10 @@ def _choose_copy_name(path: Path) -> Path:
 
 
 def _check_copy(path: Path) -> None:
-    copy = sqlite3.connect(path, isolation_level=None)
-    try:
+    with closing(sqlite3.connect(path, isolation_level=None)) as copy:
         schema.read_version(copy)
         copy.execute("PRAGMA cache_size = -32768")  # in KiB; the check looks up every index entry
         messages = copy.execute("PRAGMA integrity_check(1)").fetchall()
-    finally:
-        copy.close()
 
     if messages != [("ok",)]:
         _log.error("The memory store cannot be migrated, because it is damaged: %s", *messages[0])
