@@ -21,10 +21,10 @@ from abilities.cli.main import main
 from abilities.declarations.faults import Refused
 from abilities.declarations.reasons import FAULTS, SHOWN_REASONS, Reason
 from abilities.helpers.store.model import LinkRecord, StoredMemory, hash_values
-from abilities.helpers.store.postgres import pool, search_index, write_queue
+from abilities.helpers.store.postgres import pool, schema, write_queue
 from abilities.helpers.store.postgres.errors import translate_postgres_error
-from abilities.helpers.store.postgres.statements import LOCK
 from abilities.helpers.store.postgres.store import PostgresStore
+from abilities.helpers.store.postgres.transaction import lock
 from abilities.helpers.store.transaction import Transaction
 from abilities.helpers.walk import WalkLimits
 from tests.memories import test_memories
@@ -419,7 +419,7 @@ async def test_a_change_that_postgresql_gives_up_is_made_again(url: str) -> None
             while not (await (await other.execute(WAITING)).fetchall()):
                 await asyncio.sleep(0.01)
 
-            await LOCK.execute(other, f"abilities:{NAMESPACE}")
+            await lock(other, f"abilities:{NAMESPACE}")
             await other.rollback()
 
             assert (await writing).created
@@ -449,7 +449,9 @@ async def test_a_held_lock_makes_it_busy_not_wrong(
     async with open_store(url) as store:
         await put(store, "k")
         with psycopg.connect(url) as connection:
-            connection.execute(LOCK.text, (f"abilities:{NAMESPACE}",))
+            connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"abilities:{NAMESPACE}",)
+            )
             assert await find_reason(put(store, "other")) == "busy"
             assert await find_reason(store.read_linked(NAMESPACE, "k", 0, 1)) == "done", (
                 "reads go on"
@@ -634,8 +636,8 @@ def test_a_state_of_the_server_has_a_reason(state: str, reason: str) -> None:
 async def test_search_is_right_without_an_index_too(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = "CREATE INDEX words_search ON nowhere (folded)"
-    monkeypatch.setattr(search_index, "_CREATE", wrong)
+    wrong = b"CREATE INDEX words_search ON nowhere (folded)"
+    monkeypatch.setattr(schema, "_CREATE_SEARCH_INDEX", wrong)
     settings = Settings(store_url=url, workspace_dir=Path.cwd() / "tests")
 
     async with Abilities.open(settings) as abilities:

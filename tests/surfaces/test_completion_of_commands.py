@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from abilities import Abilities, Settings
 from abilities.cli.main import main
-from abilities.helpers.store.sqlite import schema
+from abilities.helpers.store import migration
 from tests.support.plugins import write_distribution
 from tests.support.surfaces import environment
 
@@ -204,7 +204,7 @@ def test_a_store_of_an_older_version_is_not_migrated(
     path = stored.store_path
     assert path is not None and complete("graph", "goa")
     before = path.read_bytes()
-    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    monkeypatch.setattr(migration, "VERSION", migration.VERSION + 1)
 
     assert complete("graph", "goa") == []
     assert path.read_bytes() == before

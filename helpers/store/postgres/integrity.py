@@ -5,8 +5,7 @@ from collections.abc import Callable
 from abilities.helpers.store.checking import check_rows
 from abilities.helpers.store.examining import EngineIndex
 from abilities.helpers.store.model import Row
-from abilities.helpers.store.postgres.statements import Connection
-from abilities.helpers.store.postgres.transaction import PostgresTransaction
+from abilities.helpers.store.postgres.transaction import Connection, PostgresTransaction
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.search_text import fold_searchable
 

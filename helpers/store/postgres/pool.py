@@ -12,8 +12,8 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
 from abilities.helpers.store.postgres.errors import translate_postgres_error
-from abilities.helpers.store.postgres.migration import migrate
-from abilities.helpers.store.postgres.statements import Connection
+from abilities.helpers.store.postgres.schema import prepare_schema
+from abilities.helpers.store.postgres.transaction import Connection
 
 MAX_CONNECTIONS = 8
 CONNECT_SECONDS = 5
@@ -221,7 +221,7 @@ class Pool:
         # By a connection of its own: the pool does not tell why it cannot make one.
         async with self.own_connection() as connection:
             self._is_reached = True
-            await migrate(connection, self._language)
+            await prepare_schema(connection, self._language)
 
         await self._pool.open()
         self._is_open = True

@@ -9,8 +9,7 @@ from abilities.helpers.store.mending import mend_namespace
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.postgres.integrity import INDEX
 from abilities.helpers.store.postgres.server import Server
-from abilities.helpers.store.postgres.statements import LOCK
-from abilities.helpers.store.postgres.transaction import PostgresTransaction
+from abilities.helpers.store.postgres.transaction import PostgresTransaction, lock
 from abilities.helpers.store.repairing import RepairedStore
 from abilities.helpers.store.transaction import Transaction
 
@@ -40,7 +39,7 @@ class RepairedDatabase(RepairedStore):
         async with self._server.long_write(namespace, dry_run=self._dry_run) as connection:
             # A memory of a namespace with an impossible name moves to another one.
             if mend_namespace(namespace) != namespace:
-                await LOCK.execute(connection, f"abilities:{mend_namespace(namespace)}")
+                await lock(connection, f"abilities:{mend_namespace(namespace)}")
             return await work(PostgresTransaction(connection))
 
     @override

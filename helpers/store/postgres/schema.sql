@@ -2,12 +2,11 @@
 -- distributed PostgreSQL can place rows by it. Texts compare by code point (COLLATE "C"), as
 -- everywhere in the package.
 
--- What every version finds: the number of the version. The tables themselves lie in a schema of
--- their own.
+-- What every version finds: the number of the version, which is entered when this is done. The
+-- tables themselves lie in a schema of their own.
 CREATE SCHEMA IF NOT EXISTS abilities;
 CREATE SCHEMA IF NOT EXISTS abilities_data;
 CREATE TABLE abilities.store_version (number integer PRIMARY KEY);
-INSERT INTO abilities.store_version VALUES (1);
 
 -- Refuses a transaction if the store is no longer of the version that its process knows. Each
 -- transaction calls it first, and keeps the lock on the number until it ends, so that a migration

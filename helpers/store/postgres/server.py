@@ -10,17 +10,12 @@ import psycopg
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.search.terms import Language
+from abilities.helpers.store import migration
 from abilities.helpers.store.engine import Work
 from abilities.helpers.store.expiry import MemoriesDue
 from abilities.helpers.store.postgres.errors import is_conflict, translate_for_read
 from abilities.helpers.store.postgres.pool import Pool, accept_any_host
-from abilities.helpers.store.postgres.statements import (
-    BEGIN_READ,
-    EXPECT_VERSION,
-    LOCK_AND_EXPECT_VERSION,
-    Connection,
-)
-from abilities.helpers.store.postgres.transaction import PostgresTransaction
+from abilities.helpers.store.postgres.transaction import Connection, PostgresTransaction
 from abilities.helpers.turns import TurnSlots
 
 ResultT = TypeVar("ResultT")
@@ -33,6 +28,13 @@ READS = 6
 """Reads that run at a time; the other connections are for changes."""
 OWN_READS = 4
 """Reads of one namespace at a time."""
+
+_BEGIN_READ = b"SELECT abilities.begin_read(%s, %s, %s)"
+"""Expect a version, and return whether memories of a namespace expired by a time."""
+_BEGIN_WRITE = b"""
+SELECT pg_advisory_xact_lock(hashtextextended(%s, 0)), abilities.expect_version(%s)
+"""
+"""Wait for the lock of a name, then expect a version."""
 
 _log = logging.getLogger("abilities")
 
@@ -114,7 +116,7 @@ class Server:
             await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             await connection.execute("SET LOCAL statement_timeout = 0")
             await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-            await EXPECT_VERSION.execute(connection)
+            await _expect_version(connection)
             yield connection
 
     @asynccontextmanager
@@ -130,7 +132,7 @@ class Server:
         ):
             for setting in ("statement", "lock", "idle_in_transaction_session"):
                 await connection.execute(f"SET LOCAL {setting}_timeout = 0".encode())
-            await LOCK_AND_EXPECT_VERSION.execute(connection, f"abilities:{namespace}")
+            await _begin_write(connection, namespace)
             yield connection
 
     def own_connection(self) -> AbstractAsyncContextManager[Connection]:
@@ -186,7 +188,7 @@ async def _run_in_snapshot(
     try:
         async with pool.connection() as connection, connection.pipeline():
             if now is None:
-                await EXPECT_VERSION.execute(connection)
+                await _expect_version(connection)
                 return await work(PostgresTransaction(connection))
 
             return await _run_unless_due(connection, namespace, work, now)
@@ -198,7 +200,7 @@ async def _run_unless_due(
     connection: Connection, namespace: str, work: Work[ResultT], now: str
 ) -> ResultT:
     """Do work. Raises MemoriesDue after it, even if the work raised Refused."""
-    beginning = await connection.execute(BEGIN_READ, (namespace, now))
+    beginning = await connection.execute(_BEGIN_READ, (migration.VERSION, namespace, now))
     result: ResultT | Refused
     try:
         result = await work(PostgresTransaction(connection))
@@ -224,7 +226,7 @@ async def _run_and_commit(connection: Connection, namespace: str, work: Work[Res
     connection.add_notice_handler(warnings.append)
     try:
         async with connection.pipeline(), connection.transaction():
-            await LOCK_AND_EXPECT_VERSION.execute(connection, f"abilities:{namespace}")
+            await _begin_write(connection, namespace)
             result = await work(PostgresTransaction(connection))
             warnings.clear()  # those of the work; from here on they are the commit's
     finally:
@@ -235,3 +237,13 @@ async def _run_and_commit(connection: Connection, namespace: str, work: Work[Res
         raise Refused("unavailable")
 
     return result
+
+
+async def _expect_version(connection: Connection) -> None:
+    """Begin a transaction that reads; it fails if the store has another version, schema_too_new."""
+    await connection.execute("SELECT abilities.expect_version(%s)", (migration.VERSION,))
+
+
+async def _begin_write(connection: Connection, namespace: str) -> None:
+    """Begin the transaction that alone changes a namespace; it fails as `_expect_version` does."""
+    await connection.execute(_BEGIN_WRITE, (f"abilities:{namespace}", migration.VERSION))

@@ -6,13 +6,12 @@ from functools import lru_cache
 from typing import TypeVar
 
 import psycopg
-from psycopg import AsyncCursor
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import TupleRow
 from typing_extensions import override
 
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.postgres.errors import translate_postgres_error
-from abilities.helpers.store.postgres.statements import Connection
 from abilities.helpers.store.query import Matches, Numbers, Query, SearchPlan
 from abilities.helpers.store.search_text import fold_searchable
 from abilities.helpers.store.transaction import (
@@ -24,6 +23,7 @@ from abilities.helpers.store.transaction import (
     Transaction,
 )
 
+Connection = AsyncConnection[TupleRow]
 ResultT = TypeVar("ResultT")
 
 _TRANSLATIONS = (
@@ -162,6 +162,11 @@ class PostgresTransaction(Transaction):
             await cursor.execute(_translate(text), values or None)
             async for row in cursor:
                 yield row
+
+
+async def lock(connection: Connection, name: str) -> None:
+    """Wait for the lock of a name, and hold it until the transaction ends."""
+    await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (name,))
 
 
 def _flatten(statement: Statement | ForEach) -> tuple[str, Sequence[object]]:

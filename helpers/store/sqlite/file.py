@@ -12,6 +12,7 @@ from pathlib import Path
 
 from abilities.declarations.faults import Refused
 from abilities.helpers.durable import sync_folder
+from abilities.helpers.store.migration import migrate
 from abilities.helpers.store.protocol import IntegrityFinding
 from abilities.helpers.store.sqlite import schema
 from abilities.helpers.store.sqlite.copying import OWNER_ONLY, reserve_new_file
@@ -29,7 +30,8 @@ from abilities.helpers.store.sqlite.log import (
     save_log,
     shrink_log,
 )
-from abilities.helpers.store.sqlite.migration import migrate
+from abilities.helpers.store.sqlite.migration import MigratedFile
+from abilities.helpers.store.sqlite.transaction import complete
 
 BUSY_SECONDS = 5.0
 """How long to wait for a lock that another process holds."""
@@ -93,7 +95,7 @@ class StoreFile:
                 self._create()
 
             connection = self._connect(writing)
-            if schema.is_outdated(connection):
+            if not schema.read_state(connection).is_current():
                 connection.close()
                 self._migrate()
                 connection = self._connect(writing)
@@ -265,14 +267,16 @@ class StoreFile:
         connection = self._connect(writing=True)
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         try:
-            migrate(connection, self.path, partial(self._lock_block, connection))
+            connection.execute("PRAGMA temp_store = FILE")  # sorting for an index takes no memory
+            lock = partial(self._lock_step, connection)
+            complete(migrate(MigratedFile(connection, self.path, lock)))
         finally:
             with self.lock(MIGRATION_SECONDS):
                 connection.close()
 
     @contextmanager
-    def _lock_block(self, connection: StoreConnection) -> Generator[None]:
-        """Hold the lock for a block of a migration. Raises Refused if the store is to be closed."""
+    def _lock_step(self, connection: StoreConnection) -> Generator[None]:
+        """Hold the lock for a step of a migration. Raises Refused if the store is to be closed."""
         with self.lock(MIGRATION_SECONDS):
             if self._is_closing:
                 raise Refused("unavailable")

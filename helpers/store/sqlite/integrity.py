@@ -7,7 +7,7 @@ from abilities.helpers.store.checking import build_finding, check_rows
 from abilities.helpers.store.examining import EngineIndex
 from abilities.helpers.store.model import Row
 from abilities.helpers.store.protocol import IntegrityFinding
-from abilities.helpers.store.sqlite import schema
+from abilities.helpers.store.sqlite.schema import read_state
 from abilities.helpers.store.sqlite.search import compare_index
 from abilities.helpers.store.sqlite.transaction import run
 
@@ -48,12 +48,13 @@ def check_store(
 
 def _describe_version(connection: sqlite3.Connection) -> IntegrityFinding:
     """Report the version, and a note if the store is not migrated yet, or not completely."""
-    version = schema.read_version(connection)
+    state = read_state(connection)
+    version = state.version
 
-    if schema.is_migrating(connection):
+    if state.is_migrating:
         words = f"The migration to version {version} is unfinished; the next opening resumes it."
         return IntegrityFinding("version", "note", 1, words)
-    if version < schema.VERSION:
+    if not state.is_current():
         words = f"The schema version is {version}; the next opening migrates it."
         return IntegrityFinding("version", "note", 1, words)
 

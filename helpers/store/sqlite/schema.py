@@ -1,19 +1,21 @@
-"""The schema of an SQLite store: its version, how a store is created, and how it is recognized."""
+"""The schema of an SQLite store: its version, how a store is created, and how it is recognized.
+
+SQLite's user_version holds the version of the schema.
+"""
 
 import sqlite3
 from importlib.resources import files
 from pathlib import Path
 
 from abilities.declarations.faults import Refused
+from abilities.helpers.store import migration
+from abilities.helpers.store.migration import SchemaState
 
 APPLICATION_ID = 0x61676D32
 """'agm2' in ASCII; in the header of the file, it tells a store from any other SQLite database."""
 
 _UNPUBLISHED_IDS = (0x61676D65, 0x61676D31)
 """Those of stores that were made before the first version was published."""
-
-VERSION = 1
-"""The version of schema.sql, which SQLite's user_version holds in a store."""
 
 
 def is_store(connection: sqlite3.Connection) -> bool:
@@ -61,23 +63,22 @@ def check_version(connection: sqlite3.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version < 1:
         raise Refused("corrupted")
-    if version > VERSION:
-        raise Refused("schema_too_new")
 
+    migration.check_version(version)
     return int(version)
 
 
-def is_migrating(connection: sqlite3.Connection) -> bool:
-    """Return whether a migration to the store's version is unfinished."""
-    row = connection.execute(
+def read_state(connection: sqlite3.Connection) -> SchemaState:
+    """Return the version of a database that may be a store, and whether it is migrated just now.
+
+    Raises Refused as `read_version`.
+    """
+    version = read_version(connection)
+    # After the version: a migration that begins in between is noticed.
+    table = connection.execute(
         "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'"
     ).fetchone()
-    return row is not None
-
-
-def is_outdated(connection: sqlite3.Connection) -> bool:
-    """Return whether a store has migrations to go through, or to finish."""
-    return read_version(connection) < VERSION or is_migrating(connection)
+    return SchemaState(version, is_migrating=table is not None)
 
 
 def create(path: Path, language: str) -> None:
@@ -90,7 +91,9 @@ def create(path: Path, language: str) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.executescript(f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {VERSION};")
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {migration.VERSION};"
+        )
         connection.execute("INSERT INTO recall_language VALUES (?)", (language,))
         connection.execute("COMMIT")
     finally:
