@@ -33,12 +33,6 @@ HELLO = {
 }
 
 
-@pytest.fixture(params=["own", pytest.param("sdk", marks=pytest.mark.thorough)])
-def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
-    """Settings for each of the two loops."""
-    return settings.model_copy(update={"mcp_loop": request.param})
-
-
 def build_environment(settings: Settings, **more: str) -> dict[str, str]:
     return {**os.environ, **environment(settings), **more}
 

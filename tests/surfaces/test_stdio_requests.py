@@ -18,7 +18,7 @@ import pytest
 from abilities import Ability, Arguments, Context, Model, Settings, ability
 from abilities.adapters import stdio as stdio_module
 from abilities.adapters.messages import MAX_ID
-from abilities.adapters.requests import MAX_REQUESTS
+from abilities.adapters.stdio import MAX_REQUESTS
 from tests.support.piped import Piped, build_call, build_line, build_request, open_piped
 from tests.support.stores import store_file
 from tests.support.surfaces import environment
@@ -26,12 +26,6 @@ from tests.support.tier import size
 from tests.support.waiting import wait_until
 
 COMMAND = [sys.executable, "-m", "abilities", "mcp"]
-
-
-@pytest.fixture(params=["own", "sdk"])
-def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
-    """Settings for each of the two loops."""
-    return settings.model_copy(update={"mcp_loop": request.param})
 
 
 class Nothing(Arguments):
