@@ -13,15 +13,17 @@ from abilities import Abilities, Settings
 from abilities.adapters.messages import MAX_ID
 from abilities.server.app import create_app
 from tests.support.jsonrpc import MESSAGES, Owed, check_answer, check_words, judge
-from tests.support.piped import HELLO, Piped, build_call, build_line, build_request, open_piped
+from tests.support.piped import (
+    ENVELOPE,
+    HELLO,
+    Piped,
+    build_call,
+    build_line,
+    build_request,
+    open_piped,
+)
 from tests.support.surfaces import run_lifespan
 from tests.support.tier import size
-
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
-
 
 COMPLETED = {
     "ref": {"type": "ref/resource", "uri": "x://{y}"},

@@ -18,14 +18,10 @@ from abilities import Abilities, Settings
 from abilities.adapters.pipes import MAX_LINE
 from abilities.adapters.stdio import serve_pipes
 from tests.support.jsonrpc import INVALID_REQUEST, MESSAGES, check_answer, judge
-from tests.support.piped import HELLO, build_line, build_request
+from tests.support.piped import ENVELOPE, HELLO, build_line, build_request
 from tests.support.surfaces import environment
 from tests.support.tier import size
 
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 OPENING = "the request that opens the connection"
 
 
